@@ -1,0 +1,139 @@
+"""Every error that the runtime raises on purpose.
+
+    AgentRuntimeError                   .message says what and why, .cure what to do
+    ├── ConfigError                     a setting, a model name or an agent is not usable
+    ├── StoreError                      see agent_runtime_storage.errors
+    │   ├── UnknownScheme
+    │   ├── StoreUnavailable: StoreBusy, StoreReadOnly, StoreFull, NotADatabase
+    │   ├── MigrationError
+    │   ├── NotFound
+    │   ├── CorruptThread
+    │   └── Conflict: ThreadBusy, LeaseLost, RunCancelled, BudgetExceeded
+    ├── ModelError                      a model call failed for good
+    │   ├── ModelAuthError              the key is missing or wrong, or may not use the model
+    │   ├── ModelNotFound               the provider does not know the model
+    │   ├── ModelRejected               the provider refuses the request or its content
+    │   ├── ModelUnavailable            unreachable, overloaded or rate-limited after all retries
+    │   │   └── ModelStalled            no first byte, or silence, beyond the deadline
+    │   ├── ModelOverflow               the provider says that the prompt is too long
+    │   ├── ModelProtocolError          the answer makes no sense: a broken stream, an empty answer
+    │   └── RealModelForbidden          a real call while they are switched off
+    ├── PromptTooLarge                  what must be sent does not fit the window
+    ├── InvariantError                  a prompt breaks a promise of ours: a bug, please report it
+    ├── ToolError                       raise it in a tool to tell the model what went wrong
+    └── UnsupportedTask                 the offline model cannot do this task
+"""
+
+from __future__ import annotations
+
+from agent_runtime_config.errors import AgentRuntimeError, ConfigError
+from agent_runtime_storage.errors import (
+    BudgetExceeded,
+    Conflict,
+    CorruptThread,
+    LeaseLost,
+    MigrationError,
+    NotADatabase,
+    NotFound,
+    RunCancelled,
+    StoreBusy,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+    StoreUnavailable,
+    ThreadBusy,
+    UnknownScheme,
+)
+
+__all__ = [
+    "AgentRuntimeError",
+    "BudgetExceeded",
+    "ConfigError",
+    "Conflict",
+    "CorruptThread",
+    "InvariantError",
+    "LeaseLost",
+    "MigrationError",
+    "ModelAuthError",
+    "ModelError",
+    "ModelNotFound",
+    "ModelOverflow",
+    "ModelProtocolError",
+    "ModelRejected",
+    "ModelStalled",
+    "ModelUnavailable",
+    "NotADatabase",
+    "NotFound",
+    "PromptTooLarge",
+    "RealModelForbidden",
+    "RunCancelled",
+    "StoreBusy",
+    "StoreError",
+    "StoreFull",
+    "StoreReadOnly",
+    "StoreUnavailable",
+    "ThreadBusy",
+    "ToolError",
+    "UnknownScheme",
+    "UnsupportedTask",
+]
+
+
+class ModelError(AgentRuntimeError):
+    """A model call failed for good.
+
+    Attributes:
+        lost: how many attempts may have been billed without a report of their usage.
+    """
+
+    def __init__(self, message: str, *, cure: str = "", lost: int = 0) -> None:
+        super().__init__(message, cure=cure)
+        self.lost = lost
+
+
+class ModelAuthError(ModelError):
+    """The key is missing or wrong, or it may not use this model."""
+
+
+class ModelNotFound(ModelError):
+    """The provider does not know the model."""
+
+
+class ModelRejected(ModelError):
+    """The provider refuses the request, or its content policy does."""
+
+
+class ModelUnavailable(ModelError):
+    """The provider is unreachable, overloaded or rate-limited, after all retries."""
+
+
+class ModelStalled(ModelUnavailable):
+    """No first byte came, or the stream fell silent, for longer than the deadline."""
+
+
+class ModelOverflow(ModelError):
+    """The provider says that the prompt is too long for the model."""
+
+
+class ModelProtocolError(ModelError):
+    """The answer makes no sense, after all retries: a broken stream, an empty answer."""
+
+
+class RealModelForbidden(ModelError):
+    """A real model was called while `AGENT_RUNTIME_FORBID_REAL_MODELS` forbids it."""
+
+
+class PromptTooLarge(AgentRuntimeError):
+    """What has to be sent does not fit the context window, and may not be cut further."""
+
+
+class InvariantError(AgentRuntimeError):
+    """A prompt breaks one of the promises that the context builder makes; always a bug."""
+
+
+class ToolError(AgentRuntimeError):
+    """Raised inside a tool: its text goes to the model as the call's error result."""
+
+
+class UnsupportedTask(AgentRuntimeError):
+    """The offline model cannot do this task; a language model has to be set."""

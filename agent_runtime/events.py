@@ -1,0 +1,49 @@
+"""What happens in a run, as it happens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+EventKind = Literal[
+    "run-start",
+    "text-delta",
+    "reasoning-delta",
+    "model-retry",
+    "answer",
+    "tool-start",
+    "tool-finish",
+    "note",
+    "activation",
+    "run-finish",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One event of a thread.
+
+    Attributes:
+        id: rises strictly within the thread, in commit order; 0 for events that are live only.
+        node_id: the node that it is about; its content is read from the log.
+        data: by kind:
+
+            - `run-start`: `agent`, `model`, `max_steps`, `resumed` (bool)
+            - `text-delta`, `reasoning-delta` (live only): `text`
+            - `model-retry` (live only): `reason`, `attempt`, `wait` (seconds)
+            - `answer`: `step`, `calls` (number), `prompt_tokens`, `cached_tokens`,
+              `completion_tokens`, `cost` (nanodollars or None), `final` (bool)
+            - `tool-start`: `call_id`, `tool`; live also `arguments`
+            - `tool-finish`: `call_id`, `tool`, `outcome`, `tokens`, `cut` (bool)
+            - `note`: `source`
+            - `activation`: `cause`, `left_out` (nodes), `cut` (results), `tokens`
+            - `run-finish`: `status`, `stop_reason`, `detail`
+    """
+
+    kind: EventKind
+    thread_id: str
+    run_id: str
+    id: int = 0
+    node_id: int | None = None
+    data: Mapping[str, Any] = field(default_factory=dict[str, Any])

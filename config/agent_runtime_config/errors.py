@@ -1,0 +1,28 @@
+"""The root of every error that the runtime raises on purpose.
+
+It lives here because imports run one way (config, then storage, then the engine), and all three
+raise errors of one hierarchy.  `agent_runtime.errors` draws the whole of it.
+"""
+
+from __future__ import annotations
+
+
+class AgentRuntimeError(Exception):
+    """Something went wrong that the caller can act on.
+
+    Args:
+        message: what happened and why, without secrets.
+        cure: what the reader can do about it; empty where there is nothing to do.
+    """
+
+    def __init__(self, message: str, *, cure: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.cure = cure
+
+    def __str__(self) -> str:
+        return f"{self.message} {self.cure}".rstrip()
+
+
+class ConfigError(AgentRuntimeError):
+    """A setting is missing, misspelt or out of range; the message names the variable."""

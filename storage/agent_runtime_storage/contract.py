@@ -1,0 +1,253 @@
+"""The store's contract, in prose first, then as a protocol.
+
+**Owner.**  Every method belongs to one owner (`Store.of(user_id)`); nothing is read, written,
+counted or revealed of another's.  Thread and run ids of another owner are simply not found.
+
+**Atomicity.**  Each writing method is one batch: all of it, or nothing.  When it returns, what it
+wrote survives a kill of the process and, with `synchronous=full`, of the machine.
+
+**Order.**  `seq`, activation ids, inbox ids and event ids count up within a thread, without gaps,
+in commit order: whoever reads events after a cursor misses none and sees none twice.
+
+**Leases.**  One run a thread is active.  A write for a run names its lease; the store compares
+the epoch in the same transaction, so who lost the lease writes nothing.  Times of leases are the
+database's.  Posting to an inbox and asking for a cancel need no lease.
+
+**Retries.**  A commit states the seqs that it writes, so the same commit sent twice misses the
+second time instead of writing twice.
+
+**Branches.**  The head is explicit, moves only to a closed node, and only the active run moves it
+while there is one.  A branch is the chain of parents of a head; a missing ancestor or a cycle
+raises `CorruptThread`, never a shorter history.
+
+**Bodies.**  The store does not interpret them.  Large ones (above 4 KB) lie compressed beside
+their row, once for each distinct content of a thread; readers never notice.
+
+**Cancellation.**  A cancelled read is abandoned.  A cancelled write either did not begin, or is
+finished under a shield before the cancellation goes on; it is never in doubt.
+
+**Closing.**  Who opened the store closes it; what was accepted before is finished first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from .records import (
+    Activation,
+    Call,
+    Commit,
+    Event,
+    InboxItem,
+    Job,
+    Lease,
+    LeaseOwner,
+    NewRun,
+    Node,
+    Run,
+    RunStatus,
+    Thread,
+    Usage,
+    UsageTotal,
+)
+
+
+class UserStore(Protocol):
+    """All that one owner can read and write."""
+
+    user_id: str
+
+    # Threads
+
+    async def ensure_thread(
+        self, thread_id: str, *, title: str = "", metadata: Mapping[str, Any] | None = None
+    ) -> Thread:
+        """Return the thread, created empty if it is not there (title and metadata then apply)."""
+        ...
+
+    async def thread(self, thread_id: str) -> Thread:
+        """Return the thread. Raises `NotFound`."""
+        ...
+
+    async def threads(self, *, limit: int = 50, before: float | None = None) -> list[Thread]:
+        """Return threads, the most recently updated first; `before` is an `updated_at` cursor."""
+        ...
+
+    async def update_thread(
+        self, thread_id: str, *, title: str | None = None, metadata: Mapping[str, Any] | None = None
+    ) -> Thread:
+        """Set the title, and merge the given keys into the metadata (None removes a key)."""
+        ...
+
+    async def move_head(self, thread_id: str, head: int | None, *, expect: int | None) -> None:
+        """Point the head at another closed node, or before the first one.
+
+        Raises `ThreadBusy` while a run is active, `NotFound` if the node is not there or not
+        closed, `Conflict` if the head is not `expect` any more.
+        """
+        ...
+
+    # The log
+
+    async def branch(
+        self, thread_id: str, head: int, *, first: int | None = None, limit: int | None = None
+    ) -> list[Node]:
+        """Return the chain that ends at `head`, oldest first, with calls.
+
+        It goes back to the node `first` (inclusive), to the root, or over `limit` nodes.
+        Raises `CorruptThread` for a missing ancestor, a cycle, or a `first` that is no ancestor.
+        """
+        ...
+
+    async def node(self, thread_id: str, seq: int) -> Node:
+        """Return one node with its calls. Raises `NotFound`."""
+        ...
+
+    async def children(self, thread_id: str, parent_id: int | None) -> list[Node]:
+        """Return the nodes whose parent this is (None: the roots), in `seq` order."""
+        ...
+
+    async def call(self, thread_id: str, node_id: int, index: int) -> Call:
+        """Return one tool call with its whole result. Raises `NotFound`."""
+        ...
+
+    async def activation(self, thread_id: str, head: int | None) -> Activation | None:
+        """Return the newest activation among the head's ancestors and the head itself.
+
+        That is the newest one anchored at the head (for None: at no node), else the one that was
+        in force when the head was appended.
+        """
+        ...
+
+    # Runs
+
+    async def begin_run(self, run: NewRun) -> tuple[Lease, int]:
+        """Begin a run and make it the thread's active one; return its lease and last event id.
+
+        Raises `ThreadBusy` if the thread has an active run, `Conflict` if head or seq moved,
+        `RunCancelled` if the parent is cancelled or over, `BudgetExceeded`, `NotFound`.
+        """
+        ...
+
+    async def commit(self, lease: Lease, commit: Commit) -> int:
+        """Write one step's boundary, whole or not at all; return the thread's last event id.
+
+        Raises `LeaseLost`, `BudgetExceeded`, `Conflict`.
+        """
+        ...
+
+    async def run(self, run_id: str) -> Run:
+        """Return the run. Raises `NotFound`."""
+        ...
+
+    async def runs(
+        self,
+        *,
+        thread_id: str | None = None,
+        root_run_id: str | None = None,
+        parent_run_id: str | None = None,
+        status: Sequence[RunStatus] | None = None,
+        limit: int = 100,
+    ) -> list[Run]:
+        """Return runs that match all that is given, the newest first."""
+        ...
+
+    async def take_lease(
+        self, run_id: str, owner: LeaseOwner, *, seconds: float, replaces: int
+    ) -> Lease:
+        """Take a run over, with the next epoch, if its epoch is still `replaces`.
+
+        The run becomes `running` and the thread's active one, its cancel request is cleared, its
+        own outstanding reservation is settled as unsettled on the root.  Whether the former owner
+        is dead is the caller's judgement.  Raises `ThreadBusy` if another run is active,
+        `LeaseLost` if the epoch moved, `Conflict` if the run has succeeded.
+        """
+        ...
+
+    async def renew_lease(self, lease: Lease, *, seconds: float) -> bool:
+        """Extend the lease; return whether a cancel was asked for. Raises `LeaseLost`."""
+        ...
+
+    async def cancel_run(self, run_id: str) -> list[str]:
+        """Ask every active run of this run's subtree to cancel; return their ids.
+
+        Idempotent.  A run that is not active is left as it is.  Raises `NotFound`.
+        """
+        ...
+
+    async def close_dead_run(self, run_id: str, *, epoch: int, detail: str) -> bool:
+        """End an active run whose owner is dead as `cancelled`, if its epoch is still this one.
+
+        Its open exchange, if any, is left for `take_lease` to mend.  Returns whether it did.
+        """
+        ...
+
+    # Inbox and events
+
+    async def post(
+        self, thread_id: str, kind: str, body: bytes, *, run_id: str | None = None
+    ) -> int:
+        """Append to the thread's inbox, without a lease; return the item's id."""
+        ...
+
+    async def inbox(self, thread_id: str) -> list[InboxItem]:
+        """Return what is not drained yet, oldest first."""
+        ...
+
+    async def poll(self, lease: Lease) -> tuple[bool, bool]:
+        """Return (was a cancel asked for, is anything in the inbox) in one read.
+
+        Raises `LeaseLost` if the epoch moved.
+        """
+        ...
+
+    async def events(self, thread_id: str, *, after: int = 0, limit: int = 1000) -> list[Event]:
+        """Return events with ids above `after`, in order, without gaps. Raises `NotFound`."""
+        ...
+
+    # Usage
+
+    async def usage_total(
+        self, *, root_run_id: str | None = None, run_id: str | None = None,
+        thread_id: str | None = None,
+    ) -> UsageTotal:
+        """Sum the usage of a run tree, of one run, or of a thread (exactly one is given)."""
+        ...
+
+    async def recent_usage(self, model: str, *, limit: int = 20) -> list[Usage]:
+        """Return the newest reported usage of a model, newest first."""
+        ...
+
+    # Durable jobs
+
+    async def enqueue(self, thread_id: str, kind: str, key: str, payload: bytes) -> bool:
+        """Add a job unless there is one of this thread, kind and key; return whether it did."""
+        ...
+
+    async def claim(self, kind: str, *, seconds: float, thread_id: str | None = None) -> Job | None:
+        """Lease the oldest job that is free or whose lease expired; None if there is none."""
+        ...
+
+    async def finish_job(self, job: Job) -> None:
+        """Mark a claimed job done. Raises `LeaseLost` if another claimed it meanwhile."""
+        ...
+
+    async def fail_job(self, job: Job, *, retry_after: float | None, detail: str) -> None:
+        """Free a claimed job for a retry after so many seconds; None gives it up for good.
+
+        Raises `LeaseLost` if another claimed it meanwhile.
+        """
+        ...
+
+
+class Store(Protocol):
+    """An open database."""
+
+    def of(self, user_id: str) -> UserStore:
+        """Return the store as one owner sees it. Raises `ConfigError` if the owner is empty."""
+        ...
+
+    async def close(self) -> None:
+        """Finish what was accepted, then release everything."""
+        ...

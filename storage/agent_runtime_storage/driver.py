@@ -1,0 +1,75 @@
+"""The driver protocol: all that a database has to offer the store.
+
+Two verbs.  `read` answers one query; `batch` runs a list of statements in one transaction, each
+with the number of rows it must affect, and a statement that misses aborts the whole batch.  No
+transaction is ever held open across an await, so one implementation is a job of a writer thread,
+another one conditional batch over HTTP, another one pipeline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+Value = str | int | float | bytes | None
+Row = tuple[Any, ...]
+Dialect = Literal["sqlite", "postgres"]
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One statement of a batch.
+
+    Attributes:
+        sql: the text, with `:name` placeholders in every dialect.
+        params: the values, by name.
+        rows: how many rows it must affect (or return, if it has RETURNING); None for any number.
+        miss: the label that `BatchMissed` carries if the number differs.
+    """
+
+    sql: str
+    params: Mapping[str, Value]
+    rows: int | None = None
+    miss: str = ""
+
+
+class BatchMissed(Exception):
+    """A statement affected another number of rows than it had to; the batch was rolled back."""
+
+    def __init__(self, label: str, index: int) -> None:
+        super().__init__(label)
+        self.label = label
+        self.index = index
+
+
+class Driver(Protocol):
+    """A database: reads, and batches.
+
+    Every error of the database's own client is mapped to a `StoreError`; a statement that breaks
+    a constraint raises `ConstraintFailed`.  Cancellation: a read is abandoned; a batch that has
+    not begun is withdrawn, one that has begun is awaited to its end under a shield, so a caller
+    that is cancelled never leaves it in doubt.
+    """
+
+    dialect: Dialect
+
+    async def read(self, sql: str, params: Mapping[str, Value]) -> list[Row]:
+        """Answer one query from a consistent snapshot of what is committed."""
+        ...
+
+    async def batch(self, statements: Sequence[Statement]) -> list[list[Row]]:
+        """Run the statements in one transaction and return the rows of each, once it is durable.
+
+        Raises:
+            BatchMissed: a statement missed its row count; nothing was written.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Finish what was accepted, then release everything; calling it twice is harmless."""
+        ...
+
+
+class ConstraintFailed(Exception):
+    """A statement broke a constraint of the schema; the batch was rolled back."""

@@ -1,0 +1,87 @@
+"""The store's errors: every driver error is mapped to one of these.
+
+    AgentRuntimeError
+    └── StoreError
+        ├── UnknownScheme         the database URL names no backend
+        ├── StoreUnavailable      the database cannot be reached or opened
+        │   ├── StoreBusy         another process kept its lock longer than the deadline
+        │   ├── StoreReadOnly     the file or its folder cannot be written
+        │   ├── StoreFull         no space is left on the device
+        │   └── NotADatabase      the file is something else, or damaged
+        ├── MigrationError        the schema is newer than the code, or a migration was changed
+        ├── NotFound              no such thread, run, node or call for this owner
+        ├── CorruptThread         the chain of nodes is broken: an ancestor is missing, or a cycle
+        └── Conflict              the state is not what the writer thought; nothing was written
+            ├── ThreadBusy        the thread has an active run; `.run_id` names it
+            ├── LeaseLost         another process took the run over
+            ├── RunCancelled      the run, or one it was started by, is cancelled
+            └── BudgetExceeded    the reservation does not fit the run tree's budget
+"""
+
+from __future__ import annotations
+
+from agent_runtime_config.errors import AgentRuntimeError
+
+
+class StoreError(AgentRuntimeError):
+    """The root of the store's errors."""
+
+
+class UnknownScheme(StoreError):
+    """The database URL names no backend."""
+
+
+class StoreUnavailable(StoreError):
+    """The database cannot be reached or opened."""
+
+
+class StoreBusy(StoreUnavailable):
+    """Another process kept the database's lock for longer than the deadline."""
+
+
+class StoreReadOnly(StoreUnavailable):
+    """The database file, or the folder it lies in, cannot be written."""
+
+
+class StoreFull(StoreUnavailable):
+    """No space is left on the device; what was being written was rolled back whole."""
+
+
+class NotADatabase(StoreUnavailable):
+    """The file is not a database of ours, or it is damaged."""
+
+
+class MigrationError(StoreError):
+    """The schema is newer than this code knows, or an applied migration was changed."""
+
+
+class NotFound(StoreError):
+    """There is no such row for this owner."""
+
+
+class CorruptThread(StoreError):
+    """The chain of nodes is broken: an ancestor is missing, or it runs in a circle."""
+
+
+class Conflict(StoreError):
+    """The state is not what the writer thought; the whole batch was rolled back."""
+
+
+class ThreadBusy(Conflict):
+    """The thread has an active run already."""
+
+    def __init__(self, message: str, *, run_id: str, cure: str = "") -> None:
+        super().__init__(message, cure=cure)
+        self.run_id = run_id
+
+
+class LeaseLost(Conflict):
+    """The run's lease is somebody else's now; the loser wrote nothing."""
+
+
+class RunCancelled(Conflict):
+    """The run, or an ancestor of it, was cancelled."""
+
+
+class BudgetExceeded(Conflict):
+    """The reservation does not fit what is left of the run tree's budget."""

@@ -1,0 +1,370 @@
+"""What the store takes and gives: plain records, with bodies that it does not interpret.
+
+A node's id is its `seq`: an integer that counts up within its thread, without gaps, in commit
+order.  `parent_id` is the seq of the node before it on its branch, always smaller than its own.
+Money is in integer nanodollars, time in seconds since the epoch by the database's clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+JsonObject = Mapping[str, Any]
+
+NodeKind = Literal["message", "exchange"]
+NodeStatus = Literal["open", "closed"]
+CallStatus = Literal["pending", "started", "done"]
+CallOutcome = Literal["ok", "error", "refused", "interrupted", "cancelled"]
+RunStatus = Literal["queued", "running", "suspended", "succeeded", "failed", "cancelled"]
+StopReason = Literal[
+    "completed",
+    "max_steps",
+    "budget",
+    "timeout",
+    "cancelled",
+    "error",
+    "awaiting_user",
+    "paused",
+    "no_progress",
+    "unsupported",
+]
+ACTIVE: tuple[RunStatus, ...] = ("queued", "running", "suspended")
+
+
+@dataclass(frozen=True, slots=True)
+class Thread:
+    """A conversation: an append-only tree of nodes with an explicit head."""
+
+    id: str
+    title: str
+    metadata: JsonObject
+    head: int | None
+    last_seq: int
+    last_activation: int
+    last_event: int
+    active_run: str | None
+    created_at: float
+    updated_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A tool call of an exchange; its name and arguments lie in the exchange's body."""
+
+    node_id: int
+    index: int
+    tool: str
+    status: CallStatus
+    outcome: CallOutcome | None
+    body: bytes
+    """The result, encoded by the engine; empty until it is done."""
+    shown: int | None
+    """How many characters of the result prompts show; None for all of it."""
+    tokens: int
+    """Tokens of the result as shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A message, or an exchange: an assistant message with all its calls and their results."""
+
+    seq: int
+    parent_id: int | None
+    kind: NodeKind
+    status: NodeStatus
+    role: str
+    run_id: str | None
+    activation_id: int
+    """The activation that was in force when the node was appended; 0 for none."""
+    body: bytes
+    tokens: int
+    created_at: float
+    calls: tuple[Call, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Activation:
+    """How prompts begin from here on: anchored at the node that was the head when it was made."""
+
+    id: int
+    anchor: int | None
+    run_id: str | None
+    cause: str
+    body: bytes
+    prefix: bytes
+    """The system prompt and tool schemas, kept once for each distinct content."""
+    created_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """Limits of a run tree, kept on its root; None means unlimited."""
+
+    tokens: int | None = None
+    cost: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """An amount of spending: tokens, and money in nanodollars."""
+
+    tokens: int = 0
+    cost: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseOwner:
+    """Who holds a lease: enough to tell, on the same host, whether the holder still lives."""
+
+    host: str
+    boot: str
+    pid: int
+    started: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right to write on behalf of a run; `epoch` fences every write."""
+
+    run_id: str
+    thread_id: str
+    root_run_id: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One execution of an agent on a thread."""
+
+    id: str
+    thread_id: str
+    parent_run_id: str | None
+    root_run_id: str
+    agent: str
+    status: RunStatus
+    stop_reason: StopReason | None
+    detail: str
+    """Why it stopped, in a sentence; empty while it is active."""
+    task_id: int | None
+    """The seq of the node that holds the run's task."""
+    open_node: int | None
+    """The seq of the exchange whose calls are not all done; None between exchanges."""
+    steps: int
+    max_steps: int
+    cancel_requested: bool
+    spec: JsonObject
+    """What the engine needs to resume the run: model, workspace and so on; no secrets."""
+    output: bytes
+    epoch: int
+    owner: LeaseOwner | None
+    lease_live: bool
+    """Whether the lease had not expired, by the database's clock, when the row was read."""
+    budget: Budget
+    reserved: Amount
+    """Of the whole tree (on the root): reserved for calls under way."""
+    settled: Amount
+    """Of the whole tree (on the root): reported by providers."""
+    unsettled: Amount
+    """Of the whole tree (on the root): upper bounds of calls that died unreported."""
+    created_at: float
+    updated_at: float
+    finished_at: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """One model call: what the provider reported, beside what we counted."""
+
+    run_id: str
+    root_run_id: str
+    node_id: int | None
+    purpose: str
+    """`step`, later also `observer`, `reflector`, `embedder`."""
+    model: str
+    prompt_tokens: int
+    cached_tokens: int
+    cache_write_tokens: int
+    completion_tokens: int
+    counted_tokens: int
+    """Our own uncalibrated count of the prompt as it was sent."""
+    cost: int | None
+    """Nanodollars; None where the price is unknown."""
+    reported: bool = True
+    """False where the provider reported nothing and the figures are our own bound."""
+    id: int = 0
+    created_at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class UsageTotal:
+    """Sums over a run tree or a thread."""
+
+    calls: int
+    prompt_tokens: int
+    cached_tokens: int
+    cache_write_tokens: int
+    completion_tokens: int
+    cost: int
+    unpriced_calls: int
+    unreported_calls: int
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened, in commit order; refers to nodes and repeats none of their text."""
+
+    id: int
+    run_id: str | None
+    kind: str
+    node_id: int | None
+    data: JsonObject
+    created_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class InboxItem:
+    """Something posted to a thread from outside; the holder of the lease drains it."""
+
+    id: int
+    run_id: str | None
+    kind: str
+    body: bytes
+    created_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A durable unit of background work, unique by (thread, kind, key)."""
+
+    id: str
+    thread_id: str
+    kind: str
+    key: str
+    payload: bytes
+    attempts: int
+    token: str
+    """The claim's fencing token."""
+
+
+# What the engine writes.
+
+
+@dataclass(frozen=True, slots=True)
+class NewNode:
+    """A node to append; `seq` must be the thread's next one, and so on for each that follows."""
+
+    seq: int
+    parent_id: int | None
+    kind: NodeKind
+    role: str
+    body: bytes
+    tokens: int
+    activation_id: int
+    status: NodeStatus = "closed"
+    tools: tuple[str, ...] = ()
+    """For an exchange, the tool of each call in order; each begins as `pending`."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewActivation:
+    """An activation to append; `id` must be the thread's next one."""
+
+    id: int
+    anchor: int | None
+    cause: str
+    body: bytes
+    prefix: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class CallDone:
+    """A call's result."""
+
+    node_id: int
+    index: int
+    outcome: CallOutcome
+    body: bytes
+    tokens: int
+    shown: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NewEvent:
+    """An event to append; its id is allocated by the commit."""
+
+    kind: str
+    node_id: int | None = None
+    data: JsonObject = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """The end of a run, or its suspension."""
+
+    status: RunStatus
+    stop_reason: StopReason
+    detail: str = ""
+    output: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """Everything that one transaction does for a run; each part is optional.
+
+    They apply in the order of the fields.  A commit misses, and writes nothing, if the lease is
+    lost, if a seq or activation id is not the next one, if a call is not in the state it must
+    leave, or if the reservation does not fit the budget.
+    """
+
+    start: tuple[tuple[int, int], ...] = ()
+    """Calls (node, index) from `pending` to `started`."""
+    done: tuple[CallDone, ...] = ()
+    """Calls from `pending` or `started` to `done`."""
+    close: tuple[int, ...] = ()
+    """Exchanges to close: all their calls must be done (those in `done` here included)."""
+    nodes: tuple[NewNode, ...] = ()
+    head: int | None = None
+    """The new head, which must be closed; None leaves it where it is."""
+    activation: NewActivation | None = None
+    drained: tuple[int, ...] = ()
+    """Inbox items that these nodes stand for."""
+    usage: tuple[Usage, ...] = ()
+    release: Amount | None = None
+    """What to take back of the tree's reservation (and of this run's own)."""
+    settle: Amount | None = None
+    unsettle: Amount | None = None
+    reserve: Amount | None = None
+    """What to reserve on the root for the next model call."""
+    steps: int | None = None
+    """The run's number of steps from now on."""
+    finish: Finish | None = None
+    events: tuple[NewEvent, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NewRun:
+    """A run to begin, at once with a lease.
+
+    `nodes` (with the task) are appended under the thread's head, which must be `expect_head`.
+    A child names its parent, which must be running and not cancelled.
+    """
+
+    id: str
+    thread_id: str
+    agent: str
+    max_steps: int
+    spec: JsonObject
+    owner: LeaseOwner
+    lease_seconds: float
+    expect_head: int | None
+    expect_seq: int
+    nodes: tuple[NewNode, ...] = ()
+    task_id: int | None = None
+    activation: NewActivation | None = None
+    parent_run_id: str | None = None
+    root_run_id: str | None = None
+    budget: Budget = Budget()
+    reserve: Amount | None = None
+    events: tuple[NewEvent, ...] = ()
