@@ -291,6 +291,16 @@ class CallDone:
 
 
 @dataclass(frozen=True, slots=True)
+class CallShown:
+    """How much of a call's result prompts show, decided when its exchange is closed."""
+
+    node_id: int
+    index: int
+    shown: int
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
 class NewEvent:
     """An event to append; its id is allocated by the commit."""
 
@@ -322,6 +332,8 @@ class Commit:
     """Calls (node, index) from `pending` to `started`."""
     done: tuple[CallDone, ...] = ()
     """Calls from `pending` or `started` to `done`."""
+    shown: tuple[CallShown, ...] = ()
+    """Of done calls (those in `done` here included), how much of the result prompts show."""
     close: tuple[int, ...] = ()
     """Exchanges to close: all their calls must be done (those in `done` here included)."""
     nodes: tuple[NewNode, ...] = ()

@@ -1,0 +1,64 @@
+"""What an agent is: a model, tools and instructions; it holds no state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .models.base import Model
+    from .runtime import RunResult
+    from .tools.base import Tool
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """An agent, as a value: it can be shared between threads, runs and tasks.
+
+    Args:
+        model: a litellm name such as `anthropic/claude-sonnet-4-5` (`provider:model` works too), a
+            `Model`, or None for the one that the settings name.
+        tools: functions (sync or async) or `Tool`s that the model may call.
+        instructions: the system prompt.
+        name: shown in events and run lists.
+        output_type: a pydantic model, dataclass or any type pydantic can validate; the run's
+            output is then a value of it instead of text.
+        max_steps: the most model calls of one run; None for the setting.
+        context_window: tokens, where the model's known window is not to be used.
+        last_messages: how many recent messages stay in the prompt; None for the setting.
+        repeat_system_prompt: for models that ignore the system role; None for the setting.
+        temperature: passed to the model where set.
+    """
+
+    model: str | Model | None = None
+    _: KW_ONLY
+    tools: Sequence[Tool | Callable[..., Any]] = ()
+    instructions: str = ""
+    name: str = "agent"
+    output_type: Any = None
+    max_steps: int | None = None
+    context_window: int | None = None
+    last_messages: int | None = None
+    repeat_system_prompt: bool | None = None
+    temperature: float | None = None
+
+    async def run(self, task: str, *, thread: str | None = None) -> RunResult:
+        """Run a task to its end with the settings of the environment, in a store opened for it.
+
+        Cancelling it cancels the run; what was done stays in the log, and the run can be resumed.
+        For more than one run, open a `Runtime` once.
+        """
+        from .runtime import Runtime
+
+        async with Runtime.open() as runtime:
+            return await runtime.run(self, task, thread=thread)
+
+    def run_sync(self, task: str, *, thread: str | None = None) -> RunResult:
+        """Like `run`, for programs that are not async."""
+        import anyio
+
+        async def main() -> RunResult:
+            return await self.run(task, thread=thread)
+
+        return anyio.run(main)

@@ -1,0 +1,69 @@
+"""Who holds a run: enough to tell at once whether an owner on this host is dead."""
+
+from __future__ import annotations
+
+import functools
+import os
+import platform
+from pathlib import Path
+
+from agent_runtime_storage.records import LeaseOwner, Run
+
+LEASE_SECONDS = 30.0
+"""How long a lease lasts without being renewed; a dead owner on another host is replaced then."""
+
+
+def _boot() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
+def _started(pid: int) -> str:
+    """Return when a process started, so that a reused pid is not taken for it; "" if unknown."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return ""
+    # The name in parentheses may hold spaces; field 22 of the whole line is the start time.
+    return stat.rpartition(")")[2].split()[19]
+
+
+@functools.lru_cache(maxsize=4)
+def _own(pid: int) -> LeaseOwner:
+    return LeaseOwner(host=platform.node(), boot=_boot(), pid=pid, started=_started(pid))
+
+
+def own() -> LeaseOwner:
+    """Return this process as the owner of a lease (also right after a fork)."""
+    return _own(os.getpid())
+
+
+def is_dead(run: Run) -> bool:
+    """Return whether nobody can be working on the run any more.
+
+    On this host that is known at once; an owner elsewhere counts as dead once its lease expired.
+    """
+    owner = run.owner
+    if owner is None or not run.lease_live:
+        return True
+    here = own()
+    if owner.host != here.host or not here.boot:
+        return False
+    if owner.boot != here.boot:
+        return True
+    if owner.pid == here.pid and owner.started == here.started:
+        return False
+    return not _alive(owner)
+
+
+def _alive(owner: LeaseOwner) -> bool:
+    try:
+        os.kill(owner.pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    started = _started(owner.pid)
+    return not started or started == owner.started

@@ -1,0 +1,236 @@
+"""Recent messages: which nodes stay raw, and what is cut so that the prompt fits its window.
+
+Without observational memory this is the whole of the memory: at least N recent messages and at
+most 2 N, which move in chunks, because a window that slides by one message a step breaks the
+provider's cache at every step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from ..context import Entry, Prefix, Start, View, handle_of, view_of
+from ..cutting import cut
+from ..errors import PromptTooLarge
+from ..messages import PromptMessage
+from ..tokens import count_message, count_text
+
+Cause = Literal["start", "agent", "messages", "tokens", "overflow", "note"]
+
+CUT_TOKENS = 400
+"""To how many tokens an old tool result is cut when the prompt has to shrink."""
+UNCUT_EXCHANGES = 2
+"""How many of the newest exchanges keep their results as they were first sent."""
+FITS = 0.85
+"""Up to this share of the room the guaranteed messages stay as they are; where they fill more,
+they would have to shrink again within a few steps."""
+TARGET = 0.6
+"""To what share of the room a prompt shrinks when its guaranteed messages do not fit."""
+RESULTS_SHARE = 0.2
+"""What share of the room the results of one exchange may fill when they are first sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What a prompt may fill.
+
+    Attributes:
+        window: the model's context window.
+        reserve: what is kept free of it for the answer.
+        last_messages: N, the recent messages that stay.
+    """
+
+    window: int
+    reserve: int
+    last_messages: int
+
+    @property
+    def limit(self) -> int:
+        """The most tokens that a prompt may have."""
+        return self.window - self.reserve
+
+
+def results_budget(room: Room, ratio: float) -> int:
+    """Return how many of our tokens the results of one exchange may show."""
+    return max(64, int(room.limit * RESULTS_SHARE / ratio))
+
+
+def overdue(view: View, room: Room, estimate: int) -> Cause | None:
+    """Return why the next prompt needs an activation before it, or None."""
+    if estimate > room.limit:
+        return "tokens"
+    if sum(entry.size for entry in view.entries) > _most(view, room):
+        return "messages"
+    return None
+
+
+def _most(view: View, room: Room) -> int:
+    # An exchange of many parallel calls may be longer than N by itself: it is never split, so
+    # the ceiling leaves room for one more beside the N that stay.
+    longest = max((entry.size for entry in view.entries), default=0)
+    return max(2 * room.last_messages, room.last_messages + longest)
+
+
+def plan(
+    view: View,
+    room: Room,
+    *,
+    cause: Cause,
+    estimate: Callable[[int], int],
+    nonce: str,
+    task: Entry | None,
+    model: str | None = None,
+    prefix: Prefix | None = None,
+    repeat_system: bool = False,
+) -> View:
+    """Return the view under the next activation.
+
+    Args:
+        estimate: what the provider will count for so many of our tokens.
+        task: the run's task, shown in front when its node leaves.
+        model: the model from now on, where it changes.
+        prefix: the system prompt and tools from now on, where they change.
+
+    Raises:
+        PromptTooLarge: even the last exchange does not fit; the message names what is too long.
+    """
+    base = replace(
+        view.start,
+        nonce=nonce,
+        model=view.start.model if model is None else model,
+        repeat_system=repeat_system,
+    )
+    plan = _Plan(view, prefix or view.prefix, task, base)
+    keep = _keep_messages(view.entries, room.last_messages)
+    goal = int(room.limit * (TARGET if cause == "overflow" else FITS))
+    if cause in ("start", "agent", "note"):
+        keep, goal = _keep_messages(view.entries, _most(view, room)), room.limit
+    planned = plan.view(keep, {**base.cuts})
+    if estimate(planned.tokens) <= goal:
+        return planned
+    return _shrink(plan, keep, room, estimate)
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What every candidate for the next view has in common."""
+
+    old: View
+    prefix: Prefix
+    task: Entry | None
+    base: Start
+
+    def view(self, keep: int, cuts: Mapping[str, int], *, shrunk: bool = False) -> View:
+        """Return the view that keeps the entries from index `keep` on."""
+        kept, dropped = self.old.entries[keep:], self.old.entries[:keep]
+        first = kept[0].seq if keep else self.old.start.first
+        shown = {handle_of(entry, i) for entry in kept for i in range(len(entry.results))}
+        pinned = self.task if self.task and not any(e.seq == self.task.seq for e in kept) else None
+        gone = sum(e.size for e in dropped) + self.base.left_out + (self.old.task is not None)
+        start = replace(
+            self.base,
+            first=first,
+            task=pinned.seq if pinned else None,
+            left_out=gone - (pinned is not None),
+            cuts={handle: chars for handle, chars in cuts.items() if handle in shown},
+            shrunk=shrunk,
+        )
+        anchor = self.old.entries[-1].seq if self.old.entries else None
+        return view_of(self.old.activation_id + 1, anchor, start, self.prefix, pinned, kept)
+
+
+def _keep_messages(entries: tuple[Entry, ...], count: int) -> int:
+    """Return the index from which at least `count` messages, in whole nodes, remain."""
+    remaining = 0
+    for index in reversed(range(len(entries))):
+        remaining += entries[index].size
+        if remaining >= count and not _rides(entries, index):
+            return index
+    return 0
+
+
+def _rides(entries: tuple[Entry, ...], index: int) -> bool:
+    # A note that rides in an exchange's last result stays with that exchange.
+    return not entries[index].prompt
+
+
+def _shrink(plan: _Plan, keep: int, room: Room, estimate: Callable[[int], int]) -> View:
+    """Cut old results, then let the guaranteed messages go, down to the last exchange."""
+    entries = plan.old.entries
+    last = _last_exchange(entries)
+    goal = int(room.limit * TARGET)
+    view = plan.view(keep, _cuts(plan, keep, UNCUT_EXCHANGES))
+    shrunk = False
+    if estimate(view.tokens) <= int(room.limit * FITS):
+        return view
+    for first in range(keep + 1, last + 1):
+        if _rides(entries, first):
+            continue
+        shrunk, keep = True, first
+        view = plan.view(first, _cuts(plan, first, UNCUT_EXCHANGES), shrunk=True)
+        if estimate(view.tokens) <= goal:
+            return view
+    if estimate(view.tokens) > room.limit:
+        # The window became smaller, or the provider counts more than it did.
+        view = plan.view(keep, _cuts(plan, keep, 0), shrunk=shrunk)
+    if estimate(view.tokens) > room.limit:
+        raise too_large(view, room, estimate)
+    return view
+
+
+def _last_exchange(entries: tuple[Entry, ...]) -> int:
+    for index in reversed(range(len(entries))):
+        if entries[index].results:
+            return index
+    return max(0, len(entries) - 1)
+
+
+def _cuts(plan: _Plan, keep: int, uncut: int) -> dict[str, int]:
+    """Return the cuts in force with those of every long result before the newest exchanges."""
+    cuts = dict(plan.base.cuts)
+    exchanges = [entry for entry in plan.old.entries[keep:] if entry.results]
+    for entry in exchanges[: len(exchanges) - uncut]:
+        for index, result in enumerate(entry.results):
+            handle = handle_of(entry, index)
+            chars = _chars_for(result.text, handle)
+            if chars is not None:
+                cuts[handle] = min(chars, cuts.get(handle, chars))
+    return cuts
+
+
+def _chars_for(text: str, handle: str) -> int | None:
+    """Return to how many characters a text is cut to have about `CUT_TOKENS`; None if it has."""
+    if len(text) <= CUT_TOKENS:
+        return None
+    chars = CUT_TOKENS * 4
+    while chars > 100 and count_text(cut(text, chars, handle)) > CUT_TOKENS:
+        chars = chars * 3 // 4
+    return chars if chars < len(text) else None
+
+
+def too_large(view: View, room: Room, estimate: Callable[[int], int]) -> PromptTooLarge:
+    """Return the error that names what fills the window most."""
+    parts: list[tuple[int, str]] = [
+        (count_message(message), _name(message)) for message in view.front
+    ]
+    parts.append((view.front_tokens - sum(tokens for tokens, _ in parts), "the tool schemas"))
+    parts += [
+        (count_message(message), f"{_name(message)} of node {entry.seq}")
+        for entry in view.entries
+        for message in entry.prompt
+    ]
+    tokens, name = max(parts)
+    return PromptTooLarge(
+        f"The prompt needs about {estimate(view.tokens):,} tokens, but the window of "
+        f"{view.start.model or 'the model'} is {room.window:,} tokens, of which {room.reserve:,} "
+        f"are kept for the answer. The longest part is {name} with about {estimate(tokens):,}.",
+        cure="Shorten it, use a model with a larger window, or set AGENT_RUNTIME_CONTEXT_WINDOW "
+        "if the window is larger than the runtime believes.",
+    )
+
+
+def _name(message: PromptMessage) -> str:
+    names = {"system": "the system prompt", "user": "a user message", "assistant": "an answer"}
+    return names.get(message.role, f"a result of {message.name}")
