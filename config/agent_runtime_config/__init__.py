@@ -1,0 +1,40 @@
+"""The settings of the runtime, read from the environment.
+
+Importing this package costs nothing: pydantic is loaded when a setting is first asked for.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from .errors import AgentRuntimeError, ConfigError
+
+if TYPE_CHECKING:
+    from .describe import SettingRow, describe_settings, settings_table
+    from .settings import Settings, load_settings
+
+__all__ = [
+    "AgentRuntimeError",
+    "ConfigError",
+    "SettingRow",
+    "Settings",
+    "describe_settings",
+    "load_settings",
+    "settings_table",
+]
+
+_HOMES = {
+    "SettingRow": "describe",
+    "Settings": "settings",
+    "describe_settings": "describe",
+    "load_settings": "settings",
+    "settings_table": "describe",
+}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f".{home}", __name__), name)

@@ -1,0 +1,272 @@
+"""The settings: their names, units, defaults and limits, and how they are read."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
+from pydantic_core import ErrorDetails, PydanticCustomError
+from pydantic_settings import (
+    BaseSettings,
+    EnvSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
+
+from .errors import ConfigError
+from .urls import url_scheme
+
+PREFIX = "AGENT_RUNTIME_"
+POSTGRES_SCHEMES = ("postgresql", "postgres")
+DATABASE_SCHEMES = ("file", "libsql", "http", "https", "ws", "wss", *POSTGRES_SCHEMES)
+
+
+def _database_url(url: str) -> str:
+    scheme = url_scheme(url)
+    if scheme and scheme not in DATABASE_SCHEMES:
+        raise PydanticCustomError(
+            "database_scheme",
+            "names the unknown scheme {scheme}; known are {known}",
+            {"scheme": scheme, "known": ", ".join(DATABASE_SCHEMES)},
+        )
+    if re.match(r"\w+\s*=", url):
+        raise PydanticCustomError(
+            "database_keywords", "must be a URL or a path, not a list of keywords"
+        )
+    return url
+
+
+def _http_url(url: str) -> str:
+    if url_scheme(url) not in ("http", "https"):
+        raise PydanticCustomError("http_url", "must be a URL that begins with http:// or https://")
+    return url
+
+
+def _lower(value: object) -> object:
+    return value.lower() if isinstance(value, str) else value
+
+
+DatabaseUrl = Annotated[str, AfterValidator(_database_url)]
+HttpUrl = Annotated[str, AfterValidator(_http_url)]
+Count = Annotated[int, Field(ge=1)]
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Dollars = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Price = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Synchronous = Annotated[Literal["full", "normal"], BeforeValidator(_lower)]
+
+
+class Settings(BaseSettings):
+    """What the runtime obeys, as an immutable value.
+
+    The constructor reads no environment: what is not given has its default.  `load_settings`
+    reads the environment.  `None` means that nothing is set: no limit, or the model's own value.
+
+    Raises:
+        pydantic.ValidationError: a value passed in code is out of range; it hides the value.
+    """
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX,
+        frozen=True,
+        extra="ignore",
+        hide_input_in_errors=True,
+        # Fields such as `model_retries` are settings, not methods of pydantic.
+        protected_namespaces=(),
+    )
+
+    model: str = Field(
+        default="",
+        description="The language model, by its litellm name such as "
+        "`anthropic/claude-sonnet-4-5`; none means the offline model. Its key is read from the "
+        "provider's own variable, such as `ANTHROPIC_API_KEY`.",
+    )
+    database_url: DatabaseUrl = Field(
+        default="file:agent_runtime.db",
+        description="The database: `file:…` or a path, `libsql:`, `http(s):`, `ws(s):`, or "
+        "`postgresql://…`. Where it is unset, `DATABASE_URL` counts if it names Postgres.",
+    )
+    synchronous: Synchronous = Field(
+        default="full",
+        description="For a database file: `full` keeps each commit over a power cut, `normal` "
+        "only over a crash of the process.",
+    )
+    user: str = Field(
+        default="local", min_length=1, description="The owner of what is read and written."
+    )
+    last_messages: int = Field(
+        default=20,
+        ge=2,
+        description="How many recent messages always stay in the prompt, rounded up to whole "
+        "exchanges.",
+    )
+    max_steps: Count = Field(
+        default=500, description="The most steps (model calls) of a run; then it stops, resumably."
+    )
+    sub_agent_max_steps: Count = Field(
+        default=100, description="The most steps of a sub-agent's run."
+    )
+    context_window: Annotated[int, Field(ge=1000)] | None = Field(
+        default=None, description="The context window in tokens, instead of the model's known one."
+    )
+    response_reserve: Count | None = Field(
+        default=None,
+        description="Tokens of the window kept free for the answer; by default the smaller of "
+        "8192 and a quarter of the window.",
+    )
+    repeat_system_prompt: bool = Field(
+        default=False,
+        description="Whether to repeat the system prompt as a user message, for models that "
+        "ignore the system role.",
+    )
+    first_byte_timeout: Seconds = Field(
+        default=120.0, description="Seconds to wait for the first byte of a model's answer."
+    )
+    idle_timeout: Seconds = Field(
+        default=60.0, description="Seconds of silence after which a model's stream is given up."
+    )
+    model_retries: Annotated[int, Field(ge=0)] = Field(
+        default=4, description="How often a failed model call is tried again."
+    )
+    model_base_url: HttpUrl | None = Field(
+        default=None, description="The address of an OpenAI-compatible server."
+    )
+    tool_timeout: Seconds = Field(
+        default=600.0, description="Seconds that a tool may take, unless it sets its own limit."
+    )
+    run_timeout: Seconds | None = Field(
+        default=None, description="Seconds of wall time that a run may take."
+    )
+    budget_tokens: Count | None = Field(
+        default=None, description="The most tokens that a run and its sub-agents may use together."
+    )
+    budget_usd: Dollars | None = Field(
+        default=None, description="The most dollars that a run and its sub-agents may cost."
+    )
+    price_input: Price | None = Field(
+        default=None, description="Dollars per million input tokens, instead of the known price."
+    )
+    price_output: Price | None = Field(
+        default=None, description="Dollars per million output tokens, instead of the known price."
+    )
+    price_cache_read: Price | None = Field(
+        default=None,
+        description="Dollars per million input tokens read from the provider's cache, instead of "
+        "the known price.",
+    )
+    price_cache_write: Price | None = Field(
+        default=None,
+        description="Dollars per million input tokens written to the provider's cache, instead "
+        "of the known price.",
+    )
+    forbid_real_models: bool = Field(
+        default=False,
+        description="Whether to refuse calls of models that are not on this machine; for tests.",
+    )
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Take only what is passed in, so that a value never depends on hidden state."""
+        return (init_settings,)
+
+
+@dataclass(frozen=True, slots=True)
+class _Problem:
+    variable: str
+    reason: str
+    cure: str
+
+
+def variable_of(field: str) -> str:
+    """Return the environment variable of a setting."""
+    return PREFIX + field.upper()
+
+
+def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
+    """Read the settings from an environment; None for the process's own.
+
+    Empty values count as unset, spaces around a value are dropped.
+
+    Raises:
+        ConfigError: names every variable that is misspelt or has a bad value, never the value.
+    """
+    given = os.environ if environ is None else environ
+    present = {name: value.strip() for name, value in given.items() if value.strip()}
+    source = EnvSettingsSource(Settings)
+    source.env_vars = {name.lower(): value for name, value in present.items()}
+    values = source()
+    origin = variable_of("database_url")
+    common = present.get("DATABASE_URL", "")
+    if "database_url" not in values and url_scheme(common) in POSTGRES_SCHEMES:
+        values["database_url"], origin = common, "DATABASE_URL"
+    problems = _unknown(present)
+    try:
+        settings = Settings(**values)
+    except ValidationError as error:
+        problems += [_invalid(detail, origin) for detail in error.errors()]
+        raise _config_error(problems) from None
+    problems += _contradictions(settings)
+    if problems:
+        raise _config_error(problems)
+    return settings
+
+
+def _unknown(present: Mapping[str, str]) -> list[_Problem]:
+    known = [variable_of(field) for field in Settings.model_fields]
+    problems: list[_Problem] = []
+    for name in sorted(present):
+        if name.upper().startswith(PREFIX) and name.upper() not in known:
+            near = difflib.get_close_matches(name.upper(), known, n=1, cutoff=0.75)
+            cure = f"Did you mean {near[0]}?" if near else f"Unset {name}."
+            problems.append(_Problem(name, "is not a setting", cure))
+    return problems
+
+
+def _invalid(detail: ErrorDetails, database_variable: str) -> _Problem:
+    field = str(detail["loc"][0])
+    variable = database_variable if field == "database_url" else variable_of(field)
+    reason = detail["msg"].replace("Input should be", "must be").replace("String should", "must")
+    default = default_text(field)
+    cure = f"Correct {variable}, or unset it for its default ({default})."
+    return _Problem(variable, reason, cure)
+
+
+def _contradictions(settings: Settings) -> list[_Problem]:
+    window, reserve = settings.context_window, settings.response_reserve
+    if window is None or reserve is None or reserve < window:
+        return []
+    variable = variable_of("response_reserve")
+    reason = f"must be smaller than {variable_of('context_window')} ({window})"
+    return [_Problem(variable, reason, f"Lower {variable}, or unset it.")]
+
+
+def _config_error(problems: list[_Problem]) -> ConfigError:
+    texts = [f"{problem.variable} {problem.reason}" for problem in problems]
+    return ConfigError("; ".join(texts) + ".", cure=" ".join(problem.cure for problem in problems))
+
+
+def default_text(field: str) -> str:
+    """Return a setting's default as one would write it in the environment; "none" for unset."""
+    return value_text(Settings.model_fields[field].default)
+
+
+def value_text(value: object) -> str:
+    """Return a setting's value as one would write it in the environment; "none" for unset."""
+    if value is None or value == "":
+        return "none"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value)
