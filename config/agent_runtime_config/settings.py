@@ -223,12 +223,13 @@ def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
 
 
 def _unknown(present: Mapping[str, str]) -> list[_Problem]:
-    known = [variable_of(field) for field in Settings.model_fields]
+    known = {variable_of(field).removeprefix(PREFIX) for field in Settings.model_fields}
     problems: list[_Problem] = []
     for name in sorted(present):
-        if name.upper().startswith(PREFIX) and name.upper() not in known:
-            near = difflib.get_close_matches(name.upper(), known, n=1, cutoff=0.75)
-            cure = f"Did you mean {near[0]}?" if near else f"Unset {name}."
+        suffix = name.upper().removeprefix(PREFIX)
+        if name.upper().startswith(PREFIX) and suffix not in known:
+            near = difflib.get_close_matches(suffix, sorted(known), n=1)
+            cure = f"Did you mean {PREFIX}{near[0]}?" if near else f"Unset {name}."
             problems.append(_Problem(name, "is not a setting", cure))
     return problems
 

@@ -1,0 +1,197 @@
+"""Each setting: its default, its limits, and how a bad environment is reported."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import ValidationError
+
+from agent_runtime_config import ConfigError, Settings, load_settings
+
+DEFAULTS: dict[str, object] = {
+    "model": "",
+    "database_url": "file:agent_runtime.db",
+    "synchronous": "full",
+    "user": "local",
+    "last_messages": 20,
+    "max_steps": 500,
+    "sub_agent_max_steps": 100,
+    "context_window": None,
+    "response_reserve": None,
+    "repeat_system_prompt": False,
+    "first_byte_timeout": 120.0,
+    "idle_timeout": 60.0,
+    "model_retries": 4,
+    "model_base_url": None,
+    "tool_timeout": 600.0,
+    "run_timeout": None,
+    "budget_tokens": None,
+    "budget_usd": None,
+    "price_input": None,
+    "price_output": None,
+    "price_cache_read": None,
+    "price_cache_write": None,
+    "forbid_real_models": False,
+}
+
+GOOD: list[tuple[str, str, object]] = [
+    ("MODEL", " anthropic/claude-sonnet-4-5 ", "anthropic/claude-sonnet-4-5"),
+    ("DATABASE_URL", "data/agent.db", "data/agent.db"),
+    ("DATABASE_URL", "libsql://db.example.com", "libsql://db.example.com"),
+    ("DATABASE_URL", "postgresql://h/db", "postgresql://h/db"),
+    ("SYNCHRONOUS", "NORMAL", "normal"),
+    ("USER", "ada", "ada"),
+    ("LAST_MESSAGES", "2", 2),
+    ("MAX_STEPS", "1", 1),
+    ("SUB_AGENT_MAX_STEPS", "7", 7),
+    ("CONTEXT_WINDOW", "1000", 1000),
+    ("RESPONSE_RESERVE", "1", 1),
+    ("REPEAT_SYSTEM_PROMPT", "true", True),
+    ("FIRST_BYTE_TIMEOUT", "0.5", 0.5),
+    ("IDLE_TIMEOUT", "3", 3.0),
+    ("MODEL_RETRIES", "0", 0),
+    ("MODEL_BASE_URL", "http://127.0.0.1:8000/v1", "http://127.0.0.1:8000/v1"),
+    ("TOOL_TIMEOUT", "1e3", 1000.0),
+    ("RUN_TIMEOUT", "3600", 3600.0),
+    ("BUDGET_TOKENS", "1", 1),
+    ("BUDGET_USD", "0.25", 0.25),
+    ("PRICE_INPUT", "0", 0.0),
+    ("PRICE_OUTPUT", "15", 15.0),
+    ("PRICE_CACHE_READ", "0.3", 0.3),
+    ("PRICE_CACHE_WRITE", "3.75", 3.75),
+    ("FORBID_REAL_MODELS", "1", True),
+]
+
+BAD: list[tuple[str, str]] = [
+    ("DATABASE_URL", "mysql://host/db"),
+    ("DATABASE_URL", "host=db password=hunter2"),
+    ("SYNCHRONOUS", "off"),
+    ("LAST_MESSAGES", "1"),
+    ("LAST_MESSAGES", "2.5"),
+    ("MAX_STEPS", "0"),
+    ("MAX_STEPS", "many"),
+    ("SUB_AGENT_MAX_STEPS", "-1"),
+    ("CONTEXT_WINDOW", "999"),
+    ("RESPONSE_RESERVE", "0"),
+    ("REPEAT_SYSTEM_PROMPT", "perhaps"),
+    ("FIRST_BYTE_TIMEOUT", "0"),
+    ("IDLE_TIMEOUT", "nan"),
+    ("MODEL_RETRIES", "-1"),
+    ("MODEL_BASE_URL", "ftp://host"),
+    ("TOOL_TIMEOUT", "inf"),
+    ("RUN_TIMEOUT", "-5"),
+    ("BUDGET_TOKENS", "0"),
+    ("BUDGET_USD", "0"),
+    ("PRICE_INPUT", "-1"),
+    ("PRICE_OUTPUT", "-1"),
+    ("PRICE_CACHE_READ", "nan"),
+    ("PRICE_CACHE_WRITE", "free"),
+    ("FORBID_REAL_MODELS", "maybe"),
+]
+
+
+def test_an_empty_environment_gives_every_default() -> None:
+    assert load_settings({}).model_dump() == DEFAULTS
+
+
+@pytest.mark.parametrize(("name", "text", "value"), GOOD)
+def test_a_good_value_is_read(name: str, text: str, value: object) -> None:
+    assert getattr(load_settings({f"AGENT_RUNTIME_{name}": text}), name.lower()) == value
+
+
+def test_every_setting_has_a_good_value_tested() -> None:
+    assert {name.lower() for name, _, _ in GOOD} == set(Settings.model_fields)
+
+
+@pytest.mark.parametrize(("name", "text"), BAD)
+def test_a_bad_value_is_refused_with_the_name_of_its_variable(name: str, text: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_settings({f"AGENT_RUNTIME_{name}": text})
+    assert f"AGENT_RUNTIME_{name} " in caught.value.message
+    assert f"AGENT_RUNTIME_{name}" in caught.value.cure
+
+
+@pytest.mark.parametrize("name", sorted({name for name, _ in BAD}))
+def test_a_bad_value_is_never_shown(name: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_settings({f"AGENT_RUNTIME_{name}": "hunter2 = x"})
+    assert "hunter2" not in str(caught.value)
+    assert caught.value.__suppress_context__
+
+
+def test_an_unknown_scheme_is_named_without_the_rest_of_the_url() -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_settings({"AGENT_RUNTIME_DATABASE_URL": "mysql://ada:hunter2@db.internal/x"})
+    assert "unknown scheme mysql" in caught.value.message
+    assert "hunter2" not in str(caught.value) and "db.internal" not in str(caught.value)
+
+
+@pytest.mark.parametrize("empty", ["", "  ", "\n"])
+def test_an_empty_value_counts_as_unset(empty: str) -> None:
+    assert load_settings({"AGENT_RUNTIME_MAX_STEPS": empty}).max_steps == 500
+
+
+def test_a_misspelt_name_is_reported_with_the_nearest_known_one() -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_settings({"AGENT_RUNTIME_LAST_MESAGES": "30"})
+    assert "AGENT_RUNTIME_LAST_MESAGES is not a setting" in caught.value.message
+    assert "Did you mean AGENT_RUNTIME_LAST_MESSAGES?" in caught.value.cure
+
+
+def test_a_name_like_no_other_gets_no_suggestion() -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_settings({"AGENT_RUNTIME_XYZZY": "1"})
+    assert "Did you mean" not in caught.value.cure
+    assert "AGENT_RUNTIME_XYZZY" in caught.value.cure
+
+
+def test_all_problems_are_reported_together() -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_settings(
+            {
+                "AGENT_RUNTIME_MAX_STEP": "3",
+                "AGENT_RUNTIME_LAST_MESSAGES": "1",
+                "AGENT_RUNTIME_USER": "ada",
+                "AGENT_RUNTIME_DATABASE_URL": "redis://h",
+            }
+        )
+    for name in ("MAX_STEP", "LAST_MESSAGES", "DATABASE_URL"):
+        assert f"AGENT_RUNTIME_{name} " in caught.value.message
+    assert "AGENT_RUNTIME_USER" not in str(caught.value)
+
+
+def test_a_reserve_that_fills_the_window_is_refused() -> None:
+    with pytest.raises(ConfigError, match="must be smaller than AGENT_RUNTIME_CONTEXT_WINDOW"):
+        load_settings(
+            {"AGENT_RUNTIME_CONTEXT_WINDOW": "4000", "AGENT_RUNTIME_RESPONSE_RESERVE": "4000"}
+        )
+
+
+@pytest.mark.parametrize("scheme", ["postgres", "postgresql"])
+def test_the_common_database_variable_counts_if_it_names_postgres(scheme: str) -> None:
+    url = f"{scheme}://h/db"
+    assert load_settings({"DATABASE_URL": url}).database_url == url
+
+
+@pytest.mark.parametrize("url", ["mysql://h/db", "sqlite:///x.db", "x.db", ""])
+def test_the_common_database_variable_is_left_alone_otherwise(url: str) -> None:
+    assert load_settings({"DATABASE_URL": url}).database_url == "file:agent_runtime.db"
+
+
+def test_our_own_database_variable_goes_first() -> None:
+    environ = {"DATABASE_URL": "postgres://h/db", "AGENT_RUNTIME_DATABASE_URL": "file:own.db"}
+    assert load_settings(environ).database_url == "file:own.db"
+
+
+def test_other_variables_do_not_matter() -> None:
+    assert load_settings({"MAX_STEPS": "3", "MODEL": "x", "AGENT_RUNTIMES": "y"}) == Settings()
+
+
+def test_the_process_environment_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AGENT_RUNTIME_MAX_STEPS", "42")
+    assert load_settings().max_steps == 42
+    assert Settings().max_steps == 500
+
+
+def test_settings_cannot_be_changed() -> None:
+    with pytest.raises(ValidationError, match="frozen"):
+        load_settings({}).max_steps = 3  # pyright: ignore[reportAttributeAccessIssue]
