@@ -296,6 +296,16 @@ def render(entry: Entry, start: Start, *, keep_opaque: bool) -> tuple[PromptMess
     return (answer, *results)
 
 
+def message_tokens(message: LoggedMessage) -> int:
+    """Return our count of a message by itself, without the results of its calls."""
+    if isinstance(message, AssistantMessage):
+        return count_message(
+            PromptMessage("assistant", message.text, calls=message.calls, opaque=message.opaque)
+        )
+    files = message.files if isinstance(message, UserMessage) else ()
+    return count_message(PromptMessage("user", message.text, files=files))
+
+
 def shown_text(text: str, handle: str, *limits: int | None) -> str:
     """Return a result's text as prompts show it: cut to the smallest limit that is set."""
     limit = min((limit for limit in limits if limit is not None), default=None)

@@ -1,0 +1,74 @@
+"""What a model call may cost at most, and what it did cost."""
+
+from __future__ import annotations
+
+from agent_runtime_storage.records import Amount, Usage
+
+from .errors import ConfigError
+from .models.base import ModelAnswer, ModelInfo, TokenUsage
+
+NANO = 1_000_000_000
+"""Nanodollars in a dollar."""
+
+
+def bound(info: ModelInfo, prompt_tokens: int, max_output: int) -> Amount:
+    """Return the most that one call can cost, were nothing of its prompt cached."""
+    price = info.price
+    cost = 0
+    if price is not None:
+        cost = prompt_tokens * max(price.input, price.cache_write) + max_output * price.output
+    return Amount(prompt_tokens + max_output, cost)
+
+
+def affordable_output(info: ModelInfo, prompt_tokens: int, left: Amount | None) -> int:
+    """Return how many tokens of answer what is left pays for (None: there is no limit)."""
+    if left is None:
+        return info.max_output
+    output = left.tokens - prompt_tokens
+    price = info.price
+    if price is not None and price.output:
+        rest = left.cost - prompt_tokens * max(price.input, price.cache_write)
+        output = min(output, rest // price.output)
+    return output
+
+
+def usage_of(
+    answer: ModelAnswer,
+    *,
+    run_id: str,
+    root_run_id: str,
+    node_id: int | None,
+    counted: int,
+    bound: Amount,
+) -> Usage:
+    """Return the usage row of an answer; where the provider reported none, at its bound."""
+    reported = answer.usage
+    figures = reported or TokenUsage(prompt=bound.tokens, completion=0)
+    return Usage(
+        run_id=run_id,
+        root_run_id=root_run_id,
+        node_id=node_id,
+        purpose="step",
+        model=answer.model,
+        prompt_tokens=figures.prompt,
+        cached_tokens=figures.cached,
+        cache_write_tokens=figures.cache_write,
+        completion_tokens=figures.completion,
+        counted_tokens=counted,
+        cost=answer.cost if reported or answer.cost is None else bound.cost,
+        reported=reported is not None,
+    )
+
+
+def require_price(info: ModelInfo, has_cost_limit: bool) -> None:
+    """Refuse a budget in money for a model whose price nobody knows.
+
+    Raises:
+        ConfigError: the limit could not be kept.
+    """
+    if has_cost_limit and info.price is None:
+        raise ConfigError(
+            f"The price of {info.name!r} is unknown, so a budget in dollars cannot be kept.",
+            cure="Set AGENT_RUNTIME_PRICE_INPUT and AGENT_RUNTIME_PRICE_OUTPUT ($ per million "
+            "tokens), or limit tokens by AGENT_RUNTIME_BUDGET_TOKENS instead.",
+        )

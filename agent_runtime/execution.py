@@ -1,0 +1,138 @@
+"""Running the calls of an exchange: check what is recorded, run, record.
+
+A call is marked as started just before it runs and done with its result, so that after a crash
+at any instant `done` stays, `pending` runs, and `started` is known to be uncertain: it runs again
+only if its tool says that this does no harm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import anyio
+
+from agent_runtime_storage.records import Node
+
+from .errors import InvariantError
+from .log import Exchange, RunLog
+from .messages import AssistantMessage, ToolCall, ToolResult, decode_message, decode_result
+from .tools.base import Tool, ToolContext, Toolset
+
+INTERRUPTED = (
+    "The runtime was stopped while this call ran, and nobody saw it end: its effect is "
+    "unverified. Check what it did before you repeat it."
+)
+CANCELLED = "The run was cancelled before this call was started. It did not run."
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A call that can run."""
+
+    index: int
+    call: ToolCall
+    tool: Tool
+
+
+def interrupted() -> ToolResult:
+    """Return the result of a call that was started and whose end nobody saw."""
+    return ToolResult(INTERRUPTED, outcome="interrupted")
+
+
+def reopen(node: Node, tools: Toolset) -> tuple[Exchange, dict[int, ToolResult]]:
+    """Return an exchange that a dead process left open, and results for what is uncertain."""
+    message = decode_message(node.body)
+    if not isinstance(message, AssistantMessage):
+        raise InvariantError(f"the open node {node.seq} is no exchange")
+    exchange = Exchange(node.seq, message)
+    uncertain: dict[int, ToolResult] = {}
+    for row in node.calls:
+        if row.status == "done":
+            exchange.results[row.index] = decode_result(row.body)
+        elif row.status == "started":
+            tool = tools.get(message.calls[row.index].name)
+            exchange.started.add(row.index)
+            if tool is None or not tool.idempotent:
+                uncertain[row.index] = interrupted()
+    return exchange, uncertain
+
+
+def sort_out(
+    exchange: Exchange, tools: Toolset
+) -> tuple[list[Ready], dict[int, ToolResult]]:
+    """Return which waiting calls can run, and the results of those that cannot."""
+    ready: list[Ready] = []
+    done: dict[int, ToolResult] = {}
+    for index, call in enumerate(exchange.message.calls):
+        if index in exchange.results:
+            continue
+        tool = tools.get(call.name)
+        if tool is None:
+            known = ", ".join(spec.name for spec in tools.specs) or "none"
+            done[index] = ToolResult(
+                f"There is no tool {call.name!r}. The tools are: {known}.", outcome="error"
+            )
+        elif call.raw is not None:
+            done[index] = ToolResult(
+                "The arguments are no JSON object, so the call was not made. You wrote: "
+                f"{call.raw[:500]}",
+                outcome="error",
+            )
+        elif tool.needs_approval:
+            done[index] = tool.refusal()
+        else:
+            ready.append(Ready(index, call, tool))
+    return ready, done
+
+
+async def run_calls(
+    log: RunLog,
+    tools: Toolset,
+    context: Callable[[str], ToolContext],
+    close: Callable[[dict[int, ToolResult]], Awaitable[None]],
+    settled: dict[int, ToolResult] | None = None,
+) -> None:
+    """Run what waits in the open exchange, in parallel; record each result; close the exchange.
+
+    Args:
+        context: gives a tool its context, by the call's id.
+        close: closes the exchange with the results that are not recorded yet.
+        settled: results that a resume already knows.
+
+    Cancellation: running tools are cancelled; what finished is recorded, the rest is left for
+    `abandon`.
+    """
+    exchange = log.open_exchange()
+    ready, done = sort_out(exchange, tools)
+    done |= settled or {}
+    ready = [one for one in ready if one.index not in done]
+    if not ready:
+        await close(done)
+        return
+    await log.start([one.index for one in ready if one.index not in exchange.started], done)
+    turn = anyio.Lock()
+
+    async def run(one: Ready) -> None:
+        result = await one.tool.call(one.call.arguments, context(one.call.id))
+        with anyio.CancelScope(shield=True):
+            async with turn:
+                if exchange.waiting == 1:
+                    await close({one.index: result})
+                else:
+                    await log.finish_call(one.index, result)
+
+    async with anyio.create_task_group() as group:
+        for one in ready:
+            group.start_soon(run, one)
+
+
+def abandon(exchange: Exchange) -> dict[int, ToolResult]:
+    """Return results for the calls that a cancellation left without one."""
+    return {
+        index: interrupted()
+        if index in exchange.started
+        else ToolResult(CANCELLED, outcome="cancelled")
+        for index in range(len(exchange.message.calls))
+        if index not in exchange.results
+    }

@@ -1,0 +1,148 @@
+"""A run's life around the loop: watched, limited in time, and always ended in a valid log."""
+
+from __future__ import annotations
+
+import anyio
+
+from agent_runtime_storage.contract import UserStore
+from agent_runtime_storage.records import Finish, NewEvent, Run
+
+from . import leases
+from .concurrency import single_error
+from .cutting import fit
+from .errors import (
+    AgentRuntimeError,
+    ModelError,
+    StoreError,
+    StoreUnavailable,
+    UnsupportedTask,
+)
+from .execution import abandon, reopen
+from .log import RunLog, load_view
+from .orchestrator import Orchestrator, RunState
+from .tokens import count_text
+from .tools.base import Toolset
+
+POLL_SECONDS = 1.0
+"""How often a run looks whether another process asked for its cancel."""
+END_SECONDS = 10.0
+"""How long the end of a cancelled run may take to be written."""
+DEAD_RESULT_TOKENS = 4000
+"""What the results of an exchange may show whose run is ended without its model at hand."""
+
+
+async def execute(state: RunState, *, timeout: float | None) -> Finish:
+    """Drive a run to its end, and write that end whatever it is.
+
+    Args:
+        timeout: seconds of wall time that this execution may take; None for no limit.
+
+    Raises:
+        AgentRuntimeError: the run failed for good; the log says so as well.
+        LeaseLost: another process took the run over; nothing was written.
+
+    Cancellation: open calls are closed and the run is ended as cancelled, under a shield, before
+    the cancellation goes on.
+    """
+    orchestrator = Orchestrator(state)
+    try:
+        return await _watched(orchestrator, timeout)
+    except StoreError:
+        # The end cannot be written, or another process has to write it: the lease tells.
+        raise
+    except UnsupportedTask as error:
+        await _end(orchestrator, Finish("failed", "unsupported", error.message))
+        raise
+    except AgentRuntimeError as error:
+        lost = error.lost if isinstance(error, ModelError) else 0
+        await _end(orchestrator, Finish("failed", "error", str(error)), lost=lost)
+        raise
+    except anyio.get_cancelled_exc_class():
+        await _end(orchestrator, cancelled(), lost=int(state.calling))
+        raise
+    except Exception as error:
+        # A bug of ours, or of a model's or tool's author: the run is ended, the error goes on.
+        detail = f"Unexpected {type(error).__name__}"
+        await _end(orchestrator, Finish("failed", "error", detail), lost=int(state.calling))
+        raise
+
+
+async def _watched(orchestrator: Orchestrator, timeout: float | None) -> Finish:
+    state = orchestrator.state
+    finish: Finish | None = None
+    timed_out = False
+    async with single_error(), anyio.create_task_group() as group:
+        group.start_soon(_watch, state.log, group.cancel_scope)
+        with anyio.move_on_after(timeout) as timer:
+            finish = await orchestrator.drive()
+        timed_out = timer.cancelled_caught
+        group.cancel_scope.cancel()
+    if finish is not None:
+        return finish
+    if timed_out:
+        finish = Finish("failed", "timeout", f"It ran longer than its {timeout:g} seconds.")
+    else:
+        finish = cancelled()
+    return await _end(orchestrator, finish, lost=int(state.calling))
+
+
+def cancelled() -> Finish:
+    """Return the end of a cancelled run."""
+    return Finish("cancelled", "cancelled", "It was cancelled.")
+
+
+async def _end(orchestrator: Orchestrator, finish: Finish, *, lost: int = 0) -> Finish:
+    with anyio.move_on_after(END_SECONDS, shield=True):
+        return await orchestrator.finish(finish, lost=lost)
+    return finish
+
+
+async def _watch(log: RunLog, scope: anyio.CancelScope) -> None:
+    """Keep the lease alive, and cancel the run when some process asks for it."""
+    renew_at = anyio.current_time() + leases.LEASE_SECONDS / 3
+    while True:
+        await anyio.sleep(POLL_SECONDS)
+        try:
+            if anyio.current_time() >= renew_at:
+                stop = await log.store.renew_lease(log.lease, seconds=leases.LEASE_SECONDS)
+                renew_at = anyio.current_time() + leases.LEASE_SECONDS / 3
+            else:
+                stop, _ = await log.store.poll(log.lease)
+        except StoreUnavailable:
+            # The next write of the run itself decides whether it can go on.
+            continue
+        if stop:
+            scope.cancel()
+
+
+async def end_dead(store: UserStore, run: Run) -> None:
+    """End a run whose process is dead as cancelled, its open exchange closed as far as known."""
+    lease = await store.take_lease(
+        run.id, leases.own(), seconds=leases.LEASE_SECONDS, replaces=run.epoch
+    )
+    thread = await store.thread(run.thread_id)
+    log = RunLog(
+        store=store,
+        lease=lease,
+        view=await load_view(store, thread.id, thread.head),
+        head=thread.head,
+        last_seq=thread.last_seq,
+        last_activation=thread.last_activation,
+        steps=run.steps,
+        emit=lambda event: None,
+    )
+    finish = cancelled()
+    event = NewEvent(
+        "run-finish",
+        data={"status": finish.status, "stop_reason": finish.stop_reason, "detail": finish.detail},
+    )
+    if run.open_node is None:
+        await log.append([], finish=finish, events=[event])
+        return
+    node = await store.node(thread.id, run.open_node)
+    log.exchange, _ = reopen(node, Toolset(()))
+    done = abandon(log.exchange)
+    results = log.exchange.results | done
+    texts = [results[index].text for index in range(len(results))]
+    shown = fit(texts, DEAD_RESULT_TOKENS, count_text)
+    await log.close(done, shown, finish=finish, events=[event])

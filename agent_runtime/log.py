@@ -1,0 +1,405 @@
+"""A run's hold on its thread's log: the branch as prompts see it, and every write for the run.
+
+The view in memory is what a reload from the store would give; it only saves reading it again at
+each step.  Only the holder of the run's lease writes nodes, so the next `seq` is known here.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import cast
+
+import anyio
+
+from agent_runtime_storage.contract import UserStore
+from agent_runtime_storage.records import (
+    Amount,
+    CallDone,
+    CallShown,
+    Commit,
+    Finish,
+    InboxItem,
+    Lease,
+    NewActivation,
+    NewEvent,
+    NewNode,
+    Usage,
+)
+
+from .context import (
+    Entry,
+    Prefix,
+    Start,
+    View,
+    decode_activation,
+    encode_prefix,
+    encode_start,
+    entry_of,
+    extend,
+    message_tokens,
+    shown_text,
+    view_of,
+)
+from .events import Event, EventKind
+from .messages import (
+    AssistantMessage,
+    LoggedMessage,
+    Note,
+    ToolResult,
+    encode_message,
+    encode_result,
+)
+from .tokens import count_text
+
+
+def new_nonce() -> str:
+    """Return a mark that no tool output can have foreseen."""
+    return secrets.token_hex(4)
+
+
+def empty_view() -> View:
+    """Return the view of a thread that has no nodes and no activation yet."""
+    return view_of(0, None, Start(), Prefix(system=""), None, ())
+
+
+async def load_view(store: UserStore, thread_id: str, head: int | None) -> View:
+    """Return a branch as prompts see it, read from the store.
+
+    Raises:
+        CorruptThread: the chain of nodes is broken.
+    """
+    row = await store.activation(thread_id, head)
+    if row is None:
+        return empty_view()
+    start, prefix = decode_activation(row)
+    nodes = [] if head is None else await store.branch(thread_id, head, first=start.first)
+    task = None if start.task is None else entry_of(await store.node(thread_id, start.task))
+    return view_of(row.id, row.anchor, start, prefix, task, [entry_of(node) for node in nodes])
+
+
+def activation_row(view: View, cause: str) -> NewActivation:
+    """Return the row that makes this view's activation durable."""
+    return NewActivation(
+        id=view.activation_id,
+        anchor=view.anchor,
+        cause=cause,
+        body=encode_start(view.start),
+        prefix=encode_prefix(view.prefix),
+    )
+
+
+def activation_event(old: View, new: View, cause: str) -> NewEvent:
+    """Return the event that tells of an activation."""
+    data = {
+        "cause": cause,
+        "left_out": new.start.left_out - old.start.left_out,
+        "cut": len(new.start.cuts.keys() - old.start.cuts.keys()),
+        "tokens": new.tokens,
+    }
+    return NewEvent("activation", new.anchor, data)
+
+
+def node_row(
+    message: LoggedMessage, *, seq: int, parent_id: int | None, activation_id: int
+) -> NewNode:
+    """Return the row of a message; of an exchange, open, if it has calls."""
+    calls = message.calls if isinstance(message, AssistantMessage) else ()
+    return NewNode(
+        seq=seq,
+        parent_id=parent_id,
+        kind="exchange" if calls else "message",
+        role=message.type,
+        body=encode_message(message),
+        tokens=message_tokens(message),
+        activation_id=activation_id,
+        status="open" if calls else "closed",
+        tools=tuple(call.name for call in calls),
+    )
+
+
+def _tokens(text: str) -> int:
+    # A text this long is cut when its exchange closes, and counted again then.
+    return count_text(text) if len(text) <= 200_000 else len(text) // 4
+
+
+@dataclass(slots=True)
+class Exchange:
+    """An exchange under way: its calls, by index the results so far, and what was started."""
+
+    seq: int
+    message: AssistantMessage
+    results: dict[int, ToolResult] = field(default_factory=dict[int, ToolResult])
+    started: set[int] = field(default_factory=set[int])
+
+    @property
+    def waiting(self) -> int:
+        """How many calls have no result yet."""
+        return len(self.message.calls) - len(self.results)
+
+
+@dataclass(slots=True)
+class RunLog:
+    """The log of one run's thread, as the run's lease holder writes it.
+
+    Every method that writes is one transaction, shielded: once it begins, a cancellation waits
+    until the log and this object agree.  All raise `LeaseLost` when another process took over.
+    """
+
+    store: UserStore
+    lease: Lease
+    view: View
+    head: int | None
+    last_seq: int
+    last_activation: int
+    steps: int
+    emit: Callable[[Event], None]
+    reserved: Amount | None = None
+    exchange: Exchange | None = None
+
+    async def write(self, commit: Commit) -> None:
+        """Commit, then tell of its events."""
+        with anyio.CancelScope(shield=True):
+            last = await self.store.commit(self.lease, commit)
+        self.last_seq += len(commit.nodes)
+        self.last_activation += commit.activation is not None
+        self.head = self.head if commit.head is None else commit.head
+        self.steps = self.steps if commit.steps is None else commit.steps
+        if commit.release is not None:
+            self.reserved = None
+        if commit.reserve is not None:
+            self.reserved = commit.reserve
+        first = last - len(commit.events) + 1
+        for event_id, event in enumerate(commit.events, first):
+            self.tell(event, event_id)
+
+    def began(
+        self,
+        messages: Sequence[LoggedMessage],
+        rows: Sequence[NewNode],
+        events: Sequence[NewEvent],
+        last_event: int,
+    ) -> None:
+        """Take over what the beginning of the run wrote."""
+        self._appended(messages, rows)
+        self.last_seq, self.head = rows[-1].seq, rows[-1].seq
+        for event_id, event in enumerate(events, last_event - len(events) + 1):
+            self.tell(event, event_id)
+
+    def _appended(self, messages: Sequence[LoggedMessage], rows: Sequence[NewNode]) -> None:
+        for message, row in zip(messages, rows, strict=True):
+            self.view = extend(self.view, Entry(row.seq, row.parent_id, message))
+
+    async def tell_of(self, event: NewEvent) -> None:
+        """Record an event by itself."""
+        await self.write(Commit(events=(event,)))
+
+    def tell(self, event: NewEvent, event_id: int = 0) -> None:
+        """Hand an event to whoever listens; id 0 is for those that are live only."""
+        self.emit(
+            Event(
+                kind=cast(EventKind, event.kind),
+                thread_id=self.lease.thread_id,
+                run_id=self.lease.run_id,
+                id=event_id,
+                node_id=event.node_id,
+                data=event.data,
+            )
+        )
+
+    async def activate(self, view: View, cause: str) -> None:
+        """Begin prompts anew as the view says."""
+        await self.write(
+            Commit(
+                activation=activation_row(view, cause),
+                events=(activation_event(self.view, view, cause),),
+            )
+        )
+        self.view = view
+
+    async def reserve(self, amount: Amount) -> None:
+        """Reserve the next call. Raises `BudgetExceeded`."""
+        await self.write(Commit(reserve=amount))
+
+    @property
+    def next_seq(self) -> int:
+        """The seq of the next node to be written."""
+        return self.last_seq + 1
+
+    def _rows(self, messages: Sequence[LoggedMessage], parent_id: int | None) -> list[NewNode]:
+        rows: list[NewNode] = []
+        for seq, message in enumerate(messages, self.next_seq):
+            rows.append(
+                node_row(
+                    message,
+                    seq=seq,
+                    parent_id=parent_id,
+                    activation_id=self.view.activation_id,
+                )
+            )
+            parent_id = seq
+        return rows
+
+    async def append(
+        self,
+        messages: Sequence[LoggedMessage],
+        *,
+        drained: Sequence[InboxItem] = (),
+        finish: Finish | None = None,
+        events: Sequence[NewEvent] = (),
+        usage: Sequence[Usage] = (),
+        settle: Amount | None = None,
+        unsettle: Amount | None = None,
+        step: bool = False,
+    ) -> None:
+        """Append messages without calls under the head, or none; or end the run."""
+        rows = self._rows(messages, self.head)
+        await self.write(
+            Commit(
+                nodes=tuple(rows),
+                head=rows[-1].seq if rows else None,
+                drained=tuple(item.id for item in drained),
+                usage=tuple(usage),
+                release=self.reserved if settle is not None or finish is not None else None,
+                settle=settle,
+                unsettle=unsettle,
+                steps=self.steps + 1 if step else None,
+                finish=finish,
+                events=tuple(events),
+            )
+        )
+        self._appended(messages, rows)
+
+    async def open(
+        self,
+        message: AssistantMessage,
+        usage: Usage,
+        settle: Amount,
+        unsettle: Amount,
+        event: NewEvent,
+    ) -> None:
+        """Write an answer with calls ahead: each call pending, the head where it was."""
+        row = self._rows([message], self.head)[0]
+        await self.write(
+            Commit(
+                nodes=(row,),
+                usage=(usage,),
+                release=self.reserved,
+                settle=settle,
+                unsettle=unsettle,
+                steps=self.steps + 1,
+                events=(event,),
+            )
+        )
+        self.exchange = Exchange(row.seq, message)
+
+    async def start(self, indices: Sequence[int], done: dict[int, ToolResult]) -> None:
+        """Mark calls as started, and record results that need no run, in one transaction."""
+        exchange = self.open_exchange()
+        calls = exchange.message.calls
+        events = [
+            NewEvent("tool-start", exchange.seq, {"call_id": calls[i].id, "tool": calls[i].name})
+            for i in indices
+        ]
+        rows = [self._done(i, result) for i, result in done.items()]
+        await self.write(
+            Commit(
+                start=tuple((exchange.seq, i) for i in indices),
+                done=tuple(rows),
+                events=(*events, *(self._finished(i, r, cut=False) for i, r in done.items())),
+            )
+        )
+        exchange.results.update(done)
+        exchange.started.update(indices)
+
+    async def finish_call(self, index: int, result: ToolResult) -> None:
+        """Record one result of several."""
+        exchange = self.open_exchange()
+        await self.write(
+            Commit(
+                done=(self._done(index, result),),
+                events=(self._finished(index, result, cut=False),),
+            )
+        )
+        exchange.results[index] = result
+
+    async def close(
+        self,
+        done: dict[int, ToolResult],
+        shown: Sequence[int | None],
+        *,
+        notes: Sequence[Note] = (),
+        drained: Sequence[InboxItem] = (),
+        reserve: Callable[[View], Amount | None] = lambda view: None,
+        finish: Finish | None = None,
+        events: Sequence[NewEvent] = (),
+    ) -> None:
+        """Record the last results, close the exchange and drain the inbox into notes.
+
+        Args:
+            done: the results that are not recorded yet, by call index.
+            shown: for every call, how many characters of its result prompts show; None for all.
+            reserve: gives what to reserve for the next call by the view to come; None leaves it
+                to `reserve`.
+
+        Raises:
+            BudgetExceeded: the reservation does not fit; nothing was written.
+        """
+        exchange = self.open_exchange()
+        calls = exchange.message.calls
+        results = exchange.results | done
+        ordered = tuple(results[index] for index in range(len(calls)))
+        entry = Entry(exchange.seq, self.head, exchange.message, ordered, tuple(shown))
+        view = extend(self.view, entry)
+        rows = self._rows(notes, exchange.seq)
+        for note, row in zip(notes, rows, strict=True):
+            view = extend(view, Entry(row.seq, row.parent_id, note))
+        cut = tuple(
+            CallShown(exchange.seq, i, chars, count_text(shown_text(ordered[i].text, call.id, chars)))
+            for i, (call, chars) in enumerate(zip(calls, shown, strict=True))
+            if chars is not None
+        )
+        told = [self._finished(i, r, cut=shown[i] is not None) for i, r in done.items()]
+        told += [NewEvent("note", row.seq, {"source": n.source}) for n, row in zip(notes, rows, strict=True)]
+        await self.write(
+            Commit(
+                done=tuple(self._done(i, result) for i, result in done.items()),
+                shown=cut,
+                close=(exchange.seq,),
+                nodes=tuple(rows),
+                head=rows[-1].seq if rows else exchange.seq,
+                drained=tuple(item.id for item in drained),
+                release=self.reserved if finish is not None else None,
+                reserve=None if finish is not None else reserve(view),
+                finish=finish,
+                events=(*told, *events),
+            )
+        )
+        self.view, self.exchange = view, None
+
+    def open_exchange(self) -> Exchange:
+        """Return the exchange under way."""
+        if self.exchange is None:
+            raise RuntimeError("no exchange is open")
+        return self.exchange
+
+    def _done(self, index: int, result: ToolResult) -> CallDone:
+        return CallDone(
+            node_id=self.open_exchange().seq,
+            index=index,
+            outcome=result.outcome,
+            body=encode_result(result),
+            tokens=_tokens(result.text),
+        )
+
+    def _finished(self, index: int, result: ToolResult, *, cut: bool) -> NewEvent:
+        call = self.open_exchange().message.calls[index]
+        data = {
+            "call_id": call.id,
+            "tool": call.name,
+            "outcome": result.outcome,
+            "chars": len(result.text),
+            "cut": cut,
+        }
+        return NewEvent("tool-finish", self.open_exchange().seq, data)

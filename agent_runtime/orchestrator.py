@@ -1,0 +1,404 @@
+"""The loop: build the context, call the model, record its answer, run its tools.
+
+`Orchestrator.drive` reads from top to bottom; from its entry to the model call it is one file.
+Everything durable is a row that `RunLog` writes; what is kept here is only how the run goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio
+import anyio.to_thread
+import orjson
+
+from agent_runtime_storage.records import Amount, Finish, InboxItem, NewEvent
+
+from . import output as outputs
+from .answers import normalise
+from .budget import affordable_output, bound, usage_of
+from .context import Entry, Prefix, Prompt, View, build, check
+from .cutting import fit
+from .errors import BudgetExceeded, ModelError, ModelOverflow
+from .execution import abandon, run_calls
+from .log import RunLog, new_nonce
+from .memory.recent import Room, overdue, plan, results_budget
+from .messages import AssistantMessage, Note, ToolResult
+from .models.base import (
+    Model,
+    ModelAnswer,
+    ModelInfo,
+    ModelRequest,
+    ReasoningDelta,
+    Retrying,
+    TextDelta,
+)
+from .tokens import Calibration, count_text
+from .tools.base import ToolContext, Toolset
+
+LEAST_OUTPUT = 256
+"""With fewer tokens than that left to answer, a budget counts as spent."""
+COUNT_IN_THREAD = 100_000
+"""Results with more characters than that are counted off the event loop."""
+BUDGET_WAIT = 0.1
+"""Seconds between looks at a budget that other runs of the tree have reserved."""
+
+
+@dataclass(slots=True)
+class RunState:
+    """Everything that memory holds of a run, beside its log."""
+
+    log: RunLog
+    model: Model
+    info: ModelInfo
+    room: Room
+    prefix: Prefix
+    tools: Toolset
+    context: Callable[[str], ToolContext]
+    calibration: Calibration
+    step_limit: int
+    max_output: int
+    task: Entry | None
+    limited: bool
+    """Whether the run tree has a budget."""
+    output: outputs.OutputType | None = None
+    repeat_system: bool = False
+    temperature: float | None = None
+    settled: dict[int, ToolResult] = field(default_factory=dict[int, ToolResult])
+    """Results of an exchange that was reopened, for calls that must not run again."""
+    previous: Prompt | None = None
+    next_output: int = 0
+    """How many tokens the next answer may have, by what is reserved for it."""
+    calling: bool = False
+    """Whether a model call was begun of which no usage is recorded yet."""
+
+
+class Orchestrator:
+    """Drives one run to its end."""
+
+    def __init__(self, state: RunState) -> None:
+        self.state = state
+        self.log = state.log
+
+    async def drive(self) -> Finish:
+        """Run to the end and return how it ended, written already.
+
+        Raises `ModelError`, `PromptTooLarge` and store errors as they come; the caller ends the
+        run for them. Cancelled, it leaves the log valid and the run open, for `close_open`.
+        """
+        if self.log.exchange is not None:
+            await self.run_tools()
+        await self.drain()
+        while True:
+            if (arguments := self.final()) is not None:
+                return await self.complete(arguments)
+            if self.log.steps >= self.state.step_limit:
+                detail = f"It used up its {self.state.step_limit} steps."
+                return await self.finish(Finish("failed", "max_steps", detail))
+            try:
+                prompt = await self.prepare()
+            except BudgetExceeded as error:
+                return await self.finish(Finish("failed", "budget", error.message))
+            try:
+                answer = await self.ask(prompt)
+            except ModelOverflow:
+                await self.activate("overflow")
+                prompt = await self.prepare()
+                answer = await self.ask(prompt)
+            finish = await self.record(prompt, answer)
+            if finish is not None:
+                return finish
+
+    # Context
+
+    async def prepare(self) -> Prompt:
+        """Return the next prompt, activated anew where it is due, reserved and checked."""
+        cause = self.due(self.log.view)
+        if cause is not None:
+            await self.activate(cause)
+        if self.log.reserved is None:
+            await self.reserve()
+        prompt = build(self.log.view, cache_marks=self.state.info.cache_marks)
+        check(self.log.view, prompt, self.state.previous)
+        return prompt
+
+    def due(self, view: View) -> Any:
+        """Return why the next prompt needs an activation, or None."""
+        state = self.state
+        changed = view.prefix != state.prefix or view.start.model != state.model.name
+        if changed or view.start.repeat_system != state.repeat_system:
+            return "agent"
+        return overdue(view, state.room, state.calibration.estimate(view.tokens))
+
+    async def activate(self, cause: Any) -> None:
+        """Begin prompts anew: what leaves and what is cut is decided by `memory.recent`."""
+        state = self.state
+        state.calibration.reset_anchor()
+        view = plan(
+            self.log.view,
+            state.room,
+            cause=cause,
+            estimate=state.calibration.estimate,
+            nonce=new_nonce(),
+            task=state.task,
+            model=state.model.name,
+            prefix=state.prefix,
+            repeat_system=state.repeat_system,
+        )
+        await self.log.activate(view, cause)
+
+    async def reserve(self) -> None:
+        """Reserve the next call on the root of the tree; wait while others hold what is left."""
+        while True:
+            wanted = self.wanted(self.log.view, await self.left())
+            try:
+                return await self.log.reserve(wanted)
+            except BudgetExceeded:
+                root = await self.log.store.run(self.log.lease.root_run_id)
+                if root.reserved.tokens == 0 and root.reserved.cost == 0:
+                    raise
+                await anyio.sleep(BUDGET_WAIT)
+
+    async def left(self) -> Amount | None:
+        """Return what is left of the tree's budget; None where it has none."""
+        if not self.state.limited:
+            return None
+        root = await self.log.store.run(self.log.lease.root_run_id)
+        spent = [root.settled, root.unsettled, root.reserved]
+        unlimited = 2**53
+        tokens = (root.budget.tokens or unlimited) - sum(one.tokens for one in spent)
+        cost = (root.budget.cost or unlimited) - sum(one.cost for one in spent)
+        return Amount(tokens, cost)
+
+    def wanted(self, view: View, left: Amount | None = None) -> Amount:
+        """Return an upper bound of the next call; its answer shrinks to what is left."""
+        state = self.state
+        prompt_tokens = state.calibration.estimate(view.tokens)
+        affordable = affordable_output(state.info, prompt_tokens, left)
+        state.next_output = min(state.max_output, max(affordable, LEAST_OUTPUT))
+        return bound(state.info, prompt_tokens, state.next_output)
+
+    # Model
+
+    async def ask(self, prompt: Prompt) -> ModelAnswer:
+        """Call the model and return its answer; deltas go to whoever listens."""
+        state = self.state
+        request = ModelRequest(
+            messages=prompt.messages,
+            tools=prompt.tools,
+            max_output=state.next_output,
+            marks=prompt.marks,
+            session=self.log.lease.thread_id,
+            temperature=state.temperature,
+        )
+        state.previous, state.calling = prompt, True
+        async with state.model.stream(request) as events:
+            async for event in events:
+                match event:
+                    case ModelAnswer():
+                        return event
+                    case TextDelta(text):
+                        self.log.tell(NewEvent("text-delta", data={"text": text}))
+                    case ReasoningDelta(text):
+                        self.log.tell(NewEvent("reasoning-delta", data={"text": text}))
+                    case Retrying(reason, attempt, wait):
+                        data = {"reason": reason, "attempt": attempt, "wait": wait}
+                        self.log.tell(NewEvent("model-retry", data=data))
+        raise ModelError(f"{state.model.name} ended its stream without an answer.")
+
+    async def record(self, prompt: Prompt, answer: ModelAnswer) -> Finish | None:
+        """Write the answer ahead and run its calls; return the end if it was the last."""
+        log, state = self.log, self.state
+        message = normalise(answer, log.next_seq)
+        reserved = log.reserved or Amount()
+        usage = usage_of(
+            answer,
+            run_id=log.lease.run_id,
+            root_run_id=log.lease.root_run_id,
+            node_id=log.next_seq,
+            counted=prompt.counted,
+            bound=reserved,
+        )
+        if answer.usage is not None:
+            state.calibration.observe(prompt.counted, answer.usage.prompt)
+        spent = Amount()
+        in_doubt = answer.lost
+        if answer.usage is None:
+            in_doubt += 1
+        else:
+            spent = Amount(answer.usage.prompt + answer.usage.completion, answer.cost or 0)
+        lost = times(reserved, in_doubt)
+        event = self.answered(message, answer)
+        state.calling = False
+        if message.calls:
+            await log.open(message, usage, spent, lost, event)
+            await self.run_tools()
+            return None
+        return await self.answer(message, answer, usage, spent, lost, event)
+
+    def answered(self, message: AssistantMessage, answer: ModelAnswer) -> NewEvent:
+        """Return the event that tells of an answer."""
+        usage = answer.usage
+        data = {
+            "step": self.log.steps + 1,
+            "calls": len(message.calls),
+            "prompt_tokens": usage.prompt if usage else None,
+            "cached_tokens": usage.cached if usage else None,
+            "completion_tokens": usage.completion if usage else None,
+            "cost": answer.cost,
+        }
+        return NewEvent("answer", self.log.next_seq, data)
+
+    async def answer(
+        self,
+        message: AssistantMessage,
+        answer: ModelAnswer,
+        usage: Any,
+        spent: Amount,
+        lost: Amount,
+        event: NewEvent,
+    ) -> Finish | None:
+        """Record an answer without calls; it ends the run, unless something came in meanwhile."""
+        items = await self.log.store.inbox(self.log.lease.thread_id)
+        notes = notes_of(items)
+        finish: Finish | None = None
+        if self.state.output is not None:
+            arguments = self.state.output.from_text(message.text)
+            if arguments is not None and not notes:
+                finish = Finish("succeeded", "completed", output=orjson.dumps(arguments))
+            elif outputs.refused(self.log.view) >= outputs.RETRIES:
+                finish = self.no_output()
+            else:
+                notes = [*notes, Note(outputs.ASK)]
+        elif not notes:
+            cut = "The answer was cut at its length limit." if answer.finish == "length" else ""
+            finish = Finish("succeeded", "completed", cut, orjson.dumps(message.text))
+        await self.log.append(
+            [message, *notes],
+            drained=items,
+            finish=finish,
+            events=[event, *([self.finished(finish)] if finish else [])],
+            usage=[usage],
+            settle=spent,
+            unsettle=lost,
+            step=True,
+        )
+        return finish
+
+    # Tools
+
+    async def run_tools(self) -> None:
+        """Run the calls of the open exchange and close it."""
+        settled, self.state.settled = self.state.settled, {}
+        await run_calls(self.log, self.state.tools, self.state.context, self.close, settled)
+
+    async def close(self, done: dict[int, ToolResult], finish: Finish | None = None) -> None:
+        """Close the exchange: cap its results, drain the inbox, reserve the next call."""
+        log = self.log
+        exchange = log.open_exchange()
+        results = exchange.results | done
+        texts = [results[index].text for index in range(len(exchange.message.calls))]
+        shown = await self.fit(texts)
+        items = await log.store.inbox(log.lease.thread_id) if finish is None else []
+        notes = notes_of(items)
+        events = [self.finished(finish)] if finish else []
+
+        async def close(reserve: Callable[[View], Amount | None]) -> None:
+            await log.close(
+                done,
+                shown,
+                notes=notes,
+                drained=items,
+                reserve=reserve,
+                finish=finish,
+                events=events,
+            )
+
+        if finish is not None or self.state.limited:
+            # A limited tree may have to shrink the answer or to wait: `prepare` does both.
+            await close(lambda view: None)
+        else:
+            await close(self.ahead)
+
+    def ahead(self, view: View) -> Amount | None:
+        """Return what to reserve for the next call, unless an activation comes before it."""
+        return None if self.due(view) is not None else self.wanted(view)
+
+    async def fit(self, texts: Sequence[str]) -> list[int | None]:
+        """Return how many characters of each result prompts show, so that none floods them."""
+        tokens = results_budget(self.state.room, self.state.calibration.ratio)
+        if sum(map(len, texts)) > COUNT_IN_THREAD:
+            return await anyio.to_thread.run_sync(fit, texts, tokens, count_text)
+        return fit(texts, tokens, count_text)
+
+    async def drain(self) -> None:
+        """Bring what came in while nobody worked on the thread into the log."""
+        items = await self.log.store.inbox(self.log.lease.thread_id)
+        if not items:
+            return
+        await self.log.append(notes_of(items), drained=items)
+        await self.activate("note")
+
+    # Ends
+
+    def final(self) -> dict[str, Any] | None:
+        """Return the output's arguments if the branch ends in an accepted output."""
+        return outputs.accepted(self.log.view) if self.state.output is not None else None
+
+    def no_output(self) -> Finish:
+        """Return the end of a run whose model never gave a valid output."""
+        return Finish(
+            "failed", "error", f"The model gave no valid output in {outputs.RETRIES + 1} attempts."
+        )
+
+    async def complete(self, arguments: dict[str, Any]) -> Finish:
+        """End a run whose output was accepted."""
+        return await self.finish(
+            Finish("succeeded", "completed", output=orjson.dumps(arguments))
+        )
+
+    def finished(self, finish: Finish) -> NewEvent:
+        """Return the event that tells of the end."""
+        data = {
+            "status": finish.status,
+            "stop_reason": finish.stop_reason,
+            "detail": finish.detail,
+        }
+        return NewEvent("run-finish", data=data)
+
+    async def finish(self, finish: Finish, *, lost: int = 0) -> Finish:
+        """End the run; an exchange under way is closed, with what is known of each call.
+
+        Args:
+            lost: how many model calls may have been billed without a report of their usage; they
+                are kept at their bound.
+        """
+        if self.log.exchange is not None:
+            await self.close(abandon(self.log.exchange), finish)
+            return finish
+        await self.log.append(
+            [],
+            finish=finish,
+            events=[self.finished(finish)],
+            unsettle=times(self.log.reserved or Amount(), lost),
+        )
+        return finish
+
+
+def times(amount: Amount, count: int) -> Amount:
+    """Return an amount so many times."""
+    return Amount(amount.tokens * count, amount.cost * count)
+
+
+def notes_of(items: Sequence[InboxItem]) -> list[Note]:
+    """Return what came into the inbox as notes for the model."""
+    notes: list[Note] = []
+    for item in items:
+        text = item.body.decode()
+        if item.kind == "steer":
+            notes.append(Note(f"The user says, while you work: {text}", source="steer"))
+        else:
+            notes.append(Note(text))
+    return notes

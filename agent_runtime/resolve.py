@@ -1,0 +1,109 @@
+"""From an agent and the settings to what a run works with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from agent_runtime_config import Settings
+from agent_runtime_storage import UserStore
+
+from . import output as outputs
+from .agent import Agent
+from .context import Prefix
+from .errors import ConfigError
+from .memory.recent import Room
+from .models.base import Model, ModelInfo
+from .tokens import Calibration, warm
+from .tools.base import Tool, Toolset
+
+DEFAULT_RESERVE = 8192
+"""Tokens kept free for the answer, where the window is not small."""
+
+
+@dataclass(slots=True)
+class Resolved:
+    """What a run works with."""
+
+    model: Model
+    info: ModelInfo
+    room: Room
+    prefix: Prefix
+    tools: Toolset
+    calibration: Calibration
+    max_steps: int
+    max_output: int
+    output: outputs.OutputType | None
+    repeat_system: bool
+    temperature: float | None
+    deps: Any = field(default=None)
+
+
+async def resolve(
+    agent: Agent, settings: Settings, default: Model | None, store: UserStore, *, child: bool
+) -> Resolved:
+    """Return what the agent's run works with; nothing is called yet.
+
+    Raises:
+        ConfigError: the model, a tool or a limit is not usable.
+    """
+    await warm()
+    model = model_of(agent, settings, default)
+    info = await model.info()
+    window = agent.context_window or settings.context_window or info.window
+    reserve = settings.response_reserve or min(DEFAULT_RESERVE, window // 4)
+    if reserve >= window:
+        raise ConfigError(
+            f"The response reserve of {reserve:,} tokens fills the window of {window:,}.",
+            cure="Set AGENT_RUNTIME_RESPONSE_RESERVE to less than AGENT_RUNTIME_CONTEXT_WINDOW.",
+        )
+    output = None if agent.output_type in (None, str) else outputs.output_type(agent.output_type)
+    tools = toolset(agent, output)
+    steps = settings.sub_agent_max_steps if child else settings.max_steps
+    repeat = agent.repeat_system_prompt
+    calibration = Calibration(info.start_ratio)
+    for usage in reversed(await store.recent_usage(model.name)):
+        calibration.observe(usage.counted_tokens, usage.prompt_tokens)
+    calibration.reset_anchor()
+    return Resolved(
+        model=model,
+        info=info,
+        room=Room(window, reserve, agent.last_messages or settings.last_messages),
+        prefix=Prefix(agent.instructions.strip(), tools.specs),
+        tools=tools,
+        calibration=calibration,
+        max_steps=agent.max_steps or steps,
+        max_output=min(reserve, info.max_output),
+        output=output,
+        repeat_system=settings.repeat_system_prompt if repeat is None else repeat,
+        temperature=agent.temperature,
+    )
+
+
+def model_of(agent: Agent, settings: Settings, default: Model | None) -> Model:
+    """Return the agent's model: its own, the runtime's, the settings', or the offline one."""
+    if agent.model is not None and not isinstance(agent.model, str):
+        return agent.model
+    if agent.model is None and default is not None:
+        return default
+    name = agent.model or settings.model
+    if not name:
+        from .offline import offline_model
+
+        return offline_model()
+    from .models import model_from_name
+
+    return model_from_name(name, settings)
+
+
+def toolset(agent: Agent, output: outputs.OutputType | None) -> Toolset:
+    """Return the agent's tools, with `recall` beside any others, and the output's."""
+    from .tools.recall import recall
+
+    tools: list[Any] = list(agent.tools)
+    names = {tool.name for tool in tools if isinstance(tool, Tool)}
+    if tools and recall.name not in names:
+        tools.append(recall)
+    if output is not None:
+        tools.append(outputs.FinalTool(output))
+    return Toolset(tools)

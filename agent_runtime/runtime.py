@@ -1,0 +1,528 @@
+"""The composition root: opens the store and the models; starts, resumes and cancels runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import anyio
+import orjson
+import uuid_utils
+from anyio.streams.memory import MemoryObjectReceiveStream
+
+from agent_runtime_config import Settings, load_settings
+from agent_runtime_storage import Store, UserStore, open_store
+from agent_runtime_storage.records import (
+    ACTIVE,
+    Budget,
+    NewEvent,
+    NewRun,
+    Run,
+    RunStatus,
+    StopReason,
+    UsageTotal,
+)
+
+from . import leases
+from .agent import Agent
+from .budget import NANO, require_price
+from .context import Entry, View, entry_of
+from .errors import ConfigError, Conflict, NotFound, ThreadBusy
+from .events import Event
+from .execution import reopen
+from .lifecycle import end_dead, execute
+from .log import (
+    RunLog,
+    activation_event,
+    activation_row,
+    load_view,
+    new_nonce,
+    node_row,
+)
+from .memory.recent import plan
+from .messages import AssistantMessage, LoggedMessage, UserMessage
+from .models.base import Model
+from .orchestrator import RunState
+from .resolve import Resolved, resolve
+from .tools.base import ToolContext
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """How a run ended.
+
+    Attributes:
+        output: the answer's text, or a value of the agent's `output_type`; None if there is none.
+        detail: why it stopped, in a sentence, where that needs one.
+        steps: model calls so far, those before a resume included.
+        usage: sums over the run and its children.
+    """
+
+    run_id: str
+    thread_id: str
+    status: RunStatus
+    stop_reason: StopReason
+    detail: str
+    output: Any
+    steps: int
+    usage: UsageTotal
+
+    @property
+    def ok(self) -> bool:
+        """Whether the task was completed."""
+        return self.status == "succeeded"
+
+    @property
+    def cost_usd(self) -> float | None:
+        """Dollars spent by the providers' reports; None where a price is unknown."""
+        return None if self.usage.unpriced_calls else self.usage.cost / NANO
+
+
+class RunStream:
+    """A run as it happens: iterate over its events, then read its `result`."""
+
+    def __init__(self, events: MemoryObjectReceiveStream[Event]) -> None:
+        self._events = events
+        self._result: RunResult | None = None
+        self._error: Exception | None = None
+        self.run_id = ""
+        self.thread_id = ""
+
+    async def __aiter__(self) -> AsyncIterator[Event]:
+        async for event in self._events:
+            self.run_id, self.thread_id = event.run_id, event.thread_id
+            yield event
+        if self._error is not None:
+            raise self._error
+
+    def settle(self, outcome: RunResult | Exception) -> None:
+        """Keep how the run ended; the engine calls it once."""
+        if isinstance(outcome, Exception):
+            self._error = outcome
+        else:
+            self._result = outcome
+
+    @property
+    def result(self) -> RunResult:
+        """How the run ended. Raises what the run raised, or if the run is not over yet."""
+        if self._error is not None:
+            raise self._error
+        if self._result is None:
+            raise RuntimeError("the run is not over: iterate over its events first")
+        return self._result
+
+
+def _ignore(event: Event) -> None:
+    del event
+
+
+class Runtime:
+    """An open store and what runs on it. Use `Runtime.open`.
+
+    Every method that runs an agent raises typed errors of `agent_runtime.errors` when the run
+    fails for good (the log keeps it, and `resume` goes on from there), and returns a `RunResult`
+    when it ends by its limits. Cancelling the caller cancels the run: what was done is recorded,
+    open calls are closed, and the run can be resumed.
+    """
+
+    def __init__(self, settings: Settings, store: Store, model: Model | None = None) -> None:
+        self.settings = settings
+        self.store = store
+        self.model = model
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls, settings: Settings | None = None, *, model: Model | None = None
+    ) -> AsyncGenerator[Runtime]:
+        """Open the store that the settings name, and close it at the end.
+
+        Args:
+            settings: None reads the environment.
+            model: for agents that name none; None takes the settings' model, or without one the
+                offline model.
+
+        Raises:
+            ConfigError: a setting is not usable.
+            StoreError: the database cannot be opened.
+        """
+        settings = settings or load_settings()
+        store = await open_store(settings.database_url, synchronous=settings.synchronous)
+        try:
+            yield cls(settings, store, model)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await store.close()
+
+    # Running
+
+    async def run(
+        self,
+        agent: Agent,
+        task: str | UserMessage,
+        *,
+        thread: str | None = None,
+        user: str | None = None,
+        deps: Any = None,
+        spec: Mapping[str, Any] | None = None,
+        on_event: Callable[[Event], None] = _ignore,
+    ) -> RunResult:
+        """Run a task to its end.
+
+        Args:
+            thread: the thread to go on with, created if it is not there; None for a new one.
+            user: the owner; None for the settings' user.
+            deps: handed to tools as `ToolContext.deps`.
+            spec: kept with the run, for whoever resumes it; no secrets.
+            on_event: called with each event, in order, on the event loop.
+
+        Raises:
+            ThreadBusy: the thread has an active run already.
+        """
+        return await self._run(agent, task, thread, user, deps, spec, on_event, parent=None)
+
+    @asynccontextmanager
+    async def stream(
+        self,
+        agent: Agent,
+        task: str | UserMessage,
+        *,
+        thread: str | None = None,
+        user: str | None = None,
+        deps: Any = None,
+        spec: Mapping[str, Any] | None = None,
+    ) -> AsyncGenerator[RunStream]:
+        """Run a task and give its events as they happen; leaving the context cancels it."""
+
+        async def start(on_event: Callable[[Event], None]) -> RunResult:
+            return await self._run(agent, task, thread, user, deps, spec, on_event, parent=None)
+
+        async with _streaming(start) as stream:
+            yield stream
+
+    async def resume(
+        self,
+        run_id: str,
+        agent: Agent,
+        *,
+        user: str | None = None,
+        deps: Any = None,
+        on_event: Callable[[Event], None] = _ignore,
+    ) -> RunResult:
+        """Go on with a run that a crash, a limit, an error or a cancel ended.
+
+        What is recorded as done stays; a call that was under way when its process died runs again
+        only if its tool is idempotent, else the model is told that its effect is unverified.  A
+        run that had used up its steps gets as many again.
+
+        Raises:
+            ThreadBusy: it is running somewhere, or another run is active on its thread.
+            Conflict: it has succeeded, or its thread went on without it.
+            NotFound: this owner has no such run.
+        """
+        store = self.store.of(user or self.settings.user)
+        run = await store.run(run_id)
+        if run.status in ACTIVE and not leases.is_dead(run):
+            raise ThreadBusy(
+                f"Run {run.id} is being worked on by another process.",
+                run_id=run.id,
+                cure="Wait for it, or cancel it.",
+            )
+        resolved = await self._resolve(agent, store, deps, child=run.parent_run_id is not None)
+        await self._check_head(store, run)
+        lease = await store.take_lease(
+            run.id, leases.own(), seconds=leases.LEASE_SECONDS, replaces=run.epoch
+        )
+        thread = await store.thread(run.thread_id)
+        view = await load_view(store, thread.id, thread.head)
+        log = RunLog(
+            store=store,
+            lease=lease,
+            view=view,
+            head=thread.head,
+            last_seq=thread.last_seq,
+            last_activation=thread.last_activation,
+            steps=run.steps,
+            emit=on_event,
+        )
+        await self._end_children(store, run)
+        task = None if run.task_id is None else await store.node(thread.id, run.task_id)
+        limit = resolved.max_steps if agent.max_steps else run.max_steps
+        if run.steps >= limit:
+            limit += run.steps
+        state = self._state(log, resolved, task=task and entry_of(task), limit=limit)
+        state.limited = run.budget != Budget() or run.root_run_id != run.id
+        if run.open_node is not None:
+            node = await store.node(thread.id, run.open_node)
+            log.exchange, state.settled = reopen(node, resolved.tools)
+        await log.tell_of(_started(agent, resolved, limit, resumed=True))
+        return await self._finish(state, resolved)
+
+    @asynccontextmanager
+    async def resume_stream(
+        self, run_id: str, agent: Agent, *, user: str | None = None, deps: Any = None
+    ) -> AsyncGenerator[RunStream]:
+        """Like `resume`, with the events as they happen; leaving the context cancels it."""
+
+        async def start(on_event: Callable[[Event], None]) -> RunResult:
+            return await self.resume(run_id, agent, user=user, deps=deps, on_event=on_event)
+
+        async with _streaming(start) as stream:
+            yield stream
+
+    async def cancel(self, run_id: str, *, user: str | None = None) -> list[str]:
+        """Cancel a run and all its descendants, in whatever process; return whom it reached.
+
+        Idempotent. Running processes see it within about a second; runs whose process is dead
+        are ended here.
+        """
+        store = self.store.of(user or self.settings.user)
+        reached = await store.cancel_run(run_id)
+        for one in reached:
+            run = await store.run(one)
+            if run.status in ACTIVE and leases.is_dead(run):
+                await end_dead(store, run)
+        return reached
+
+    async def steer(self, run_id: str, text: str, *, user: str | None = None) -> None:
+        """Tell a running run something; its model reads it at its next step.
+
+        Raises:
+            Conflict: the run is over.
+        """
+        store = self.store.of(user or self.settings.user)
+        run = await store.run(run_id)
+        if run.status not in ACTIVE:
+            raise Conflict(
+                f"Run {run_id} is over: {run.status}.", cure="Start a new run on its thread."
+            )
+        await store.post(run.thread_id, "steer", text.encode(), run_id=run_id)
+
+    # Parts
+
+    async def _resolve(
+        self, agent: Agent, store: UserStore, deps: Any, *, child: bool
+    ) -> Resolved:
+        resolved = await resolve(agent, self.settings, self.model, store, child=child)
+        resolved.deps = deps
+        require_price(resolved.info, self.settings.budget_usd is not None)
+        return resolved
+
+    async def _run(
+        self,
+        agent: Agent,
+        task: str | UserMessage,
+        thread_id: str | None,
+        user: str | None,
+        deps: Any,
+        spec: Mapping[str, Any] | None,
+        on_event: Callable[[Event], None],
+        parent: RunLog | None,
+    ) -> RunResult:
+        message = UserMessage(task) if isinstance(task, str) else task
+        if not message.text.strip() and not message.files:
+            raise ConfigError("The task is empty.", cure="Say what is to be done.")
+        store = self.store.of(user or self.settings.user)
+        resolved = await self._resolve(agent, store, deps, child=parent is not None)
+        title = message.text.strip().splitlines()[0][:80] if message.text.strip() else ""
+        thread = await store.ensure_thread(thread_id or new_id(), title=title)
+        view = await load_view(store, thread.id, thread.head)
+        nodes: list[LoggedMessage] = [message]
+        if view.entries and view.entries[-1].results:
+            # Several providers refuse a user message right after a tool result.
+            nodes.insert(0, AssistantMessage("(The run before this stopped without an answer.)"))
+        first, old = None, view
+        if view.activation_id == 0:
+            view = plan(
+                view,
+                resolved.room,
+                cause="start",
+                estimate=resolved.calibration.estimate,
+                nonce=new_nonce(),
+                task=None,
+                model=resolved.model.name,
+                prefix=resolved.prefix,
+                repeat_system=resolved.repeat_system,
+            )
+            first = activation_row(view, "start")
+        rows = [
+            node_row(
+                one,
+                seq=thread.last_seq + 1 + i,
+                parent_id=thread.head if i == 0 else thread.last_seq + i,
+                activation_id=view.activation_id,
+            )
+            for i, one in enumerate(nodes)
+        ]
+        run_id = new_id()
+        limit = resolved.max_steps
+        events = [_started(agent, resolved, limit, resumed=False)]
+        if first is not None:
+            events.append(activation_event(old, view, "start"))
+        settings = self.settings
+        budget = Budget(
+            settings.budget_tokens,
+            None if settings.budget_usd is None else int(settings.budget_usd * NANO),
+        )
+        lease, last_event = await store.begin_run(
+            NewRun(
+                id=run_id,
+                thread_id=thread.id,
+                agent=agent.name,
+                max_steps=limit,
+                spec=dict(spec or {}),
+                owner=leases.own(),
+                lease_seconds=leases.LEASE_SECONDS,
+                expect_head=thread.head,
+                expect_seq=thread.last_seq,
+                nodes=tuple(rows),
+                task_id=rows[-1].seq,
+                activation=first,
+                parent_run_id=parent.lease.run_id if parent else None,
+                root_run_id=parent.lease.root_run_id if parent else None,
+                budget=Budget() if parent else budget,
+                events=tuple(events),
+            )
+        )
+        log = RunLog(
+            store=store,
+            lease=lease,
+            view=view,
+            head=thread.head,
+            last_seq=thread.last_seq,
+            last_activation=thread.last_activation + (first is not None),
+            steps=0,
+            emit=on_event,
+        )
+        log.began(nodes, rows, events, last_event)
+        state = self._state(log, resolved, task=log.view.entries[-1], limit=limit)
+        return await self._finish(state, resolved)
+
+    def _state(self, log: RunLog, resolved: Resolved, *, task: Entry | None, limit: int) -> RunState:
+        settings = self.settings
+        limited = settings.budget_tokens is not None or settings.budget_usd is not None
+
+        def context(call_id: str) -> ToolContext:
+            async def run_agent(agent: Agent, task: str | UserMessage) -> RunResult:
+                return await self._run(
+                    agent, task, None, log.store.user_id, resolved.deps, None, log.emit, log
+                )
+
+            return ToolContext(
+                user_id=log.store.user_id,
+                thread_id=log.lease.thread_id,
+                run_id=log.lease.run_id,
+                call_id=call_id,
+                step=log.steps,
+                store=log.store,
+                deps=resolved.deps,
+                run_agent=run_agent,
+            )
+
+        return RunState(
+            log=log,
+            model=resolved.model,
+            info=resolved.info,
+            room=resolved.room,
+            prefix=resolved.prefix,
+            tools=resolved.tools,
+            context=context,
+            calibration=resolved.calibration,
+            step_limit=limit,
+            max_output=resolved.max_output,
+            task=task,
+            limited=limited,
+            output=resolved.output,
+            repeat_system=resolved.repeat_system,
+            temperature=resolved.temperature,
+        )
+
+    async def _finish(self, state: RunState, resolved: Resolved) -> RunResult:
+        """Drive a run to its end and say how it ended."""
+        finish = await execute(state, timeout=self.settings.run_timeout)
+        lease = state.log.lease
+        output = orjson.loads(finish.output) if finish.output else None
+        if output is not None and resolved.output is not None:
+            output = resolved.output.validate(output)
+        return RunResult(
+            run_id=lease.run_id,
+            thread_id=lease.thread_id,
+            status=finish.status,
+            stop_reason=finish.stop_reason,
+            detail=finish.detail,
+            output=output,
+            steps=state.log.steps,
+            usage=await self._usage(state.log.store, lease.run_id, lease.root_run_id),
+        )
+
+    async def _usage(self, store: UserStore, run_id: str, root_run_id: str) -> UsageTotal:
+        if run_id == root_run_id:
+            return await store.usage_total(root_run_id=root_run_id)
+        return await store.usage_total(run_id=run_id)
+
+    async def _check_head(self, store: UserStore, run: Run) -> None:
+        """Refuse to go on with an ended run whose thread went on without it."""
+        thread = await store.thread(run.thread_id)
+        if run.status in ACTIVE or thread.head is None:
+            return
+        try:
+            node = await store.node(thread.id, thread.head)
+        except NotFound:
+            return
+        if node.run_id != run.id:
+            raise Conflict(
+                f"Thread {thread.id} went on since run {run.id} stopped.",
+                cure="Start a new run on the thread instead.",
+            )
+
+    async def _end_children(self, store: UserStore, run: Run) -> None:
+        """End the descendants that died with the process that the run is taken over from."""
+        tree = await store.runs(root_run_id=run.root_run_id, status=ACTIVE, limit=10_000)
+        dead = {run.id}
+        for one in sorted(tree, key=lambda one: one.created_at):
+            if one.parent_run_id in dead and leases.is_dead(one):
+                dead.add(one.id)
+                await end_dead(store, one)
+
+
+def new_id() -> str:
+    """Return a UUIDv7: unique everywhere, and sorted by when it was made."""
+    return str(uuid_utils.uuid7())
+
+
+def _started(agent: Agent, resolved: Resolved, limit: int, *, resumed: bool) -> NewEvent:
+    data = {
+        "agent": agent.name,
+        "model": resolved.model.name,
+        "max_steps": limit,
+        "resumed": resumed,
+    }
+    return NewEvent("run-start", data=data)
+
+
+@asynccontextmanager
+async def _streaming(
+    start: Callable[[Callable[[Event], None]], Any],
+) -> AsyncGenerator[RunStream]:
+    send, receive = anyio.create_memory_object_stream[Event](math.inf)
+    stream = RunStream(receive)
+
+    async def feed() -> None:
+        with send:
+            try:
+                stream.settle(await start(send.send_nowait))
+            except Exception as error:
+                # It is raised to whoever iterates, not from the middle of the context.
+                stream.settle(error)
+
+    with receive:
+        async with anyio.create_task_group() as group:
+            group.start_soon(feed)
+            yield stream
+            group.cancel_scope.cancel()
+
+
+__all__ = ["RunResult", "RunStream", "Runtime", "View"]
