@@ -1,0 +1,87 @@
+"""The command group: which commands there are, and how their errors are told.
+
+Nothing heavy is imported here or at the head of a command's module, so that `--help` is quick.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import traceback
+from typing import Any
+
+import click
+
+from . import exits, session
+
+COMMANDS = {
+    "run": ("run", "Run a task to its end."),
+    "resume": ("run", "Go on with a run that stopped."),
+    "chat": ("chat", "Talk with the agent, line by line, on one thread."),
+    "threads": ("threads", "List threads."),
+    "show": ("threads", "Show what happened on a thread."),
+    "cancel": ("run", "Cancel a run, also one of another process."),
+    "config": ("config", "Show the settings and where they come from."),
+    "doctor": ("doctor", "Check whether everything is in place."),
+}
+
+
+class _Commands(click.Group):
+    """A group that imports a command's module when the command is used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f".{COMMANDS[cmd_name][0]}", __package__)
+        return getattr(module, cmd_name)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+        with formatter.section("Exit codes"):
+            formatter.write_dl([(str(code), text) for code, text in exits.MEANINGS.items()])
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except (click.ClickException, click.exceptions.Exit):
+            raise
+        except (KeyboardInterrupt, click.Abort):
+            ctx.exit(exits.INTERRUPTED)
+        except BrokenPipeError:
+            # Whoever read stdout has gone, as `head` does; Python must not complain at its exit.
+            sys.stdout = None
+            ctx.exit(exits.SUCCESS)
+        except Exception as error:
+            if ctx.params["debug"]:
+                traceback.print_exception(error)
+            session.tell_error(error)
+            ctx.exit(exits.code_of_error(error))
+
+
+def _version(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        click.echo(f"agent-runtime {version('agent-runtime-om')}")
+        ctx.exit()
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_version,
+    help="Show the version.",
+)
+def main(debug: bool) -> None:
+    """Run long autonomous agents whose every step is kept.
+
+    Settings are environment variables; `agent-runtime config` lists them.
+    """

@@ -1,0 +1,230 @@
+"""`agent-runtime run`, `resume` and `cancel`: one run from its start to its end."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from . import session
+from .agents import Spec, build_agent
+from .terminal import say, write_json
+
+if TYPE_CHECKING:
+    from agent_runtime.agent import Agent
+    from agent_runtime_config import Settings
+    from agent_runtime_storage import UserStore
+    from agent_runtime_storage.records import Run
+
+NO_MODEL = (
+    "No language model is set. The offline model can only survey a folder and write a report of "
+    "it. To use a language model set AGENT_RUNTIME_MODEL=anthropic/claude-sonnet-4-5 (any litellm "
+    "name) and its provider's key, such as ANTHROPIC_API_KEY."
+)
+
+json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+steps_option = click.option(
+    "--max-steps", type=click.IntRange(min=1), help="The most model calls; else the setting, 500."
+)
+model_option = click.option("--model", help="A litellm name; else AGENT_RUNTIME_MODEL.")
+thread_option = click.option("--thread", help="The thread to go on with; else a new one.")
+workspace_option = click.option(
+    "--workspace",
+    type=click.Path(exists=True, file_okay=False, resolve_path=True),
+    help="The folder for the agent's file tools; without it, it has none.",
+)
+shell_option = click.option(
+    "--allow-shell", is_flag=True, help="Let the agent run commands in the workspace, unfenced."
+)
+
+
+@click.command()
+@click.argument("task", required=False)
+@click.option(
+    "--file",
+    "task_file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Read the task from a file.",
+)
+@thread_option
+@model_option
+@workspace_option
+@steps_option
+@shell_option
+@json_option
+def run(
+    task: str | None,
+    task_file: Path | None,
+    thread: str | None,
+    model: str | None,
+    workspace: str | None,
+    max_steps: int | None,
+    allow_shell: bool,
+    as_json: bool,
+) -> None:
+    """Run TASK to its end, and print the agent's answer to stdout.
+
+    TASK is read from stdin if it is `-`, or if it is left out and stdin is no terminal.
+    Progress goes to stderr. Ctrl-C stops the run so that it can be resumed.
+    """
+    from agent_runtime_config import load_settings
+
+    text = read_task(task, task_file)
+    settings = load_settings()
+    spec = new_spec(settings, model, workspace, max_steps, allow_shell)
+    session.finish(run_task(settings, spec, text, thread), as_json=as_json)
+
+
+def read_task(task: str | None, task_file: Path | None) -> str:
+    """Return the task from the argument, a file or stdin. Raises `click.UsageError`."""
+    if task is not None and task_file is not None:
+        raise click.UsageError("Give either TASK or --file, not both.")
+    if task is None and task_file is None and sys.stdin.isatty():
+        raise click.UsageError("Give a TASK, or --file, or pipe the task into stdin.")
+    try:
+        if task_file is not None:
+            text = task_file.read_text(encoding="utf-8")
+        else:
+            text = sys.stdin.read() if task is None or task == "-" else task
+    except UnicodeDecodeError:
+        raise click.UsageError("The task is no UTF-8 text.") from None
+    except OSError as error:
+        raise click.UsageError(f"The task cannot be read: {error.strerror}.") from None
+    if not text.strip():
+        raise click.UsageError("The task is empty.")
+    return text
+
+
+def new_spec(
+    settings: Settings,
+    model: str | None,
+    workspace: str | None,
+    max_steps: int | None,
+    allow_shell: bool,
+) -> Spec:
+    """Return the spec of a run to begin, and tell what it lacks. Raises `click.UsageError`."""
+    if allow_shell and workspace is None:
+        raise click.UsageError("--allow-shell needs --workspace, the folder that commands run in.")
+    spec = Spec(model or settings.model, workspace, allow_shell, max_steps)
+    if not spec.model:
+        say(NO_MODEL)
+    if workspace is None:
+        say("The agent has no file tools: --workspace PATH gives it those of a folder.")
+    return spec
+
+
+def run_task(settings: Settings, spec: Spec, task: str, thread: str | None) -> session.Outcome:
+    """Run a task to its end on a thread (None for a new one), with progress."""
+    agent = build_agent(spec)
+    return session.follow(
+        settings,
+        lambda runtime: runtime.stream(agent, task, thread=thread, spec=spec.to_json()),
+    )
+
+
+@click.command()
+@click.argument("run_id", metavar="[RUN]", required=False)
+@click.option("--thread", help="The thread whose last run to resume.")
+@model_option
+@steps_option
+@json_option
+def resume(
+    run_id: str | None,
+    thread: str | None,
+    model: str | None,
+    max_steps: int | None,
+    as_json: bool,
+) -> None:
+    """Go on with RUN, or with the last run that did not succeed.
+
+    What is done stays done. A tool that was interrupted runs again only where that is harmless.
+    """
+    import anyio
+
+    from agent_runtime_config import load_settings
+
+    if run_id is not None and thread is not None:
+        raise click.UsageError("Give either RUN or --thread, not both.")
+    settings = load_settings()
+    found, agent = anyio.run(_prepare, settings, run_id, thread, model, max_steps)
+    outcome = session.follow(settings, lambda runtime: runtime.resume_stream(found.id, agent))
+    session.finish(outcome, as_json=as_json)
+
+
+async def _prepare(
+    settings: Settings,
+    run_id: str | None,
+    thread: str | None,
+    model: str | None,
+    max_steps: int | None,
+) -> tuple[Run, Agent]:
+    """Return the run to resume, and its agent built again."""
+    import dataclasses
+
+    from agent_runtime.errors import ConfigError
+    from agent_runtime.runtime import Runtime
+
+    async with Runtime.open(settings) as runtime:
+        store = runtime.store.of(settings.user)
+        found = await store.run(run_id) if run_id else await _last(store, thread)
+    if "workspace" not in found.spec:
+        raise ConfigError(
+            f"Run {found.id} was not started from the command line; its agent is not known here.",
+            cure="Resume it with `Runtime.resume` in the program that started it.",
+        )
+    spec = Spec.from_json(found.spec)
+    spec = dataclasses.replace(
+        spec, model=model or spec.model, max_steps=max_steps or spec.max_steps
+    )
+    if not spec.model:
+        say(NO_MODEL)
+    return found, build_agent(spec)
+
+
+async def _last(store: UserStore, thread: str | None) -> Run:
+    """Return the newest run that can be resumed: the last of its thread, not done, not at work."""
+    from agent_runtime.errors import NotFound
+    from agent_runtime.leases import is_dead
+    from agent_runtime_storage.records import ACTIVE
+
+    if thread is not None:
+        await store.thread(thread)
+    seen: set[str] = set()
+    for run in await store.runs(thread_id=thread, limit=1000):
+        if run.parent_run_id is not None or run.thread_id in seen:
+            continue
+        seen.add(run.thread_id)
+        at_work = run.status in ACTIVE and not is_dead(run)
+        if run.status != "succeeded" and (thread is not None or not at_work):
+            return run
+    raise NotFound(
+        "There is no run to resume" + (f" on thread {thread}." if thread else "."),
+        cure="`agent-runtime threads` lists the threads; start a run with `agent-runtime run`.",
+    )
+
+
+@click.command()
+@click.argument("run_id", metavar="RUN")
+@json_option
+def cancel(run_id: str, as_json: bool) -> None:
+    """Cancel RUN and its sub-agents, in whatever process they work."""
+    import anyio
+
+    from agent_runtime_config import load_settings
+
+    reached = anyio.run(_cancel, load_settings(), run_id)
+    if as_json:
+        write_json({"run_id": run_id, "cancelled": reached})
+    elif not reached:
+        say(f"Run {run_id} is not active; nothing was cancelled.")
+    for one in () if as_json else reached:
+        click.echo(one)
+
+
+async def _cancel(settings: Settings, run_id: str) -> list[str]:
+    from agent_runtime.runtime import Runtime
+
+    async with Runtime.open(settings) as runtime:
+        return await runtime.cancel(run_id)

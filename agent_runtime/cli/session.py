@@ -1,0 +1,203 @@
+"""Following one run from the command line: progress, signals, and how it is told at the end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from . import exits
+from .progress import Progress, new_progress
+from .terminal import say, write_json, write_output
+
+if TYPE_CHECKING:
+    import anyio
+    from anyio.abc import TaskStatus
+
+    from agent_runtime.runtime import RunResult, RunStream, Runtime
+    from agent_runtime_config import Settings
+
+Start = Callable[["Runtime"], AbstractAsyncContextManager["RunStream"]]
+
+
+@dataclass(slots=True)
+class Outcome:
+    """How following a run ended.
+
+    Attributes:
+        run_id: empty if the run never began.
+        result: how the run ended or was left; None if it never began.
+        error: what it failed with.
+        interrupted: whether a signal ended it.
+    """
+
+    run_id: str = ""
+    result: RunResult | None = None
+    error: Exception | None = None
+    interrupted: bool = False
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of a command that did nothing but this run."""
+        if self.result is not None and self.result.ok:
+            return exits.SUCCESS
+        if self.interrupted:
+            return exits.INTERRUPTED
+        if self.error is not None:
+            return exits.code_of_error(self.error)
+        return exits.SUCCESS if self.result is None else exits.code_of_result(self.result)
+
+
+def follow(settings: Settings, start: Start) -> Outcome:
+    """Open the runtime, start a run, show its progress and return how it ended.
+
+    The first SIGINT or SIGTERM cancels the run and waits until what it did is recorded; the
+    second one ends the process at once.  Errors of the run are in the outcome; errors of the
+    store when it is opened are raised.
+    """
+    import anyio
+
+    return anyio.run(_follow, settings, start)
+
+
+async def _follow(settings: Settings, start: Start) -> Outcome:
+    import anyio
+
+    from agent_runtime.concurrency import single_error
+    from agent_runtime.runtime import Runtime
+
+    outcome = Outcome()
+    progress = new_progress()
+    work = anyio.CancelScope()
+    async with single_error(), anyio.create_task_group() as group:
+        await group.start(_watch, work, outcome)
+        async with Runtime.open(settings) as runtime:
+            with progress, work:
+                await _consume(start(runtime), outcome, progress)
+            if outcome.result is None and outcome.run_id:
+                outcome.result = await _left(runtime, outcome.run_id)
+        group.cancel_scope.cancel()
+    return outcome
+
+
+async def _watch(
+    work: anyio.CancelScope, outcome: Outcome, *, task_status: TaskStatus[None]
+) -> None:
+    import anyio
+
+    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        task_status.started()
+        async for _ in signals:
+            if outcome.interrupted:
+                # Every step is written ahead, so that leaving here loses nothing that is done.
+                os._exit(exits.INTERRUPTED)
+            outcome.interrupted = True
+            say("Stopping. What was done is being recorded; Ctrl-C again leaves at once.")
+            work.cancel()
+
+
+async def _consume(
+    starting: AbstractAsyncContextManager[RunStream], outcome: Outcome, progress: Progress
+) -> None:
+    from agent_runtime.errors import AgentRuntimeError
+
+    try:
+        async with starting as stream:
+            async for event in stream:
+                outcome.run_id = outcome.run_id or event.run_id
+                progress.show(event)
+            outcome.result = stream.result
+    except AgentRuntimeError as error:
+        outcome.error = error
+
+
+async def _left(runtime: Runtime, run_id: str) -> RunResult:
+    """Return how a run that gave no result was left, by its row."""
+    from agent_runtime.runtime import RunResult
+
+    store = runtime.store.of(runtime.settings.user)
+    run = await store.run(run_id)
+    return RunResult(
+        run_id=run.id,
+        thread_id=run.thread_id,
+        status=run.status,
+        stop_reason=run.stop_reason or "error",
+        detail=run.detail,
+        output=None,
+        steps=run.steps,
+        usage=await store.usage_total(root_run_id=run.root_run_id),
+    )
+
+
+def report(outcome: Outcome, *, as_json: bool) -> None:
+    """Write the result to stdout, and to stderr how the run ended and how to go on."""
+    result = outcome.result
+    if result is not None and as_json:
+        write_json(result_json(result))
+    elif result is not None and result.output is not None:
+        write_output(str(result.output))
+    if result is not None:
+        say(_summary(result))
+    if outcome.error is not None:
+        tell_error(outcome.error)
+    if result is not None and not result.ok:
+        say(f"Go on with: agent-runtime resume {result.run_id}")
+
+
+def tell_error(error: BaseException) -> None:
+    """Write an error and its cure to stderr."""
+    from agent_runtime_config.errors import AgentRuntimeError
+
+    if not isinstance(error, AgentRuntimeError):
+        say(f"error: internal error: {type(error).__name__}: {error}")
+        say("cure: Run the command again as `agent-runtime --debug …` and report what it prints.")
+        return
+    say(f"error: {error.message}")
+    if error.cure:
+        say(f"cure: {error.cure}")
+
+
+def result_json(result: RunResult) -> dict[str, Any]:
+    """Return a result as `--json` prints it."""
+    import dataclasses
+
+    return {
+        "run_id": result.run_id,
+        "thread_id": result.thread_id,
+        "status": result.status,
+        "stop_reason": result.stop_reason,
+        "detail": result.detail,
+        "output": result.output,
+        "steps": result.steps,
+        "usage": dataclasses.asdict(result.usage),
+        "cost_usd": result.cost_usd,
+    }
+
+
+def _summary(result: RunResult) -> str:
+    usage = result.usage
+    text = f"{usage.prompt_tokens + usage.completion_tokens:,} tokens"
+    if usage.prompt_tokens:
+        text += f", {usage.cached_tokens / usage.prompt_tokens:.0%} of input cached"
+    cost = result.cost_usd
+    text += ", cost unknown" if cost is None else f", ${cost:.4f}"
+    steps = f"{result.steps} step{'s' if result.steps != 1 else ''}"
+    end = "Done" if result.ok else f"Stopped ({result.stop_reason})"
+    return f"{end} after {steps}: {text}." + (f" {result.detail}" if result.detail else "")
+
+
+def finish(outcome: Outcome, *, as_json: bool) -> None:
+    """Report the outcome and leave the command with its exit code."""
+    report(outcome, as_json=as_json)
+    context = click.get_current_context()
+    if outcome.error is not None and context.find_root().params.get("debug"):
+        import traceback
+
+        traceback.print_exception(outcome.error, file=sys.stderr)
+    context.exit(outcome.exit_code)

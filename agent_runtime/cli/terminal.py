@@ -1,0 +1,52 @@
+"""Writing to a terminal what a model or a tool said."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+
+def printable(text: str, *, lines: bool = True) -> str:
+    """Return the text without control characters, which could drive the terminal.
+
+    Args:
+        lines: keep line ends and tabs; otherwise they become spaces too.
+    """
+    kept = "\n\t" if lines else ""
+    return "".join(one if one.isprintable() or one in kept else " " for one in text)
+
+
+def shorten(text: str, width: int) -> str:
+    """Return the text on one line, at most `width` characters long."""
+    line = printable(" ".join(text.split()), lines=False)
+    return line if len(line) <= width else line[: width - 1] + "…"
+
+
+def short_arguments(arguments: dict[str, Any], width: int = 80) -> str:
+    """Return a tool's arguments on one line: `path="a.py" limit=20`."""
+    import json
+
+    parts = (
+        f"{name}={shorten(json.dumps(value, ensure_ascii=False, default=str), 48)}"
+        for name, value in arguments.items()
+    )
+    return shorten(" ".join(parts), width)
+
+
+def write_output(text: str) -> None:
+    """Write a result to stdout: as it is into a pipe or file, made printable on a terminal."""
+    click.echo(printable(text) if sys.stdout.isatty() else text)
+
+
+def write_json(value: object) -> None:
+    """Write one JSON value on one line to stdout."""
+    import orjson
+
+    click.echo(orjson.dumps(value, default=str).decode())
+
+
+def say(text: str) -> None:
+    """Write a line for the user to stderr."""
+    click.echo(printable(text), err=True)

@@ -1,0 +1,186 @@
+"""`agent-runtime threads` and `show`: what the log holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .terminal import say, short_arguments, shorten, write_json, write_output
+
+if TYPE_CHECKING:
+    from agent_runtime_config import Settings
+    from agent_runtime_storage.records import Event, Node, Thread
+
+RESULT_CHARS = 400
+
+json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+
+
+@click.command()
+@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True)
+@json_option
+def threads(limit: int, as_json: bool) -> None:
+    """List threads, the most recently used first."""
+    import anyio
+
+    from agent_runtime_config import load_settings
+
+    found = anyio.run(_threads, load_settings(), limit)
+    for thread in found:
+        if as_json:
+            write_json(_thread_json(thread))
+        else:
+            mark = "active" if thread.active_run else "      "
+            title = shorten(thread.title, 80)
+            click.echo(f"{thread.id}  {_time(thread.updated_at)}  {mark}  {title}".rstrip())
+    if not found and not as_json:
+        say("There are no threads yet.")
+
+
+async def _threads(settings: Settings, limit: int) -> list[Thread]:
+    from agent_runtime.runtime import Runtime
+
+    async with Runtime.open(settings) as runtime:
+        return await runtime.store.of(settings.user).threads(limit=limit)
+
+
+@click.command()
+@click.argument("thread")
+@click.option("--events", is_flag=True, help="Show the events instead of the messages.")
+@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True)
+@click.option("--full", is_flag=True, help="Show tool results whole.")
+@json_option
+def show(thread: str, events: bool, limit: int, full: bool, as_json: bool) -> None:
+    """Show the last messages of THREAD's current branch, oldest first."""
+    import anyio
+
+    from agent_runtime_config import load_settings
+
+    if events:
+        for event in anyio.run(_events, load_settings(), thread, limit):
+            _write_event(event, as_json=as_json)
+        return
+    nodes = anyio.run(_nodes, load_settings(), thread, limit)
+    if as_json:
+        for node in nodes:
+            write_json(_node_json(node))
+        return
+    if nodes and nodes[0].parent_id is not None:
+        say(f"These are the last {len(nodes)} messages; --limit shows more.")
+    if not nodes:
+        say("The thread is empty.")
+    for node in nodes:
+        write_output("\n".join(_node_lines(node, full=full)) + "\n")
+
+
+async def _nodes(settings: Settings, thread_id: str, limit: int) -> list[Node]:
+    from agent_runtime.runtime import Runtime
+
+    async with Runtime.open(settings) as runtime:
+        store = runtime.store.of(settings.user)
+        thread = await store.thread(thread_id)
+        nodes: list[Node] = []
+        if thread.head is not None:
+            nodes = await store.branch(thread_id, thread.head, limit=limit)
+        for run in await store.runs(thread_id=thread_id, limit=1):
+            if run.open_node is not None:
+                nodes.append(await store.node(thread_id, run.open_node))
+        return nodes[-limit:]
+
+
+async def _events(settings: Settings, thread_id: str, limit: int) -> list[Event]:
+    from agent_runtime.runtime import Runtime
+
+    async with Runtime.open(settings) as runtime:
+        store = runtime.store.of(settings.user)
+        thread = await store.thread(thread_id)
+        after = max(0, thread.last_event - limit)
+        return await store.events(thread_id, after=after, limit=limit)
+
+
+def _write_event(event: Event, *, as_json: bool) -> None:
+    import dataclasses
+
+    if as_json:
+        write_json(dataclasses.asdict(event))
+        return
+    node = "" if event.node_id is None else f"  node {event.node_id}"
+    data = short_arguments(dict(event.data), 160)
+    click.echo(f"{event.id:>6}  {_time(event.created_at)}  {event.kind:<12}{node}  {data}")
+
+
+def _node_lines(node: Node, *, full: bool) -> Iterator[str]:
+    from agent_runtime.messages import AssistantMessage, Note, call_id, decode_message
+
+    message = decode_message(node.body)
+    who = f"note from {message.source}" if isinstance(message, Note) else message.type
+    state = "" if node.status == "closed" else "  (under way)"
+    yield f"[{node.seq}] {who}  {_time(node.created_at)}{state}"
+    if message.text:
+        yield message.text
+    if not isinstance(message, AssistantMessage):
+        return
+    for call, row in zip(message.calls, node.calls, strict=True):
+        yield f"  -> {call.name} {short_arguments(call.arguments, 120)}".rstrip()
+        if row.status != "done":
+            yield f"     {row.status}"
+            continue
+        text = _result_text(row.body)
+        left_out = 0 if full else max(0, len(text) - RESULT_CHARS)
+        shown = text[: len(text) - left_out].rstrip()
+        yield f"     {row.outcome}, {len(text):,} characters, handle {call_id(node.seq, row.index)}"
+        yield from (f"     | {line}" for line in shown.splitlines())
+        if left_out:
+            yield f"     … {left_out:,} more characters (--full shows them)"
+
+
+def _node_json(node: Node) -> dict[str, Any]:
+    import orjson
+
+    from agent_runtime.messages import call_id
+
+    return {
+        "seq": node.seq,
+        "parent_id": node.parent_id,
+        "kind": node.kind,
+        "status": node.status,
+        "run_id": node.run_id,
+        "created_at": node.created_at,
+        "message": orjson.loads(node.body),
+        "results": [
+            {
+                "call_id": call_id(node.seq, row.index),
+                "tool": row.tool,
+                "status": row.status,
+                "outcome": row.outcome,
+                "text": _result_text(row.body) if row.status == "done" else None,
+            }
+            for row in node.calls
+        ],
+    }
+
+
+def _result_text(body: bytes) -> str:
+    from agent_runtime.messages import decode_result
+
+    return decode_result(body).text
+
+
+def _thread_json(thread: Thread) -> dict[str, Any]:
+    return {
+        "id": thread.id,
+        "title": thread.title,
+        "active_run": thread.active_run,
+        "nodes": thread.last_seq,
+        "created_at": thread.created_at,
+        "updated_at": thread.updated_at,
+    }
+
+
+def _time(seconds: float) -> str:
+    """Return a moment in local time."""
+    import datetime
+
+    return datetime.datetime.fromtimestamp(seconds).strftime("%Y-%m-%d %H:%M:%S")
