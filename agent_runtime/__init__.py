@@ -1,0 +1,85 @@
+"""A runtime for long autonomous agents.
+
+    from agent_runtime import Agent, Runtime, tool
+
+Everything public is importable from here. Nothing heavy is imported until it is used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from agent_runtime_config import Settings, load_settings
+
+    from .agent import Agent
+    from .errors import AgentRuntimeError, ToolError
+    from .events import Event
+    from .messages import FileRef, ToolResult, UserMessage
+    from .models import model_from_name
+    from .models.base import Model
+    from .models.litellm import LiteLLMModel
+    from .models.scripted import ScriptedModel
+    from .runtime import RunResult, RunStream, Runtime
+    from .tools.base import Tool, ToolContext, tool
+    from .tools.workspace import workspace_tools
+
+__all__ = [
+    "Agent",
+    "AgentRuntimeError",
+    "Event",
+    "FileRef",
+    "LiteLLMModel",
+    "Model",
+    "RunResult",
+    "RunStream",
+    "Runtime",
+    "ScriptedModel",
+    "Settings",
+    "Tool",
+    "ToolContext",
+    "ToolError",
+    "ToolResult",
+    "UserMessage",
+    "load_settings",
+    "model_from_name",
+    "tool",
+    "workspace_tools",
+]
+
+_HOMES = {
+    "Agent": ".agent",
+    "AgentRuntimeError": ".errors",
+    "Event": ".events",
+    "FileRef": ".messages",
+    "LiteLLMModel": ".models.litellm",
+    "Model": ".models.base",
+    "RunResult": ".runtime",
+    "RunStream": ".runtime",
+    "Runtime": ".runtime",
+    "ScriptedModel": ".models.scripted",
+    "Settings": "agent_runtime_config",
+    "Tool": ".tools.base",
+    "ToolContext": ".tools.base",
+    "ToolError": ".errors",
+    "ToolResult": ".messages",
+    "UserMessage": ".messages",
+    "load_settings": "agent_runtime_config",
+    "model_from_name": ".models",
+    "tool": ".tools.base",
+    "workspace_tools": ".tools.workspace",
+}
+
+
+def __getattr__(name: str) -> object:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(home, __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -18,9 +18,6 @@ from agent_runtime_storage import Store, UserStore, open_store
 from agent_runtime_storage.records import (
     ACTIVE,
     Budget,
-    NewEvent,
-    NewRun,
-    Run,
     RunStatus,
     StopReason,
     UsageTotal,
@@ -28,22 +25,15 @@ from agent_runtime_storage.records import (
 
 from . import leases
 from .agent import Agent
+from .beginning import Order, begin, step_limit, take_over
 from .budget import NANO, require_price
-from .context import Entry, View, entry_of
-from .errors import ConfigError, Conflict, NotFound, ThreadBusy
+from .context import Entry
+from .errors import Conflict
 from .events import Event
-from .execution import reopen
 from .lifecycle import end_dead, execute
-from .log import (
-    RunLog,
-    activation_event,
-    activation_row,
-    load_view,
-    new_nonce,
-    node_row,
-)
-from .memory.recent import plan
-from .messages import AssistantMessage, LoggedMessage, UserMessage
+from .log import RunLog
+from .memory import branches
+from .messages import UserMessage
 from .models.base import Model
 from .orchestrator import RunState
 from .resolve import Resolved, resolve
@@ -225,40 +215,12 @@ class Runtime:
         """
         store = self.store.of(user or self.settings.user)
         run = await store.run(run_id)
-        if run.status in ACTIVE and not leases.is_dead(run):
-            raise ThreadBusy(
-                f"Run {run.id} is being worked on by another process.",
-                run_id=run.id,
-                cure="Wait for it, or cancel it.",
-            )
         resolved = await self._resolve(agent, store, deps, child=run.parent_run_id is not None)
-        await self._check_head(store, run)
-        lease = await store.take_lease(
-            run.id, leases.own(), seconds=leases.LEASE_SECONDS, replaces=run.epoch
-        )
-        thread = await store.thread(run.thread_id)
-        view = await load_view(store, thread.id, thread.head)
-        log = RunLog(
-            store=store,
-            lease=lease,
-            view=view,
-            head=thread.head,
-            last_seq=thread.last_seq,
-            last_activation=thread.last_activation,
-            steps=run.steps,
-            emit=on_event,
-        )
-        await self._end_children(store, run)
-        task = None if run.task_id is None else await store.node(thread.id, run.task_id)
-        limit = resolved.max_steps if agent.max_steps else run.max_steps
-        if run.steps >= limit:
-            limit += run.steps
-        state = self._state(log, resolved, task=task and entry_of(task), limit=limit)
+        limit = step_limit(run, resolved)
+        log, task, uncertain = await take_over(store, run, resolved, agent.name, on_event)
+        state = self._state(log, resolved, task=task, limit=limit)
+        state.settled = uncertain
         state.limited = run.budget != Budget() or run.root_run_id != run.id
-        if run.open_node is not None:
-            node = await store.node(thread.id, run.open_node)
-            log.exchange, state.settled = reopen(node, resolved.tools)
-        await log.tell_of(_started(agent, resolved, limit, resumed=True))
         return await self._finish(state, resolved)
 
     @asynccontextmanager
@@ -301,6 +263,22 @@ class Runtime:
             )
         await store.post(run.thread_id, "steer", text.encode(), run_id=run_id)
 
+    async def regenerate(
+        self,
+        agent: Agent,
+        thread: str,
+        *,
+        user: str | None = None,
+        deps: Any = None,
+        on_event: Callable[[Event], None] = _ignore,
+    ) -> RunResult:
+        """Answer the thread's newest user message again; the answer so far stays as a sibling.
+
+        Raises `NotFound` and `ThreadBusy` as `run` does.
+        """
+        await branches.regenerate(self.store.of(user or self.settings.user), thread)
+        return await self._run(agent, None, thread, user, deps, None, on_event, parent=None)
+
     # Parts
 
     async def _resolve(
@@ -314,7 +292,7 @@ class Runtime:
     async def _run(
         self,
         agent: Agent,
-        task: str | UserMessage,
+        task: str | UserMessage | None,
         thread_id: str | None,
         user: str | None,
         deps: Any,
@@ -323,83 +301,26 @@ class Runtime:
         parent: RunLog | None,
     ) -> RunResult:
         message = UserMessage(task) if isinstance(task, str) else task
-        if not message.text.strip() and not message.files:
-            raise ConfigError("The task is empty.", cure="Say what is to be done.")
         store = self.store.of(user or self.settings.user)
         resolved = await self._resolve(agent, store, deps, child=parent is not None)
-        title = message.text.strip().splitlines()[0][:80] if message.text.strip() else ""
-        thread = await store.ensure_thread(thread_id or new_id(), title=title)
-        view = await load_view(store, thread.id, thread.head)
-        nodes: list[LoggedMessage] = [message]
-        if view.entries and view.entries[-1].results:
-            # Several providers refuse a user message right after a tool result.
-            nodes.insert(0, AssistantMessage("(The run before this stopped without an answer.)"))
-        first, old = None, view
-        if view.activation_id == 0:
-            view = plan(
-                view,
-                resolved.room,
-                cause="start",
-                estimate=resolved.calibration.estimate,
-                nonce=new_nonce(),
-                task=None,
-                model=resolved.model.name,
-                prefix=resolved.prefix,
-                repeat_system=resolved.repeat_system,
-            )
-            first = activation_row(view, "start")
-        rows = [
-            node_row(
-                one,
-                seq=thread.last_seq + 1 + i,
-                parent_id=thread.head if i == 0 else thread.last_seq + i,
-                activation_id=view.activation_id,
-            )
-            for i, one in enumerate(nodes)
-        ]
-        run_id = new_id()
-        limit = resolved.max_steps
-        events = [_started(agent, resolved, limit, resumed=False)]
-        if first is not None:
-            events.append(activation_event(old, view, "start"))
-        settings = self.settings
-        budget = Budget(
-            settings.budget_tokens,
-            None if settings.budget_usd is None else int(settings.budget_usd * NANO),
+        order = Order(
+            run_id=new_id(),
+            thread_id=thread_id or new_id(),
+            agent=agent.name,
+            task=message,
+            budget=Budget() if parent else self._budget(),
+            on_event=on_event,
+            spec=dict(spec or {}),
+            parent=parent,
         )
-        lease, last_event = await store.begin_run(
-            NewRun(
-                id=run_id,
-                thread_id=thread.id,
-                agent=agent.name,
-                max_steps=limit,
-                spec=dict(spec or {}),
-                owner=leases.own(),
-                lease_seconds=leases.LEASE_SECONDS,
-                expect_head=thread.head,
-                expect_seq=thread.last_seq,
-                nodes=tuple(rows),
-                task_id=rows[-1].seq,
-                activation=first,
-                parent_run_id=parent.lease.run_id if parent else None,
-                root_run_id=parent.lease.root_run_id if parent else None,
-                budget=Budget() if parent else budget,
-                events=tuple(events),
-            )
-        )
-        log = RunLog(
-            store=store,
-            lease=lease,
-            view=view,
-            head=thread.head,
-            last_seq=thread.last_seq,
-            last_activation=thread.last_activation + (first is not None),
-            steps=0,
-            emit=on_event,
-        )
-        log.began(nodes, rows, events, last_event)
-        state = self._state(log, resolved, task=log.view.entries[-1], limit=limit)
+        log, first = await begin(store, resolved, order)
+        state = self._state(log, resolved, task=first, limit=resolved.max_steps)
         return await self._finish(state, resolved)
+
+    def _budget(self) -> Budget:
+        dollars = self.settings.budget_usd
+        cost = None if dollars is None else int(dollars * NANO)
+        return Budget(self.settings.budget_tokens, cost)
 
     def _state(self, log: RunLog, resolved: Resolved, *, task: Entry | None, limit: int) -> RunState:
         settings = self.settings
@@ -463,44 +384,10 @@ class Runtime:
             return await store.usage_total(root_run_id=root_run_id)
         return await store.usage_total(run_id=run_id)
 
-    async def _check_head(self, store: UserStore, run: Run) -> None:
-        """Refuse to go on with an ended run whose thread went on without it."""
-        thread = await store.thread(run.thread_id)
-        if run.status in ACTIVE or thread.head is None:
-            return
-        try:
-            node = await store.node(thread.id, thread.head)
-        except NotFound:
-            return
-        if node.run_id != run.id:
-            raise Conflict(
-                f"Thread {thread.id} went on since run {run.id} stopped.",
-                cure="Start a new run on the thread instead.",
-            )
-
-    async def _end_children(self, store: UserStore, run: Run) -> None:
-        """End the descendants that died with the process that the run is taken over from."""
-        tree = await store.runs(root_run_id=run.root_run_id, status=ACTIVE, limit=10_000)
-        dead = {run.id}
-        for one in sorted(tree, key=lambda one: one.created_at):
-            if one.parent_run_id in dead and leases.is_dead(one):
-                dead.add(one.id)
-                await end_dead(store, one)
-
 
 def new_id() -> str:
     """Return a UUIDv7: unique everywhere, and sorted by when it was made."""
     return str(uuid_utils.uuid7())
-
-
-def _started(agent: Agent, resolved: Resolved, limit: int, *, resumed: bool) -> NewEvent:
-    data = {
-        "agent": agent.name,
-        "model": resolved.model.name,
-        "max_steps": limit,
-        "resumed": resumed,
-    }
-    return NewEvent("run-start", data=data)
 
 
 @asynccontextmanager
@@ -524,5 +411,3 @@ async def _streaming(
             yield stream
             group.cancel_scope.cancel()
 
-
-__all__ = ["RunResult", "RunStream", "Runtime", "View"]

@@ -41,9 +41,9 @@ async def edit(store: UserStore, thread_id: str, node_id: int) -> None:
 
 
 async def regenerate(store: UserStore, thread_id: str) -> Node:
-    """Go back to before the newest user message of the branch, and return it to be run again.
+    """Go back to the branch's newest message of the user, so that it is answered again.
 
-    The thread's answer so far stays as a sibling of the answer to come.
+    The answer so far stays, as a sibling of the one to come.  Returns the user's node.
 
     Raises:
         NotFound: the branch holds no message of the user.
@@ -54,7 +54,10 @@ async def regenerate(store: UserStore, thread_id: str) -> Node:
     while seq is not None:
         node = await store.node(thread_id, seq)
         if node.role == "user":
-            await store.move_head(thread_id, node.parent_id, expect=thread.head)
+            await store.move_head(thread_id, seq, expect=thread.head)
             return node
         seq = node.parent_id
-    raise NotFound(f"Thread {thread_id} has no message of the user to answer again.")
+    raise NotFound(
+        f"Thread {thread_id} has no message of the user to answer again.",
+        cure="Start a run on it with a task.",
+    )

@@ -1,0 +1,229 @@
+"""How a run comes to its log: begun on a thread, or taken over from a process that is gone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from agent_runtime_storage.contract import UserStore
+from agent_runtime_storage.records import (
+    ACTIVE,
+    Budget,
+    NewEvent,
+    NewRun,
+    Run,
+    Thread,
+)
+
+from . import leases
+from .context import Entry, View, entry_of
+from .errors import ConfigError, Conflict, NotFound, ThreadBusy
+from .events import Event
+from .execution import reopen
+from .lifecycle import end_dead
+from .log import RunLog, activation_event, activation_row, load_view, new_nonce, node_row
+from .memory.recent import plan
+from .messages import AssistantMessage, LoggedMessage, ToolResult, UserMessage
+from .resolve import Resolved
+
+UNANSWERED = "(The run before this one stopped without an answer.)"
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A run to begin.
+
+    Attributes:
+        task: None answers the user message at the thread's head again.
+        parent: the log of the run that starts this one as its child.
+    """
+
+    run_id: str
+    thread_id: str
+    agent: str
+    task: UserMessage | None
+    budget: Budget
+    on_event: Callable[[Event], None]
+    spec: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    parent: RunLog | None = None
+
+
+async def begin(store: UserStore, resolved: Resolved, order: Order) -> tuple[RunLog, Entry]:
+    """Begin a run: its task, its first activation and its lease, in one transaction.
+
+    Raises `ThreadBusy` while another run is active on the thread.
+    """
+    title = order.task.text.strip().partition("\n")[0][:80] if order.task else ""
+    thread = await store.ensure_thread(order.thread_id, title=title)
+    old = await load_view(store, thread.id, thread.head)
+    view = old if old.activation_id else first_view(old, resolved)
+    messages = opening(old, order.task)
+    rows = [
+        node_row(
+            message,
+            seq=thread.last_seq + 1 + i,
+            parent_id=thread.last_seq + i if i else thread.head,
+            activation_id=view.activation_id,
+        )
+        for i, message in enumerate(messages)
+    ]
+    events = [started(order.agent, resolved, resolved.max_steps, resumed=False)]
+    if view is not old:
+        events.append(activation_event(old, view, "start"))
+    parent = order.parent.lease if order.parent else None
+    lease, last_event = await store.begin_run(
+        NewRun(
+            id=order.run_id,
+            thread_id=thread.id,
+            agent=order.agent,
+            max_steps=resolved.max_steps,
+            spec=order.spec,
+            owner=leases.own(),
+            lease_seconds=leases.LEASE_SECONDS,
+            expect_head=thread.head,
+            expect_seq=thread.last_seq,
+            nodes=tuple(rows),
+            task_id=rows[-1].seq if rows else thread.head,
+            activation=None if view is old else activation_row(view, "start"),
+            parent_run_id=parent.run_id if parent else None,
+            root_run_id=parent.root_run_id if parent else None,
+            budget=order.budget,
+            events=tuple(events),
+        )
+    )
+    log = RunLog(
+        store=store,
+        lease=lease,
+        view=view,
+        head=thread.head,
+        last_seq=thread.last_seq,
+        last_activation=max(thread.last_activation, view.activation_id),
+        steps=0,
+        emit=order.on_event,
+    )
+    log.began(messages, rows, events, last_event)
+    return log, log.view.entries[-1]
+
+
+def first_view(old: View, resolved: Resolved) -> View:
+    """Return the view under a thread's first activation."""
+    return plan(
+        old,
+        resolved.room,
+        cause="start",
+        estimate=resolved.calibration.estimate,
+        nonce=new_nonce(),
+        task=None,
+        model=resolved.model.name,
+        prefix=resolved.prefix,
+        repeat_system=resolved.repeat_system,
+    )
+
+
+def opening(view: View, task: UserMessage | None) -> list[LoggedMessage]:
+    """Return the messages with which a run begins.
+
+    Raises:
+        ConfigError: there is nothing to do.
+    """
+    last = view.entries[-1] if view.entries else None
+    if task is None:
+        if last is None or last.message.type != "user":
+            raise ConfigError("There is no task.", cure="Say what is to be done.")
+        return []
+    if not task.text.strip() and not task.files:
+        raise ConfigError("The task is empty.", cure="Say what is to be done.")
+    if last is not None and (last.results or not last.prompt):
+        # Several providers refuse a user message right after a tool result.
+        return [AssistantMessage(UNANSWERED), task]
+    return [task]
+
+
+async def take_over(
+    store: UserStore,
+    run: Run,
+    resolved: Resolved,
+    agent: str,
+    on_event: Callable[[Event], None],
+) -> tuple[RunLog, Entry | None, dict[int, ToolResult]]:
+    """Take a run over that nobody works on; return its log, its task, and what is uncertain.
+
+    Raises:
+        ThreadBusy: somebody works on it, or another run is active on its thread.
+        Conflict: it has succeeded, or its thread went on without it.
+    """
+    if run.status in ACTIVE and not leases.is_dead(run):
+        raise ThreadBusy(
+            f"Run {run.id} is being worked on by another process.",
+            run_id=run.id,
+            cure="Wait for it, or cancel it.",
+        )
+    await _check_head(store, run, await store.thread(run.thread_id))
+    lease = await store.take_lease(
+        run.id, leases.own(), seconds=leases.LEASE_SECONDS, replaces=run.epoch
+    )
+    thread = await store.thread(run.thread_id)
+    log = RunLog(
+        store=store,
+        lease=lease,
+        view=await load_view(store, thread.id, thread.head),
+        head=thread.head,
+        last_seq=thread.last_seq,
+        last_activation=thread.last_activation,
+        steps=run.steps,
+        emit=on_event,
+    )
+    await _end_children(store, run)
+    uncertain: dict[int, ToolResult] = {}
+    if run.open_node is not None:
+        node = await store.node(thread.id, run.open_node)
+        log.exchange, uncertain = reopen(node, resolved.tools)
+    await log.tell_of(started(agent, resolved, step_limit(run, resolved), resumed=True))
+    task = None if run.task_id is None else entry_of(await store.node(thread.id, run.task_id))
+    return log, task, uncertain
+
+
+def step_limit(run: Run, resolved: Resolved) -> int:
+    """Return up to how many steps a run may go that is taken over.
+
+    One that has used up its steps gets as many again.
+    """
+    limit = max(run.max_steps, resolved.max_steps)
+    return limit if run.steps < limit else run.steps + resolved.max_steps
+
+
+def started(agent: str, resolved: Resolved, limit: int, *, resumed: bool) -> NewEvent:
+    """Return the event that tells of a run's beginning."""
+    data = {
+        "agent": agent,
+        "model": resolved.model.name,
+        "max_steps": limit,
+        "resumed": resumed,
+    }
+    return NewEvent("run-start", data=data)
+
+
+async def _check_head(store: UserStore, run: Run, thread: Thread) -> None:
+    """Refuse to go on with an ended run whose thread went on without it."""
+    if run.status in ACTIVE or thread.head is None:
+        return
+    try:
+        node = await store.node(thread.id, thread.head)
+    except NotFound:
+        return
+    if node.run_id != run.id and node.seq != run.task_id:
+        raise Conflict(
+            f"Thread {thread.id} went on since run {run.id} stopped.",
+            cure="Start a new run on the thread instead.",
+        )
+
+
+async def _end_children(store: UserStore, run: Run) -> None:
+    """End the descendants that died with the process that the run is taken over from."""
+    tree = await store.runs(root_run_id=run.root_run_id, status=ACTIVE, limit=10_000)
+    gone = {run.id}
+    for one in sorted(tree, key=lambda one: one.created_at):
+        if one.parent_run_id in gone and leases.is_dead(one):
+            gone.add(one.id)
+            await end_dead(store, one)
