@@ -209,7 +209,10 @@ class UserStore(Protocol):
     # Usage
 
     async def usage_total(
-        self, *, root_run_id: str | None = None, run_id: str | None = None,
+        self,
+        *,
+        root_run_id: str | None = None,
+        run_id: str | None = None,
         thread_id: str | None = None,
     ) -> UsageTotal:
         """Sum the usage of a run tree, of one run, or of a thread (exactly one is given)."""

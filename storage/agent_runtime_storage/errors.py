@@ -1,21 +1,21 @@
 """The store's errors: every driver error is mapped to one of these.
 
-    AgentRuntimeError
-    └── StoreError
-        ├── UnknownScheme         the database URL names no backend
-        ├── StoreUnavailable      the database cannot be reached or opened
-        │   ├── StoreBusy         another process kept its lock longer than the deadline
-        │   ├── StoreReadOnly     the file or its folder cannot be written
-        │   ├── StoreFull         no space is left on the device
-        │   └── NotADatabase      the file is something else, or damaged
-        ├── MigrationError        the schema is newer than the code, or a migration was changed
-        ├── NotFound              no such thread, run, node or call for this owner
-        ├── CorruptThread         the chain of nodes is broken: an ancestor is missing, or a cycle
-        └── Conflict              the state is not what the writer thought; nothing was written
-            ├── ThreadBusy        the thread has an active run; `.run_id` names it
-            ├── LeaseLost         another process took the run over
-            ├── RunCancelled      the run, or one it was started by, is cancelled
-            └── BudgetExceeded    the reservation does not fit the run tree's budget
+AgentRuntimeError
+└── StoreError
+    ├── UnknownScheme         the database URL names no backend
+    ├── StoreUnavailable      the database cannot be reached or opened
+    │   ├── StoreBusy         another process kept its lock longer than the deadline
+    │   ├── StoreReadOnly     the file or its folder cannot be written
+    │   ├── StoreFull         no space is left on the device
+    │   └── NotADatabase      the file is something else, or damaged
+    ├── MigrationError        the schema is newer than the code, or a migration was changed
+    ├── NotFound              no such thread, run, node or call for this owner
+    ├── CorruptThread         the chain of nodes is broken: an ancestor is missing, or a cycle
+    └── Conflict              the state is not what the writer thought; nothing was written
+        ├── ThreadBusy        the thread has an active run; `.run_id` names it
+        ├── LeaseLost         another process took the run over
+        ├── RunCancelled      the run, or one it was started by, is cancelled
+        └── BudgetExceeded    the reservation does not fit the run tree's budget
 """
 
 from __future__ import annotations

@@ -1,0 +1,87 @@
+"""What comes into a thread and what goes out of it: the inbox, the events, the usage."""
+
+from __future__ import annotations
+
+from .bodies import Bodies
+from .driver import BatchMissed
+from .errors import StoreError
+from .owner import Owner, not_found
+from .records import Event, InboxItem, Usage, UsageTotal
+from .rows import to_event, to_inbox_item, to_usage, to_usage_total
+
+
+class Inbox(Owner):
+    """The methods of `UserStore` for the inbox, events and usage."""
+
+    async def post(
+        self, thread_id: str, kind: str, body: bytes, *, run_id: str | None = None
+    ) -> int:
+        bodies = Bodies(self._sql["put_blob"], self.user_id, thread_id)
+        await bodies.pack([body])
+        packed = bodies.get(body)
+        count = self._statement("count_post", {"thread_id": thread_id}, rows=1, miss="thread")
+        batch = [count, *bodies.statements()]
+        if run_id is not None:
+            run = {"run_id": run_id}
+            batch.append(self._statement("run_exists", run, rows=1, miss="run"))
+        values = {
+            "thread_id": thread_id,
+            "run_id": run_id,
+            "kind": kind,
+            "body": packed.inline,
+            "blob": packed.hash,
+        }
+        batch.append(self._statement("post", values, rows=1))
+        try:
+            [[row], *_] = await self._batch(batch)
+        except BatchMissed as error:
+            named = thread_id if error.label == "thread" else run_id
+            raise not_found(error.label, named) from error
+        return int(row[0])
+
+    async def inbox(self, thread_id: str) -> list[InboxItem]:
+        rows = await self._read("inbox", thread_id=thread_id)
+        if not rows:
+            await self._require_thread(thread_id)
+        return [to_inbox_item(row) for row in rows]
+
+    async def events(self, thread_id: str, *, after: int = 0, limit: int = 1000) -> list[Event]:
+        rows = await self._read("events", thread_id=thread_id, after=after, limit=max(limit, 0))
+        if not rows:
+            await self._require_thread(thread_id)
+        return [to_event(row) for row in rows]
+
+    async def usage_total(
+        self,
+        *,
+        root_run_id: str | None = None,
+        run_id: str | None = None,
+        thread_id: str | None = None,
+    ) -> UsageTotal:
+        asked = [
+            (name, identity)
+            for name, identity in (
+                ("usage_of_tree", root_run_id),
+                ("usage_of_run", run_id),
+                ("usage_of_thread", thread_id),
+            )
+            if identity is not None
+        ]
+        if len(asked) != 1:
+            raise StoreError(
+                f"Usage is summed over one thing, and {len(asked)} were given.",
+                cure="Give exactly one of root_run_id, run_id and thread_id.",
+            )
+        [(name, identity)] = asked
+        [row] = await self._read(name, id=identity)
+        total = to_usage_total(row)
+        if total.calls == 0:
+            if thread_id is not None:
+                await self._require_thread(identity)
+            else:
+                await self._require_run(identity)
+        return total
+
+    async def recent_usage(self, model: str, *, limit: int = 20) -> list[Usage]:
+        rows = await self._read("recent_usage", model=model, limit=max(limit, 0))
+        return [to_usage(row) for row in rows]

@@ -1,0 +1,90 @@
+"""Durable jobs: queued once for each key, claimed under a lease, fenced by a token."""
+
+from __future__ import annotations
+
+import secrets
+import time
+
+from .bodies import Bodies, unpack
+from .driver import BatchMissed, Statement
+from .errors import LeaseLost
+from .owner import Owner, not_found
+from .records import Job
+
+
+class Jobs(Owner):
+    """The methods of `UserStore` for durable jobs."""
+
+    async def enqueue(self, thread_id: str, kind: str, key: str, payload: bytes) -> bool:
+        bodies = Bodies(self._sql["put_blob"], self.user_id, thread_id)
+        await bodies.pack([payload])
+        packed = bodies.get(payload)
+        values = {
+            "id": _uuid7(),
+            "thread_id": thread_id,
+            "kind": kind,
+            "key": key,
+            "payload": packed.inline,
+            "blob": packed.hash,
+        }
+        batch = [
+            self._statement("thread_exists", {"thread_id": thread_id}, rows=1),
+            *bodies.statements(),
+            self._statement("enqueue_job", values),
+        ]
+        try:
+            rows = await self._batch(batch)
+        except BatchMissed as error:
+            raise not_found("thread", thread_id) from error
+        return bool(rows[-1])
+
+    async def claim(self, kind: str, *, seconds: float, thread_id: str | None = None) -> Job | None:
+        values = {
+            "kind": kind,
+            "seconds": seconds,
+            "thread_id": thread_id,
+            "token": secrets.token_hex(16),
+        }
+        [rows] = await self._batch([self._statement("claim_job", values)])
+        if not rows:
+            return None
+        [(identity, thread, job_kind, key, payload, blob, attempts, token)] = rows
+        if blob is not None:
+            found = await self._read("blob", thread_id=thread, hash=blob)
+            codec, data = found[0] if found else ("lost", None)
+            payload = unpack(b"", codec, data, {"job": identity})
+        return Job(identity, thread, job_kind, key, payload, attempts, token)
+
+    async def finish_job(self, job: Job) -> None:
+        await self._end(job, self._statement("finish_job", _key(job), rows=1))
+
+    async def fail_job(self, job: Job, *, retry_after: float | None, detail: str) -> None:
+        if retry_after is None:
+            values = {**_key(job), "detail": detail}
+            await self._end(job, self._statement("give_up_job", values, rows=1))
+        else:
+            retry = {**_key(job), "detail": detail, "retry_after": retry_after}
+            await self._end(job, self._statement("retry_job", retry, rows=1))
+
+    async def _end(self, job: Job, statement: Statement) -> None:
+        try:
+            await self._batch([statement])
+        except BatchMissed as error:
+            raise LeaseLost(
+                f"The claim on job {job.id} is void: it expired and another took the job, or the "
+                "job is over.",
+                cure="Drop the result.",
+            ) from error
+
+
+def _key(job: Job) -> dict[str, str]:
+    return {"id": job.id, "token": job.token}
+
+
+def _uuid7() -> str:
+    """Return a UUID of version 7: it begins with the time, so ids sort by age."""
+    milliseconds = time.time_ns() // 1_000_000
+    number = milliseconds << 80 | 0x7 << 76 | secrets.randbits(12) << 64
+    number |= 0b10 << 62 | secrets.randbits(62)
+    text = f"{number:032x}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"

@@ -1,0 +1,93 @@
+"""Reading the log: branches, nodes, calls, activations."""
+
+from __future__ import annotations
+
+from .errors import CorruptThread
+from .owner import Owner, not_found
+from .records import Activation, Call, Node
+from .rows import to_activation, to_call, to_nodes
+
+_NO_LIMIT = 2**62
+
+
+class Log(Owner):
+    """The methods of `UserStore` that read the log."""
+
+    async def branch(
+        self, thread_id: str, head: int, *, first: int | None = None, limit: int | None = None
+    ) -> list[Node]:
+        if limit is not None and limit < 1:
+            return []
+        rows = await self._read(
+            "branch",
+            thread_id=thread_id,
+            head=head,
+            first=first or 0,
+            limit=_NO_LIMIT if limit is None else limit,
+        )
+        if not rows:
+            raise await self._missing_head(thread_id, head)
+        nodes = to_nodes(rows)
+        oldest = nodes[0]
+        ended = oldest.parent_id is None and first is None
+        if not (ended or oldest.seq == first or len(nodes) == limit):
+            raise _broken(thread_id, oldest, first)
+        return nodes
+
+    async def _missing_head(self, thread_id: str, head: int) -> Exception:
+        rows = await self._read("thread", thread_id=thread_id)
+        # The thread's counter has passed the node, so it was there.
+        if rows and rows[0][4] >= head > 0:
+            return CorruptThread(
+                f"Node {head} of thread {thread_id} is missing from the log.",
+                cure="Restore the database from a backup.",
+            )
+        return not_found("node", f"{head} in thread {thread_id}")
+
+    async def node(self, thread_id: str, seq: int) -> Node:
+        nodes = to_nodes(await self._read("node", thread_id=thread_id, id=seq))
+        if not nodes:
+            raise not_found("node", f"{seq} in thread {thread_id}")
+        return nodes[0]
+
+    async def children(self, thread_id: str, parent_id: int | None) -> list[Node]:
+        rows = await self._read("children", thread_id=thread_id, parent_id=parent_id)
+        if not rows:
+            await self._require_thread(thread_id)
+        return to_nodes(rows)
+
+    async def call(self, thread_id: str, node_id: int, index: int) -> Call:
+        rows = await self._read("call", thread_id=thread_id, node_id=node_id, position=index)
+        if not rows:
+            raise not_found("call", f"{index} of node {node_id} in thread {thread_id}")
+        return to_call(rows[0])
+
+    async def activation(self, thread_id: str, head: int | None) -> Activation | None:
+        rows = await self._read("activation", thread_id=thread_id, head=head)
+        if not rows:
+            raise not_found("thread", thread_id)
+        found_head, wanted, *columns = rows[0]
+        if found_head != head:
+            raise await self._missing_head(thread_id, head or 0)
+        if not wanted:
+            return None
+        if columns[0] is None:
+            raise CorruptThread(
+                f"Activation {wanted} of thread {thread_id} is missing from the log.",
+                cure="Restore the database from a backup.",
+            )
+        return to_activation(tuple(columns))
+
+
+def _broken(thread_id: str, oldest: Node, first: int | None) -> CorruptThread:
+    parent = oldest.parent_id
+    if parent is not None and parent >= oldest.seq:
+        what = f"runs in a circle: the parent of node {oldest.seq} is node {parent}"
+    elif parent is not None and (first is None or oldest.seq > first):
+        what = f"is broken: node {parent}, the parent of node {oldest.seq}, is missing"
+    else:
+        what = f"does not pass through node {first}"
+    return CorruptThread(
+        f"The branch of thread {thread_id} {what}.",
+        cure="Move the head to a branch that is whole, or restore the database from a backup.",
+    )

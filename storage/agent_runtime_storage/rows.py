@@ -1,0 +1,130 @@
+"""From rows, in the column order of the `.sql` files, to records."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import orjson
+
+from .bodies import unpack
+from .driver import Row
+from .records import (
+    Activation,
+    Amount,
+    Budget,
+    Call,
+    Event,
+    InboxItem,
+    LeaseOwner,
+    Node,
+    Run,
+    Thread,
+    Usage,
+    UsageTotal,
+)
+
+
+def to_thread(row: Row) -> Thread:
+    """Decode `thread_columns`."""
+    identity, title, metadata, *rest = row
+    return Thread(identity, title, orjson.loads(metadata), *rest)
+
+
+def to_call(row: Row) -> Call:
+    """Decode `call_columns`."""
+    _, node_id, index, tool, status, outcome, _, shown, inline, codec, data, tokens, _ = row
+    body = unpack(inline, codec, data, {"node": node_id, "call": index})
+    return Call(node_id, index, tool, status, outcome, body, shown, tokens)
+
+
+def to_nodes(rows: Sequence[Row]) -> list[Node]:
+    """Decode `node_columns` and `call_columns`, in any order, to nodes in the order of `seq`."""
+    calls: dict[int, list[Call]] = {}
+    for row in rows:
+        if row[0] == 1:
+            calls.setdefault(row[1], []).append(to_call(row))
+    nodes: list[Node] = []
+    for row in rows:
+        if row[0] == 1:
+            continue
+        _, seq, parent, kind, status, role, run, activation, inline, codec, data, tokens, at = row
+        body = unpack(inline, codec, data, {"node": seq})
+        own = tuple(sorted(calls.get(seq, ()), key=lambda call: call.index))
+        nodes.append(Node(seq, parent, kind, status, role, run, activation, body, tokens, at, own))
+    nodes.sort(key=lambda node: node.seq)
+    return nodes
+
+
+def to_activation(row: Row) -> Activation:
+    """Decode the columns of `activation` from the activation's id on."""
+    (identity, anchor, run_id, cause, inline, codec, data, prefix_codec, prefix, at) = row
+    what = {"activation": identity}
+    return Activation(
+        id=identity,
+        anchor=anchor,
+        run_id=run_id,
+        cause=cause,
+        body=unpack(inline, codec, data, what),
+        prefix=unpack(b"", prefix_codec, prefix, what),
+        created_at=at,
+    )
+
+
+def to_run(row: Row) -> Run:
+    """Decode `run_select`."""
+    (run_id, thread_id, parent, root, agent, status, stop_reason, detail, task_id) = row[:9]
+    (open_node, steps, max_steps, cancel_requested, spec, inline, codec, data) = row[9:17]
+    (epoch, host, boot, pid, started, lease_live) = row[17:23]
+    budget, reserved, settled, unsettled = row[23:25], row[25:27], row[27:29], row[29:31]
+    created_at, updated_at, finished_at = row[31:]
+    return Run(
+        id=run_id,
+        thread_id=thread_id,
+        parent_run_id=parent,
+        root_run_id=root,
+        agent=agent,
+        status=status,
+        stop_reason=stop_reason,
+        detail=detail,
+        task_id=task_id,
+        open_node=open_node,
+        steps=steps,
+        max_steps=max_steps,
+        cancel_requested=bool(cancel_requested),
+        spec=orjson.loads(spec),
+        output=unpack(inline, codec, data, {"run": run_id}),
+        epoch=epoch,
+        owner=None if host is None else LeaseOwner(host, boot, pid, started),
+        lease_live=bool(lease_live),
+        budget=Budget(*budget),
+        reserved=Amount(*reserved),
+        settled=Amount(*settled),
+        unsettled=Amount(*unsettled),
+        created_at=created_at,
+        updated_at=updated_at,
+        finished_at=finished_at,
+    )
+
+
+def to_event(row: Row) -> Event:
+    """Decode a row of `events`."""
+    identity, run_id, kind, node_id, data, at = row
+    return Event(identity, run_id, kind, node_id, orjson.loads(data), at)
+
+
+def to_inbox_item(row: Row) -> InboxItem:
+    """Decode a row of `inbox`."""
+    identity, run_id, kind, inline, codec, data, at = row
+    body = unpack(inline, codec, data, {"inbox item": identity})
+    return InboxItem(identity, run_id, kind, body, at)
+
+
+def to_usage(row: Row) -> Usage:
+    """Decode a row of `recent_usage`."""
+    *figures, reported, identity, at = row
+    return Usage(*figures, reported=bool(reported), id=identity, created_at=at)
+
+
+def to_usage_total(row: Row) -> UsageTotal:
+    """Decode `usage_sums`."""
+    return UsageTotal(*(int(figure) for figure in row))

@@ -1,0 +1,129 @@
+"""Runs: reading them, their leases, and their cancellation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import orjson
+
+from .commits import Commits
+from .driver import BatchMissed
+from .errors import Conflict, LeaseLost
+from .owner import not_found
+from .records import Lease, LeaseOwner, Run, RunStatus
+from .rows import to_run
+from .threads import thread_busy
+
+
+class Runs(Commits):
+    """The methods of `UserStore` for runs and leases."""
+
+    async def run(self, run_id: str) -> Run:
+        rows = await self._read("run", run_id=run_id)
+        if not rows:
+            raise not_found("run", run_id)
+        return to_run(rows[0])
+
+    async def runs(
+        self,
+        *,
+        thread_id: str | None = None,
+        root_run_id: str | None = None,
+        parent_run_id: str | None = None,
+        status: Sequence[RunStatus] | None = None,
+        limit: int = 100,
+    ) -> list[Run]:
+        # One query for each index, the narrowest first; the filters are the same in all.
+        if parent_run_id is not None:
+            name = "runs_of_parent"
+        elif root_run_id is not None:
+            name = "runs_of_root"
+        else:
+            name = "runs" if thread_id is None else "runs_of_thread"
+        rows = await self._read(
+            name,
+            thread_id=thread_id,
+            root_run_id=root_run_id,
+            parent_run_id=parent_run_id,
+            status=None if status is None else orjson.dumps(list(status)).decode(),
+            limit=max(limit, 0),
+        )
+        return [to_run(row) for row in rows]
+
+    async def take_lease(
+        self, run_id: str, owner: LeaseOwner, *, seconds: float, replaces: int
+    ) -> Lease:
+        values = {
+            "run_id": run_id,
+            "replaces": replaces,
+            "host": owner.host,
+            "boot": owner.boot,
+            "pid": owner.pid,
+            "started": owner.started,
+            "seconds": seconds,
+        }
+        batch = [
+            self._statement("take_run", values, rows=1, miss="run"),
+            self._statement("take_thread", {"run_id": run_id}, rows=1, miss="thread"),
+            *self._unsettle_own(run_id),
+        ]
+        try:
+            [[(thread_id, root, epoch)], *_] = await self._batch(batch)
+        except BatchMissed as error:
+            raise await self._why_not_taken(run_id, replaces, error.label) from error
+        return Lease(run_id, str(thread_id), str(root), int(epoch))
+
+    async def _why_not_taken(self, run_id: str, replaces: int, label: str) -> Exception:
+        run = await self.run(run_id)
+        if label == "thread":
+            rows = await self._read("thread", thread_id=run.thread_id)
+            return thread_busy(run.thread_id, str(rows[0][7]))
+        if run.status == "succeeded":
+            return Conflict(
+                f"Run {run_id} has succeeded and cannot be resumed.",
+                cure="Start a new run on its thread.",
+            )
+        return LeaseLost(
+            f"Run {run_id} is at epoch {run.epoch}, not {replaces}: another process took it over.",
+            cure="Leave the run to it, or read the run again.",
+        )
+
+    async def renew_lease(self, lease: Lease, *, seconds: float) -> bool:
+        values = {"run_id": lease.run_id, "epoch": lease.epoch, "seconds": seconds}
+        try:
+            [[row]] = await self._batch([self._statement("renew_lease", values, rows=1)])
+        except BatchMissed as error:
+            raise await self._lost(lease) from error
+        return bool(row[0])
+
+    async def cancel_run(self, run_id: str) -> list[str]:
+        run = {"run_id": run_id}
+        batch = [
+            self._statement("run_exists", run, rows=1),
+            self._statement("cancel_runs", run),
+        ]
+        try:
+            _, rows = await self._batch(batch)
+        except BatchMissed as error:
+            raise not_found("run", run_id) from error
+        return [str(identity) for (identity,) in rows]
+
+    async def close_dead_run(self, run_id: str, *, epoch: int, detail: str) -> bool:
+        values = {"run_id": run_id, "epoch": epoch, "detail": detail}
+        batch = [
+            self._statement("close_dead_run", values, rows=1),
+            *self._unsettle_own(run_id),
+            self._statement("free_thread", {"run_id": run_id}),
+        ]
+        try:
+            await self._batch(batch)
+        except BatchMissed:
+            return False
+        return True
+
+    async def poll(self, lease: Lease) -> tuple[bool, bool]:
+        rows = await self._read("poll", run_id=lease.run_id, epoch=lease.epoch)
+        if not rows:
+            raise await self._lost(lease)
+        [(cancel_requested, posted)] = rows
+        return bool(cancel_requested), bool(posted)

@@ -1,0 +1,80 @@
+"""The driver for a local database file: one writer thread, a few reader threads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from .driver import Dialect, Row, Statement, Value
+from .sqlite_connection import Synchronous, open_connection
+from .sqlite_readers import Readers
+from .sqlite_writer import Writer
+
+
+class SqliteDriver:
+    """A database file; see `Driver`.  It belongs to the event loop in which it was opened.
+
+    Never open the file with another SQLite library in the same process while this is open: the
+    locks of the file are the process's, and the two would write through each other.
+    """
+
+    dialect: Dialect = "sqlite"
+
+    def __init__(self, path: Path, writer: Writer, readers: Readers) -> None:
+        self._path = path
+        self._writer = writer
+        self._readers = readers
+
+    @classmethod
+    async def open(
+        cls,
+        path: Path,
+        *,
+        synchronous: Synchronous = "full",
+        readers: int = 3,
+        busy_seconds: float = 5.0,
+        queue_bytes: int = 64 * 2**20,
+        max_bytes: int | None = None,
+    ) -> SqliteDriver:
+        """Open the file, created empty if it is not there.
+
+        Args:
+            readers: how many threads read at the same time.
+            busy_seconds: how long to wait for the lock of another process.
+            queue_bytes: how much may wait to be written before a writer has to wait.
+            max_bytes: a limit to the size of the file, over which `StoreFull` is raised.
+
+        Raises:
+            StoreUnavailable: or a subclass, if the file cannot be used.
+        """
+        writer = Writer(path, busy_seconds=busy_seconds, queue_bytes=queue_bytes)
+        await writer.open(synchronous=synchronous, max_bytes=max_bytes)
+        pool = Readers(
+            path,
+            readers,
+            lambda: open_connection(
+                path, write=False, synchronous=synchronous, busy_seconds=busy_seconds
+            ),
+        )
+        return cls(path, writer, pool)
+
+    async def read(self, sql: str, params: Mapping[str, Value]) -> list[Row]:
+        """Answer one query from a consistent snapshot of what is committed."""
+        return await self._readers.read(sql, params)
+
+    async def batch(self, statements: Sequence[Statement]) -> list[list[Row]]:
+        """Run the statements in one transaction and return the rows of each, once it is durable.
+
+        Raises:
+            BatchMissed: a statement missed its row count; nothing was written.
+            ConstraintFailed: a statement broke a constraint; nothing was written.
+        """
+        return await self._writer.write(statements)
+
+    async def close(self) -> None:
+        """Finish what was accepted, then end the threads; calling it twice is harmless."""
+        # The writer goes last: the last connection to close cleans up the write-ahead log.
+        try:
+            await self._readers.close()
+        finally:
+            await self._writer.close()

@@ -1,0 +1,223 @@
+"""Opening a connection to the database file, running statements on it, and its errors."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, Protocol, cast
+
+import apsw
+import sqlite_vec  # pyright: ignore[reportMissingTypeStubs]  # it ships none
+
+from .driver import BatchMissed, ConstraintFailed, Row, Statement, Value
+from .errors import (
+    NotADatabase,
+    StoreBusy,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+    StoreUnavailable,
+)
+
+Synchronous = Literal["full", "normal"]
+
+
+class Cursor(Protocol):
+    """What we use of an apsw cursor."""
+
+    def fetchall(self) -> list[Row]: ...
+
+
+class Connection(Protocol):
+    """What we use of an apsw connection, whose own types need Python 3.12's `Buffer`."""
+
+    @property
+    def in_transaction(self) -> bool: ...
+    def execute(self, statements: str, bindings: Mapping[str, Value] | None = None) -> Cursor: ...
+    def pragma(self, name: str, value: bool | int | str | None = None) -> Any: ...
+    def changes(self) -> int: ...
+    def total_changes(self) -> int: ...
+    def readonly(self, name: str) -> bool: ...
+    def set_busy_timeout(self, milliseconds: int) -> None: ...
+    def enable_load_extension(self, enable: bool) -> None: ...
+    def load_extension(self, filename: str) -> None: ...
+    def wal_checkpoint(self, *, mode: int) -> tuple[int, int]: ...
+    def close(self) -> None: ...
+
+
+_JOURNAL_LIMIT = 64 * 2**20
+_STATEMENT_CACHE = 256
+_BUSY = (apsw.BusyError, apsw.LockedError)
+
+
+def map_error(error: Exception, path: Path) -> Exception:
+    """Return the store's error for an error of apsw; a mistake of ours is returned as it is."""
+    if isinstance(error, apsw.ConstraintError):
+        return ConstraintFailed(str(error))
+    for kinds, mapped, what, cure in _MAPPING:
+        if isinstance(error, kinds):
+            return mapped(f"{what} (database {path}: {error}).", cure=cure)
+    if isinstance(error, apsw.Error):
+        return StoreError(f"The database {path} refused a statement: {error}.")
+    if isinstance(error, (UnicodeEncodeError, OverflowError)):
+        return StoreError(
+            f"A value cannot be stored: {error}.",
+            cure="Text must be valid Unicode without lone surrogates, numbers fit 64 bits.",
+        )
+    return error
+
+
+_MAPPING: tuple[tuple[tuple[type[apsw.Error], ...], type[StoreError], str, str], ...] = (
+    (
+        _BUSY,
+        StoreBusy,
+        "Another process kept its lock for longer than the deadline",
+        "Try again; if it stays, find the process that holds a transaction open on the file.",
+    ),
+    (
+        (apsw.FullError,),
+        StoreFull,
+        "There is no space left; nothing of the transaction was written",
+        "Free some space on the device, then try again.",
+    ),
+    (
+        (apsw.ReadOnlyError, apsw.PermissionsError, apsw.AuthError),
+        StoreReadOnly,
+        "The file cannot be written",
+        "Give the process write permission on the file and on its folder.",
+    ),
+    (
+        (apsw.NotADBError, apsw.CorruptError, apsw.FormatError),
+        NotADatabase,
+        "The file is no database, or it is damaged",
+        "Choose another file, or restore this one from a backup.",
+    ),
+    (
+        (apsw.CantOpenError,),
+        StoreUnavailable,
+        "The file cannot be opened",
+        "Check that it is a file, and that the process may read it and write to its folder.",
+    ),
+    (
+        (apsw.IOError, apsw.ProtocolError, apsw.NoLFSError),
+        StoreUnavailable,
+        "Reading or writing the file failed",
+        "Check the device that holds it; it has to be a local file system.",
+    ),
+    (
+        (apsw.NoMemError,),
+        StoreUnavailable,
+        "The database ran out of memory",
+        "Free some memory, then try again.",
+    ),
+    (
+        (apsw.TooBigError,),
+        StoreError,
+        "A value is larger than the database takes (1 GB)",
+        "Keep it as a file, and store a reference to it.",
+    ),
+)
+
+
+def closed_error(path: Path) -> StoreUnavailable:
+    """Return the error of who uses the store after its end."""
+    return StoreUnavailable(f"The store {path} is closed.", cure="Open it again.")
+
+
+def open_connection(
+    path: Path, *, write: bool, synchronous: Synchronous, busy_seconds: float
+) -> Connection:
+    """Open the file with the settings that every connection has; blocks, so not on the event loop.
+
+    Raises:
+        StoreUnavailable, StoreReadOnly, StoreBusy, NotADatabase: it cannot be used.
+    """
+    if write:
+        _check_place(path)
+    flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if write else 0)
+    try:
+        opened = apsw.Connection(str(path), flags=flags, statementcachesize=_STATEMENT_CACHE)
+    except apsw.Error as error:
+        raise map_error(error, path) from error
+    connection = cast("Connection", opened)
+    try:
+        connection.set_busy_timeout(round(busy_seconds * 1000))
+        if connection.readonly("main"):
+            raise StoreReadOnly(
+                f"The database {path} can be read but not written.",
+                cure="Give the process write permission on the file and on its folder.",
+            )
+        if write:
+            _use_wal(connection, path, busy_seconds)
+        connection.pragma("synchronous", synchronous)
+        connection.pragma("foreign_keys", True)
+        connection.pragma("journal_size_limit", _JOURNAL_LIMIT)
+        if not write:
+            connection.pragma("query_only", True)
+        connection.enable_load_extension(True)
+        connection.load_extension(sqlite_vec.loadable_path())
+        connection.enable_load_extension(False)
+    except apsw.Error as error:
+        connection.close()
+        raise map_error(error, path) from error
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _check_place(path: Path) -> None:
+    if path.is_dir():
+        raise StoreUnavailable(
+            f"The database path {path} is a folder.", cure="Name a file inside of it."
+        )
+    if not path.parent.is_dir():
+        raise StoreUnavailable(
+            f"The database's folder {path.parent.absolute()} is not there.",
+            cure="Create the folder, or choose another path.",
+        )
+
+
+def _use_wal(connection: Connection, path: Path, busy_seconds: float) -> None:
+    # SQLite does not wait for the lock that this change of mode needs, so we do.
+    deadline = time.monotonic() + busy_seconds
+    while True:
+        try:
+            mode = connection.pragma("journal_mode", "wal")
+            break
+        except apsw.BusyError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+    if mode != "wal":
+        raise StoreUnavailable(
+            f"The file system of {path} does not support write-ahead logging.",
+            cure="Put the database on a local file system.",
+        )
+
+
+def run_query(connection: Connection, sql: str, params: Mapping[str, Value]) -> list[Row]:
+    """Return the rows of one query."""
+    return connection.execute(sql, params).fetchall()
+
+
+def run_statements(connection: Connection, statements: Sequence[Statement]) -> list[list[Row]]:
+    """Run the statements of a batch inside the open transaction, and return the rows of each.
+
+    Raises:
+        BatchMissed: a statement affected another number of rows than it had to.
+    """
+    results: list[list[Row]] = []
+    for index, statement in enumerate(statements):
+        before = connection.total_changes()
+        rows: list[Row] = connection.execute(statement.sql, statement.params).fetchall()
+        if statement.rows is not None:
+            affected = len(rows)
+            # changes() tells of the last writing statement, which a query is not.
+            if not affected and connection.total_changes() != before:
+                affected = connection.changes()
+            if affected != statement.rows:
+                raise BatchMissed(statement.miss, index)
+        results.append(rows)
+    return results

@@ -1,0 +1,313 @@
+"""The one thread that writes to the database file, many batches in one transaction.
+
+Batches wait in a queue; the thread takes all that wait (up to a limit), runs each under a
+savepoint of one transaction, and acknowledges them after COMMIT.  So one sync of the disk serves
+all who write at the same time, and who writes alone waits for nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import queue
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import anyio
+import apsw
+
+from .driver import BatchMissed, Row, Statement
+from .sqlite_connection import (
+    Connection,
+    Synchronous,
+    closed_error,
+    map_error,
+    open_connection,
+    run_statements,
+)
+
+_Result: TypeAlias = list[list[Row]]
+
+_GROUP = 256
+_CHECKPOINT_SECONDS = 30.0
+_STATEMENT_BYTES = 256
+
+
+class _Job:
+    """A batch on its way; `started` and `withdrawn` exclude each other, under the writer's lock."""
+
+    __slots__ = ("future", "result", "size", "started", "statements", "withdrawn")
+
+    def __init__(
+        self, statements: Sequence[Statement], size: int, future: asyncio.Future[_Result]
+    ) -> None:
+        self.statements = statements
+        self.size = size
+        self.future = future
+        self.result: _Result | Exception | None = None
+        self.started = False
+        self.withdrawn = False
+
+
+class Writer:
+    """The writer thread and its queue; belongs to the event loop in which it was opened."""
+
+    def __init__(self, path: Path, *, busy_seconds: float, queue_bytes: int) -> None:
+        self._path = path
+        self._busy_seconds = busy_seconds
+        self._capacity = queue_bytes
+        self._loop = asyncio.get_running_loop()
+        self._queue: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._used = 0
+        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._closed = False
+        self._opened: asyncio.Future[None] = self._loop.create_future()
+        self._ended: asyncio.Future[None] = self._loop.create_future()
+        self._checkpointed = time.monotonic()
+
+    async def open(self, *, synchronous: Synchronous, max_bytes: int | None) -> None:
+        """Start the thread, which opens the file. Raises what `open_connection` raises."""
+        thread = threading.Thread(
+            target=self._run,
+            args=(synchronous, max_bytes),
+            name=f"store-writer-{self._path.name}",
+            # A program that forgets to close the store can still exit.
+            daemon=True,
+        )
+        thread.start()
+        try:
+            await asyncio.shield(self._opened)
+        except BaseException:
+            await self.close()
+            if self._opened.done():
+                self._opened.exception()
+            raise
+
+    async def write(self, statements: Sequence[Statement]) -> _Result:
+        """Run a batch; returns once it is durable.
+
+        Waits while the queue holds too many bytes.  Cancelled before the batch has begun, it is
+        withdrawn; after that it is awaited to its end, and then the cancellation goes on.
+        """
+        size = sum(_size(statement) for statement in statements)
+        await self._admit(size)
+        if self._closed:
+            self._release(size)
+            raise closed_error(self._path)
+        job = _Job(statements, size, self._loop.create_future())
+        self._queue.put(job)
+        try:
+            return await asyncio.shield(job.future)
+        except asyncio.CancelledError:
+            if not self._withdraw(job):
+                await outlast(job.future)
+                job.future.exception()
+            raise
+
+    async def close(self) -> None:
+        """Finish what was accepted and end the thread; it is not left early when cancelled."""
+        if not self._closed:
+            self._closed = True
+            while self._waiting:
+                _, admitted = self._waiting.popleft()
+                if not admitted.done():
+                    admitted.set_exception(closed_error(self._path))
+            self._queue.put(None)
+        await outlast(self._ended)
+
+    # On the event loop
+
+    async def _admit(self, size: int) -> None:
+        if not self._waiting and (self._used == 0 or self._used + size <= self._capacity):
+            self._used += size
+            return
+        admitted: asyncio.Future[None] = self._loop.create_future()
+        self._waiting.append((size, admitted))
+        try:
+            await admitted
+        except asyncio.CancelledError:
+            if admitted.done() and not admitted.cancelled() and admitted.exception() is None:
+                self._release(size)
+            else:
+                with contextlib.suppress(ValueError):
+                    self._waiting.remove((size, admitted))
+                self._release(0)
+            raise
+
+    def _release(self, size: int) -> None:
+        self._used -= size
+        while self._waiting:
+            wanted, admitted = self._waiting[0]
+            if self._used and self._used + wanted > self._capacity:
+                return
+            self._waiting.popleft()
+            if not admitted.done():
+                self._used += wanted
+                admitted.set_result(None)
+
+    def _withdraw(self, job: _Job) -> bool:
+        with self._lock:
+            if job.started:
+                return False
+            job.withdrawn = True
+        job.future.cancel()
+        return True
+
+    def _acknowledge(self, jobs: Sequence[_Job]) -> None:
+        for job in jobs:
+            if not job.future.done():
+                if isinstance(job.result, Exception):
+                    job.future.set_exception(job.result)
+                elif job.result is not None:
+                    job.future.set_result(job.result)
+        self._release(sum(job.size for job in jobs))
+
+    # In the thread
+
+    def _run(self, synchronous: Synchronous, max_bytes: int | None) -> None:
+        try:
+            connection = open_connection(
+                self._path, write=True, synchronous=synchronous, busy_seconds=self._busy_seconds
+            )
+            if max_bytes is not None:
+                connection.pragma("max_page_count", max_bytes // connection.pragma("page_size"))
+        except Exception as error:
+            failure = map_error(error, self._path)
+            self._call(_set_exception, self._opened, failure)
+            self._call(_set_done, self._ended)
+            return
+        self._call(_set_done, self._opened)
+        try:
+            while (job := self._queue.get()) is not None:
+                if not self._serve(connection, job):
+                    break
+        finally:
+            connection.close()
+            self._call(_set_done, self._ended)
+
+    def _serve(self, connection: Connection, first: _Job) -> bool:
+        """Write the job and those that wait behind it; False if the end of the queue was met."""
+        group, more = [first], True
+        while len(group) < _GROUP:
+            try:
+                job = self._queue.get_nowait()
+            except queue.Empty:
+                break
+            if job is None:
+                more = False
+                break
+            group.append(job)
+        with self._lock:
+            live = [job for job in group if not job.withdrawn]
+            for job in live:
+                job.started = True
+        if live:
+            self._write_group(connection, live)
+        self._call(self._acknowledge, group)
+        # The futures are the event loop's now: it must not wait for the next job to free them.
+        del group, live, first
+        self._checkpoint(connection)
+        return more
+
+    def _write_group(self, connection: Connection, jobs: Sequence[_Job]) -> None:
+        """Write all jobs in one transaction, and set the result of each.
+
+        If the transaction breaks, each is tried again alone, so that one that cannot be written
+        does not fail the others.
+        """
+        try:
+            self._transaction(connection, jobs)
+        except Exception as error:
+            mapped = map_error(error, self._path)
+            if len(jobs) == 1 or isinstance(error, apsw.BusyError):
+                for job in jobs:
+                    job.result = mapped
+                return
+            for job in jobs:
+                self._write_group(connection, [job])
+
+    def _transaction(self, connection: Connection, jobs: Sequence[_Job]) -> None:
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            for job in jobs:
+                job.result = self._under_savepoint(connection, job)
+            connection.execute("COMMIT")
+        finally:
+            # After some errors (a full disk) SQLite has rolled back already, after others not.
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+
+    def _under_savepoint(self, connection: Connection, job: _Job) -> _Result | Exception:
+        """Return what the job gives, or why it was taken back; raises if the transaction broke."""
+        connection.execute("SAVEPOINT job")
+        try:
+            result: _Result | Exception = run_statements(connection, job.statements)
+        except (BatchMissed, apsw.ConstraintError, apsw.SQLError) as error:
+            if not connection.in_transaction:
+                raise
+            connection.execute("ROLLBACK TO job")
+            result = map_error(error, self._path)
+        except apsw.Error:
+            raise
+        except Exception as error:
+            # A value that cannot be bound: the fault of this job alone.
+            connection.execute("ROLLBACK TO job")
+            result = map_error(error, self._path)
+        connection.execute("RELEASE job")
+        return result
+
+    def _checkpoint(self, connection: Connection) -> None:
+        """Now and then, when nobody waits, copy the write-ahead log back and truncate it."""
+        now = time.monotonic()
+        if now - self._checkpointed < _CHECKPOINT_SECONDS or not self._queue.empty():
+            return
+        self._checkpointed = now
+        connection.set_busy_timeout(0)
+        try:
+            connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        except apsw.Error:
+            # It costs nothing but a longer log: a reader was in the way; the next one will do it.
+            return
+        finally:
+            connection.set_busy_timeout(round(self._busy_seconds * 1000))
+
+    def _call(self, callback: Callable[..., object], *args: object) -> None:
+        # A closed loop has nobody left who waits.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(callback, *args)
+
+
+def _size(statement: Statement) -> int:
+    size = _STATEMENT_BYTES
+    for value in statement.params.values():
+        if isinstance(value, (bytes, str)):
+            size += len(value)
+    return size
+
+
+def _set_done(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def _set_exception(future: asyncio.Future[None], error: Exception) -> None:
+    if not future.done():
+        future.set_exception(error)
+
+
+async def outlast(future: asyncio.Future[Any]) -> None:
+    """Wait until the future is done, whatever is cancelled meanwhile."""
+    interrupted: asyncio.CancelledError | None = None
+    with anyio.CancelScope(shield=True):
+        while not future.done():
+            try:
+                await asyncio.wait([future])
+            except asyncio.CancelledError as error:
+                interrupted = error
+    if interrupted is not None:
+        raise interrupted

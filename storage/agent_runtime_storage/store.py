@@ -1,0 +1,34 @@
+"""The store over a driver: one class, put together from a part for each subject."""
+
+from __future__ import annotations
+
+from agent_runtime_config.errors import ConfigError
+
+from .contract import UserStore
+from .driver import Driver
+from .inbox import Inbox
+from .jobs import Jobs
+from .log import Log
+from .runs import Runs
+from .threads import Threads
+
+
+class SqlUserStore(Threads, Log, Runs, Inbox, Jobs):
+    """`UserStore` over any driver, by the SQL of its dialect."""
+
+
+class SqlStore:
+    """`Store` over any driver."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+
+    def of(self, user_id: str) -> UserStore:
+        """Return the store as one owner sees it. Raises `ConfigError` if the owner is empty."""
+        if not user_id:
+            raise ConfigError("The owner (user_id) is empty.", cure="Name the user.")
+        return SqlUserStore(self._driver, user_id)
+
+    async def close(self) -> None:
+        """Finish what was accepted, then release everything; calling it twice is harmless."""
+        await self._driver.close()
