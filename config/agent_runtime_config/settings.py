@@ -87,8 +87,9 @@ class Settings(BaseSettings):
     )
     database_url: DatabaseUrl = Field(
         default="file:agent_runtime.db",
-        description="The database: `file:…` or a path, `libsql:`, `http(s):`, `ws(s):`, or "
-        "`postgresql://…`. Where it is unset, `DATABASE_URL` counts if it names Postgres.",
+        description="The database: a file, as `file:…` or a path. `postgresql:`, `libsql:`, "
+        "`http(s):` and `ws(s):` name servers, which this version does not serve. Where it is "
+        "unset, `DATABASE_URL` counts if it names Postgres.",
     )
     synchronous: Synchronous = Field(
         default="full",

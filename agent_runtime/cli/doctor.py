@@ -1,0 +1,153 @@
+"""`agent-runtime doctor`: whether everything that a run needs is in place."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Literal
+
+import click
+
+from agent_runtime_config.urls import redact_url, url_scheme
+
+from . import exits
+from .terminal import printable, write_json
+
+if TYPE_CHECKING:
+    from agent_runtime_config import Settings
+
+POSTGRES_SCHEMES = ("postgres", "postgresql")
+PACKAGES = (
+    "anyio",
+    "apsw",
+    "click",
+    "litellm",
+    "orjson",
+    "pydantic",
+    "pydantic-settings",
+    "rich",
+    "sqlite-vec",
+    "tiktoken",
+    "zstandard",
+)
+POSTGRES_PACKAGES = ("psycopg", "psycopg-pool", "pgvector")
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What one check found, and what to do about it."""
+
+    name: str
+    state: Literal["ok", "warn", "fail"]
+    detail: str
+    cure: str = ""
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="One JSON array on stdout.")
+def doctor(as_json: bool) -> None:
+    """Check Python, packages, settings, the model's key and the database.
+
+    No model is called. The database is opened, and created if it is not there. The exit code is
+    1 if a check fails.
+    """
+    import dataclasses
+
+    import anyio
+
+    checks = anyio.run(_checks)
+    if as_json:
+        write_json([dataclasses.asdict(check) for check in checks])
+    else:
+        for check in checks:
+            click.echo(printable(f"{check.state:<5} {check.name}: {check.detail}"))
+            if check.cure:
+                click.echo(printable(f"      cure: {check.cure}"))
+    failed = any(check.state == "fail" for check in checks)
+    click.get_current_context().exit(exits.INTERNAL if failed else exits.SUCCESS)
+
+
+async def _checks() -> list[Check]:
+    from agent_runtime_config import ConfigError, load_settings
+
+    checks = [check_python(sys.version_info[:2]), *check_packages()]
+    try:
+        settings = load_settings()
+    except ConfigError as error:
+        return [*checks, Check("settings", "fail", error.message, error.cure)]
+    checks.append(Check("settings", "ok", "all names are known, all values valid"))
+    if url_scheme(settings.database_url) in POSTGRES_SCHEMES:
+        checks.append(check_postgres())
+    return [*checks, await check_database(settings)]
+
+
+def check_python(version: tuple[int, int]) -> Check:
+    """Check the version of Python."""
+    text = ".".join(map(str, version))
+    if version < (3, 11):
+        return Check("python", "fail", f"{text} is too old", "Install Python 3.11 to 3.13.")
+    if version > (3, 13):
+        return Check("python", "warn", f"{text} is newer than what is tested", "Use 3.11 to 3.13.")
+    return Check("python", "ok", text)
+
+
+def check_packages() -> Iterator[Check]:
+    """Check that the packages are there, and that litellm is no release known to be broken."""
+    found, missing = _versions(PACKAGES)
+    if missing:
+        cure = f"Install them: pip install {' '.join(missing)}"
+        yield Check("packages", "fail", f"missing: {', '.join(missing)}", cure)
+    else:
+        yield Check("packages", "ok", ", ".join(f"{name} {found[name]}" for name in PACKAGES))
+    if broken_litellm(found.get("litellm", "")) and find_spec("mcp") is None:
+        yield Check(
+            "litellm",
+            "fail",
+            f"{found['litellm']} cannot be called with tools",
+            "Install another release: pip install 'litellm>=1.105,<1.106'",
+        )
+
+
+def check_postgres() -> Check:
+    """Check the packages that a Postgres database needs."""
+    found, missing = _versions(POSTGRES_PACKAGES)
+    if missing:
+        cure = "Install them: pip install 'psycopg[binary,pool]' pgvector"
+        return Check("postgres", "fail", f"missing: {', '.join(missing)}", cure)
+    return Check("postgres", "ok", ", ".join(f"{name} {text}" for name, text in found.items()))
+
+
+async def check_database(settings: Settings) -> Check:
+    """Check that the database opens, has our schema and answers."""
+    from agent_runtime.errors import AgentRuntimeError
+    from agent_runtime.runtime import Runtime
+
+    shown = redact_url(settings.database_url)
+    try:
+        async with Runtime.open(settings) as runtime:
+            await runtime.store.of(settings.user).threads(limit=1)
+    except AgentRuntimeError as error:
+        return Check("database", "fail", f"{shown}: {error.message}", error.cure)
+    return Check("database", "ok", f"{shown} opens, its schema is current")
+
+
+def broken_litellm(version: str) -> bool:
+    """Return whether this release of litellm fails at every call with tools."""
+    numbers = tuple(map(int, re.findall(r"\d+", version)[:3]))
+    return (1, 106) <= numbers < (1, 108, 4)
+
+
+def _versions(names: tuple[str, ...]) -> tuple[dict[str, str], list[str]]:
+    """Return the versions of the packages that are installed, and the names of the others."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    found: dict[str, str] = {}
+    for name in names:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found, [name for name in names if name not in found]

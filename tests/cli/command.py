@@ -1,0 +1,38 @@
+"""The command line as a process of its own, in an environment that holds no settings of ours."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+COMMAND = [sys.executable, "-m", "agent_runtime.cli"]
+ROOT = Path(__file__).parents[2]
+
+
+def clean_environ(extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return this process's environment without settings, with the given variables."""
+    environ = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("AGENT_RUNTIME_") and name != "DATABASE_URL"
+    }
+    environ["PYTHONPATH"] = os.pathsep.join(str(ROOT / one) for one in (".", "storage", "config"))
+    return environ | dict(extra or {})
+
+
+def run_command(
+    *arguments: str, cwd: Path, environ: Mapping[str, str] | None = None, stdin: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """Run one command to its end; stdin is a pipe."""
+    return subprocess.run(
+        [*COMMAND, *arguments],
+        cwd=cwd,
+        env=clean_environ(environ),
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )

@@ -1,0 +1,53 @@
+"""The command line's agent: built from a spec, and built again from what a run kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agent_runtime.cli.agents import Spec, build_agent
+from agent_runtime.errors import ConfigError
+from agent_runtime.tools.base import Toolset
+
+
+def _tools(spec: Spec) -> set[str]:
+    return {one.name for one in Toolset(build_agent(spec).tools).specs}
+
+
+def test_a_spec_survives_being_kept_with_a_run() -> None:
+    spec = Spec("some/model", "/tmp", allow_shell=True, max_steps=7)
+    assert Spec.from_json(spec.to_json()) == spec
+
+
+def test_without_a_workspace_the_agent_has_no_tools() -> None:
+    agent = build_agent(Spec("some/model"))
+    assert agent.tools == [] and agent.model == "some/model"
+    assert "no access to files" in agent.instructions
+
+
+def test_a_workspace_gives_file_tools_but_no_shell(tmp_path: Path) -> None:
+    tools = _tools(Spec("some/model", str(tmp_path)))
+    assert {"list_files", "read_file", "write_file", "edit_file", "search_files"} <= tools
+    assert "run_command" not in tools
+
+
+def test_the_shell_has_to_be_allowed(tmp_path: Path) -> None:
+    spec = Spec("some/model", str(tmp_path), allow_shell=True)
+    assert "run_command" in _tools(spec)
+    assert "run_command" in build_agent(spec).instructions
+
+
+def test_without_a_model_the_offline_model_drives() -> None:
+    agent = build_agent(Spec(""))
+    assert agent.model is not None and not isinstance(agent.model, str)
+
+
+def test_a_workspace_that_has_gone_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="is no folder"):
+        build_agent(Spec("some/model", str(tmp_path / "gone")))
+
+
+def test_the_limit_of_steps_goes_to_the_agent(tmp_path: Path) -> None:
+    assert build_agent(Spec("m", max_steps=3)).max_steps == 3
+    assert build_agent(Spec("m")).max_steps is None

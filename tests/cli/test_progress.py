@@ -1,0 +1,116 @@
+"""What the user reads of events, and that nothing of it can drive the terminal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from agent_runtime.cli.progress import LiveProgress, PlainProgress, Tally
+from agent_runtime.cli.terminal import printable, short_arguments, shorten
+from agent_runtime.events import Event, EventKind
+
+
+def _event(kind: EventKind, run: str = "run-1", **data: Any) -> Event:
+    return Event(kind, "thread-1", run, data=data)
+
+
+def _answer(step: int, *, cost: int | None = 2_500_000, run: str = "run-1") -> Event:
+    return _event(
+        "answer",
+        run,
+        step=step,
+        calls=1,
+        prompt_tokens=1000,
+        cached_tokens=900,
+        completion_tokens=50,
+        cost=cost,
+    )
+
+
+START = _event("run-start", agent="agent", model="some/model", max_steps=500, resumed=False)
+
+
+def test_the_start_names_model_thread_and_limit() -> None:
+    (line,) = Tally().update(START)
+    assert line == "run run-1 starts: model some/model, thread thread-1, at most 500 steps"
+
+
+def test_a_step_tells_tokens_cache_share_and_cost_so_far() -> None:
+    tally = Tally()
+    tally.update(START)
+    tally.update(_answer(1))
+    (line,) = tally.update(_answer(2))
+    assert line == "step 2/500: 1 tool call, 2,100 tokens, 90% of input cached, $0.0050"
+
+
+def test_an_unknown_price_is_never_told_as_zero() -> None:
+    tally = Tally()
+    tally.update(START)
+    (line,) = tally.update(_answer(1, cost=None))
+    assert line.endswith("cost unknown")
+
+
+def test_a_missing_report_of_usage_is_no_error() -> None:
+    tally = Tally()
+    event = _event("answer", step=1, calls=0, prompt_tokens=None, cached_tokens=None,
+                   completion_tokens=None, cost=None)  # fmt: skip
+    assert tally.update(event) == ["step 1/0: answer, 0 tokens, cost unknown"]
+
+
+def test_a_tool_is_told_with_a_short_form_of_its_arguments() -> None:
+    tally = Tally()
+    tally.update(START)
+    arguments = {"path": "a.py", "content": "x" * 500}
+    (line,) = tally.update(_event("tool-start", call_id="c1", tool="write", arguments=arguments))
+    assert line.startswith('  write path="a.py" content="xxx') and len(line) < 100
+    assert tally.update(_event("tool-finish", call_id="c1", tool="write", outcome="ok")) == []
+    failed = _event("tool-finish", call_id="c1", tool="write", outcome="error")
+    assert tally.update(failed) == ["  write: error"]
+
+
+def test_a_retry_tells_its_reason_and_wait() -> None:
+    (line,) = Tally().update(_event("model-retry", reason="rate limit", attempt=2, wait=1.5))
+    assert line == "  retry 2 in 1.5 s: rate limit"
+
+
+def test_a_sub_agent_counts_but_does_not_move_the_step() -> None:
+    tally = Tally()
+    tally.update(START)
+    tally.update(_answer(7))
+    (line,) = tally.update(_answer(1, run="child"))
+    assert line.startswith("    sub-agent: step 1")
+    assert tally.step == 7 and tally.prompt_tokens == 2000
+
+
+def test_text_as_it_streams_changes_only_the_status() -> None:
+    tally = Tally()
+    tally.update(START)
+    assert tally.update(_event("text-delta", text="Hello")) == []
+    assert tally.status().endswith("answering")
+
+
+def test_plain_progress_writes_lines_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    progress = PlainProgress()
+    with progress:
+        progress.show(START)
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("run run-1 starts")
+
+
+def test_live_progress_shows_markup_of_a_model_as_text(capsys: pytest.CaptureFixture[str]) -> None:
+    progress = LiveProgress()
+    with progress:
+        progress.show(START)
+        progress.show(_event("tool-start", call_id="c", tool="say", arguments={"x": "[/b]\x1b[2J"}))
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "[/b]" in captured.err and "\x1b[2J" not in captured.err
+
+
+def test_control_characters_do_not_reach_the_terminal() -> None:
+    assert printable("a\x1b[31m\tb\nc\x07") == "a [31m\tb\nc "
+    assert printable("a\nb", lines=False) == "a b"
+    assert shorten("one\n two\x1b three", 12) == "one two  th…"
+    assert short_arguments({"text": "\x1b]0;evil\x07"}).isprintable()
