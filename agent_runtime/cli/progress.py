@@ -15,6 +15,9 @@ from .terminal import printable, say, short_arguments, shorten
 if TYPE_CHECKING:
     from agent_runtime.events import Event
 
+STATUS_WIDTH = 60
+"""How many characters the status spends on what the run is doing, or on what the model says."""
+
 
 class Tally:
     """What a run has used so far, by its events."""
@@ -29,6 +32,7 @@ class Tally:
         self.unpriced = False
         self.doing = "starting"
         self._root = ""
+        self._said = ""
 
     def update(self, event: Event) -> list[str]:
         """Take an event in; return the lines that tell of it, perhaps none."""
@@ -46,7 +50,8 @@ class Tally:
             case "answer":
                 return self._answer(event, data)
             case "text-delta":
-                self.doing = "answering"
+                self._said = (self._said + data["text"])[-STATUS_WIDTH:]
+                self.doing = self._said
             case "reasoning-delta":
                 self.doing = "thinking"
             case "tool-start":
@@ -83,6 +88,7 @@ class Tally:
         ]
 
     def _answer(self, event: Event, data: dict[str, Any]) -> list[str]:
+        self._said, self.doing = "", "thinking"
         self.prompt_tokens += data.get("prompt_tokens") or 0
         self.cached_tokens += data.get("cached_tokens") or 0
         self.completion_tokens += data.get("completion_tokens") or 0
@@ -105,7 +111,7 @@ class Tally:
 
     def status(self) -> str:
         """Return what the run is at, on one line."""
-        return f"step {self.step}/{self.max_steps} · {self.spent()} · {shorten(self.doing, 60)}"
+        return f"step {self.step}/{self.max_steps} · {self.spent()} · {shorten(self.doing, STATUS_WIDTH)}"
 
 
 class Progress(AbstractContextManager[None], Protocol):

@@ -13,13 +13,17 @@ ROOT = Path(__file__).parents[2]
 
 
 def clean_environ(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return this process's environment without settings, with the given variables."""
+    """Return this process's environment without settings, with the given variables.
+
+    Calls of real models are forbidden in it.
+    """
     environ = {
         name: value
         for name, value in os.environ.items()
         if not name.startswith("AGENT_RUNTIME_") and name != "DATABASE_URL"
     }
     environ["PYTHONPATH"] = os.pathsep.join(str(ROOT / one) for one in (".", "storage", "config"))
+    environ["AGENT_RUNTIME_FORBID_REAL_MODELS"] = "1"
     return environ | dict(extra or {})
 
 

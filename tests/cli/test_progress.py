@@ -87,7 +87,9 @@ def test_text_as_it_streams_changes_only_the_status() -> None:
     tally = Tally()
     tally.update(START)
     assert tally.update(_event("text-delta", text="Hello")) == []
-    assert tally.status().endswith("answering")
+    assert tally.status().endswith(" · Hello")
+    assert tally.update(_event("text-delta", text="x" * 500 + " end")) == []
+    assert tally.status().endswith("xxx end") and len(tally.status()) < 150
 
 
 def test_plain_progress_writes_lines_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
