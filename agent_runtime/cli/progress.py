@@ -111,7 +111,8 @@ class Tally:
 
     def status(self) -> str:
         """Return what the run is at, on one line."""
-        return f"step {self.step}/{self.max_steps} · {self.spent()} · {shorten(self.doing, STATUS_WIDTH)}"
+        doing = shorten(self.doing, STATUS_WIDTH)
+        return f"step {self.step}/{self.max_steps} · {self.spent()} · {doing}"
 
 
 class Progress(AbstractContextManager[None], Protocol):
