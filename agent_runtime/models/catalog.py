@@ -1,0 +1,166 @@
+"""What is known of models: windows, output limits and prices, from the table in litellm's wheel.
+
+The table is read as a file (about 20 ms), because importing litellm takes seconds.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+from pathlib import Path
+from typing import Any, cast
+
+import orjson
+
+from .base import ModelInfo, Price
+
+DEFAULT_WINDOW = 128_000
+DEFAULT_MAX_OUTPUT = 8_192
+CACHE_MARKS = 4
+"""The most cache breakpoints that Anthropic takes in one request."""
+
+_TABLE = "model_prices_and_context_window_backup.json"
+_MODES = ("chat", "completion", "responses")
+# Where litellm passes a breakpoint on to Claude.  Gemini is left out on purpose: a breakpoint
+# there makes litellm call another API before each call.  OpenAI and DeepSeek cache without any.
+_MARKING_PROVIDERS = ("anthropic", "bedrock", "vertex_ai", "openrouter")
+_SPELLINGS = {"google": "gemini"}
+
+
+def full_name(name: str) -> str:
+    """Return a model's name as litellm spells it: `provider/model`.
+
+    It takes `provider:model` and `google/model` too.  A name without a provider stays as it is.
+    """
+    name = name.strip()
+    provider, colon, model = name.partition(":")
+    if colon and "/" not in provider:
+        # In `ollama/llama3:8b` the colon is part of the model's own name.
+        name = f"{provider}/{model}"
+    provider, slash, model = name.partition("/")
+    return f"{_SPELLINGS.get(provider, provider)}{slash}{model}"
+
+
+def provider_of(name: str) -> str:
+    """Return the provider in a name, or the one that the table knows for it; empty if neither."""
+    provider, slash, _ = name.partition("/")
+    if slash:
+        return provider
+    found = str(_entry(name).get("litellm_provider", ""))
+    return "vertex_ai" if found.startswith("vertex_ai") else found
+
+
+def model_info(
+    name: str,
+    *,
+    price: Price | None = None,
+    window: int | None = None,
+    max_output: int | None = None,
+) -> ModelInfo:
+    """Return what is known of a model; what is given here wins over the table.
+
+    A model that the table lacks has a window of 128,000 tokens and no price.
+    """
+    entry = _entry(name)
+    return ModelInfo(
+        name=name,
+        window=window or _int(entry.get("max_input_tokens")) or DEFAULT_WINDOW,
+        max_output=max_output or _int(entry.get("max_output_tokens")) or DEFAULT_MAX_OUTPUT,
+        price=price or _price(entry),
+        start_ratio=_start_ratio(name),
+        cache_marks=CACHE_MARKS if takes_marks(name) else 0,
+    )
+
+
+def takes_marks(name: str) -> bool:
+    """Return whether cache breakpoints may be sent to a model."""
+    return "claude" in name.lower() and provider_of(name) in _MARKING_PROVIDERS
+
+
+def takes_images(name: str) -> bool:
+    """Return whether a model is known to take images."""
+    return bool(_entry(name).get("supports_vision"))
+
+
+def cost_of(
+    price: Price | None, *, prompt: int, cached: int, cache_write: int, output: int
+) -> int | None:
+    """Return a call's cost in nanodollars; `prompt` includes `cached` and `cache_write`.
+
+    None where the price is unknown.
+    """
+    if price is None:
+        return None
+    plain = max(0, prompt - cached - cache_write)
+    return (
+        plain * price.input
+        + cached * price.cache_read
+        + cache_write * price.cache_write
+        + output * price.output
+    )
+
+
+@functools.cache
+def _table() -> dict[str, dict[str, Any]]:
+    spec = importlib.util.find_spec("litellm")
+    roots = spec.submodule_search_locations if spec else None
+    if not roots:
+        return {}
+    path = Path(roots[0]) / _TABLE
+    if not path.is_file():
+        return {}
+    table = cast("dict[str, dict[str, Any]]", orjson.loads(path.read_bytes()))
+    return {name: entry for name, entry in table.items() if entry.get("mode") in _MODES}
+
+
+@functools.lru_cache(maxsize=256)
+def _entry(name: str) -> dict[str, Any]:
+    """Return the table's entry for a name, by its longest match; empty if there is none.
+
+    It tries the whole name, then the name without its provider, then each without the dated or
+    numbered parts at its end (`gpt-4.1-2025-04-14`), longest first, and never a shorter family
+    name: `gpt-4.1-x` may match `gpt-4.1` but not `gpt-4`.
+    """
+    table = _table()
+    candidates = [name]
+    while "/" in candidates[-1]:
+        candidates.append(candidates[-1].split("/", 1)[1])
+    for candidate in candidates:
+        found = table.get(candidate)
+        if found:
+            return found
+    for candidate in candidates:
+        parts = candidate.split("-")
+        for end in range(len(parts) - 1, 1, -1):
+            found = table.get("-".join(parts[:end]))
+            if found:
+                return found
+    return {}
+
+
+def _price(entry: dict[str, Any]) -> Price | None:
+    # Nothing is free for want of an entry: a price has both sides, or there is none.
+    if entry.get("input_cost_per_token") is None or entry.get("output_cost_per_token") is None:
+        return None
+    plain = _nano(entry["input_cost_per_token"])
+    read, write = (entry.get(f"cache_{way}_input_token_cost") for way in ("read", "creation"))
+    return Price(
+        input=plain,
+        output=_nano(entry["output_cost_per_token"]),
+        cache_read=plain if read is None else _nano(read),
+        cache_write=plain if not write else _nano(write),
+    )
+
+
+def _nano(dollars: object) -> int:
+    return round(float(cast("float", dollars)) * 1e9)
+
+
+def _int(value: object) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def _start_ratio(name: str) -> float:
+    if "claude" in name.lower():
+        return 1.6
+    return 1.05 if provider_of(name) in ("openai", "azure") else 1.3

@@ -1,0 +1,276 @@
+"""Messages in the form that litellm takes, and its chunks back into our events.
+
+Pure: no input or output, and litellm is not imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import orjson
+
+from ..errors import ModelProtocolError
+from ..messages import FileRef, Opaque, PromptMessage, ToolCall, ToolSpec
+from ..tokens import placeholder
+from .base import (
+    FinishReason,
+    ModelAnswer,
+    ModelEvent,
+    ModelRequest,
+    RawCall,
+    ReasoningDelta,
+    TextDelta,
+    TokenUsage,
+)
+from .catalog import CACHE_MARKS
+
+Json = dict[str, Any]
+
+_MARK: Json = {"type": "ephemeral"}
+_REPLAYED = ("thinking_blocks", "reasoning_items")
+"""What litellm gives of a model's reasoning, and takes back as it is."""
+_SIGNATURE = "__thought__"
+"""After it, a tool call's id carries a signature of Gemini's."""
+_WANT_REASONING = ("deepseek", "moonshot", "zai", "minimax")
+"""Providers that want `reasoning_content` back within a tool loop; others refuse the field."""
+_FINISH: dict[str, FinishReason] = {
+    "tool_calls": "tool_calls",
+    "function_call": "tool_calls",
+    "length": "length",
+    "content_filter": "content_filter",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """How one model wants its messages.
+
+    Attributes:
+        model: our name of it, by which it gets its own opaque data back.
+        provider: litellm's name of its provider.
+    """
+
+    model: str
+    provider: str
+    images: bool = False
+    marks: bool = False
+
+
+def messages_of(request: ModelRequest, dialect: Dialect) -> list[Json]:
+    """Return the request's messages in OpenAI's form, with cache breakpoints where they may be."""
+    marked = set(request.marks[-CACHE_MARKS:]) if dialect.marks else set[int]()
+    return [
+        _message(message, dialect, mark=index in marked)
+        for index, message in enumerate(request.messages)
+    ]
+
+
+def tools_of(tools: Sequence[ToolSpec]) -> list[Json]:
+    """Return the tools in OpenAI's form."""
+    return [
+        {
+            "type": "function",
+            "function": {
+                "name": tool.name,
+                "description": tool.description,
+                "parameters": tool.parameters or {"type": "object", "properties": {}},
+            },
+        }
+        for tool in tools
+    ]
+
+
+def _message(message: PromptMessage, dialect: Dialect, *, mark: bool) -> Json:
+    if message.role == "assistant":
+        return _assistant(message, dialect, mark=mark)
+    if message.role == "tool":
+        text = _with_placeholders(message.text, message.files)
+        wire: Json = {"role": "tool", "tool_call_id": message.call_id, "content": text}
+        return wire | {"cache_control": _MARK} if mark else wire
+    images = [file for file in message.files if dialect.images and _is_sendable_image(file)]
+    others = [file for file in message.files if file not in images]
+    text = _with_placeholders(message.text, others)
+    parts: list[Json] = [{"type": "text", "text": text}] if text or not images else []
+    parts += [{"type": "image_url", "image_url": {"url": image.uri}} for image in images]
+    if mark and text:
+        parts[0]["cache_control"] = _MARK
+    plain = len(parts) == 1 and "cache_control" not in parts[0] and not images
+    return {"role": message.role, "content": text if plain else parts}
+
+
+def _assistant(message: PromptMessage, dialect: Dialect, *, mark: bool) -> Json:
+    # Beside calls, content is None: an empty string makes litellm send filler text instead.
+    wire: Json = {"role": "assistant", "content": message.text or None}
+    if mark and message.text:
+        wire["content"] = [{"type": "text", "text": message.text, "cache_control": _MARK}]
+    opaque: Json = {}
+    if message.opaque is not None and message.opaque.model == dialect.model:
+        opaque = message.opaque.data
+    if message.calls:
+        signatures = cast("list[str | None]", opaque.get("signatures") or [])
+        signatures += [None] * (len(message.calls) - len(signatures))
+        wire["tool_calls"] = list(map(_call, message.calls, signatures))
+    wire |= {key: opaque[key] for key in _REPLAYED if key in opaque}
+    if message.calls and dialect.provider in _WANT_REASONING and "reasoning_content" in opaque:
+        wire["reasoning_content"] = opaque["reasoning_content"]
+    return wire
+
+
+def _call(call: ToolCall, signature: str | None) -> Json:
+    arguments = orjson.dumps(call.arguments).decode()
+    wire: Json = {
+        "id": call.id,
+        "type": "function",
+        "function": {"name": call.name, "arguments": arguments},
+    }
+    if signature:
+        wire["provider_specific_fields"] = {"thought_signature": signature}
+    return wire
+
+
+def _is_sendable_image(file: FileRef) -> bool:
+    return file.kind == "image" and file.uri.startswith(("https://", "http://", "data:image/"))
+
+
+def _with_placeholders(text: str, files: Iterable[FileRef]) -> str:
+    return "\n".join([*([text] if text else []), *map(placeholder, files)])
+
+
+@dataclass(slots=True)
+class _PartialCall:
+    name: str = ""
+    arguments: list[str] = field(default_factory=list[str])
+    signature: str | None = None
+
+
+class Collector:
+    """Gathers the chunks of one stream into an answer."""
+
+    def __init__(self, model: str) -> None:
+        self._model = model
+        self._text: list[str] = []
+        self._reasoning: list[str] = []
+        self._calls: dict[int, _PartialCall] = {}
+        self._blocks: list[Json] = []
+        self._items: list[Json] = []
+        self._finish: str | None = None
+        self._usage: TokenUsage | None = None
+        self._reported_model = ""
+
+    @property
+    def empty(self) -> bool:
+        """Whether neither text nor a call has come."""
+        return not self._calls and not "".join(self._text).strip()
+
+    @property
+    def usage(self) -> TokenUsage | None:
+        """The usage, once it is reported."""
+        return self._usage
+
+    def add(self, chunk: Any) -> Iterator[ModelEvent]:
+        """Take one chunk of litellm's stream and yield the deltas in it."""
+        self._reported_model = getattr(chunk, "model", None) or self._reported_model
+        usage = getattr(chunk, "usage", None)
+        if usage is not None:
+            self._usage = _usage(usage)
+        for choice in (getattr(chunk, "choices", None) or [])[:1]:
+            self._finish = getattr(choice, "finish_reason", None) or self._finish
+            if choice.delta is not None:
+                yield from self._delta(choice.delta)
+
+    def _delta(self, delta: Any) -> Iterator[ModelEvent]:
+        reasoning = getattr(delta, "reasoning_content", None)
+        if reasoning:
+            self._reasoning.append(reasoning)
+            yield ReasoningDelta(reasoning)
+        if delta.content:
+            self._text.append(delta.content)
+            yield TextDelta(delta.content)
+        for fragment in delta.tool_calls or []:
+            self._fragment(fragment)
+        for block in getattr(delta, "thinking_blocks", None) or []:
+            _join(self._blocks, _plain(block))
+        self._items += [_plain(item) for item in getattr(delta, "reasoning_items", None) or []]
+
+    def _fragment(self, fragment: Any) -> None:
+        call = self._calls.setdefault(fragment.index or 0, _PartialCall())
+        function = fragment.function
+        if function is not None:
+            call.name += function.name or ""
+            call.arguments.append(function.arguments or "")
+        extra = cast("Json", getattr(fragment, "provider_specific_fields", None) or {})
+        signature = extra.get("thought_signature")
+        if not signature and _SIGNATURE in (fragment.id or ""):
+            signature = fragment.id.split(_SIGNATURE, 1)[1]
+        call.signature = signature or call.signature
+
+    def answer(self, *, finished: bool, reported: bool) -> ModelAnswer:
+        """Return the whole answer, without its cost.
+
+        Args:
+            finished: whether the provider itself ended the answer.
+            reported: whether the usage is the provider's own, and not litellm's estimate.
+
+        Raises:
+            ModelProtocolError: the stream ended in the middle, or the answer is empty.
+        """
+        if not finished:
+            raise ModelProtocolError(f"The answer of {self._model} broke off in the middle.")
+        finish = _FINISH.get(self._finish or "", "stop")
+        if self.empty and finish != "content_filter":
+            raise ModelProtocolError(f"{self._model} answered nothing: neither text nor a call.")
+        calls = [self._calls[index] for index in sorted(self._calls)]
+        return ModelAnswer(
+            text="".join(self._text),
+            calls=tuple(RawCall(call.name, "".join(call.arguments)) for call in calls),
+            finish="tool_calls" if calls and finish == "stop" else finish,
+            model=self._reported_model or self._model,
+            usage=self._usage if reported else None,
+            reasoning="".join(self._reasoning),
+            opaque=self._opaque([call.signature for call in calls]),
+        )
+
+    def _opaque(self, signatures: list[str | None]) -> Opaque | None:
+        data: Json = {}
+        if self._blocks:
+            data["thinking_blocks"] = self._blocks
+        if self._items:
+            data["reasoning_items"] = self._items
+        if self._reasoning and signatures:
+            data["reasoning_content"] = "".join(self._reasoning)
+        if any(signatures):
+            data["signatures"] = signatures
+        return Opaque(self._model, data) if data else None
+
+
+def _join(blocks: list[Json], piece: Json) -> None:
+    """Add a piece of reasoning to the last block, which its signature ends."""
+    last = blocks[-1] if blocks else None
+    if (
+        last is None
+        or last.get("signature")
+        or last.get("type") != "thinking"
+        or piece.get("type") != "thinking"
+    ):
+        blocks.append({key: value for key, value in piece.items() if value is not None})
+        return
+    last["thinking"] = (last.get("thinking") or "") + (piece.get("thinking") or "")
+    if piece.get("signature"):
+        last["signature"] = piece["signature"]
+
+
+def _plain(value: Any) -> Json:
+    return cast("Json", value if isinstance(value, dict) else value.model_dump(exclude_none=True))
+
+
+def _usage(usage: Any) -> TokenUsage:
+    details = getattr(usage, "prompt_tokens_details", None)
+    cached = getattr(details, "cached_tokens", None) or 0
+    return TokenUsage(
+        prompt=usage.prompt_tokens or 0,
+        completion=usage.completion_tokens or 0,
+        cached=cached or getattr(usage, "cache_read_input_tokens", None) or 0,
+        cache_write=getattr(usage, "cache_creation_input_tokens", None) or 0,
+    )

@@ -1,0 +1,524 @@
+"""A real HTTP server on loopback that speaks OpenAI's chat-completions protocol, by script.
+
+It stands in for a provider wherever no provider may be called: tests run the whole model path
+against it, faults included, and benchmarks measure a runtime by it.
+
+    async with OpenAIServer(lambda request, n: Reply(text="hello")) as server:
+        ...  # any OpenAI client on server.base_url
+
+`python -m benchmarks.openai_server --port 8199 --steps 50` runs one that asks for the request's
+first tool 50 times and then answers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, TypeAlias, cast
+
+import anyio
+import anyio.abc
+import h11
+import orjson
+
+from agent_runtime import tokens
+
+BLOCK = 256
+"""The prompt cache works on blocks of so many bytes of the prompt's JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What the server answers to one request.
+
+    Attributes:
+        calls: (tool, arguments) pairs; arguments that are text are sent as they are.
+        finish: the finish reason; by default `tool_calls` or `stop`.
+        usage: whether the last chunk reports the usage.
+        fragments: into how many pieces the text, and the arguments of each call, are streamed.
+        delay: seconds to wait before the first byte.
+        status: an HTTP status; another one than 200 sends `error` as the body.
+        headers: more headers of the response.
+        stall_after: after so many chunks fall silent until the client leaves; 0 for no byte at
+            all, not even the status.
+        cut_after: after so many chunks close the connection in the middle of the body.
+        raw_chunk: bytes to send in place of the last chunk's JSON.
+    """
+
+    text: str = ""
+    calls: tuple[tuple[str, Mapping[str, Any] | str], ...] = ()
+    reasoning: str = ""
+    finish: str | None = None
+    usage: bool = True
+    fragments: int = 3
+    delay: float = 0.0
+    status: int = 200
+    error: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    headers: tuple[tuple[str, str], ...] = ()
+    stall_after: int | None = None
+    cut_after: int | None = None
+    raw_chunk: bytes | None = None
+
+
+Script: TypeAlias = Callable[[dict[str, Any], int], Reply]
+"""From the request's JSON and its number, from 0 on, to the reply."""
+
+
+def failure(status: int, message: str, *, code: str | None = None, kind: str = "") -> Reply:
+    """Return a reply with OpenAI's form of an error."""
+    kind = kind or ("invalid_request_error" if status < 500 else "server_error")
+    body = {"error": {"message": message, "type": kind, "param": None, "code": code}}
+    return Reply(status=status, error=body)
+
+
+def rate_limited(retry_after: str | None = None) -> Reply:
+    """Return a 429, with the header `retry-after` if it is given."""
+    headers = () if retry_after is None else (("retry-after", retry_after),)
+    reply = failure(429, "Rate limit reached", code="rate_limit_exceeded", kind="requests")
+    return Reply(status=429, error=reply.error, headers=headers)
+
+
+def server_error(status: int = 500) -> Reply:
+    """Return a failure of the provider's own."""
+    return failure(status, "The server had an error while processing your request")
+
+
+def unauthorized(key: str) -> Reply:
+    """Return a 401 whose text repeats the key, as OpenAI's does in part."""
+    return failure(401, f"Incorrect API key provided: {key}.", code="invalid_api_key")
+
+
+def overflow(limit: int = 128_000) -> Reply:
+    """Return the 400 for a prompt that is too long."""
+    text = f"This model's maximum context length is {limit} tokens. Please reduce the length."
+    return failure(400, text, code="context_length_exceeded")
+
+
+def unknown_model(name: str) -> Reply:
+    """Return the 404 for a model that the provider does not know."""
+    return failure(404, f"The model `{name}` does not exist", code="model_not_found")
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """One request as it arrived."""
+
+    n: int
+    path: str
+    headers: dict[str, str]
+    body: bytes
+    json: dict[str, Any]
+    time: float
+    """By `time.perf_counter`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What the server reports of a prompt, in its own tokens."""
+
+    prompt: int
+    cached: int
+
+
+class PromptMeter:
+    """Counts prompts as a provider with another tokenizer and a prompt cache would.
+
+    A prompt's tokens are ours times `factor`.  Its cached part is its longest common prefix, in
+    blocks of `BLOCK` bytes, with any prompt that the same model was sent before.
+    """
+
+    def __init__(self, factor: float) -> None:
+        self.factor = factor
+        self._counts: dict[bytes, int] = {}
+        self._seen: dict[str, set[int]] = {}
+
+    def measure(self, request: Mapping[str, Any]) -> Usage:
+        """Return the usage of a prompt and remember it for the prompts to come."""
+        pieces = [orjson.dumps(request.get("tools") or [])]
+        pieces += [orjson.dumps(_without_marks(message)) for message in request["messages"]]
+        total = sum(map(self._count, pieces))
+        prompt = b"\n".join(pieces)
+        share = self._common_prefix(str(request.get("model")), prompt) / len(prompt)
+        return Usage(prompt=int(total * self.factor), cached=int(total * self.factor * share))
+
+    def _count(self, piece: bytes) -> int:
+        count = self._counts.get(piece)
+        if count is None:
+            count = self._counts[piece] = 4 + sum(map(tokens.count_text, _texts(piece)))
+        return count
+
+    def _common_prefix(self, model: str, prompt: bytes) -> int:
+        """Return how many bytes of the prompt are cached, and cache all of it."""
+        seen = self._seen.setdefault(model, set())
+        chain, common, hit = 0, 0, True
+        for end in range(BLOCK, len(prompt) + 1, BLOCK):
+            chain = hash((chain, prompt[end - BLOCK : end]))
+            hit = hit and chain in seen
+            if hit:
+                common = end
+            else:
+                seen.add(chain)
+        return common
+
+
+def _without_marks(message: dict[str, Any]) -> dict[str, Any]:
+    """Return the message as it reads to the model: a cache mark is no part of the prompt."""
+    content = message.get("content")
+    if not isinstance(content, list):
+        return {key: value for key, value in message.items() if key != "cache_control"}
+    parts = [
+        {key: value for key, value in part.items() if key != "cache_control"}
+        for part in cast("list[dict[str, Any]]", content)
+    ]
+    if len(parts) == 1 and parts[0].get("type") == "text":
+        return {**message, "content": parts[0]["text"]}
+    return {**message, "content": parts}
+
+
+def _texts(piece: bytes) -> Iterable[str]:
+    """Yield every text of a message or tool list, without JSON's quotes and escapes."""
+    stack: list[Any] = [orjson.loads(piece)]
+    while stack:
+        value = stack.pop()
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, dict):
+            stack.extend(cast("dict[str, Any]", value).values())
+        elif isinstance(value, list):
+            stack.extend(cast("list[Any]", value))
+
+
+class OpenAIServer:
+    """The server, for the time of an `async with`.
+
+    Attributes:
+        requests: all that arrived, in order.
+        busy_seconds: the server's own work (parsing, counting, writing), without waits; a
+            benchmark in the same process subtracts it.
+        open_connections: how many clients are connected now.
+    """
+
+    def __init__(
+        self, script: Script, *, factor: float = 1.0, host: str = "127.0.0.1", port: int = 0
+    ) -> None:
+        self.requests: list[Recorded] = []
+        self.busy_seconds = 0.0
+        self.open_connections = 0
+        self._script = script
+        self._meter = PromptMeter(factor)
+        self._host = host
+        self._port = port
+        self._changed = anyio.Event()
+
+    @property
+    def base_url(self) -> str:
+        """The URL to give to a client."""
+        return f"http://{self._host}:{self._port}/v1"
+
+    async def __aenter__(self) -> OpenAIServer:
+        listener = await anyio.create_tcp_listener(local_host=self._host, local_port=self._port)
+        self._port = listener.extra(anyio.abc.SocketAttribute.local_port)
+        self._tasks = await anyio.create_task_group().__aenter__()
+        self._tasks.start_soon(listener.serve, self._connection)
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._tasks.cancel_scope.cancel()
+        await self._tasks.__aexit__(exc_type, exc, traceback)
+
+    async def wait_for_requests(self, count: int) -> None:
+        """Return once so many requests have arrived."""
+        while len(self.requests) < count:
+            await self._changed.wait()
+
+    async def wait_for_connections(self, count: int) -> None:
+        """Return once exactly so many clients are connected."""
+        while self.open_connections != count:
+            await self._changed.wait()
+
+    def _notify(self) -> None:
+        self._changed.set()
+        self._changed = anyio.Event()
+
+    async def _connection(self, stream: anyio.abc.SocketStream) -> None:
+        self.open_connections += 1
+        self._notify()
+        try:
+            await _Connection(stream, self._reply).serve()
+        except (anyio.BrokenResourceError, anyio.EndOfStream, h11.RemoteProtocolError):
+            # The client left, which it may do at any time.
+            pass
+        finally:
+            with anyio.CancelScope(shield=True):
+                await anyio.aclose_forcefully(stream)
+            self.open_connections -= 1
+            self._notify()
+
+    def _reply(self, path: str, headers: dict[str, str], body: bytes) -> tuple[Reply, _Answer]:
+        began = time.perf_counter()
+        request = orjson.loads(body)
+        n = len(self.requests)
+        self.requests.append(Recorded(n, path, headers, body, request, began))
+        self._notify()
+        if not path.endswith("/chat/completions"):
+            reply = failure(404, f"Unknown path {path}")
+        else:
+            reply = self._script(request, n)
+        if reply.status == 200:
+            usage = self._meter.measure(request)
+            answer = _Answer(n, request, reply, usage, self._meter.factor)
+        else:
+            answer = _Answer(n, request, reply, Usage(0, 0), self._meter.factor)
+        self.busy_seconds += time.perf_counter() - began
+        return reply, answer
+
+
+class _Answer:
+    """The body of a reply, in OpenAI's form."""
+
+    def __init__(
+        self, n: int, request: Mapping[str, Any], reply: Reply, usage: Usage, factor: float
+    ) -> None:
+        self.streamed = bool(request.get("stream"))
+        self._id = f"chatcmpl-{n}"
+        self._model = str(request.get("model"))
+        self._reply = reply
+        self._usage = usage
+        self._factor = factor
+        options = cast("dict[str, Any]", request.get("stream_options") or {})
+        self._report = reply.usage and (not self.streamed or bool(options.get("include_usage")))
+
+    def whole(self) -> bytes:
+        """Return the answer to a request that does not stream, or the error."""
+        reply = self._reply
+        if reply.status != 200:
+            return orjson.dumps(reply.error)
+        message: dict[str, Any] = {"role": "assistant", "content": reply.text or None}
+        if reply.reasoning:
+            message["reasoning_content"] = reply.reasoning
+        if reply.calls:
+            message["tool_calls"] = [
+                {"id": self._call_id(i), "type": "function", "function": _function(call)}
+                for i, call in enumerate(reply.calls)
+            ]
+        choice = {"index": 0, "message": message, "finish_reason": self._finish()}
+        usage = self._usage_json() if self._report else None
+        return orjson.dumps(self._frame("chat.completion", [choice]) | {"usage": usage})
+
+    def chunks(self) -> list[bytes]:
+        """Return the server-sent events of the answer, without the final `[DONE]`."""
+        deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
+        reply = self._reply
+        deltas += [{"reasoning_content": part} for part in _split(reply.reasoning, reply.fragments)]
+        deltas += [{"content": part} for part in _split(reply.text, reply.fragments)]
+        for index, call in enumerate(reply.calls):
+            deltas += self._call_deltas(index, call)
+        choices: list[dict[str, Any]] = [
+            {"index": 0, "delta": delta, "finish_reason": None} for delta in deltas
+        ]
+        choices.append({"index": 0, "delta": {}, "finish_reason": self._finish()})
+        frames = [self._frame("chat.completion.chunk", [choice]) for choice in choices]
+        if self._report:
+            frames.append(self._frame("chat.completion.chunk", []) | {"usage": self._usage_json()})
+        lines = [orjson.dumps(frame) for frame in frames]
+        if reply.raw_chunk is not None:
+            lines[-1] = reply.raw_chunk
+        return [b"data: " + line + b"\n\n" for line in lines]
+
+    def _frame(self, kind: str, choices: list[dict[str, Any]]) -> dict[str, Any]:
+        return {
+            "id": self._id,
+            "object": kind,
+            "created": int(time.time()),
+            "model": self._model,
+            "choices": choices,
+        }
+
+    def _finish(self) -> str:
+        return self._reply.finish or ("tool_calls" if self._reply.calls else "stop")
+
+    def _call_id(self, index: int) -> str:
+        return f"call_{self._id[9:]}_{index}"
+
+    def _call_deltas(
+        self, index: int, call: tuple[str, Mapping[str, Any] | str]
+    ) -> Iterable[dict[str, Any]]:
+        function = _function(call)
+        opening = {"name": function["name"], "arguments": ""}
+        head = {"index": index, "id": self._call_id(index), "type": "function"}
+        yield {"tool_calls": [{**head, "function": opening}]}
+        for part in _split(function["arguments"], self._reply.fragments):
+            yield {"tool_calls": [{"index": index, "function": {"arguments": part}}]}
+
+    def _usage_json(self) -> dict[str, Any]:
+        texts = [self._reply.text, self._reply.reasoning]
+        texts += [part for call in self._reply.calls for part in _function(call).values()]
+        completion = int(self._factor * sum(map(tokens.count_text, texts))) + 1
+        return {
+            "prompt_tokens": self._usage.prompt,
+            "completion_tokens": completion,
+            "total_tokens": self._usage.prompt + completion,
+            "prompt_tokens_details": {"cached_tokens": self._usage.cached},
+        }
+
+
+def _function(call: tuple[str, Mapping[str, Any] | str]) -> dict[str, str]:
+    name, arguments = call
+    text = arguments if isinstance(arguments, str) else orjson.dumps(arguments).decode()
+    return {"name": name, "arguments": text}
+
+
+def _split(text: str, parts: int) -> list[str]:
+    size = max(1, -(-len(text) // parts))
+    return [text[start : start + size] for start in range(0, len(text), size)]
+
+
+class _Connection:
+    """One client: requests one after another over a connection that is kept alive."""
+
+    def __init__(
+        self,
+        stream: anyio.abc.SocketStream,
+        reply: Callable[[str, dict[str, str], bytes], tuple[Reply, _Answer]],
+    ) -> None:
+        self._stream = stream
+        self._reply = reply
+        self._http = h11.Connection(h11.SERVER)
+
+    async def serve(self) -> None:
+        """Answer requests until the client leaves, or a script cuts the connection."""
+        while True:
+            request = await self._event()
+            if not isinstance(request, h11.Request):
+                return
+            reply, answer = self._reply(
+                request.target.decode(),
+                {name.decode(): value.decode() for name, value in request.headers},
+                await self._body(),
+            )
+            if reply.delay:
+                await anyio.sleep(reply.delay)
+            if not await self._send(reply, answer):
+                return
+            if self._http.our_state is not h11.DONE:
+                return
+            self._http.start_next_cycle()
+
+    async def _event(self) -> h11.Event | type[h11.PAUSED]:
+        while True:
+            event = self._http.next_event()
+            if event is not h11.NEED_DATA:
+                return cast("h11.Event | type[h11.PAUSED]", event)
+            try:
+                data = await self._stream.receive(1 << 18)
+            except anyio.EndOfStream:
+                data = b""
+            self._http.receive_data(data)
+
+    async def _body(self) -> bytes:
+        parts: list[bytes] = []
+        while isinstance(event := await self._event(), h11.Data):
+            parts.append(bytes(event.data))
+        return b"".join(parts)
+
+    async def _send(self, reply: Reply, answer: _Answer) -> bool:
+        """Send the reply; return whether the connection may serve another request."""
+        if reply.stall_after == 0:
+            await self._until_the_client_leaves()
+            return False
+        headers = [("content-type", "application/json"), *reply.headers]
+        if reply.status != 200 or not answer.streamed:
+            body = answer.whole()
+            headers.append(("content-length", str(len(body))))
+            await self._write(h11.Response(status_code=reply.status, headers=headers), body)
+            await self._write(h11.EndOfMessage())
+            return True
+        headers = [("content-type", "text/event-stream"), *reply.headers]
+        response = h11.Response(
+            status_code=200, headers=[*headers, ("transfer-encoding", "chunked")]
+        )
+        chunks = answer.chunks()
+        sent = next((n for n in (reply.stall_after, reply.cut_after) if n is not None), None)
+        await self._write(response, *chunks[:sent])
+        if reply.stall_after is not None:
+            await self._until_the_client_leaves()
+        if sent is not None:
+            return False
+        await self._write(h11.Data(data=b"data: [DONE]\n\n"), end=True)
+        return True
+
+    async def _write(self, *parts: h11.Event | bytes, end: bool = False) -> None:
+        out: list[bytes] = []
+        for part in parts:
+            event = h11.Data(data=part) if isinstance(part, bytes) else part
+            out.append(self._http.send(event) or b"")
+        if end:
+            out.append(self._http.send(h11.EndOfMessage()) or b"")
+        await self._stream.send(b"".join(out))
+
+    async def _until_the_client_leaves(self) -> None:
+        # A client that waits sends nothing: whatever ends this read ends the connection.
+        try:
+            await self._stream.receive()
+        except anyio.EndOfStream:
+            return
+
+
+def call_then_answer(steps: int, answer: str = "Done.") -> Script:
+    """Return a script that calls the request's first tool `steps` times, then answers, for ever.
+
+    The arguments fit the tool's schema and differ from call to call.
+    """
+
+    def script(request: dict[str, Any], n: int) -> Reply:
+        tools = cast("list[dict[str, Any]]", request.get("tools") or [])
+        if not tools or n % (steps + 1) == steps:
+            return Reply(text=answer)
+        function = tools[0]["function"]
+        return Reply(calls=((function["name"], example(function.get("parameters") or {}, n)),))
+
+    return script
+
+
+def example(schema: Mapping[str, Any], n: int) -> dict[str, Any]:
+    """Return an object with the required properties of a flat JSON schema, numbered by `n`."""
+    made: dict[str, Any] = {"integer": n, "number": float(n), "boolean": n % 2 == 0, "array": []}
+    properties = cast("dict[str, dict[str, Any]]", schema.get("properties") or {})
+    required = cast("list[str]", schema.get("required") or [])
+    return {
+        name: made.get(properties.get(name, {}).get("type", "string"), f"{name} {n}")
+        for name in itertools.islice(required, 50)
+    }
+
+
+async def _serve_forever(script: Script, port: int, factor: float) -> None:
+    await tokens.warm()
+    async with OpenAIServer(script, port=port, factor=factor) as server:
+        print(server.base_url, flush=True)
+        await anyio.sleep_forever()
+
+
+def main() -> None:
+    """Serve until interrupted; the first line printed is the base URL."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--port", type=int, default=0, help="0 for any free port")
+    parser.add_argument("--steps", type=int, default=10, help="tool calls before each answer")
+    parser.add_argument("--factor", type=float, default=1.0, help="its tokens for one of ours")
+    options = parser.parse_args()
+    try:
+        anyio.run(_serve_forever, call_then_answer(options.steps), options.port, options.factor)
+    except KeyboardInterrupt:
+        return
+
+
+if __name__ == "__main__":
+    main()
