@@ -1,0 +1,343 @@
+"""Tools: `@tool` makes one of a plain function; a `Toolset` is what an agent has of them."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Generic, ParamSpec, TypeVar, overload
+
+import anyio
+import anyio.to_thread
+from anyio.lowlevel import RunVar
+from pydantic_core import to_json
+
+from agent_runtime.errors import ConfigError, ToolError
+from agent_runtime.messages import ToolResult, ToolSpec
+from agent_runtime_storage.contract import UserStore
+
+from .signature import function_name, is_async, read_signature
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+MAX_THREADS = 64
+"""How many sync tools run at once; they have threads of their own, so none waits for the store."""
+NO_RESULT = "(no result)"
+REFUSED = (
+    "This tool needs an approval, and this version of the runtime cannot ask for one. "
+    "The call was not made."
+)
+
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_threads: RunVar[anyio.CapacityLimiter] = RunVar("agent_runtime_tool_threads")
+
+
+@dataclass(frozen=True, slots=True)
+class ToolContext:
+    """What a tool may know of the run that calls it: take a parameter annotated `ToolContext`.
+
+    Attributes:
+        call_id: of this call; also the handle by which `recall` opens its result.
+        step: how many model calls the run has made.
+        store: everything that the run's owner can read.
+        deps: what the program handed to the run.
+        run_agent: `await run_agent(agent, task)` runs a child run and returns its `RunResult`.
+        timeout: seconds that a tool without a timeout of its own may take; None for no limit.
+    """
+
+    user_id: str
+    thread_id: str
+    run_id: str
+    call_id: str
+    step: int
+    store: UserStore
+    deps: Any
+    run_agent: Callable[..., Awaitable[Any]]
+    timeout: float | None = None
+
+
+class Tool(ABC):
+    """Something that a model can call.
+
+    Args:
+        name: letters, digits, `_` and `-`, at most 64.
+        spec: what the model is told; made of name and description if None.
+        timeout: seconds; None for the run's own, `math.inf` for no limit.
+        idempotent: whether it may run again after a crash that left its effect unknown.
+        needs_approval: whether a person has to allow each call.
+
+    Raises:
+        ConfigError: the name or the timeout is not usable.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        description: str = "",
+        spec: ToolSpec | None = None,
+        timeout: float | None = None,
+        idempotent: bool = False,
+        needs_approval: bool = False,
+    ) -> None:
+        if not _NAME.fullmatch(name):
+            raise ConfigError(
+                f"{name!r} is no name for a tool.",
+                cure="Use 1 to 64 letters (a-z), digits, `_` and `-`.",
+            )
+        if timeout is not None and not timeout > 0:
+            raise ConfigError(
+                f"The timeout of the tool {name} is {timeout!r}.", cure="Give seconds above 0."
+            )
+        self.name = name
+        self.description = description
+        self.spec = spec or ToolSpec(name, description, {"type": "object", "properties": {}})
+        self.timeout = timeout
+        self.idempotent = idempotent
+        self.needs_approval = needs_approval
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r})"
+
+    @abstractmethod
+    async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
+        """Run the tool for a model; what goes wrong becomes a result that the model can read.
+
+        Raises nothing but what is no `Exception`. Cancellation passes through.
+        """
+        ...
+
+    def refusal(self) -> ToolResult:
+        """Return the result of a call that nobody can approve."""
+        return ToolResult(REFUSED, outcome="refused")
+
+
+class FunctionTool(Tool, Generic[P, R]):
+    """A tool made of a function by `tool`; called directly, it is that function.
+
+    An async function runs on the event loop. A sync one runs in a thread, which cannot be
+    stopped: after a timeout or a cancellation it may go on in the background, and the result says
+    that its effect is unverified.
+    """
+
+    def __init__(
+        self,
+        function: Callable[P, R],
+        *,
+        name: str | None = None,
+        timeout: float | None = None,
+        idempotent: bool = False,
+        needs_approval: bool = False,
+    ) -> None:
+        name = name or function_name(function)
+        signature = read_signature(function, ToolContext)
+        super().__init__(
+            name=name,
+            description=signature.description,
+            spec=ToolSpec(name, signature.description, signature.schema),
+            timeout=timeout,
+            idempotent=idempotent,
+            needs_approval=needs_approval,
+        )
+        self.function = function
+        self._untyped: Callable[..., Any] = function
+        self._signature = signature
+        self._is_async = is_async(function)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the function itself, without validation, thread or timeout."""
+        return self.function(*args, **kwargs)
+
+    async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
+        """Validate the arguments, run the function, and return its result as text."""
+        if self.needs_approval:
+            return self.refusal()
+        try:
+            given = self._signature.validate(arguments)
+        except ToolError as error:
+            return ToolResult(str(error), outcome="error")
+        if self._signature.context is not None:
+            given[self._signature.context] = context
+        limit = context.timeout if self.timeout is None else self.timeout
+        if self._is_async:
+            return await self._call_here(given, limit)
+        return await self._call_in_thread(given, limit)
+
+    async def _call_here(self, given: dict[str, Any], limit: float | None) -> ToolResult:
+        with anyio.move_on_after(limit):
+            try:
+                return render(await self._untyped(**given))
+            except Exception as error:
+                return failure(error)
+        return ToolResult(f"The tool was stopped after {limit:g} s.", outcome="error")
+
+    async def _call_in_thread(self, given: dict[str, Any], limit: float | None) -> ToolResult:
+        started = threading.Event()
+
+        def run() -> ToolResult | Awaitable[Any]:
+            started.set()
+            try:
+                value = self._untyped(**given)
+                return value if inspect.isawaitable(value) else render(value)
+            except Exception as error:
+                return failure(error)
+
+        with anyio.move_on_after(limit):
+            value = await anyio.to_thread.run_sync(run, abandon_on_cancel=True, limiter=_limiter())
+            return value if isinstance(value, ToolResult) else await _settle(value)
+        if not started.is_set():
+            text = f"No thread was free for this call within {limit:g} s. It did not run."
+            return ToolResult(text, outcome="error")
+        text = (
+            f"The tool took longer than {limit:g} s and may still be running: its effect is "
+            "unverified. Check what it did before you repeat it."
+        )
+        return ToolResult(text, outcome="interrupted")
+
+
+class Toolset:
+    """The tools of an agent, by name and in the order in which they were given.
+
+    Raises:
+        ConfigError: two tools have the same name, or a function cannot be a tool.
+    """
+
+    def __init__(self, tools: Iterable[Tool | Callable[..., Any]]) -> None:
+        self._tools: dict[str, Tool] = {}
+        for one in tools:
+            made = one if isinstance(one, Tool) else FunctionTool(one)
+            if made.name in self._tools:
+                raise ConfigError(
+                    f"Two tools are called {made.name!r}.",
+                    cure="Rename one: `tool(function, name=...)`.",
+                )
+            self._tools[made.name] = made
+        self.specs: tuple[ToolSpec, ...] = tuple(made.spec for made in self._tools.values())
+
+    def get(self, name: str) -> Tool | None:
+        """Return the tool of this name; None if there is none."""
+        return self._tools.get(name)
+
+    def __iter__(self) -> Iterator[Tool]:
+        return iter(self._tools.values())
+
+    def __len__(self) -> int:
+        return len(self._tools)
+
+
+@overload
+def tool(
+    function: Callable[P, R],
+    /,
+    *,
+    name: str | None = None,
+    timeout: float | None = None,
+    idempotent: bool = False,
+    needs_approval: bool = False,
+) -> FunctionTool[P, R]: ...
+
+
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    timeout: float | None = None,
+    idempotent: bool = False,
+    needs_approval: bool = False,
+) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
+
+
+def tool(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    timeout: float | None = None,
+    idempotent: bool = False,
+    needs_approval: bool = False,
+) -> Any:
+    """Make a tool of a function, sync or async: `@tool`, or `@tool(timeout=60)`.
+
+    The model is told the function's name, its docstring, and its parameters by their type hints
+    (`Annotated[..., Field(...)]` works) and by the docstring's `Args:`. What the function returns
+    is shown as it is if it is text, else as JSON; a `ToolResult` passes unchanged. An exception
+    becomes an error result; `ToolError` says to the model just its own text.
+
+    Args:
+        function: all its parameters can be passed by name and have type hints; one annotated
+            `ToolContext` is passed the call's context and is not shown to the model.
+        name: what the model calls it; None for the function's name.
+        timeout: seconds; None for the run's own, `math.inf` for no limit.
+        idempotent: whether it may run again after a crash that left its effect unknown.
+        needs_approval: whether a person has to allow each call.
+
+    Raises:
+        ConfigError: the function, the name or the timeout is not usable.
+    """
+
+    def make(function: Callable[..., Any]) -> FunctionTool[..., Any]:
+        return FunctionTool(
+            function,
+            name=name,
+            timeout=timeout,
+            idempotent=idempotent,
+            needs_approval=needs_approval,
+        )
+
+    return make if function is None else make(function)
+
+
+def render(value: Any) -> ToolResult:
+    """Return what a tool returned as a result: text as it is, everything else as JSON."""
+    if isinstance(value, ToolResult):
+        return replace(value, text=_encodable(value.text))
+    if value is None:
+        return ToolResult(NO_RESULT)
+    if isinstance(value, str):
+        return ToolResult(_encodable(value))
+    if isinstance(value, bytes):
+        return ToolResult(value.decode(errors="replace"))
+    try:
+        return ToolResult(to_json(value, serialize_unknown=True).decode())
+    except ValueError as error:
+        text = f"The tool ran, but what it returned cannot be shown as JSON: {error}"
+        return ToolResult(_encodable(text), outcome="error")
+
+
+def failure(error: Exception) -> ToolResult:
+    """Return an exception as the result that a model reads."""
+    if isinstance(error, ToolError):
+        return ToolResult(_encodable(str(error)), outcome="error")
+    text = f"{type(error).__name__}: {error}".removesuffix(": ")
+    return ToolResult(_encodable(text), outcome="error")
+
+
+def _encodable(text: str) -> str:
+    # A lone surrogate (from a file's name, say) cannot be stored or sent.
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode(errors="surrogatepass").decode(errors="replace")
+    return text
+
+
+async def _settle(value: Awaitable[Any]) -> ToolResult:
+    # A sync function may hand out a coroutine, as many decorators do.
+    try:
+        return render(await value)
+    except Exception as error:
+        return failure(error)
+
+
+def _limiter() -> anyio.CapacityLimiter:
+    # One for each event loop; the default limiter is left to the rest of the program.
+    try:
+        return _threads.get()
+    except LookupError:
+        limiter = anyio.CapacityLimiter(MAX_THREADS)
+        _threads.set(limiter)
+        return limiter

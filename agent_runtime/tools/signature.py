@@ -1,0 +1,195 @@
+"""From a function's signature and docstring to what a model is told of it, and back."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, ValidationError, create_model
+from pydantic.fields import FieldInfo
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaWarningKind
+
+from agent_runtime.errors import ConfigError, ToolError
+
+_ARGS = re.compile(r"^(Args|Arguments|Parameters):\s*$")
+_ARG = re.compile(r"^\s+\*{0,2}(\w+)\s*(?:\([^)]*\))?:\s*(.*)$")
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """What a model may pass to a function.
+
+    Attributes:
+        description: the docstring without its `Args:`.
+        schema: a JSON schema of type object.
+        context: the parameter that takes the context; None if there is none.
+    """
+
+    description: str
+    schema: dict[str, Any]
+    context: str | None
+    _arguments: type[BaseModel]
+
+    def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the keyword arguments to call the function with.
+
+        Raises:
+            ToolError: an argument is missing, unknown or of the wrong type; says which and why.
+        """
+        try:
+            model = self._arguments.model_validate(arguments)
+        except ValidationError as error:
+            raise ToolError(describe_problems(error)) from None
+        return {
+            typing.cast("str", info.alias): getattr(model, name)
+            for name, info in self._arguments.model_fields.items()
+        }
+
+
+def describe_problems(error: ValidationError) -> str:
+    """Return what is wrong with the arguments of a call, one line for each problem."""
+    lines = ["The arguments are not valid, so the call was not made:"]
+    for one in error.errors(include_url=False, include_input=False):
+        where = ".".join(map(str, one["loc"])) or "arguments"
+        lines.append(f"- {where}: {one['msg']}")
+    return "\n".join(lines)
+
+
+def read_signature(function: Callable[..., Any], context_type: type) -> Signature:
+    """Return what a model may pass to the function.
+
+    Raises:
+        ConfigError: a parameter cannot be passed by name or has no usable type hint.
+    """
+    name = function_name(function)
+    hints = _hints(function, name)
+    description, described = read_docstring(inspect.getdoc(function) or "")
+    fields: dict[str, Any] = {}
+    context: str | None = None
+    for parameter in inspect.signature(function).parameters.values():
+        hint = _hint(name, parameter, hints)
+        if hint is context_type:
+            if context is not None:
+                raise _unusable(name, parameter.name, "is a second context", "Take only one.")
+            context = parameter.name
+        else:
+            # The alias is the real name: a field could not be called `copy` or `_private`.
+            fields[f"argument_{len(fields)}"] = _field(parameter, hint, described)
+    try:
+        arguments: type[BaseModel] = create_model(
+            name, __config__=ConfigDict(extra="forbid", arbitrary_types_allowed=False), **fields
+        )
+        schema = arguments.model_json_schema(schema_generator=_Schema)
+    except (PydanticUserError, TypeError, NameError) as error:
+        raise ConfigError(
+            f"The tool {name} has a type hint without a JSON schema: {error}",
+            cure="Use types that JSON can carry: plain types, pydantic models, dataclasses.",
+        ) from error
+    schema.pop("title", None)
+    return Signature(description, schema, context, arguments)
+
+
+def function_name(function: Callable[..., Any]) -> str:
+    """Return the function's name. Raises `ConfigError` if it has none."""
+    name = getattr(function, "__name__", None)
+    if not isinstance(name, str):
+        raise ConfigError(
+            f"{function!r} has no name, so it cannot be a tool.", cure="Wrap it in a function."
+        )
+    return name
+
+
+def is_async(function: Callable[..., Any]) -> bool:
+    """Return whether calling it gives a coroutine. Raises `ConfigError` for a generator."""
+    target = function if inspect.isroutine(function) else type(function).__call__
+    if inspect.isgeneratorfunction(target) or inspect.isasyncgenfunction(target):
+        raise ConfigError(
+            f"The tool {function_name(function)} is a generator; a tool has one result.",
+            cure="Return a list, or the joined text.",
+        )
+    return inspect.iscoroutinefunction(target)
+
+
+def read_docstring(text: str) -> tuple[str, dict[str, str]]:
+    """Return a docstring without its `Args:`, and from these the parameters' descriptions."""
+    kept: list[str] = []
+    described: dict[str, str] = {}
+    inside = False
+    name, depth = "", 0
+    for line in text.splitlines():
+        if _ARGS.match(line):
+            inside, name = True, ""
+        elif not inside or (line and not line[0].isspace()):
+            inside = False
+            kept.append(line)
+        elif (match := _ARG.match(line)) and (not name or _indent(line) <= depth):
+            name, depth = match[1], _indent(line)
+            described[name] = match[2]
+        elif name:
+            described[name] = f"{described[name]} {line.strip()}".strip()
+    return "\n".join(kept).strip(), described
+
+
+class _Schema(GenerateJsonSchema):
+    """Leaves out titles that repeat a name, which cost tokens in every prompt."""
+
+    ignored_warning_kinds: ClassVar[set[JsonSchemaWarningKind]] = {  # pyright: ignore[reportIncompatibleVariableOverride]
+        "skipped-choice",
+        "non-serializable-default",
+    }
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())
+
+
+def _hints(function: Callable[..., Any], name: str) -> dict[str, Any]:
+    target = function if inspect.isroutine(function) else type(function).__call__
+    try:
+        return typing.get_type_hints(target, include_extras=True)
+    except NameError as error:
+        raise ConfigError(
+            f"A type hint of the tool {name} cannot be resolved: {error}",
+            cure="Import it, or define it, at the top level of the module and outside of "
+            "`if TYPE_CHECKING`.",
+        ) from error
+
+
+def _hint(name: str, parameter: inspect.Parameter, hints: Mapping[str, Any]) -> Any:
+    if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+        raise _unusable(name, str(parameter), "takes any number", "Take a list or a dict.")
+    if parameter.kind is parameter.POSITIONAL_ONLY:
+        raise _unusable(name, parameter.name, "is positional-only", "Remove the `/`.")
+    if isinstance(parameter.default, FieldInfo):
+        raise _unusable(
+            name,
+            parameter.name,
+            "has a `Field` as its default",
+            "Write `Annotated[..., Field(...)]` and the plain default.",
+        )
+    if parameter.name not in hints:
+        cure = f"Annotate it, as in `{parameter.name}: str`."
+        if parameter.name in ("self", "cls"):
+            cure = "Make a tool of the bound method: `tool(instance.method)`."
+        raise _unusable(name, parameter.name, "has no type hint", cure)
+    return hints[parameter.name]
+
+
+def _field(parameter: inspect.Parameter, hint: Any, described: Mapping[str, str]) -> Any:
+    options: dict[str, Any] = {"alias": parameter.name}
+    if parameter.default is not parameter.empty:
+        options["default"] = parameter.default
+    if parameter.name in described and FieldInfo.from_annotation(hint).description is None:
+        options["description"] = described[parameter.name]
+    return hint, Field(**options)
+
+
+def _unusable(name: str, parameter: str, reason: str, cure: str) -> ConfigError:
+    return ConfigError(f"The parameter {parameter} of the tool {name} {reason}.", cure=cure)
