@@ -281,9 +281,7 @@ class Runtime:
 
     # Parts
 
-    async def _resolve(
-        self, agent: Agent, store: UserStore, deps: Any, *, child: bool
-    ) -> Resolved:
+    async def _resolve(self, agent: Agent, store: UserStore, deps: Any, *, child: bool) -> Resolved:
         resolved = await resolve(agent, self.settings, self.model, store, child=child)
         resolved.deps = deps
         require_price(resolved.info, self.settings.budget_usd is not None)
@@ -322,7 +320,9 @@ class Runtime:
         cost = None if dollars is None else int(dollars * NANO)
         return Budget(self.settings.budget_tokens, cost)
 
-    def _state(self, log: RunLog, resolved: Resolved, *, task: Entry | None, limit: int) -> RunState:
+    def _state(
+        self, log: RunLog, resolved: Resolved, *, task: Entry | None, limit: int
+    ) -> RunState:
         settings = self.settings
         limited = settings.budget_tokens is not None or settings.budget_usd is not None
 
@@ -341,6 +341,7 @@ class Runtime:
                 store=log.store,
                 deps=resolved.deps,
                 run_agent=run_agent,
+                timeout=self.settings.tool_timeout,
             )
 
         return RunState(
@@ -410,4 +411,3 @@ async def _streaming(
             group.start_soon(feed)
             yield stream
             group.cancel_scope.cancel()
-
