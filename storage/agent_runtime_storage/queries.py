@@ -54,7 +54,7 @@ def parse_blocks(text: str) -> dict[str, str]:
 
 
 def _folder(dialect: Dialect) -> Traversable:
-    return resources.files(__package__).joinpath("sql", dialect)
+    return resources.files("agent_runtime_storage").joinpath("sql", dialect)
 
 
 @functools.cache

@@ -5,7 +5,8 @@
 -- where body... is three columns: the inline body, the codec of the blob that stands for it
 -- ('' for none, 'lost' if it should be there and is not), and the blob's data.
 --
--- A {name} in braces stands for the block of that name.
+-- A {name} in braces stands for the block of that name.  CROSS JOIN fixes the order of a join: the
+-- planner cannot know how short a chain is, and would scan the thread.
 
 -- name: node_columns
 SELECT 0, n.id, n.parent_id, n.kind, n.status, n.role, n.run_id, n.activation_id,
@@ -28,18 +29,18 @@ WITH RECURSIVE chain (id, parent_id, depth) AS (
     WHERE user_id = :user_id AND thread_id = :thread_id AND id = :head
     UNION ALL
     SELECT n.id, n.parent_id, c.depth + 1
-    FROM chain AS c JOIN nodes AS n
+    FROM chain AS c CROSS JOIN nodes AS n
       ON n.user_id = :user_id AND n.thread_id = :thread_id AND n.id = c.parent_id
     WHERE c.parent_id < c.id AND c.id > :first AND c.depth < :limit
 )
 {node_columns}
 FROM chain AS c
-JOIN nodes AS n ON n.user_id = :user_id AND n.thread_id = :thread_id AND n.id = c.id
+CROSS JOIN nodes AS n ON n.user_id = :user_id AND n.thread_id = :thread_id AND n.id = c.id
 {node_blob}
 UNION ALL
 {call_columns}
 FROM chain AS c
-JOIN calls AS k ON k.user_id = :user_id AND k.thread_id = :thread_id AND k.node_id = c.id
+CROSS JOIN calls AS k ON k.user_id = :user_id AND k.thread_id = :thread_id AND k.node_id = c.id
 {call_blob};
 
 -- name: node
@@ -60,12 +61,12 @@ WITH child (id) AS (
 )
 {node_columns}
 FROM child AS c
-JOIN nodes AS n ON n.user_id = :user_id AND n.thread_id = :thread_id AND n.id = c.id
+CROSS JOIN nodes AS n ON n.user_id = :user_id AND n.thread_id = :thread_id AND n.id = c.id
 {node_blob}
 UNION ALL
 {call_columns}
 FROM child AS c
-JOIN calls AS k ON k.user_id = :user_id AND k.thread_id = :thread_id AND k.node_id = c.id
+CROSS JOIN calls AS k ON k.user_id = :user_id AND k.thread_id = :thread_id AND k.node_id = c.id
 {call_blob};
 
 -- name: call

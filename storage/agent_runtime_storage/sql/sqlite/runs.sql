@@ -101,7 +101,7 @@ RETURNING cancel_requested;
 WITH RECURSIVE subtree (id) AS (
     SELECT id FROM runs WHERE user_id = :user_id AND id = :run_id
     UNION
-    SELECT r.id FROM subtree AS s JOIN runs AS r
+    SELECT r.id FROM subtree AS s CROSS JOIN runs AS r
       ON r.user_id = :user_id AND r.parent_run_id = s.id
 )
 UPDATE runs SET cancel_requested = 1, updated_at = unixepoch('subsec')
