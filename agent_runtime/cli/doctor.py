@@ -81,7 +81,7 @@ async def _checks() -> list[Check]:
     checks.append(Check("settings", "ok", "all names are known, all values valid"))
     if url_scheme(settings.database_url) in POSTGRES_SCHEMES:
         checks.append(check_postgres())
-    return [*checks, await check_database(settings)]
+    return [*checks, await check_model(settings), await check_database(settings)]
 
 
 def check_python(version: tuple[int, int]) -> Check:
@@ -118,6 +118,38 @@ def check_postgres() -> Check:
         cure = "Install them: pip install 'psycopg[binary,pool]' pgvector"
         return Check("postgres", "fail", f"missing: {', '.join(missing)}", cure)
     return Check("postgres", "ok", ", ".join(f"{name} {text}" for name, text in found.items()))
+
+
+async def check_model(settings: Settings) -> Check:
+    """Check that the model is set, and its key; loads litellm (about 2 s), calls nothing."""
+    from agent_runtime.errors import ConfigError
+    from agent_runtime.models import model_from_name
+    from agent_runtime.models.litellm import load_litellm
+
+    if not settings.model:
+        return Check(
+            "model",
+            "warn",
+            "none is set; the offline model can only survey a folder",
+            "Set AGENT_RUNTIME_MODEL, such as anthropic/claude-sonnet-4-5, and its provider's key.",
+        )
+    try:
+        info = await model_from_name(settings.model, settings).info()
+    except ConfigError as error:
+        return Check("model", "fail", error.message, error.cure)
+    found = f"{info.name}, window {info.window:,} tokens"
+    if info.price is None:
+        found += ", price unknown"
+    if settings.model_base_url is not None:
+        return Check("model", "ok", f"{found}, at {redact_url(settings.model_base_url)}")
+    litellm = await load_litellm()
+    missing: list[str] = litellm.validate_environment(model=info.name).get("missing_keys") or []
+    if not missing:
+        return Check("model", "ok", f"{found}, its key is set")
+    # Other variables than keys can be replaced by a role or a profile of the machine.
+    state = "fail" if all(name.endswith("_API_KEY") for name in missing) else "warn"
+    names = " or ".join(missing)
+    return Check("model", state, f"{found}, but {names} is not set", f"Set {names}.")
 
 
 async def check_database(settings: Settings) -> Check:
