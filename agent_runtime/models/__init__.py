@@ -1,0 +1,81 @@
+"""Language models: one narrow protocol (`base`), and what implements it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from agent_runtime.errors import ConfigError
+
+if TYPE_CHECKING:
+    from agent_runtime_config import Settings
+
+    from .base import Model, Price
+
+__all__ = ["model_from_name"]
+
+OFFLINE = ("", "scripted", "offline")
+"""Names that mean no language model."""
+
+
+def model_from_name(name: str, settings: Settings | None = None, **options: Any) -> Model:
+    """Return the language model of a name; nothing is loaded or called yet.
+
+    Args:
+        name: litellm's name, such as `anthropic/claude-sonnet-4-5`; also `provider:model`.
+        settings: deadlines, retries, base URL and prices; by default the model's own.
+        options: more arguments of `LiteLLMModel`, which win over the settings.
+
+    Raises:
+        ConfigError: the name means no language model, or only a part of a price is given.
+    """
+    if name.strip() in OFFLINE:
+        raise ConfigError(
+            f"{name!r} names no language model.",
+            cure="Leave the model unset to work offline, or name one as provider/model.",
+        )
+    from .litellm import LiteLLMModel
+
+    known = {} if settings is None else _options(name, settings)
+    return LiteLLMModel(name, **(known | options))
+
+
+def _options(name: str, settings: Settings) -> dict[str, Any]:
+    return {
+        "base_url": settings.model_base_url,
+        "first_byte_timeout": settings.first_byte_timeout,
+        "idle_timeout": settings.idle_timeout,
+        "retries": settings.model_retries,
+        "window": settings.context_window,
+        "price": _price(name, settings),
+        "local_only": settings.forbid_real_models,
+    }
+
+
+def _price(name: str, settings: Settings) -> Price | None:
+    """Return the price that the settings give, completed by the known one; None for none."""
+    given = {
+        "input": settings.price_input,
+        "output": settings.price_output,
+        "cache_read": settings.price_cache_read,
+        "cache_write": settings.price_cache_write,
+    }
+    if all(value is None for value in given.values()):
+        return None
+    from .base import Price
+    from .catalog import full_name, model_info
+
+    known = model_info(full_name(name)).price
+    # Dollars per million tokens, in nanodollars per token.
+    nano = {key: round(value * 1000) for key, value in given.items() if value is not None}
+    if known is None and not {"input", "output"} <= nano.keys():
+        raise ConfigError(
+            f"The price of {name} is not known, and the settings give only a part of it.",
+            cure="Set both AGENT_RUNTIME_PRICE_INPUT and AGENT_RUNTIME_PRICE_OUTPUT.",
+        )
+    plain = nano.get("input", known.input if known else 0)
+    return Price(
+        input=plain,
+        output=nano.get("output", known.output if known else 0),
+        cache_read=nano.get("cache_read", known.cache_read if known else plain),
+        cache_write=nano.get("cache_write", known.cache_write if known else plain),
+    )

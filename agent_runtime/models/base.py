@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias
 
-from ..messages import Opaque, PromptMessage, ToolSpec
+from agent_runtime.messages import Opaque, PromptMessage, ToolSpec
 
 FinishReason = Literal["stop", "tool_calls", "length", "content_filter"]
 

@@ -11,9 +11,10 @@ from typing import Any, cast
 
 import orjson
 
-from ..errors import ModelProtocolError
-from ..messages import FileRef, Opaque, PromptMessage, ToolCall, ToolSpec
-from ..tokens import placeholder
+from agent_runtime.errors import ModelProtocolError
+from agent_runtime.messages import FileRef, Opaque, PromptMessage, ToolCall, ToolSpec
+from agent_runtime.tokens import placeholder
+
 from .base import (
     FinishReason,
     ModelAnswer,
@@ -160,14 +161,9 @@ class Collector:
         self._reported_model = ""
 
     @property
-    def empty(self) -> bool:
-        """Whether neither text nor a call has come."""
-        return not self._calls and not "".join(self._text).strip()
-
-    @property
-    def usage(self) -> TokenUsage | None:
-        """The usage, once it is reported."""
-        return self._usage
+    def exhausted(self) -> bool:
+        """Whether the output limit was reached."""
+        return self._finish == "length"
 
     def add(self, chunk: Any) -> Iterator[ModelEvent]:
         """Take one chunk of litellm's stream and yield the deltas in it."""
@@ -175,7 +171,7 @@ class Collector:
         usage = getattr(chunk, "usage", None)
         if usage is not None:
             self._usage = _usage(usage)
-        for choice in (getattr(chunk, "choices", None) or [])[:1]:
+        for choice in _list(chunk, "choices")[:1]:
             self._finish = getattr(choice, "finish_reason", None) or self._finish
             if choice.delta is not None:
                 yield from self._delta(choice.delta)
@@ -188,11 +184,11 @@ class Collector:
         if delta.content:
             self._text.append(delta.content)
             yield TextDelta(delta.content)
-        for fragment in delta.tool_calls or []:
+        for fragment in _list(delta, "tool_calls"):
             self._fragment(fragment)
-        for block in getattr(delta, "thinking_blocks", None) or []:
+        for block in _list(delta, "thinking_blocks"):
             _join(self._blocks, _plain(block))
-        self._items += [_plain(item) for item in getattr(delta, "reasoning_items", None) or []]
+        self._items += map(_plain, _list(delta, "reasoning_items"))
 
     def _fragment(self, fragment: Any) -> None:
         call = self._calls.setdefault(fragment.index or 0, _PartialCall())
@@ -217,19 +213,35 @@ class Collector:
             ModelProtocolError: the stream ended in the middle, or the answer is empty.
         """
         if not finished:
-            raise ModelProtocolError(f"The answer of {self._model} broke off in the middle.")
+            raise ModelProtocolError(
+                f"The answer of {self._model} broke off in the middle.",
+                cure="Try again; if it persists, look at the provider's status.",
+            )
         finish = _FINISH.get(self._finish or "", "stop")
-        if self.empty and finish != "content_filter":
-            raise ModelProtocolError(f"{self._model} answered nothing: neither text nor a call.")
+        text = "".join(self._text)
+        if not self._calls and not text.strip() and finish != "content_filter":
+            raise self._nothing()
         calls = [self._calls[index] for index in sorted(self._calls)]
         return ModelAnswer(
-            text="".join(self._text),
+            text=text,
             calls=tuple(RawCall(call.name, "".join(call.arguments)) for call in calls),
             finish="tool_calls" if calls and finish == "stop" else finish,
-            model=self._reported_model or self._model,
+            model=self._model,
             usage=self._usage if reported else None,
             reasoning="".join(self._reasoning),
             opaque=self._opaque([call.signature for call in calls]),
+            extra={"reported_model": self._reported_model},
+        )
+
+    def _nothing(self) -> ModelProtocolError:
+        if self.exhausted:
+            return ModelProtocolError(
+                f"{self._model} reached its output limit before it answered anything.",
+                cure="Raise AGENT_RUNTIME_RESPONSE_RESERVE: reasoning counts as output.",
+            )
+        return ModelProtocolError(
+            f"{self._model} answered nothing: neither text nor a call.",
+            cure="Try again, or use another model.",
         )
 
     def _opaque(self, signatures: list[str | None]) -> Opaque | None:
@@ -243,6 +255,10 @@ class Collector:
         if any(signatures):
             data["signatures"] = signatures
         return Opaque(self._model, data) if data else None
+
+
+def _list(value: object, name: str) -> list[Any]:
+    return cast("list[Any]", getattr(value, name, None) or [])
 
 
 def _join(blocks: list[Json], piece: Json) -> None:

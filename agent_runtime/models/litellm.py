@@ -1,0 +1,371 @@
+"""Language models of any provider, through litellm.
+
+litellm is imported on the first call, in a thread: it takes seconds and 185 MB.  Retries,
+deadlines, errors and prices are ours, because litellm's differ from provider to provider.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import gc
+import importlib
+import ipaddress
+import os
+import random
+from collections.abc import AsyncGenerator, AsyncIterator, Generator
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    aclosing,
+    asynccontextmanager,
+)
+from dataclasses import replace
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+import anyio
+import anyio.to_thread
+
+from agent_runtime.errors import (
+    ConfigError,
+    ModelAuthError,
+    ModelProtocolError,
+    ModelStalled,
+    RealModelForbidden,
+)
+
+from .base import ModelAnswer, ModelEvent, ModelInfo, ModelRequest, Price, Retrying
+from .catalog import cost_of, full_name, model_info, provider_of, takes_images
+from .failures import Failure, failure_of
+from .wire import Collector, Dialect, messages_of, tools_of
+
+FORBID = "AGENT_RUNTIME_FORBID_REAL_MODELS"
+"""While this environment variable is true, only models on this machine may be called."""
+FIRST_WAIT = 0.5
+"""Seconds: the first retry waits a random time up to this, each further one up to twice that."""
+LONGEST_WAIT = 60.0
+"""Seconds: no wait before a retry is longer, whatever `retry-after` asks for."""
+
+# They decide what litellm's import does: fetch a price list, read the project's `.env`, log.
+_ENVIRONMENT = {
+    "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+    "LITELLM_MODE": "PRODUCTION",
+    "LITELLM_LOG": "ERROR",
+}
+# Providers whose servers are known to take OpenAI's `prompt_cache_key`.
+_ROUTING_PROVIDERS = ("openai", "azure")
+_NO_KEY = "none"
+
+
+@contextlib.contextmanager
+def forbid_real_models() -> Generator[None]:
+    """Forbid calls that leave this machine, in the whole process, for the time of a `with`."""
+    before = os.environ.get(FORBID)
+    os.environ[FORBID] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[FORBID]
+        else:
+            os.environ[FORBID] = before
+
+
+class LiteLLMModel:
+    """A language model that litellm can call.
+
+    Args:
+        name: litellm's name of it, such as `anthropic/claude-sonnet-4-5`; also `provider:model`.
+        base_url: where an OpenAI-compatible server listens; by default the provider's own.
+        api_key: by default the provider's own variable, such as `ANTHROPIC_API_KEY`.
+        first_byte_timeout: seconds until the answer has to begin.
+        idle_timeout: seconds that an answer may fall silent once it has begun.
+        retries: how often a failed call is tried again; waits are random and grow to 60 s.
+        price: instead of the known price, for example for a model of your own.
+        window: instead of the known context window, in tokens.
+        max_output: instead of the known limit of one answer, in tokens.
+        local_only: refuse calls that would leave this machine.
+
+    Raises:
+        ConfigError: the name is empty.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        first_byte_timeout: float = 120.0,
+        idle_timeout: float = 60.0,
+        retries: int = 4,
+        price: Price | None = None,
+        window: int | None = None,
+        max_output: int | None = None,
+        local_only: bool = False,
+    ) -> None:
+        self._name = full_name(name)
+        if not self._name:
+            raise ConfigError(
+                "The model has no name.",
+                cure="Give it as provider/model, such as anthropic/claude-sonnet-4-5.",
+            )
+        if base_url is not None and "/" not in self._name:
+            self._name = f"openai/{self._name}"
+        self._base_url = base_url
+        self._api_key = api_key
+        self._first_byte_timeout = first_byte_timeout
+        self._idle_timeout = idle_timeout
+        self._retries = retries
+        self._local_only = local_only
+        self._known = functools.partial(
+            model_info, self._name, price=price, window=window, max_output=max_output
+        )
+        self._info: ModelInfo | None = None
+
+    @property
+    def name(self) -> str:
+        """litellm's name of the model."""
+        return self._name
+
+    async def info(self) -> ModelInfo:
+        """Return window, output limit and price; reads litellm's table on first use."""
+        if self._info is None:
+            self._info = await anyio.to_thread.run_sync(self._known)
+        return self._info
+
+    def stream(
+        self, request: ModelRequest
+    ) -> AbstractAsyncContextManager[AsyncIterator[ModelEvent]]:
+        """Call the model, and again after failures that may pass.
+
+        Raises (from the iterator):
+            RealModelForbidden, ModelAuthError, ModelNotFound, ModelRejected, ModelOverflow: at
+                once.
+            ModelUnavailable, ModelStalled, ModelProtocolError: after all retries.
+        """
+        return self._stream(request)
+
+    @asynccontextmanager
+    async def _stream(self, request: ModelRequest) -> AsyncGenerator[AsyncIterator[ModelEvent]]:
+        async with aclosing(self._attempts(request)) as events:
+            yield events
+
+    async def _attempts(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
+        self._check_allowed()
+        info = await self.info()
+        litellm = await load_litellm()
+        self._check_key(litellm)
+        arguments = self._arguments(request, info)
+        lost = 0
+        for attempt in range(1, self._retries + 2):
+            try:
+                async with aclosing(self._attempt(litellm, arguments)) as events:
+                    async for event in events:
+                        yield _priced(event, info, lost)
+                return
+            except _AttemptError as failed:
+                failure = failed.failure
+            lost += failure.billed
+            if not failure.retry or attempt > self._retries:
+                failure.error.lost = lost
+                raise failure.error
+            wait = _wait(attempt, failure)
+            yield Retrying(failure.error.message, attempt, wait)
+            await anyio.sleep(wait)
+
+    async def _attempt(self, litellm: Any, arguments: dict[str, Any]) -> AsyncGenerator[ModelEvent]:
+        """Call the model once.
+
+        Raises:
+            _AttemptError: with what is to be thought of it.
+        """
+        collector = Collector(self._name)
+        deadline = anyio.current_time() + self._first_byte_timeout
+        stream: Any = None
+        began = False
+        try:
+            with _until(deadline):
+                stream = await litellm.acompletion(**arguments)
+            while True:
+                with _until(deadline):
+                    chunk = await anext(stream, None)
+                if chunk is None:
+                    break
+                began = True
+                for event in collector.add(chunk):
+                    yield event
+                deadline = anyio.current_time() + self._idle_timeout
+            yield collector.answer(finished=_finished(stream), reported=_reported(stream))
+        except TimeoutError:
+            raise _AttemptError(self._stalled(began=began)) from None
+        except ModelProtocolError as error:
+            failure = Failure(error, retry=not collector.exhausted, billed=True)
+            raise _AttemptError(failure) from None
+        except Exception as error:
+            # Not chained: litellm's text may hold the key, and a traceback would show it.
+            failure = failure_of(error, self._name, streaming=began, secrets=self._secrets())
+            raise _AttemptError(failure) from None
+        finally:
+            if stream is not None:
+                # Leaving the loop does not close the connection; only this does.
+                with anyio.CancelScope(shield=True):
+                    await stream.aclose()
+
+    def _arguments(self, request: ModelRequest, info: ModelInfo) -> dict[str, Any]:
+        provider = provider_of(self._name)
+        dialect = Dialect(
+            model=self._name,
+            provider=provider,
+            images=takes_images(self._name),
+            marks=info.cache_marks > 0,
+        )
+        arguments: dict[str, Any] = {
+            "model": self._name,
+            "messages": messages_of(request, dialect),
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            "max_tokens": min(request.max_output, info.max_output),
+            # Only a backstop: the deadlines above come first.
+            "timeout": self._first_byte_timeout + self._idle_timeout,
+            "max_retries": 0,
+            "num_retries": None,
+        }
+        if request.tools:
+            arguments["tools"] = tools_of(request.tools)
+        if request.temperature is not None:
+            arguments["temperature"] = request.temperature
+        if self._base_url is not None:
+            arguments["api_base"] = self._base_url
+        if self._api_key is not None:
+            arguments["api_key"] = self._api_key
+        elif self._base_url is not None and not any(self._secrets()):
+            # Servers of one's own mostly need no key, but the client insists on one.
+            arguments["api_key"] = _NO_KEY
+        if request.session and provider in _ROUTING_PROVIDERS and self._base_url is None:
+            arguments["prompt_cache_key"] = request.session
+        return arguments
+
+    def _check_allowed(self) -> None:
+        switch = os.environ.get(FORBID, "").strip().lower()
+        allowed = not self._local_only and switch in ("", "0", "false", "no", "off", "f", "n")
+        if allowed or _is_loopback(self._base_url):
+            return
+        raise RealModelForbidden(
+            f"A call of {self._name} was refused: {FORBID} forbids real models.",
+            cure="Use a scripted model, a base URL on this machine, or unset the variable.",
+        )
+
+    def _check_key(self, litellm: Any) -> None:
+        if self._api_key is not None or self._base_url is not None:
+            return
+        found = litellm.validate_environment(model=self._name)
+        missing = cast("list[str]", found.get("missing_keys") or [])
+        # Other variables than keys may be replaced by roles, profiles and metadata services.
+        if missing and all(name.endswith("_API_KEY") for name in missing):
+            variables = " or ".join(missing)
+            raise ModelAuthError(
+                f"{self._name} needs a key, and {variables} is not set.",
+                cure=f"Set {variables}.",
+            )
+
+    def _secrets(self) -> list[str]:
+        """Return the keys that may stand in an error's text."""
+        prefix = provider_of(self._name).upper()
+        keys = [
+            value
+            for name, value in os.environ.items()
+            if name.endswith(("_KEY", "_TOKEN", "_SECRET")) and name.startswith(prefix)
+        ]
+        return [*keys, self._api_key] if self._api_key else keys
+
+    def _stalled(self, *, began: bool) -> Failure:
+        if began:
+            what = f"{self._name} fell silent for {self._idle_timeout:g} s in mid-answer."
+            variable = "AGENT_RUNTIME_IDLE_TIMEOUT"
+        else:
+            what = f"{self._name} sent nothing for {self._first_byte_timeout:g} s."
+            variable = "AGENT_RUNTIME_FIRST_BYTE_TIMEOUT"
+        stalled = ModelStalled(what, cure=f"Try again, or raise {variable}.")
+        return Failure(stalled, retry=True, billed=True)
+
+
+class _AttemptError(Exception):
+    """One attempt failed; it never leaves this module."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.error.message)
+        self.failure = failure
+
+
+@functools.cache
+def _import_litellm() -> Any:
+    for variable, value in _ENVIRONMENT.items():
+        os.environ.setdefault(variable, value)
+    collecting = gc.isenabled()
+    # The import makes a million objects that stay: collecting among them doubles its time.
+    gc.disable()
+    try:
+        module: Any = importlib.import_module("litellm")
+    finally:
+        if collecting:
+            gc.enable()
+    module.suppress_debug_info = True
+    return module
+
+
+async def load_litellm() -> Any:
+    """Return the module litellm; the first call imports it in a thread (about 2 s)."""
+    if _import_litellm.cache_info().currsize:
+        return _import_litellm()
+    return await anyio.to_thread.run_sync(_import_litellm)
+
+
+def _until(deadline: float) -> AbstractContextManager[anyio.CancelScope]:
+    return anyio.fail_after(max(0.0, deadline - anyio.current_time()))
+
+
+def _finished(stream: Any) -> bool:
+    # litellm makes up a finish reason for a stream that just ends; this is the provider's own.
+    return getattr(stream, "received_finish_reason", None) is not None
+
+
+def _reported(stream: Any) -> bool:
+    # Where a provider reports no usage, litellm's last chunk carries an estimate of its own.
+    chunks = cast("list[Any]", getattr(stream, "chunks", None) or [])
+    return any(getattr(chunk, "usage", None) is not None for chunk in chunks)
+
+
+def _priced(event: ModelEvent, info: ModelInfo, lost: int) -> ModelEvent:
+    if not isinstance(event, ModelAnswer):
+        return event
+    usage = event.usage
+    if usage is None:
+        return replace(event, lost=lost)
+    cost = cost_of(
+        info.price,
+        prompt=usage.prompt,
+        cached=usage.cached,
+        cache_write=usage.cache_write,
+        output=usage.completion,
+    )
+    return replace(event, cost=cost, lost=lost)
+
+
+def _wait(attempt: int, failure: Failure) -> float:
+    """Return the seconds before the next attempt: what the provider asks, or a random backoff."""
+    if failure.wait is not None:
+        return min(failure.wait, LONGEST_WAIT)
+    # Full jitter: many runs that failed together do not come back together.
+    return random.uniform(0.0, min(FIRST_WAIT * 2 ** (attempt - 1), LONGEST_WAIT))
+
+
+def _is_loopback(url: str | None) -> bool:
+    host = urlsplit(url or "").hostname or ""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
