@@ -11,9 +11,7 @@ import functools
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
-
-import orjson
+from typing import TYPE_CHECKING
 
 from agent_runtime_storage.records import Activation, Node
 
@@ -393,14 +391,6 @@ def _check_extension(previous: Prompt, prompt: Prompt) -> None:
     for index, (old, new) in enumerate(zip(previous.messages, prompt.messages, strict=False)):
         if old is not new and old != new:
             raise InvariantError(f"message {index} changed without an activation")
-
-
-def describe(message: LoggedMessage) -> dict[str, Any]:
-    """Return a logged message as plain JSON data, for people and exports."""
-    from .messages import encode_message
-
-    data: dict[str, Any] = orjson.loads(encode_message(message))
-    return data
 
 
 def handle_of(entry: Entry, index: int) -> str:

@@ -64,7 +64,7 @@ async def resolve(
     calibration = Calibration(info.start_ratio)
     for usage in reversed(await store.recent_usage(model.name)):
         calibration.observe(usage.counted_tokens, usage.prompt_tokens)
-    calibration.reset_anchor()
+        calibration.reset_anchor()
     return Resolved(
         model=model,
         info=info,

@@ -208,6 +208,15 @@ class Commits(Owner):
             key = {"thread_id": lease.thread_id, "node_id": node_id, "position": index}
             batch.append(self._statement("start_call", key, rows=1, miss="call"))
         batch += [self._finish_call(lease.thread_id, done, bodies) for done in commit.done]
+        for shown in commit.shown:
+            values: dict[str, Value] = {
+                "thread_id": lease.thread_id,
+                "node_id": shown.node_id,
+                "position": shown.index,
+                "shown": shown.shown,
+                "tokens": shown.tokens,
+            }
+            batch.append(self._statement("show_call", values, rows=1, miss="call"))
         for seq in commit.close:
             node = {"thread_id": lease.thread_id, "id": seq}
             batch.append(self._statement("close_node", node, rows=1, miss="close"))

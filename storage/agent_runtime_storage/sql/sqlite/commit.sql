@@ -32,6 +32,11 @@ SET status = 'done', outcome = :outcome, body = :body, blob = :blob, shown = :sh
 WHERE user_id = :user_id AND thread_id = :thread_id AND node_id = :node_id
   AND position = :position AND status IN ('pending', 'started');
 
+-- name: show_call
+UPDATE calls SET shown = :shown, tokens = :tokens
+WHERE user_id = :user_id AND thread_id = :thread_id AND node_id = :node_id
+  AND position = :position AND status = 'done';
+
 -- name: close_node
 UPDATE nodes
 SET status = 'closed',
