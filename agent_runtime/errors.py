@@ -1,27 +1,27 @@
 """Every error that the runtime raises on purpose.
 
-    AgentRuntimeError                   .message says what and why, .cure what to do
-    ├── ConfigError                     a setting, a model name or an agent is not usable
-    ├── StoreError                      see agent_runtime_storage.errors
-    │   ├── UnknownScheme
-    │   ├── StoreUnavailable: StoreBusy, StoreReadOnly, StoreFull, NotADatabase
-    │   ├── MigrationError
-    │   ├── NotFound
-    │   ├── CorruptThread
-    │   └── Conflict: ThreadBusy, LeaseLost, RunCancelled, BudgetExceeded
-    ├── ModelError                      a model call failed for good
-    │   ├── ModelAuthError              the key is missing or wrong, or may not use the model
-    │   ├── ModelNotFound               the provider does not know the model
-    │   ├── ModelRejected               the provider refuses the request or its content
-    │   ├── ModelUnavailable            unreachable, overloaded or rate-limited after all retries
-    │   │   └── ModelStalled            no first byte, or silence, beyond the deadline
-    │   ├── ModelOverflow               the provider says that the prompt is too long
-    │   ├── ModelProtocolError          the answer makes no sense: a broken stream, an empty answer
-    │   └── RealModelForbidden          a real call while they are switched off
-    ├── PromptTooLarge                  what must be sent does not fit the window
-    ├── InvariantError                  a prompt breaks a promise of ours: a bug, please report it
-    ├── ToolError                       raise it in a tool to tell the model what went wrong
-    └── UnsupportedTask                 the offline model cannot do this task
+AgentRuntimeError                   .message says what and why, .cure what to do
+├── ConfigError                     a setting, a model name or an agent is not usable
+├── StoreError                      see agent_runtime_storage.errors
+│   ├── UnknownScheme
+│   ├── StoreUnavailable: StoreBusy, StoreReadOnly, StoreFull, NotADatabase
+│   ├── MigrationError
+│   ├── NotFound
+│   ├── CorruptThread
+│   └── Conflict: ThreadBusy, LeaseLost, RunCancelled, BudgetExceeded
+├── ModelError                      a model call failed for good
+│   ├── ModelAuthError              the key is missing or wrong, or may not use the model
+│   ├── ModelNotFound               the provider does not know the model
+│   ├── ModelRejected               the provider refuses the request or its content
+│   ├── ModelUnavailable            unreachable, overloaded or rate-limited after all retries
+│   │   └── ModelStalled            no first byte, or silence, beyond the deadline
+│   ├── ModelOverflow               the provider says that the prompt is too long
+│   ├── ModelProtocolError          the answer makes no sense: a broken stream, an empty answer
+│   └── RealModelForbidden          a real call while they are switched off
+├── PromptTooLarge                  what must be sent does not fit the window
+├── InvariantError                  a prompt breaks a promise of ours: a bug, please report it
+├── ToolError                       raise it in a tool to tell the model what went wrong
+└── UnsupportedTask                 the offline model cannot do this task
 """
 
 from __future__ import annotations

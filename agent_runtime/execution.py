@@ -58,9 +58,7 @@ def reopen(node: Node, tools: Toolset) -> tuple[Exchange, dict[int, ToolResult]]
     return exchange, uncertain
 
 
-def sort_out(
-    exchange: Exchange, tools: Toolset
-) -> tuple[list[Ready], dict[int, ToolResult]]:
+def sort_out(exchange: Exchange, tools: Toolset) -> tuple[list[Ready], dict[int, ToolResult]]:
     """Return which waiting calls can run, and the results of those that cannot."""
     ready: list[Ready] = []
     done: dict[int, ToolResult] = {}

@@ -356,12 +356,17 @@ class RunLog:
         for note, row in zip(notes, rows, strict=True):
             view = extend(view, Entry(row.seq, row.parent_id, note))
         cut = tuple(
-            CallShown(exchange.seq, i, chars, count_text(shown_text(ordered[i].text, call.id, chars)))
+            CallShown(
+                exchange.seq, i, chars, count_text(shown_text(ordered[i].text, call.id, chars))
+            )
             for i, (call, chars) in enumerate(zip(calls, shown, strict=True))
             if chars is not None
         )
         told = [self._finished(i, r, cut=shown[i] is not None) for i, r in done.items()]
-        told += [NewEvent("note", row.seq, {"source": n.source}) for n, row in zip(notes, rows, strict=True)]
+        told += [
+            NewEvent("note", row.seq, {"source": n.source})
+            for n, row in zip(notes, rows, strict=True)
+        ]
         await self.write(
             Commit(
                 done=tuple(self._done(i, result) for i, result in done.items()),

@@ -355,9 +355,7 @@ class Orchestrator:
 
     async def complete(self, arguments: dict[str, Any]) -> Finish:
         """End a run whose output was accepted."""
-        return await self.finish(
-            Finish("succeeded", "completed", output=orjson.dumps(arguments))
-        )
+        return await self.finish(Finish("succeeded", "completed", output=orjson.dumps(arguments)))
 
     def finished(self, finish: Finish) -> NewEvent:
         """Return the event that tells of the end."""
