@@ -1,0 +1,39 @@
+"""The stores that the contract is tried on: a backend joins by its name in BACKENDS."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from agent_runtime_storage import Store, UserStore, open_store
+
+BACKENDS = ("file",)
+
+
+@pytest.fixture(params=BACKENDS)
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of an empty database of the backend."""
+    assert request.param == "file"
+    return f"file:{tmp_path / 'store.db'}"
+
+
+@pytest.fixture
+async def store(database_url: str) -> AsyncIterator[Store]:
+    """An open, empty store."""
+    opened = await open_store(database_url)
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+def user(store: Store) -> UserStore:
+    """One owner's view."""
+    return store.of("ann")
+
+
+@pytest.fixture
+def stranger(store: Store) -> UserStore:
+    """Another owner's view of the same database."""
+    return store.of("bob")

@@ -1,0 +1,84 @@
+"""Short ways to write what the store's tests need."""
+
+from __future__ import annotations
+
+from agent_runtime_storage import (
+    Amount,
+    Budget,
+    CallDone,
+    Commit,
+    Lease,
+    LeaseOwner,
+    NewNode,
+    NewRun,
+    UserStore,
+)
+
+OWNER = LeaseOwner(host="here", boot="b1", pid=100, started="s1")
+OTHER = LeaseOwner(host="there", boot="b2", pid=200, started="s2")
+LARGE = b"a line that repeats itself, as tool results do\n" * 400
+
+
+def message(seq: int, parent: int | None, body: bytes = b"hello", tokens: int = 3) -> NewNode:
+    """A closed message."""
+    return NewNode(seq, parent, "message", "user", body, tokens, 0)
+
+
+def exchange(seq: int, parent: int | None, *tools: str) -> NewNode:
+    """An open exchange with a call of each tool."""
+    return NewNode(seq, parent, "exchange", "assistant", b"calls", 10, 0, "open", tools)
+
+
+def done(node: int, index: int, body: bytes = b"result", tokens: int = 5) -> CallDone:
+    """A good result."""
+    return CallDone(node, index, "ok", body, tokens)
+
+
+def new_run(run_id: str, thread_id: str, **changes: object) -> NewRun:
+    """A run that begins with its task as the thread's first node, but for the changes."""
+    values: dict[str, object] = {
+        "id": run_id,
+        "thread_id": thread_id,
+        "agent": "coder",
+        "max_steps": 10,
+        "spec": {"model": "scripted"},
+        "owner": OWNER,
+        "lease_seconds": 60.0,
+        "expect_head": None,
+        "expect_seq": 0,
+        "nodes": (message(1, None, b"the task"),),
+        "task_id": 1,
+        **changes,
+    }
+    return NewRun(**values)  # type: ignore[arg-type]  # the names are checked at run time
+
+
+async def begin(
+    user: UserStore, run_id: str = "r1", thread_id: str = "t1", **changes: object
+) -> Lease:
+    """Create the thread if need be, begin a run on it, and return the lease."""
+    await user.ensure_thread(thread_id)
+    lease, _ = await user.begin_run(new_run(run_id, thread_id, **changes))
+    return lease
+
+
+async def begin_child(
+    user: UserStore, parent: str, run_id: str, thread_id: str, **changes: object
+) -> Lease:
+    """Begin a child run on a thread of its own."""
+    return await begin(user, run_id, thread_id, parent_run_id=parent, **changes)
+
+
+async def append(user: UserStore, lease: Lease, count: int) -> None:
+    """Append so many messages under the thread's head."""
+    thread = await user.thread(lease.thread_id)
+    first = thread.last_seq + 1
+    nodes = tuple(
+        message(seq, thread.head if seq == first else seq - 1)
+        for seq in range(first, first + count)
+    )
+    await user.commit(lease, Commit(nodes=nodes, head=nodes[-1].seq))
+
+
+LIMITED = Budget(tokens=1000, cost=500)
+SMALL = Amount(tokens=100, cost=50)

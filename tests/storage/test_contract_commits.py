@@ -1,0 +1,299 @@
+"""The contract of commits: what one writes, and when it writes nothing at all."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from agent_runtime_storage import (
+    Amount,
+    BudgetExceeded,
+    CallDone,
+    Commit,
+    Conflict,
+    CorruptThread,
+    Finish,
+    Lease,
+    LeaseLost,
+    NewActivation,
+    NewEvent,
+    NewNode,
+    NotFound,
+    Usage,
+    UserStore,
+)
+
+from .helpers import LIMITED, OTHER, SMALL, append, begin, begin_child, done, exchange, message
+
+
+async def snapshot(user: UserStore, thread_id: str = "t1", run_id: str = "r1") -> object:
+    """Everything that a commit could change."""
+    thread = await user.thread(thread_id)
+    return (
+        thread,
+        await user.run(run_id),
+        [await user.node(thread_id, seq) for seq in range(1, thread.last_seq + 1)],
+        await user.events(thread_id),
+        await user.inbox(thread_id),
+    )
+
+
+async def test_a_step_is_written_ahead_run_and_closed(user: UserStore) -> None:
+    lease = await begin(user, events=(NewEvent("run-start"),))
+    await user.commit(
+        lease, Commit(nodes=(exchange(2, 1, "shell"),), steps=1, events=(NewEvent("answer", 2),))
+    )
+    assert (await user.run("r1")).open_node == 2
+    assert (await user.thread("t1")).head == 1
+
+    await user.commit(lease, Commit(start=((2, 0),), events=(NewEvent("tool-start", 2),)))
+    assert (await user.call("t1", 2, 0)).status == "started"
+
+    item = await user.post("t1", "steer", b"also this")
+    last = await user.commit(
+        lease,
+        Commit(
+            done=(done(2, 0),),
+            close=(2,),
+            nodes=(message(3, 2, b"also this"),),
+            head=3,
+            drained=(item,),
+            events=(NewEvent("tool-finish", 2), NewEvent("note", 3, {"source": "steer"})),
+        ),
+    )
+
+    run, thread = await user.run("r1"), await user.thread("t1")
+    assert (run.open_node, run.steps, run.status) == (None, 1, "running")
+    assert (thread.head, thread.last_seq, thread.last_event) == (3, 3, last)
+    assert await user.inbox("t1") == []
+    events = await user.events("t1")
+    assert [event.id for event in events] == [1, 2, 3, 4, 5]
+    assert [event.kind for event in events][-1] == "note"
+    assert events[-1].data == {"source": "steer"}
+
+
+@pytest.mark.parametrize(
+    "commit",
+    [
+        Commit(nodes=(message(2, 1),)),
+        Commit(nodes=(message(4, 1),)),
+        Commit(nodes=(message(3, 1), message(5, 3))),
+        Commit(nodes=(message(3, 2),)),
+        Commit(nodes=(message(3, 9),)),
+        Commit(nodes=(exchange(3, 1, "a"),)),
+        Commit(nodes=(NewNode(3, 1, "exchange", "assistant", b"", 1, 0, "closed", ("a",)),)),
+        Commit(nodes=(NewNode(3, 1, "message", "user", b"", -1, 0),)),
+        Commit(head=2),
+        Commit(head=9),
+        Commit(start=((2, 1),)),
+        Commit(start=((2, 0), (2, 0))),
+        Commit(start=((2, 7),)),
+        Commit(done=(done(2, 1),)),
+        Commit(done=(CallDone(1, 0, "ok", b"", 1),)),
+        Commit(close=(2,)),
+        Commit(close=(1,)),
+        Commit(activation=NewActivation(1, 1, "again", b"", b"")),
+        Commit(activation=NewActivation(3, 1, "gap", b"", b"")),
+        Commit(activation=NewActivation(2, 9, "nowhere", b"", b"")),
+        Commit(drained=(1, 1)),
+        Commit(drained=(9,)),
+        Commit(release=Amount(tokens=1)),
+        Commit(finish=Finish("running", "completed")),
+        Commit(events=(NewEvent("answer", 9),)),
+    ],
+)
+async def test_a_commit_that_misses_writes_nothing(user: UserStore, commit: Commit) -> None:
+    lease = await begin(user, activation=NewActivation(1, None, "begin", b"", b""))
+    await user.commit(lease, Commit(nodes=(exchange(2, 1, "a", "b"),)))
+    await user.commit(lease, Commit(done=(done(2, 1),)))
+    await user.post("t1", "steer", b"x")
+    before = await snapshot(user)
+
+    with pytest.raises(Conflict):
+        await user.commit(
+            lease, replace(commit, steps=9, events=(NewEvent("answer"), *commit.events))
+        )
+
+    assert await snapshot(user) == before
+
+
+async def test_the_same_commit_sent_twice_misses_the_second_time(user: UserStore) -> None:
+    lease = await begin(user)
+    commit = Commit(nodes=(message(2, 1),), head=2, events=(NewEvent("answer", 2),))
+    await user.commit(lease, commit)
+    before = await snapshot(user)
+
+    with pytest.raises(Conflict):
+        await user.commit(lease, commit)
+
+    assert await snapshot(user) == before
+
+
+async def test_who_lost_the_lease_writes_nothing(user: UserStore) -> None:
+    lease = await begin(user)
+    taken = await user.take_lease("r1", OTHER, seconds=60, replaces=1)
+    before = await snapshot(user)
+
+    for commit in (Commit(), Commit(nodes=(message(2, 1),), head=2), Commit(steps=3)):
+        with pytest.raises(LeaseLost, match="epoch is 2"):
+            await user.commit(lease, commit)
+
+    assert await snapshot(user) == before
+    await append(user, taken, 1)
+
+
+@pytest.mark.parametrize("field", ["thread_id", "root_run_id"])
+async def test_a_lease_on_another_thread_or_root_is_void(user: UserStore, field: str) -> None:
+    lease = await begin(user)
+    await begin(user, "r2", "t2")
+    forged = {
+        "thread_id": replace(lease, thread_id="t2"),
+        "root_run_id": replace(lease, root_run_id="r2"),
+    }
+
+    with pytest.raises(LeaseLost):
+        await user.commit(forged[field], Commit(steps=2))
+    await user.commit(lease, Commit(steps=2))
+
+
+async def test_a_commit_for_an_unknown_run_is_not_found(user: UserStore) -> None:
+    await user.ensure_thread("t1")
+
+    with pytest.raises(NotFound):
+        await user.commit(Lease("r9", "t1", "r9", 1), Commit(steps=1))
+
+
+async def test_finishing_frees_the_thread_and_the_lease(user: UserStore) -> None:
+    lease = await begin(user)
+
+    await user.commit(
+        lease, Commit(finish=Finish("succeeded", "completed", "all done", b"the answer"))
+    )
+
+    run = await user.run("r1")
+    assert (run.status, run.stop_reason, run.detail) == ("succeeded", "completed", "all done")
+    assert (run.output, run.owner, run.lease_live) == (b"the answer", None, False)
+    assert run.finished_at is not None
+    assert (await user.thread("t1")).active_run is None
+    with pytest.raises(LeaseLost):
+        await user.commit(lease, Commit(steps=2))
+
+
+async def test_suspending_frees_the_lease_but_keeps_the_thread(user: UserStore) -> None:
+    lease = await begin(user)
+
+    await user.commit(lease, Commit(finish=Finish("suspended", "awaiting_user")))
+
+    run = await user.run("r1")
+    assert (run.status, run.owner, run.lease_live) == ("suspended", None, False)
+    assert run.finished_at is None
+    assert (await user.thread("t1")).active_run == "r1"
+    with pytest.raises(LeaseLost):
+        await user.renew_lease(lease, seconds=60)
+    taken = await user.take_lease("r1", OTHER, seconds=60, replaces=1)
+    assert (taken.epoch, (await user.run("r1")).status) == (2, "running")
+
+
+# Budgets
+
+
+async def test_spending_moves_from_reserved_to_settled(user: UserStore) -> None:
+    lease = await begin(user, budget=LIMITED, reserve=SMALL)
+    assert (await user.run("r1")).reserved == SMALL
+
+    await user.commit(lease, Commit(release=SMALL, settle=Amount(60, 30), reserve=Amount(900, 400)))
+
+    run = await user.run("r1")
+    assert (run.reserved, run.settled, run.unsettled) == (
+        Amount(900, 400),
+        Amount(60, 30),
+        Amount(),
+    )
+
+
+@pytest.mark.parametrize("reserve", [Amount(tokens=901), Amount(cost=451)])
+async def test_a_reservation_over_the_limit_writes_nothing(
+    user: UserStore, reserve: Amount
+) -> None:
+    lease = await begin(user, budget=LIMITED, reserve=SMALL)
+    before = await snapshot(user)
+
+    with pytest.raises(BudgetExceeded, match="1000 tokens"):
+        await user.commit(lease, Commit(nodes=(message(2, 1),), head=2, reserve=reserve))
+
+    assert await snapshot(user) == before
+    await user.commit(lease, Commit(reserve=Amount(900, 450)))
+
+
+async def test_what_was_spent_is_booked_even_over_the_limit(user: UserStore) -> None:
+    lease = await begin(user, budget=LIMITED, reserve=SMALL)
+
+    await user.commit(lease, Commit(release=SMALL, settle=Amount(5000, 10), unsettle=Amount(1, 2)))
+
+    run = await user.run("r1")
+    assert (run.settled, run.unsettled) == (Amount(5000, 10), Amount(1, 2))
+    with pytest.raises(BudgetExceeded):
+        await user.commit(lease, Commit(reserve=Amount(tokens=1)))
+
+
+async def test_children_reserve_on_the_root(user: UserStore) -> None:
+    await begin(user, budget=LIMITED, reserve=SMALL)
+    child = await begin_child(user, "r1", "r2", "t2", reserve=Amount(200, 0))
+    grandchild = await begin_child(user, "r2", "r3", "t3", reserve=Amount(300, 0))
+
+    assert (child.root_run_id, grandchild.root_run_id) == ("r1", "r1")
+    assert (await user.run("r1")).reserved == Amount(600, 50)
+    assert (await user.run("r2")).reserved == Amount()
+    with pytest.raises(BudgetExceeded):
+        await begin_child(user, "r1", "r4", "t4", reserve=Amount(401, 0))
+    assert await user.runs(thread_id="t4") == []
+    assert (await user.thread("t4")).active_run is None
+
+    await user.commit(child, Commit(release=Amount(200, 0), settle=Amount(150, 0)))
+    assert (await user.run("r1")).settled == Amount(150, 0)
+
+
+async def test_a_dead_runs_reservation_counts_as_spent_at_its_bound(user: UserStore) -> None:
+    await begin(user, budget=LIMITED, reserve=SMALL)
+    await begin_child(user, "r1", "r2", "t2", reserve=Amount(200, 20))
+
+    taken = await user.take_lease("r2", OTHER, seconds=60, replaces=1)
+    root = await user.run("r1")
+    assert (root.reserved, root.unsettled) == (SMALL, Amount(200, 20))
+
+    await user.commit(taken, Commit(reserve=Amount(10, 0)))
+    assert await user.close_dead_run("r2", epoch=2, detail="killed")
+    root = await user.run("r1")
+    assert (root.reserved, root.unsettled) == (SMALL, Amount(210, 20))
+
+
+async def test_usage_is_summed_over_the_tree_the_run_and_the_thread(user: UserStore) -> None:
+    lease = await begin(user)
+    child = await begin_child(user, "r1", "r2", "t2")
+
+    def usage(run_id: str, cost: int | None, reported: bool = True) -> Usage:
+        return Usage(run_id, "r1", None, "step", "m", 100, 40, 10, 20, 90, cost, reported)
+
+    await user.commit(lease, Commit(usage=(usage("r1", 5), usage("r1", None))))
+    await user.commit(child, Commit(usage=(usage("r2", 7, reported=False),)))
+
+    tree = await user.usage_total(root_run_id="r1")
+    assert (tree.calls, tree.prompt_tokens, tree.completion_tokens, tree.cost) == (3, 300, 60, 12)
+    assert (tree.cached_tokens, tree.cache_write_tokens) == (120, 30)
+    assert (tree.unpriced_calls, tree.unreported_calls) == (1, 1)
+    assert (await user.usage_total(run_id="r1")).calls == 2
+    assert (await user.usage_total(thread_id="t2")).calls == 1
+    recent = await user.recent_usage("m")
+    assert {item.run_id for item in recent} == {"r1"}
+    assert sorted(item.id for item in recent) == [1, 2]
+    assert len(await user.recent_usage("m", limit=1)) == 1
+    assert await user.recent_usage("another") == []
+
+
+async def test_a_damaged_reference_is_never_a_shorter_history(user: UserStore) -> None:
+    lease = await begin(user)
+    await append(user, lease, 3)
+
+    with pytest.raises(CorruptThread):
+        await user.branch("t1", 4, first=9)

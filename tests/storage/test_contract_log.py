@@ -1,0 +1,164 @@
+"""The contract of the log: branches, nodes, calls, activations, and large bodies."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from agent_runtime_storage import (
+    Commit,
+    CorruptThread,
+    Finish,
+    NewActivation,
+    NewNode,
+    NotFound,
+    UserStore,
+)
+
+from .helpers import LARGE, append, begin, done, exchange, message
+
+
+async def test_a_branch_is_the_chain_of_parents_oldest_first(user: UserStore) -> None:
+    lease = await begin(user)
+    await append(user, lease, 4)
+
+    nodes = await user.branch("t1", 5)
+
+    assert [node.seq for node in nodes] == [1, 2, 3, 4, 5]
+    assert [node.parent_id for node in nodes] == [None, 1, 2, 3, 4]
+
+
+async def test_a_branch_begins_at_first_or_goes_over_limit_nodes(user: UserStore) -> None:
+    lease = await begin(user)
+    await append(user, lease, 4)
+
+    assert [node.seq for node in await user.branch("t1", 5, first=4)] == [4, 5]
+    assert [node.seq for node in await user.branch("t1", 5, limit=3)] == [3, 4, 5]
+    assert [node.seq for node in await user.branch("t1", 2, limit=9)] == [1, 2]
+    assert await user.branch("t1", 5, limit=0) == []
+
+
+async def test_siblings_stay_apart(user: UserStore) -> None:
+    lease = await begin(user)
+    await user.commit(lease, Commit(nodes=(message(2, 1, b"left"),), head=2))
+    await user.commit(lease, Commit(nodes=(message(3, 1, b"right"),), head=3))
+
+    assert [node.body for node in await user.branch("t1", 2)] == [b"the task", b"left"]
+    assert [node.body for node in await user.branch("t1", 3)] == [b"the task", b"right"]
+    assert [node.seq for node in await user.children("t1", 1)] == [2, 3]
+    with pytest.raises(CorruptThread, match="pass through"):
+        await user.branch("t1", 3, first=2)
+
+
+async def test_a_thread_may_have_several_roots(user: UserStore) -> None:
+    lease = await begin(user)
+    await user.commit(lease, Commit(finish=Finish("succeeded", "completed")))
+    await user.move_head("t1", None, expect=1)
+    await begin(user, "r2", expect_seq=1, nodes=(message(2, None, b"again"),), task_id=2)
+
+    assert [node.seq for node in await user.children("t1", None)] == [1, 2]
+    assert [node.body for node in await user.branch("t1", 2)] == [b"again"]
+
+
+async def test_a_branch_of_a_missing_head_is_not_found(user: UserStore) -> None:
+    await begin(user)
+
+    with pytest.raises(NotFound):
+        await user.branch("t1", 2)
+    with pytest.raises(NotFound):
+        await user.node("t1", 2)
+    assert await user.children("t1", 1) == []
+
+
+async def test_results_lie_in_their_exchange_by_index_whatever_their_order(
+    user: UserStore,
+) -> None:
+    lease = await begin(user)
+    await user.commit(lease, Commit(nodes=(exchange(2, 1, "a", "b", "c"),)))
+    await user.commit(lease, Commit(start=((2, 0), (2, 1), (2, 2))))
+    await user.commit(lease, Commit(done=(done(2, 2, b"third"),)))
+    await user.commit(lease, Commit(done=(done(2, 0, b"first"), done(2, 1, b"second")), close=(2,)))
+
+    node = await user.node("t1", 2)
+
+    assert [(call.index, call.tool, call.body) for call in node.calls] == [
+        (0, "a", b"first"),
+        (1, "b", b"second"),
+        (2, "c", b"third"),
+    ]
+    assert node.status == "closed"
+    assert node.tokens == 10 + 3 * 5
+    assert node == (await user.branch("t1", 2))[-1] == (await user.children("t1", 1))[0]
+    assert await user.call("t1", 2, 1) == node.calls[1]
+    with pytest.raises(NotFound):
+        await user.call("t1", 2, 3)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"x" * 4096, b"x" * 4097, LARGE, os.urandom(10_000), LARGE * 40],
+    ids=["empty", "at-limit", "above-limit", "text", "random", "700-KB"],
+)
+async def test_a_body_comes_back_as_it_was_given(user: UserStore, body: bytes) -> None:
+    lease = await begin(user)
+    await user.commit(lease, Commit(nodes=(exchange(2, 1, "a"),)))
+    await user.commit(lease, Commit(done=(done(2, 0, body),), close=(2,)))
+    node = NewNode(3, 2, "message", "user", body, 1, 0)
+    activation = NewActivation(1, 3, "test", body, body)
+    await user.commit(lease, Commit(nodes=(node,), head=3, activation=activation))
+    await user.post("t1", "steer", body)
+    assert await user.enqueue("t1", "observe", "1-3", body)
+    await user.commit(lease, Commit(finish=Finish("succeeded", "completed", output=body)))
+
+    found = await user.activation("t1", 3)
+    job = await user.claim("observe", seconds=60)
+
+    assert (await user.call("t1", 2, 0)).body == body
+    assert [node.body for node in await user.branch("t1", 3, first=3)] == [body]
+    assert found is not None
+    assert (found.body, found.prefix) == (body, body)
+    assert [item.body for item in await user.inbox("t1")] == [body]
+    assert job is not None
+    assert job.payload == body
+    assert (await user.run("r1")).output == body
+
+
+async def test_the_activation_is_the_newest_one_on_the_branch(user: UserStore) -> None:
+    lease = await begin(user, activation=NewActivation(1, None, "begin", b"a1", b"prompt"))
+    first = NewNode(2, 1, "message", "user", b"", 1, 1)
+    await user.commit(lease, Commit(nodes=(first,), head=2))
+    second = NewActivation(2, 2, "threshold", b"a2", b"prompt")
+    await user.commit(lease, Commit(activation=second))
+    await user.commit(lease, Commit(nodes=(NewNode(3, 2, "message", "user", b"", 1, 2),), head=3))
+    await user.commit(lease, Commit(nodes=(NewNode(4, 1, "message", "user", b"", 1, 1),), head=4))
+
+    async def in_force(head: int | None) -> int | None:
+        found = await user.activation("t1", head)
+        return None if found is None else found.id
+
+    assert await in_force(None) == 1
+    assert await in_force(2) == 2
+    assert await in_force(3) == 2
+    assert await in_force(4) == 1
+    assert await in_force(1) is None
+
+
+async def test_of_two_activations_at_one_node_the_newer_is_in_force(user: UserStore) -> None:
+    lease = await begin(user)
+    for number, cause in ((1, "threshold"), (2, "model")):
+        activation = NewActivation(number, 1, cause, b"", b"")
+        await user.commit(lease, Commit(activation=activation))
+
+    found = await user.activation("t1", 1)
+
+    assert found is not None
+    assert (found.id, found.cause, found.anchor, found.run_id) == (2, "model", 1, "r1")
+
+
+async def test_a_thread_begins_without_an_activation(user: UserStore) -> None:
+    await user.ensure_thread("t1")
+
+    assert await user.activation("t1", None) is None
+    with pytest.raises(NotFound):
+        await user.activation("t1", 1)

@@ -1,0 +1,160 @@
+"""The contract of owners: every method, tried with another owner's ids."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from agent_runtime_config.errors import ConfigError
+from agent_runtime_storage import (
+    Commit,
+    Job,
+    Lease,
+    LeaseLost,
+    NewEvent,
+    NotFound,
+    Store,
+    Usage,
+    UserStore,
+)
+
+from .helpers import OTHER, begin, begin_child, done, exchange, message, new_run
+
+_LEASE = Lease("r1", "t1", "r1", 1)
+_Attempt = Callable[[UserStore], Awaitable[object]]
+
+NOT_FOUND: dict[str, _Attempt] = {
+    "thread": lambda user: user.thread("t1"),
+    "update_thread": lambda user: user.update_thread("t1", title="mine"),
+    "move_head": lambda user: user.move_head("t1", None, expect=1),
+    "branch": lambda user: user.branch("t1", 1),
+    "node": lambda user: user.node("t1", 1),
+    "children": lambda user: user.children("t1", None),
+    "call": lambda user: user.call("t1", 2, 0),
+    "activation": lambda user: user.activation("t1", 1),
+    "begin_run": lambda user: user.begin_run(new_run("r9", "t1")),
+    "commit": lambda user: user.commit(_LEASE, Commit(steps=9)),
+    "run": lambda user: user.run("r1"),
+    "take_lease": lambda user: user.take_lease("r1", OTHER, seconds=60, replaces=1),
+    "renew_lease": lambda user: user.renew_lease(_LEASE, seconds=60),
+    "cancel_run": lambda user: user.cancel_run("r1"),
+    "post": lambda user: user.post("t1", "steer", b"mine"),
+    "inbox": lambda user: user.inbox("t1"),
+    "poll": lambda user: user.poll(_LEASE),
+    "events": lambda user: user.events("t1"),
+    "usage_total": lambda user: user.usage_total(root_run_id="r1"),
+    "enqueue": lambda user: user.enqueue("t1", "observe", "b", b""),
+}
+EMPTY: dict[str, tuple[_Attempt, object]] = {
+    "threads": (lambda user: user.threads(), []),
+    "runs": (lambda user: user.runs(thread_id="t1"), []),
+    "close_dead_run": (lambda user: user.close_dead_run("r1", epoch=1, detail="mine"), False),
+    "recent_usage": (lambda user: user.recent_usage("m"), []),
+    "claim": (lambda user: user.claim("observe", seconds=60), None),
+}
+LOST: dict[str, Callable[[UserStore, Job], Awaitable[object]]] = {
+    "finish_job": lambda user, job: user.finish_job(job),
+    "fail_job": lambda user, job: user.fail_job(job, retry_after=0, detail="mine"),
+}
+
+
+async def fill(user: UserStore) -> Job:
+    """Write something of everything, and return a claimed job."""
+    lease = await begin(user, events=(NewEvent("run-start"),))
+    usage = Usage("r1", "r1", None, "step", "m", 1, 0, 0, 1, 1, 1)
+    await user.commit(lease, Commit(nodes=(exchange(2, 1, "a"),), usage=(usage,)))
+    await user.commit(lease, Commit(done=(done(2, 0),)))
+    await user.post("t1", "steer", b"x")
+    await user.enqueue("t1", "observe", "a", b"")
+    await user.enqueue("t1", "other", "a", b"")
+    job = await user.claim("other", seconds=60)
+    assert job is not None
+    return job
+
+
+async def everything(user: UserStore) -> object:
+    """All that another owner could have changed."""
+    return (
+        await user.thread("t1"),
+        await user.run("r1"),
+        await user.branch("t1", 2),
+        await user.inbox("t1"),
+        await user.events("t1"),
+        await user.threads(),
+        await user.runs(),
+    )
+
+
+def test_every_method_is_tried() -> None:
+    methods = {
+        name
+        for name, _ in inspect.getmembers(UserStore, inspect.isfunction)
+        if not name.startswith("_")
+    }
+
+    assert methods == {"ensure_thread", *NOT_FOUND, *EMPTY, *LOST}
+
+
+@pytest.mark.parametrize("name", NOT_FOUND)
+async def test_what_is_another_owners_is_not_found(
+    user: UserStore, stranger: UserStore, name: str
+) -> None:
+    await fill(user)
+    before = await everything(user)
+
+    with pytest.raises(NotFound):
+        await NOT_FOUND[name](stranger)
+
+    assert await everything(user) == before
+
+
+@pytest.mark.parametrize("name", EMPTY)
+async def test_lists_hold_nothing_of_another_owner(
+    user: UserStore, stranger: UserStore, name: str
+) -> None:
+    await fill(user)
+    before = await everything(user)
+    attempt, nothing = EMPTY[name]
+
+    assert await attempt(stranger) == nothing
+    assert await everything(user) == before
+
+
+@pytest.mark.parametrize("name", LOST)
+async def test_another_owners_job_cannot_be_ended(
+    user: UserStore, stranger: UserStore, name: str
+) -> None:
+    job = await fill(user)
+
+    with pytest.raises(LeaseLost):
+        await LOST[name](stranger, job)
+
+    await user.finish_job(job)
+
+
+async def test_owners_may_use_the_same_ids(user: UserStore, stranger: UserStore) -> None:
+    await fill(user)
+    before = await everything(user)
+
+    await begin(stranger, nodes=(message(1, None, b"another task"),))
+
+    assert [node.body for node in await stranger.branch("t1", 1)] == [b"another task"]
+    assert await everything(user) == before
+
+
+async def test_a_child_cannot_hang_on_another_owners_run(
+    user: UserStore, stranger: UserStore
+) -> None:
+    await fill(user)
+
+    with pytest.raises(NotFound):
+        await begin_child(stranger, "r1", "r2", "t2")
+    with pytest.raises(NotFound):
+        await begin_child(stranger, "r1", "r2", "t2", root_run_id="r1")
+
+
+async def test_an_owner_has_a_name(store: Store) -> None:
+    with pytest.raises(ConfigError, match="empty"):
+        store.of("")

@@ -1,0 +1,244 @@
+"""The contract of runs: beginning, leases, cancellation, and who may be active."""
+
+from __future__ import annotations
+
+import pytest
+
+from agent_runtime_storage import (
+    ACTIVE,
+    Commit,
+    Conflict,
+    Finish,
+    LeaseLost,
+    LeaseOwner,
+    NewActivation,
+    NewEvent,
+    NotFound,
+    RunCancelled,
+    ThreadBusy,
+    UserStore,
+)
+
+from .helpers import OTHER, OWNER, append, begin, begin_child, exchange, message, new_run
+
+
+async def test_a_run_begins_with_its_task_a_lease_and_its_events(user: UserStore) -> None:
+    await user.ensure_thread("t1")
+
+    lease, last = await user.begin_run(
+        new_run(
+            "r1",
+            "t1",
+            activation=NewActivation(1, None, "begin", b"{}", b"prompt"),
+            events=(NewEvent("run-start", 1, {"agent": "coder"}),),
+        )
+    )
+
+    run, thread = await user.run("r1"), await user.thread("t1")
+    assert (lease.epoch, lease.root_run_id, last) == (1, "r1", 1)
+    assert (run.status, run.owner, run.lease_live) == ("running", OWNER, True)
+    assert (run.task_id, run.max_steps, run.spec) == (1, 10, {"model": "scripted"})
+    assert (thread.active_run, thread.head, thread.last_activation) == ("r1", 1, 1)
+    assert [(event.id, event.node_id, event.run_id) for event in await user.events("t1")] == [
+        (1, 1, "r1")
+    ]
+
+
+async def test_one_run_a_thread_is_active(user: UserStore) -> None:
+    await begin(user)
+
+    with pytest.raises(ThreadBusy) as raised:
+        await begin(user, "r2", expect_head=1, expect_seq=1, nodes=(message(2, 1),), task_id=2)
+
+    assert raised.value.run_id == "r1"
+    with pytest.raises(NotFound):
+        await user.run("r2")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"expect_head": 1},
+        {"expect_seq": 1, "nodes": (message(2, None),)},
+        {"nodes": (message(2, None),)},
+        {"nodes": (exchange(1, None, "a"),)},
+        {"activation": NewActivation(2, None, "gap", b"", b"")},
+    ],
+)
+async def test_a_run_begins_only_where_it_was_told(
+    user: UserStore, changes: dict[str, object]
+) -> None:
+    thread = await user.ensure_thread("t1")
+
+    with pytest.raises(Conflict):
+        await user.begin_run(new_run("r1", "t1", **changes))
+
+    assert await user.thread("t1") == thread
+
+
+async def test_a_run_on_an_unknown_thread_is_not_found(user: UserStore) -> None:
+    with pytest.raises(NotFound, match="nowhere"):
+        await user.begin_run(new_run("r1", "nowhere"))
+
+
+async def test_a_run_id_is_used_once(user: UserStore) -> None:
+    await begin(user)
+
+    with pytest.raises(Conflict):
+        await begin(user, "r1", "t2")
+
+    assert (await user.thread("t2")).active_run is None
+
+
+async def test_runs_are_listed_by_what_is_asked_newest_first(user: UserStore) -> None:
+    await begin(user, "r1", "t1")
+    child = await begin_child(user, "r1", "r2", "t2")
+    await begin_child(user, "r2", "r3", "t3")
+    await begin(user, "r4", "t4")
+    await user.commit(child, Commit(finish=Finish("failed", "error")))
+
+    async def ids(**filters: str) -> set[str]:
+        return {run.id for run in await user.runs(**filters)}  # type: ignore[arg-type]  # only the id filters are given
+
+    assert await ids() == {"r1", "r2", "r3", "r4"}
+    assert await ids(thread_id="t2") == {"r2"}
+    assert await ids(root_run_id="r1") == {"r1", "r2", "r3"}
+    assert await ids(parent_run_id="r1") == {"r2"}
+    assert await ids(parent_run_id="r1", thread_id="t3") == set()
+    assert {run.id for run in await user.runs(status=ACTIVE)} == {"r1", "r3", "r4"}
+    assert {run.id for run in await user.runs(root_run_id="r1", status=["failed"])} == {"r2"}
+    assert await user.runs(status=[]) == []
+    created = [run.created_at for run in await user.runs()]
+    assert created == sorted(created, reverse=True)
+    assert len(await user.runs(limit=2)) == 2
+
+
+# Leases
+
+
+async def test_a_lease_lives_by_the_databases_clock(user: UserStore) -> None:
+    lease = await begin(user, lease_seconds=-1.0)
+    assert not (await user.run("r1")).lease_live
+
+    assert await user.renew_lease(lease, seconds=60) is False
+    assert (await user.run("r1")).lease_live
+
+
+async def test_a_taken_lease_has_the_next_epoch_and_the_new_owner(user: UserStore) -> None:
+    old = await begin(user)
+    await user.cancel_run("r1")
+
+    lease = await user.take_lease("r1", OTHER, seconds=60, replaces=1)
+
+    run = await user.run("r1")
+    assert (lease.epoch, run.epoch, run.owner) == (2, 2, OTHER)
+    assert (run.cancel_requested, run.status) == (False, "running")
+    for lost in (
+        user.renew_lease(old, seconds=60),
+        user.poll(old),
+        user.take_lease("r1", OWNER, seconds=60, replaces=1),
+    ):
+        with pytest.raises(LeaseLost):
+            await lost
+
+
+async def test_a_failed_run_can_be_taken_up_again(user: UserStore) -> None:
+    lease = await begin(user)
+    await user.commit(lease, Commit(nodes=(exchange(2, 1, "a"),)))
+    await user.commit(lease, Commit(finish=Finish("failed", "error", "broken", b"x")))
+
+    await user.take_lease("r1", OTHER, seconds=60, replaces=1)
+
+    run = await user.run("r1")
+    assert (run.status, run.stop_reason, run.detail, run.output) == ("running", None, "", b"")
+    assert (run.open_node, run.finished_at) == (2, None)
+    assert (await user.thread("t1")).active_run == "r1"
+
+
+async def test_a_succeeded_run_is_not_taken_up_again(user: UserStore) -> None:
+    lease = await begin(user)
+    await user.commit(lease, Commit(finish=Finish("succeeded", "completed")))
+
+    with pytest.raises(Conflict, match="succeeded"):
+        await user.take_lease("r1", OTHER, seconds=60, replaces=1)
+
+
+async def test_a_run_is_not_taken_up_while_another_is_active(user: UserStore) -> None:
+    lease = await begin(user)
+    await user.commit(lease, Commit(finish=Finish("failed", "error")))
+    await begin(user, "r2", expect_head=1, expect_seq=1, nodes=(message(2, 1),), task_id=2)
+
+    with pytest.raises(ThreadBusy) as raised:
+        await user.take_lease("r1", OTHER, seconds=60, replaces=1)
+
+    assert raised.value.run_id == "r2"
+    assert (await user.run("r1")).status == "failed"
+
+
+async def test_an_owner_keeps_all_that_tells_it_from_another(user: UserStore) -> None:
+    owner = LeaseOwner(host="höst", boot="boot", pid=2**31, started="12345.6")
+
+    await begin(user, owner=owner)
+
+    assert (await user.run("r1")).owner == owner
+
+
+# Cancellation
+
+
+async def test_a_cancel_reaches_the_active_runs_of_the_subtree_only(user: UserStore) -> None:
+    lease = await begin(user)
+    over = await begin_child(user, "r1", "r2", "t2")
+    await begin_child(user, "r2", "r3", "t3")
+    await begin(user, "r4", "t4")
+    await user.commit(over, Commit(finish=Finish("succeeded", "completed")))
+
+    assert sorted(await user.cancel_run("r1")) == ["r1", "r3"]
+    assert sorted(await user.cancel_run("r1")) == ["r1", "r3"]
+
+    assert await user.renew_lease(lease, seconds=60) is True
+    assert await user.poll(lease) == (True, False)
+    assert not (await user.run("r2")).cancel_requested
+    assert not (await user.run("r4")).cancel_requested
+
+
+async def test_cancelling_a_child_leaves_its_parent(user: UserStore) -> None:
+    await begin(user)
+    await begin_child(user, "r1", "r2", "t2")
+
+    assert await user.cancel_run("r2") == ["r2"]
+    assert not (await user.run("r1")).cancel_requested
+
+
+async def test_a_run_that_is_cancelled_or_over_starts_no_children(user: UserStore) -> None:
+    lease = await begin(user)
+    await user.cancel_run("r1")
+    with pytest.raises(RunCancelled):
+        await begin_child(user, "r1", "r2", "t2")
+
+    await user.commit(lease, Commit(finish=Finish("cancelled", "cancelled")))
+    with pytest.raises(RunCancelled):
+        await begin_child(user, "r1", "r2", "t2")
+    with pytest.raises(NotFound):
+        await begin_child(user, "r9", "r2", "t2")
+    assert (await user.thread("t2")).active_run is None
+
+
+async def test_a_cancel_of_an_unknown_run_is_not_found(user: UserStore) -> None:
+    with pytest.raises(NotFound):
+        await user.cancel_run("r9")
+
+
+async def test_a_dead_run_is_closed_once_and_only_at_its_epoch(user: UserStore) -> None:
+    lease = await begin(user)
+
+    assert not await user.close_dead_run("r1", epoch=2, detail="killed")
+    assert (await user.run("r1")).status == "running"
+    assert await user.close_dead_run("r1", epoch=1, detail="killed")
+    assert not await user.close_dead_run("r1", epoch=1, detail="killed again")
+
+    run = await user.run("r1")
+    assert (run.status, run.stop_reason, run.detail) == ("cancelled", "cancelled", "killed")
+    assert (await user.thread("t1")).active_run is None
+    with pytest.raises(LeaseLost):
+        await append(user, lease, 1)
