@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, cast
 
 import orjson
 
@@ -60,7 +60,7 @@ def parse_object(text: str) -> dict[str, Any] | None:
     if not text.strip():
         return {}
     try:
-        value = orjson.loads(text)
+        value: Any = orjson.loads(text)
     except orjson.JSONDecodeError:
         return None
-    return value if isinstance(value, dict) else None
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
 
 from .errors import LeaseLost, StoreError
@@ -22,7 +22,7 @@ def _weight(error: BaseException) -> int:
 
 
 @asynccontextmanager
-async def single_error() -> AsyncIterator[None]:
+async def single_error() -> AsyncGenerator[None]:
     """Raise the one error that counts instead of a task group's bundle of them.
 
     A lost lease comes first, then other errors of the store, then the first that was raised; the

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -355,7 +356,7 @@ def _check_coverage(view: View) -> None:
         )
     if entries and view.start.first is None and entries[0].parent_id is not None:
         raise InvariantError(f"node {entries[0].seq} is no root, but nothing stands before it")
-    for before, after in zip(entries, entries[1:], strict=False):
+    for before, after in itertools.pairwise(entries):
         if after.parent_id != before.seq:
             raise InvariantError(
                 f"node {after.seq} follows {before.seq}, but its parent is {after.parent_id}"

@@ -160,6 +160,7 @@ class RunLog:
 
     async def write(self, commit: Commit) -> None:
         """Commit, then tell of its events."""
+        last = 0
         with anyio.CancelScope(shield=True):
             last = await self.store.commit(self.lease, commit)
         self.last_seq += len(commit.nodes)

@@ -5,10 +5,9 @@ Each moves the thread's head; what is appended next becomes a sibling of what st
 
 from __future__ import annotations
 
+from agent_runtime.errors import Conflict, NotFound
 from agent_runtime_storage.contract import UserStore
 from agent_runtime_storage.records import Node
-
-from ..errors import Conflict, NotFound
 
 
 async def fork(store: UserStore, thread_id: str, at: int | None) -> None:

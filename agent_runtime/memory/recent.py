@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from ..context import Entry, Prefix, Start, View, handle_of, view_of
-from ..cutting import cut
-from ..errors import PromptTooLarge
-from ..messages import PromptMessage
-from ..tokens import count_message, count_text
+from agent_runtime.context import Entry, Prefix, Start, View, handle_of, view_of
+from agent_runtime.cutting import cut
+from agent_runtime.errors import PromptTooLarge
+from agent_runtime.messages import PromptMessage
+from agent_runtime.tokens import count_message, count_text
 
 Cause = Literal["start", "agent", "messages", "tokens", "overflow", "note"]
 
