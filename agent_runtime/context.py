@@ -47,7 +47,7 @@ class Start:
         cuts: call id to the number of characters that its result shows.
         model: the model whose opaque parts may be sent.
         nonce: marks what the runtime itself says, so that no tool output can pass for it.
-        shrunk: whether the window could not hold the guaranteed number of recent messages.
+        shrunk: whether the window could not hold the guaranteed recent messages as they are.
         repeat_system: whether the system prompt is repeated as the first user message.
     """
 
@@ -336,13 +336,30 @@ def build(view: View, *, cache_marks: int = 0) -> Prompt:
 # What always holds
 
 
-def check(view: View, prompt: Prompt, previous: Prompt | None) -> None:
+def check(
+    view: View,
+    prompt: Prompt,
+    previous: Prompt | None,
+    *,
+    estimate: int,
+    limit: int,
+    last_messages: int,
+) -> None:
     """Assert what the runtime promises of every prompt.
+
+    Args:
+        previous: the prompt of the call before, if this process made it.
+        estimate: how many tokens the provider will count.
+        limit: how many it may have.
+        last_messages: how many recent messages have to be there.
 
     Raises:
         InvariantError: a promise is broken: a bug of the runtime, not of its user.
     """
+    if estimate > limit:
+        raise InvariantError(f"the prompt has about {estimate} tokens, the limit is {limit}")
     _check_coverage(view)
+    _check_recent(view, last_messages)
     _check_pairs(prompt.messages)
     if previous is not None and previous.activation_id == prompt.activation_id:
         _check_extension(previous, prompt)
@@ -363,6 +380,18 @@ def _check_coverage(view: View) -> None:
             )
     if view.task is not None and any(entry.seq == view.task.seq for entry in entries):
         raise InvariantError(f"the task, node {view.task.seq}, is shown twice")
+
+
+def _check_recent(view: View, last_messages: int) -> None:
+    if view.start.shrunk or view.start.first is None:
+        return
+    size = sum(entry.size for entry in view.entries)
+    if size < last_messages:
+        raise InvariantError(f"only {size} recent messages are there, not {last_messages}")
+    recent = [entry for entry in view.entries if entry.results][-2:]
+    for entry in recent:
+        if any(handle_of(entry, i) in view.start.cuts for i in range(len(entry.results))):
+            raise InvariantError(f"a result of the recent exchange {entry.seq} was cut again")
 
 
 def _check_pairs(messages: Sequence[PromptMessage]) -> None:

@@ -7,7 +7,7 @@ Everything durable is a row that `RunLog` writes; what is kept here is only how 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import anyio
@@ -104,6 +104,7 @@ class Orchestrator:
             try:
                 answer = await self.ask(prompt)
             except ModelOverflow:
+                self.narrow()
                 await self.activate("overflow")
                 prompt = await self.prepare()
                 answer = await self.ask(prompt)
@@ -121,7 +122,14 @@ class Orchestrator:
         if self.log.reserved is None:
             await self.reserve()
         prompt = build(self.log.view, cache_marks=self.state.info.cache_marks)
-        check(self.log.view, prompt, self.state.previous)
+        check(
+            self.log.view,
+            prompt,
+            self.state.previous,
+            estimate=self.state.calibration.estimate(prompt.counted),
+            limit=self.state.room.limit,
+            last_messages=self.state.room.last_messages,
+        )
         return prompt
 
     def due(self, view: View) -> Any:
@@ -148,6 +156,13 @@ class Orchestrator:
             repeat_system=state.repeat_system,
         )
         await self.log.activate(view, cause)
+
+    def narrow(self) -> None:
+        """Believe for the rest of the run that the window is smaller than the prompt refused."""
+        state = self.state
+        refused = state.calibration.estimate(self.log.view.tokens)
+        window = min(state.room.window, refused + state.room.reserve)
+        state.room = replace(state.room, window=window)
 
     async def reserve(self) -> None:
         """Reserve the next call on the root of the tree; wait while others hold what is left."""

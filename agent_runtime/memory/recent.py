@@ -102,7 +102,7 @@ def plan(
         model=view.start.model if model is None else model,
         repeat_system=repeat_system,
     )
-    plan = _Plan(view, prefix or view.prefix, task, base)
+    plan = _Plan(view, prefix or view.prefix, task, base, room.last_messages)
     keep = _keep_messages(view.entries, room.last_messages)
     goal = int(room.limit * (TARGET if cause == "overflow" else FITS))
     if cause in ("start", "agent", "note"):
@@ -122,7 +122,9 @@ class _Plan:
     task: Entry | None
     base: Start
 
-    def view(self, keep: int, cuts: Mapping[str, int], *, shrunk: bool = False) -> View:
+    least: int
+
+    def view(self, keep: int, cuts: Mapping[str, int], *, recut: bool = False) -> View:
         """Return the view that keeps the entries from index `keep` on."""
         kept, dropped = self.old.entries[keep:], self.old.entries[:keep]
         first = kept[0].seq if keep else self.old.start.first
@@ -135,7 +137,7 @@ class _Plan:
             task=pinned.seq if pinned else None,
             left_out=gone - (pinned is not None),
             cuts={handle: chars for handle, chars in cuts.items() if handle in shown},
-            shrunk=shrunk,
+            shrunk=recut or (keep > 0 and sum(e.size for e in kept) < self.least),
         )
         anchor = self.old.entries[-1].seq if self.old.entries else None
         return view_of(self.old.activation_id + 1, anchor, start, self.prefix, pinned, kept)
@@ -162,19 +164,18 @@ def _shrink(plan: _Plan, keep: int, room: Room, estimate: Callable[[int], int]) 
     last = _last_exchange(entries)
     goal = int(room.limit * TARGET)
     view = plan.view(keep, _cuts(plan, keep, UNCUT_EXCHANGES))
-    shrunk = False
     if estimate(view.tokens) <= int(room.limit * FITS):
         return view
     for first in range(keep + 1, last + 1):
         if _rides(entries, first):
             continue
-        shrunk, keep = True, first
-        view = plan.view(first, _cuts(plan, first, UNCUT_EXCHANGES), shrunk=True)
+        keep = first
+        view = plan.view(keep, _cuts(plan, keep, UNCUT_EXCHANGES))
         if estimate(view.tokens) <= goal:
             return view
     if estimate(view.tokens) > room.limit:
         # The window became smaller, or the provider counts more than it did.
-        view = plan.view(keep, _cuts(plan, keep, 0), shrunk=shrunk)
+        view = plan.view(keep, _cuts(plan, keep, 0), recut=True)
     if estimate(view.tokens) > room.limit:
         raise too_large(view, room, estimate)
     return view
