@@ -388,10 +388,8 @@ def _check_recent(view: View, last_messages: int) -> None:
     size = sum(entry.size for entry in view.entries)
     if size < last_messages:
         raise InvariantError(f"only {size} recent messages are there, not {last_messages}")
-    recent = [entry for entry in view.entries if entry.results][-2:]
-    for entry in recent:
-        if any(handle_of(entry, i) in view.start.cuts for i in range(len(entry.results))):
-            raise InvariantError(f"a result of the recent exchange {entry.seq} was cut again")
+    if recent_cut(view.entries, view.start.cuts):
+        raise InvariantError("a result of the last two exchanges was cut again")
 
 
 def _check_pairs(messages: Sequence[PromptMessage]) -> None:
@@ -421,6 +419,17 @@ def _check_extension(previous: Prompt, prompt: Prompt) -> None:
     for index, (old, new) in enumerate(zip(previous.messages, prompt.messages, strict=False)):
         if old is not new and old != new:
             raise InvariantError(f"message {index} changed without an activation")
+
+
+def recent_cut(entries: Sequence[Entry], cuts: Mapping[str, int]) -> bool:
+    """Return whether a result of the last two exchanges is cut below its exchange's cap."""
+    recent = [entry for entry in entries if entry.results][-2:]
+    return any(handle in cuts for entry in recent for handle in handles(entry))
+
+
+def handles(entry: Entry) -> list[str]:
+    """Return the handles by which the results of an exchange are recalled."""
+    return [handle_of(entry, index) for index in range(len(entry.results))]
 
 
 def handle_of(entry: Entry, index: int) -> str:

@@ -11,7 +11,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from agent_runtime.context import Entry, Prefix, Start, View, handle_of, view_of
+from agent_runtime.context import (
+    Entry,
+    Prefix,
+    Start,
+    View,
+    handle_of,
+    handles,
+    recent_cut,
+    view_of,
+)
 from agent_runtime.cutting import cut
 from agent_runtime.errors import PromptTooLarge
 from agent_runtime.messages import PromptMessage
@@ -124,11 +133,13 @@ class _Plan:
 
     least: int
 
-    def view(self, keep: int, cuts: Mapping[str, int], *, recut: bool = False) -> View:
+    def view(self, keep: int, cuts: Mapping[str, int]) -> View:
         """Return the view that keeps the entries from index `keep` on."""
         kept, dropped = self.old.entries[keep:], self.old.entries[:keep]
         first = kept[0].seq if keep else self.old.start.first
-        shown = {handle_of(entry, i) for entry in kept for i in range(len(entry.results))}
+        shown = {handle for entry in kept for handle in handles(entry)}
+        kept_cuts = {handle: chars for handle, chars in cuts.items() if handle in shown}
+        short = sum(entry.size for entry in kept) < self.least
         pinned = self.task if self.task and not any(e.seq == self.task.seq for e in kept) else None
         gone = sum(e.size for e in dropped) + self.base.left_out + (self.old.task is not None)
         start = replace(
@@ -136,8 +147,8 @@ class _Plan:
             first=first,
             task=pinned.seq if pinned else None,
             left_out=gone - (pinned is not None),
-            cuts={handle: chars for handle, chars in cuts.items() if handle in shown},
-            shrunk=recut or (keep > 0 and sum(e.size for e in kept) < self.least),
+            cuts=kept_cuts,
+            shrunk=first is not None and (short or recent_cut(kept, kept_cuts)),
         )
         anchor = self.old.entries[-1].seq if self.old.entries else None
         return view_of(self.old.activation_id + 1, anchor, start, self.prefix, pinned, kept)
@@ -175,7 +186,7 @@ def _shrink(plan: _Plan, keep: int, room: Room, estimate: Callable[[int], int]) 
             return view
     if estimate(view.tokens) > room.limit:
         # The window became smaller, or the provider counts more than it did.
-        view = plan.view(keep, _cuts(plan, keep, 0), recut=True)
+        view = plan.view(keep, _cuts(plan, keep, 0))
     if estimate(view.tokens) > room.limit:
         raise too_large(view, room, estimate)
     return view
