@@ -1,0 +1,212 @@
+"""What every benchmark shares: its report, its options, and how it is found and printed.
+
+A benchmark is a module of this package with two functions:
+
+    def add_arguments(parser: argparse.ArgumentParser) -> None: ...
+    def run(args: argparse.Namespace) -> Report: ...
+
+`args.data` is the folder of recorded runs or None (`data_folder` insists on it).  The first line
+of the module's docstring is what `python -m benchmarks` lists.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from importlib import import_module, metadata
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+import orjson
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from agent_runtime.errors import ConfigError
+
+Row = Mapping[str, Any]
+"""A flat object: column name to number, text, bool or None."""
+
+PACKAGES = ("agent-runtime-om", "anyio", "apsw", "litellm", "pydantic")
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What a measurement was made on; memory in bytes."""
+
+    cores: int
+    cpu: str
+    memory: int
+    python: str
+    platform: str
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A figure that is promised, beside the measured one."""
+
+    name: str
+    value: float | int | str | None
+    wanted: str
+    met: bool
+
+
+def machine() -> Machine:
+    """Return what this machine is; the cores are those that this process may use."""
+    usable = getattr(os, "sched_getaffinity", None)
+    return Machine(
+        cores=len(usable(0)) if usable else os.cpu_count() or 1,
+        cpu=_cpu(),
+        memory=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        python=platform.python_version(),
+        platform=platform.platform(),
+    )
+
+
+def _cpu() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.processor())
+
+
+def versions(packages: Sequence[str] = PACKAGES) -> dict[str, str]:
+    """Return the installed versions of packages; `source` for one that is not installed."""
+    found: dict[str, str] = {}
+    for name in packages:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found[name] = "source"
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a benchmark found.
+
+    Attributes:
+        rows: the measurements; rows may have different columns.
+        targets: what is promised of them.
+    """
+
+    benchmark: str
+    rows: Sequence[Row]
+    targets: Sequence[Target] = ()
+    machine: Machine = field(default_factory=machine)
+    versions: Mapping[str, str] = field(default_factory=versions)
+
+    def to_json(self) -> bytes:
+        """Return the report as indented JSON that ends in a newline."""
+        return orjson.dumps(asdict(self), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+
+
+def at_most(name: str, value: float, limit: float, unit: str = "") -> Target:
+    """Return the target that a figure is not above a limit."""
+    return Target(name, value, f"at most {limit:g} {unit}".rstrip(), value <= limit)
+
+
+def at_least(name: str, value: float, limit: float, unit: str = "") -> Target:
+    """Return the target that a figure is not below a limit."""
+    return Target(name, value, f"at least {limit:g} {unit}".rstrip(), value >= limit)
+
+
+def data_folder(args: argparse.Namespace) -> Path:
+    """Return the folder given as `--data`.
+
+    Raises:
+        ConfigError: none was given, or it is no folder.
+    """
+    folder = cast("Path | None", args.data)
+    if folder is None:
+        raise ConfigError(
+            "This benchmark works on recorded runs.", cure="Name their folder: --data DIR."
+        )
+    if not folder.is_dir():
+        raise ConfigError(f"{folder} is no folder.", cure="Name the folder of recorded runs.")
+    return folder
+
+
+class Benchmark(Protocol):
+    """The two functions of a benchmark's module."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Declare the benchmark's own options."""
+        ...
+
+    def run(self, args: argparse.Namespace) -> Report:
+        """Measure. Blocks until it is done."""
+        ...
+
+
+def benchmarks() -> dict[str, str]:
+    """Return what each benchmark is, in a line, by its name.
+
+    The modules are read but not imported: some need packages that others do not.
+    """
+    found: dict[str, str] = {}
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        tree = ast.parse(path.read_text())
+        functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+        if {"add_arguments", "run"} <= functions:
+            found[path.stem] = (ast.get_docstring(tree) or "").partition("\n")[0]
+    return found
+
+
+def load(name: str) -> Benchmark:
+    """Import a benchmark.
+
+    Raises:
+        ConfigError: there is none of this name.
+    """
+    known = benchmarks()
+    if name not in known:
+        raise ConfigError(
+            f"There is no benchmark {name!r}.", cure=f"There are: {', '.join(known)}."
+        )
+    return cast("Benchmark", import_module(f"{__package__}.{name}"))
+
+
+def show(report: Report, console: Console) -> None:
+    """Print a report for people."""
+    on = report.machine
+    console.print(
+        f"{report.benchmark}: {on.cores} cores ({on.cpu}), {on.memory / 2**30:.1f} GiB, "
+        f"Python {on.python}, {on.platform}",
+        highlight=False,
+    )
+    if report.rows:
+        console.print(_table(report.rows))
+    if report.targets:
+        console.print(_table([asdict(one) for one in report.targets]))
+
+
+def _table(rows: Sequence[Row]) -> Table:
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    table = Table()
+    for name in columns:
+        numbers = all(isinstance(row.get(name), int | float | None) for row in rows)
+        table.add_column(name, justify="right" if numbers else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(_cell(row.get(name)) for name in columns))
+    return table
+
+
+def _cell(value: Any) -> str:
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "yes" if value else "no"
+        case int():
+            return f"{value:,}"
+        case float():
+            return f"{value:,.4g}"
+        case _:
+            return escape(str(value))
