@@ -25,6 +25,16 @@ class SqliteDriver:
         self._writer = writer
         self._readers = readers
 
+    @property
+    def waiting(self) -> bool:
+        """Whether a batch waits that the writer has not taken yet."""
+        return self._writer.waiting
+
+    @property
+    def held_back(self) -> int:
+        """How many batches wait for room in the queue."""
+        return self._writer.held_back
+
     @classmethod
     async def open(
         cls,

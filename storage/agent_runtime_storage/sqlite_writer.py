@@ -70,6 +70,16 @@ class Writer:
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._checkpointed = time.monotonic()
 
+    @property
+    def waiting(self) -> bool:
+        """Whether a batch waits that the thread has not taken yet."""
+        return not self._queue.empty()
+
+    @property
+    def held_back(self) -> int:
+        """How many batches wait for room in the queue."""
+        return len(self._waiting)
+
     async def open(self, *, synchronous: Synchronous, max_bytes: int | None) -> None:
         """Start the thread, which opens the file. Raises what `open_connection` raises."""
         thread = threading.Thread(

@@ -8,6 +8,10 @@ from pathlib import Path
 import pytest
 
 from agent_runtime_storage import Store, UserStore, open_store
+from agent_runtime_storage.driver import Statement
+from agent_runtime_storage.sqlite import SqliteDriver
+
+from .items import CREATE
 
 BACKENDS = ("file",)
 
@@ -37,3 +41,18 @@ def user(store: Store) -> UserStore:
 def stranger(store: Store) -> UserStore:
     """Another owner's view of the same database."""
     return store.of("bob")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where the driver's file lies."""
+    return tmp_path / "driver.db"
+
+
+@pytest.fixture
+async def driver(path: Path) -> AsyncIterator[SqliteDriver]:
+    """An open file with an empty table of items."""
+    opened = await SqliteDriver.open(path)
+    await opened.batch([Statement(CREATE, {})])
+    yield opened
+    await opened.close()

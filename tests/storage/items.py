@@ -1,0 +1,62 @@
+"""A small table for the tests of the driver, and a process that holds the lock of its file."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import cast
+
+import apsw
+
+from agent_runtime_storage.driver import Row, Statement, Value
+from agent_runtime_storage.sqlite import SqliteDriver
+from agent_runtime_storage.sqlite_connection import Connection
+
+CREATE = "CREATE TABLE items (id INTEGER PRIMARY KEY, body BLOB NOT NULL) STRICT"
+INSERT = "INSERT INTO items (id, body) VALUES (:id, :body)"
+IDS = "SELECT id FROM items ORDER BY id"
+
+
+def insert(number: int | None, body: Value = b"") -> Statement:
+    """The statement that adds an item."""
+    return Statement(INSERT, {"id": number, "body": body}, rows=1)
+
+
+async def ids(driver: SqliteDriver) -> list[int]:
+    """The ids of all items, rising."""
+    return [row[0] for row in await driver.read(IDS, {})]
+
+
+def run_raw(path: Path, *statements: str) -> list[Row]:
+    """Run statements past the store, which must be closed, and return the rows of the last."""
+    connection = cast("Connection", apsw.Connection(str(path)))
+    rows: list[Row] = []
+    for sql in statements:
+        rows = connection.execute(sql).fetchall()
+    connection.close()
+    return rows
+
+
+class Blocker:
+    """Keeps the writer waiting: holds the file's write lock in another process."""
+
+    def __init__(self, path: Path) -> None:
+        code = (
+            "import sys, sqlite3\n"
+            "c = sqlite3.connect(sys.argv[1], isolation_level=None)\n"
+            "c.execute('BEGIN IMMEDIATE')\n"
+            "print('locked', flush=True)\n"
+            "sys.stdin.read()\n"
+        )
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", code, str(path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline() == b"locked\n"
+
+    def release(self) -> None:
+        if self._process.returncode is None:
+            self._process.communicate()

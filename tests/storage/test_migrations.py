@@ -1,0 +1,142 @@
+"""Migrations: applied once, checked ever after, safe when two processes start at once."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import anyio
+import pytest
+
+from agent_runtime_storage import MigrationError, NotADatabase, open_store
+from agent_runtime_storage.errors import StoreError
+from agent_runtime_storage.migrations import migrate
+from agent_runtime_storage.queries import (
+    Migration,
+    load_migrations,
+    load_queries,
+    parse_blocks,
+)
+from agent_runtime_storage.sqlite import SqliteDriver
+
+from .items import run_raw
+
+FIRST = Migration(1, "first", "c1", ("CREATE TABLE a (x INTEGER)",))
+SECOND = Migration(2, "second", "c2", ("ALTER TABLE a ADD COLUMN y", "INSERT INTO a VALUES (1, 2)"))
+BROKEN = Migration(2, "broken", "c3", ("INSERT INTO a VALUES (1)", "CREATE TABLE a (x)"))
+
+
+async def test_migrations_are_applied_in_order_and_once(path: Path) -> None:
+    driver = await SqliteDriver.open(path)
+
+    await migrate(driver, [FIRST])
+    await migrate(driver, [FIRST, SECOND])
+    await migrate(driver, [FIRST, SECOND])
+
+    assert await driver.read("SELECT x, y FROM a", {}) == [(1, 2)]
+    applied = await driver.read(load_queries("sqlite")["schema_applied"], {})
+    assert applied == [(1, "first", "c1"), (2, "second", "c2")]
+    await driver.close()
+
+
+async def test_a_migration_that_fails_leaves_nothing_behind(path: Path) -> None:
+    driver = await SqliteDriver.open(path)
+    await migrate(driver, [FIRST])
+
+    with pytest.raises(StoreError):
+        await migrate(driver, [FIRST, BROKEN])
+
+    assert await driver.read("SELECT * FROM a", {}) == []
+    await migrate(driver, [FIRST, SECOND])
+    assert await driver.read("SELECT x, y FROM a", {}) == [(1, 2)]
+    await driver.close()
+
+
+async def test_a_changed_migration_is_refused(path: Path) -> None:
+    driver = await SqliteDriver.open(path)
+    await migrate(driver, [FIRST])
+    changed = Migration(1, "first", "other", FIRST.statements)
+
+    with pytest.raises(MigrationError, match="0001") as raised:
+        await migrate(driver, [changed, SECOND])
+
+    assert raised.value.cure
+    assert await driver.read("SELECT x FROM a", {}) == []
+    await driver.close()
+
+
+async def test_a_newer_schema_is_refused(path: Path) -> None:
+    driver = await SqliteDriver.open(path)
+    await migrate(driver, [FIRST, SECOND])
+
+    with pytest.raises(MigrationError, match="Upgrade the runtime"):
+        await migrate(driver, [FIRST])
+    await driver.close()
+
+
+async def test_a_store_of_a_newer_version_is_not_opened(path: Path) -> None:
+    await (await open_store(str(path))).close()
+    run_raw(path, "INSERT INTO schema_migrations VALUES (9999, 'future', 'x', 0)")
+
+    with pytest.raises(MigrationError, match="9999"):
+        await open_store(str(path))
+
+
+async def test_another_programs_database_is_left_alone(path: Path) -> None:
+    run_raw(path, "CREATE TABLE photos (id INTEGER)")
+
+    with pytest.raises(NotADatabase, match="another program"):
+        await open_store(str(path))
+
+    assert run_raw(path, "SELECT name FROM sqlite_schema") == [("photos",)]
+
+
+async def test_processes_that_start_at_once_all_open_the_store(path: Path) -> None:
+    code = (
+        "import sys, anyio\n"
+        "from agent_runtime_storage import open_store\n"
+        "async def main():\n"
+        "    store = await open_store(sys.argv[1])\n"
+        "    await store.of('ann').ensure_thread(sys.argv[2])\n"
+        "    await store.close()\n"
+        "anyio.run(main)\n"
+    )
+    async with anyio.create_task_group() as group:
+        for number in range(4):
+            command = [sys.executable, "-c", code, str(path), f"t{number}"]
+            group.start_soon(anyio.run_process, command)
+
+    store = await open_store(str(path))
+    threads = await store.of("ann").threads()
+    await store.close()
+    assert sorted(thread.id for thread in threads) == ["t0", "t1", "t2", "t3"]
+
+
+def test_the_shipped_migrations_are_numbered_without_gaps() -> None:
+    versions = [migration.version for migration in load_migrations("sqlite")]
+
+    assert versions == list(range(1, len(versions) + 1))
+    assert all(migration.statements for migration in load_migrations("sqlite"))
+
+
+async def test_every_query_fits_the_schema(path: Path) -> None:
+    await (await open_store(str(path))).close()
+    driver = await SqliteDriver.open(path)
+    fragments = ("_columns", "node_blob", "call_blob", "_select", "_filter", "_sums")
+    queries = {
+        name: sql for name, sql in load_queries("sqlite").items() if not name.endswith(fragments)
+    }
+    for name, sql in queries.items():
+        values = dict.fromkeys(re.findall(r":([a-z_]+)", sql))
+        assert await driver.read(f"EXPLAIN {sql}", values), name
+    await driver.close()
+    assert len(queries) > 40
+
+
+def test_blocks_are_named_and_lose_their_comments() -> None:
+    text = "-- About.\n\n-- name: one\n-- Why.\nSELECT 1;\n\n-- name: two\nSELECT\n  2;\n"
+
+    assert parse_blocks(text) == {"one": "SELECT 1", "two": "SELECT\n  2"}
+    with pytest.raises(ValueError, match="'one'"):
+        parse_blocks("-- name: one\nSELECT 1;\n-- name: one\nSELECT 2;\n")

@@ -1,0 +1,185 @@
+"""The file driver among files and processes: what cannot be used, who else writes, and kills."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import anyio
+import apsw
+import pytest
+
+from agent_runtime_storage import (
+    NotADatabase,
+    StoreBusy,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+    StoreUnavailable,
+    open_store,
+)
+from agent_runtime_storage.driver import ConstraintFailed, Statement
+from agent_runtime_storage.sqlite import SqliteDriver
+from agent_runtime_storage.sqlite_connection import map_error
+
+from .items import CREATE, ids, insert
+
+# Files that cannot be used
+
+
+async def test_a_file_that_is_no_database_is_refused(path: Path) -> None:
+    await anyio.Path(path).write_bytes(b"this is a letter, and no database at all " * 100)
+
+    with pytest.raises(NotADatabase) as raised:
+        await SqliteDriver.open(path)
+
+    assert str(path) in str(raised.value)
+    assert raised.value.cure
+
+
+async def test_a_folder_and_a_missing_folder_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(StoreUnavailable, match="is a folder"):
+        await SqliteDriver.open(tmp_path)
+    with pytest.raises(StoreUnavailable, match="Create the folder"):
+        await SqliteDriver.open(tmp_path / "missing" / "a.db")
+    assert not (tmp_path / "missing").exists()
+
+
+_OPEN = """
+import os, sys, anyio
+import agent_runtime_storage.sqlite, agent_runtime_storage.store, agent_runtime_storage.migrations
+from agent_runtime_storage import open_store, StoreError
+if os.geteuid() == 0:
+    os.setegid(65534)
+    os.seteuid(65534)
+async def main():
+    try:
+        await (await open_store(sys.argv[1])).close()
+    except StoreError as error:
+        print(type(error).__name__)
+anyio.run(main)
+"""
+
+
+async def test_a_file_that_may_not_be_written_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    await (await open_store(str(path))).close()
+    # Each folder above must be open to the unprivileged user that the superuser becomes.
+    for folder in (tmp_path.parent, tmp_path.parent.parent):
+        await anyio.Path(folder).chmod(0o755)
+    await anyio.Path(path).chmod(0o444)
+    await anyio.Path(tmp_path).chmod(0o555)
+    try:
+        found = await anyio.run_process([sys.executable, "-c", _OPEN, str(path)])
+    finally:
+        await anyio.Path(tmp_path).chmod(0o755)
+
+    assert found.stdout.decode().strip() == "StoreReadOnly"
+
+
+@pytest.mark.parametrize(
+    ("error", "mapped"),
+    [
+        (apsw.BusyError("x"), StoreBusy),
+        (apsw.LockedError("x"), StoreBusy),
+        (apsw.FullError("x"), StoreFull),
+        (apsw.ReadOnlyError("x"), StoreReadOnly),
+        (apsw.PermissionsError("x"), StoreReadOnly),
+        (apsw.CantOpenError("x"), StoreUnavailable),
+        (apsw.IOError("x"), StoreUnavailable),
+        (apsw.NoMemError("x"), StoreUnavailable),
+        (apsw.NotADBError("x"), NotADatabase),
+        (apsw.CorruptError("x"), NotADatabase),
+        (apsw.ConstraintError("x"), ConstraintFailed),
+        (apsw.TooBigError("x"), StoreError),
+        (apsw.SQLError("x"), StoreError),
+        (OverflowError("x"), StoreError),
+    ],
+)
+def test_errors_of_the_library_become_the_stores(error: Exception, mapped: type[Exception]) -> None:
+    assert type(map_error(error, Path("a.db"))) is mapped
+
+
+def test_every_error_of_the_library_is_mapped() -> None:
+    for value in vars(apsw).values():
+        if isinstance(value, type) and issubclass(value, apsw.Error):
+            assert isinstance(map_error(value("x"), Path("a.db")), (StoreError, ConstraintFailed))
+
+
+# Other processes
+
+_WRITE = """
+import sys, anyio
+from pathlib import Path
+from agent_runtime_storage.driver import Statement
+from agent_runtime_storage.sqlite import SqliteDriver
+async def main():
+    driver = await SqliteDriver.open(Path(sys.argv[1]))
+    first, count = int(sys.argv[2]), int(sys.argv[3])
+    insert = "INSERT INTO items (id, body) VALUES (:id, x'')"
+    async def write(number):
+        await driver.batch([
+            Statement(insert, {"id": number}), Statement(insert, {"id": -number}),
+        ])
+        print(number, flush=True)
+    number = first
+    while number < first + count:
+        async with anyio.create_task_group() as group:
+            for _ in range(5):
+                group.start_soon(write, number)
+                number += 1
+anyio.run(main)
+"""
+
+
+def write_until_killed(path: Path, count: int) -> list[int]:
+    """Kill a writing process after so many acknowledgements, and return all that it printed."""
+    command = [sys.executable, "-c", _WRITE, str(path), "1", "1000000"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        printed = [process.stdout.readline() for _ in range(count)]
+        process.kill()
+        printed += process.stdout.read().split(b"\n")[:-1]
+    return [int(line) for line in printed]
+
+
+async def test_two_processes_write_at_the_same_time(driver: SqliteDriver, path: Path) -> None:
+    async with anyio.create_task_group() as group:
+        command = [sys.executable, "-c", _WRITE, str(path), "1001", "100"]
+        group.start_soon(anyio.run_process, command)
+        for number in range(1, 101):
+            await driver.batch([insert(number)])
+
+    found = await ids(driver)
+    assert [number for number in found if number > 0] == [*range(1, 101), *range(1001, 1101)]
+
+
+async def test_what_was_acknowledged_survives_a_kill(path: Path) -> None:
+    driver = await SqliteDriver.open(path)
+    await driver.batch([Statement(CREATE, {})])
+    await driver.close()
+    acknowledged = await anyio.to_thread.run_sync(write_until_killed, path, 200)
+
+    driver = await SqliteDriver.open(path)
+    found = set(await ids(driver))
+    await driver.close()
+
+    assert set(acknowledged) <= found
+    assert {-number for number in found} == found
+
+
+async def test_a_process_that_forgets_to_close_the_store_still_ends(path: Path) -> None:
+    code = (
+        "import sys, anyio\n"
+        "from agent_runtime_storage import open_store\n"
+        "async def main():\n"
+        "    await (await open_store(sys.argv[1])).of('ann').ensure_thread('t1')\n"
+        "anyio.run(main)\n"
+    )
+
+    await anyio.run_process([sys.executable, "-c", code, str(path)])
+
+    store = await open_store(str(path))
+    assert (await store.of("ann").thread("t1")).id == "t1"
+    await store.close()

@@ -1,0 +1,116 @@
+"""Database URLs: which file they name, what is refused, and that no secret is shown."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from agent_runtime_storage import StoreError, UnknownScheme, open_store, redact_url
+from agent_runtime_storage.urls import file_path
+
+
+@pytest.mark.parametrize(
+    ("url", "path"),
+    [
+        ("agent.db", "agent.db"),
+        ("./data/agent.db", "data/agent.db"),
+        ("/var/agent.db", "/var/agent.db"),
+        ("file:agent.db", "agent.db"),
+        ("file:data/agent.db", "data/agent.db"),
+        ("file:/var/agent.db", "/var/agent.db"),
+        ("file:///var/agent.db", "/var/agent.db"),
+        ("file://localhost/var/agent.db", "/var/agent.db"),
+        ("FILE:agent.db", "agent.db"),
+        ("file:my%20agent.db", "my agent.db"),
+        ("my%20agent.db", "my%20agent.db"),
+    ],
+)
+def test_a_file_url_names_its_path(url: str, path: str) -> None:
+    assert file_path(url) == Path(path)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "libsql://token@host.example",
+        "http://host.example:8080",
+        "https://host.example?authToken=secret",
+        "ws://host.example",
+        "wss://host.example",
+        "postgres://ann:secret@host.example/db",
+        "postgresql://ann:secret@host.example/db",
+    ],
+)
+async def test_a_server_is_refused_by_name_with_a_cure(url: str) -> None:
+    with pytest.raises(StoreError, match=url.split(":")[0]) as raised:
+        await open_store(url)
+
+    assert not isinstance(raised.value, UnknownScheme)
+    assert "file:" in raised.value.cure
+    assert "secret" not in str(raised.value)
+    assert "token@" not in str(raised.value)
+
+
+@pytest.mark.parametrize("url", ["mysql://ann:secret@host/db", "sqlite:///a.db", "ann:secret@host"])
+async def test_an_unknown_scheme_is_named(url: str) -> None:
+    with pytest.raises(UnknownScheme, match=url.split(":")[0]) as raised:
+        await open_store(url)
+
+    assert "secret" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("", "empty"),
+        ("  ", "empty"),
+        ("file:", "no file"),
+        (":memory:", "memory"),
+        ("file::memory:", "memory"),
+        ("file:a.db?mode=ro", "parameters"),
+        ("file:a.db#x", "parameters"),
+        ("file://host/a.db", "host"),
+        ("a\0.db", "zero byte"),
+    ],
+)
+async def test_a_url_that_is_no_plain_file_is_refused(url: str, reason: str) -> None:
+    with pytest.raises(StoreError, match=reason) as raised:
+        await open_store(url)
+
+    assert raised.value.cure
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://ann:pw@host:5432/db", "postgresql://***@host:5432/db"),
+        ("postgresql://ann:p@w/x@host/db", "postgresql://***@host/db"),
+        ("libsql://token@host", "libsql://***@host"),
+        ("https://host/db?authToken=abc&x=1", "https://host/db?authToken=***&x=***"),
+        ("https://host/db#token", "https://host/db"),
+        ("ann:pw@host/db", "ann:***@host/db"),
+        ("file:agent.db", "file:agent.db"),
+    ],
+)
+def test_what_may_be_secret_is_not_shown(url: str, shown: str) -> None:
+    assert redact_url(url) == shown
+
+
+def test_importing_the_package_loads_no_database_library() -> None:
+    heavy = ("apsw", "zstandard", "sqlite_vec", "anyio", "asyncio", "orjson", "psycopg")
+    code = f"import sys, agent_runtime_storage; print([m for m in {heavy!r} if m in sys.modules])"
+
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+
+    assert found.stdout == b"[]\n"
+
+
+def test_all_public_names_are_there() -> None:
+    import agent_runtime_storage
+
+    assert agent_runtime_storage.__all__ == sorted(agent_runtime_storage.__all__)
+    for name in agent_runtime_storage.__all__:
+        assert hasattr(agent_runtime_storage, name)
