@@ -1,0 +1,65 @@
+"""Run by the installed wheel alone: one run with one tool call, through litellm, on loopback.
+
+It is a script, not a test: it has to see nothing of the checkout but the loopback server.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from agent_runtime import Agent, LiteLLMModel, Runtime, load_settings, tool
+
+SERVER = Path(__file__).parents[2] / "benchmarks" / "openai_server.py"
+
+
+def load_server() -> Any:
+    """Load the loopback server from its file, without the folder that it lies in."""
+    spec = importlib.util.spec_from_file_location("openai_server", SERVER)
+    if spec is None or spec.loader is None:
+        raise SystemExit(f"{SERVER} cannot be loaded")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@tool
+def multiply(a: int, b: int) -> int:
+    """Multiply two numbers."""
+    return a * b
+
+
+async def main() -> None:
+    """Call a tool once, through the whole path, and check what the model was told."""
+    server_module = load_server()
+
+    def script(request: dict[str, Any], n: int) -> Any:
+        if n == 0:
+            return server_module.Reply(calls=(("multiply", {"a": 6, "b": 7}),))
+        return server_module.Reply(text=f"It is {request['messages'][-1]['content']}.")
+
+    async with server_module.OpenAIServer(script) as server, Runtime.open() as runtime:
+        model = LiteLLMModel("openai/smoke", base_url=server.base_url, api_key="unused")
+        result = await runtime.run(Agent(model, tools=[multiply]), "What is 6 times 7?")
+    if result.output != "It is 42.":
+        raise SystemExit(f"the run ended with {result.output!r}")
+    print("the wheel alone: a tool call through litellm, answered:", result.output)
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        anyio.run(main)
+        command = [str(Path(sys.executable).with_name("agent-runtime")), "threads"]
+        subprocess.run(command, check=True)
+        if "config" in sys.modules or "storage" in sys.modules:
+            raise SystemExit("the wheel shadows a module called config or storage")
+        print("settings read:", load_settings().database_url)
