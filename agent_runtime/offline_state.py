@@ -1,0 +1,132 @@
+"""What the offline model knows of its survey, carried in the text of its own answers.
+
+Old messages leave the prompt, so each answer repeats all that the next one needs; that is bounded
+to about 2 KB whatever the folder holds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Literal, TypeAlias
+
+import orjson
+
+Phase: TypeAlias = Literal[
+    "begin", "stub", "list", "search", "figures", "queue", "read", "part", "ending", "check"
+]
+MOST_EXTENSIONS = 30
+"""So many extensions are counted one by one, in the order in which they turn up."""
+MOST_BIG = 8
+"""So many of the biggest files are named."""
+LIST_BYTES = 500
+"""How much the names of the biggest files, and those of the next files, may take each."""
+OTHER = "others"
+
+_MARK = "state: "
+
+
+@dataclass(slots=True)
+class State:
+    """The survey so far.
+
+    Attributes:
+        phase: what the calls beside this state are for.
+        sure: whether the folder was named as one in the task.
+        page: entries to list at once.
+        offset: where the listing goes on.
+        total: entries of the folder by the first listing.
+        changed: whether a later listing told another total.
+        extensions: files and bytes by extension.
+        biggest: size and path, the biggest first.
+        notes: what the listing left out or could not read.
+        stride: one of so many files is read.
+        ordinal: files passed while choosing those to read.
+        queue: paths to read next.
+        reading: paths being read.
+        opened, lines, binary, failed: files read, their lines, and files that could not be read.
+        more: whether files may lie behind the last listing.
+        before, size: bytes of the report before and after the write under way.
+        verify: whether it is being checked if an interrupted write was done.
+    """
+
+    phase: Phase
+    folder: str
+    report: str
+    sure: bool = True
+    page: int = 200
+    offset: int = 0
+    total: int = 0
+    changed: bool = False
+    files: int = 0
+    folders: int = 0
+    links: int = 0
+    special: int = 0
+    empty: int = 0
+    bytes: int = 0
+    extensions: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
+    biggest: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
+    notes: list[str] = field(default_factory=list[str])
+    stride: int = 1
+    ordinal: int = 0
+    more: bool = False
+    queue: list[str] = field(default_factory=list[str])
+    reading: list[str] = field(default_factory=list[str])
+    opened: int = 0
+    lines: int = 0
+    binary: int = 0
+    failed: int = 0
+    before: int = 0
+    size: int = 0
+    verify: bool = False
+
+    def add(self, path: str, size: int) -> None:
+        """Count a file."""
+        self.files += 1
+        self.bytes += size
+        self.empty += size == 0
+        name = extension(path)
+        if name not in self.extensions and len(self.extensions) >= MOST_EXTENSIONS:
+            name = OTHER
+        entry = self.extensions.setdefault(name, [0, 0])
+        entry[0] += 1
+        entry[1] += size
+        self.biggest = sorted([*self.biggest, (size, path)], key=lambda one: (-one[0], one[1]))
+        del self.biggest[MOST_BIG:]
+        while len(self.biggest) > 1 and _length(path for _, path in self.biggest) > LIST_BYTES:
+            self.biggest.pop()
+
+    def has_room(self, path: str) -> bool:
+        """Return whether one more path may be queued."""
+        return not self.queue or _length([*self.queue, path]) <= LIST_BYTES
+
+
+def extension(path: str) -> str:
+    """Return a file's extension in small letters; short, as some names are all extension."""
+    stem, dot, suffix = path.rpartition("/")[2].rpartition(".")
+    return f".{suffix.lower()}" if dot and stem and 0 < len(suffix) <= 12 else "none"
+
+
+def to_text(words: str, state: State) -> str:
+    """Return an answer's text: words for people, and the state."""
+    default = {one.name: _default(one) for one in fields(State)}
+    kept = {name: value for name, value in asdict(state).items() if value != default[name]}
+    return f"{words}\n{_MARK}{orjson.dumps(kept).decode()}"
+
+
+def from_text(text: str) -> State | None:
+    """Return the state that an answer's text carries; None if there is none."""
+    _, mark, state = text.rpartition(f"\n{_MARK}")
+    if not mark:
+        return None
+    try:
+        return State(**orjson.loads(state))
+    except (orjson.JSONDecodeError, TypeError):
+        return None
+
+
+def _default(one: Any) -> Any:
+    return one.default_factory() if callable(one.default_factory) else one.default
+
+
+def _length(paths: Any) -> int:
+    return sum(len(path.encode()) + 3 for path in paths)

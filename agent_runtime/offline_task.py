@@ -1,0 +1,60 @@
+"""Telling from a task's words whether it asks for a survey, of which folder, and in which file."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+DEFAULT_REPORT = "REPORT.md"
+
+_SURVEY = re.compile(r"\b(survey|overview|describe|report (on|of|about))\b", re.IGNORECASE)
+_PLACE = r"(?:folder|director(?:y|ies)|workspace|repo(?:sitory)?|project|code ?base|tree|files)"
+_ABOUT_FILES = re.compile(rf"\b{_PLACE}\b|(?:^|\s)[`'\"]?\.{{0,2}}/|\w/", re.IGNORECASE)
+_CALLED = r"\s+(?:(?:at|in|called|named)\s+)?"
+_QUOTED = re.compile(rf"\b{_PLACE}{_CALLED}([`'\"])([^`'\"\n]+)\1", re.IGNORECASE)
+_PATH = re.compile(
+    rf"\b(?:{_PLACE}{_CALLED}|(?:of|on|survey|describe)\s+(?:the\s+)?)"
+    r"[`'\"]?(\.?[\w.-]*/[\w./-]*|\.)(?=[`'\"\s,;.]|$)",
+    re.IGNORECASE,
+)
+_BEFORE = re.compile(r"[`'\"]?([\w./-]+)[`'\"]?\s+(?:folder|directory)\b", re.IGNORECASE)
+_NO_NAMES = frozenset({"the", "this", "a", "an", "my", "our", "your", "whole", "entire", "current"})
+_FILE = r"([\w./-]*\w\.(?:md|markdown|txt))\b"
+_INTO = re.compile(rf"\b(?:to|into|in|as|called|named|write)\s+[`'\"]?{_FILE}", re.IGNORECASE)
+_ANY_FILE = re.compile(_FILE, re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class SurveyTask:
+    """What a survey is asked for.
+
+    Attributes:
+        folder: relative to the workspace; `.` for all of it.
+        report: the file to write.
+        sure: whether the folder was named as one; else it may be just a word before "folder".
+    """
+
+    folder: str
+    report: str
+    sure: bool
+
+
+def read_task(text: str) -> SurveyTask | None:
+    """Return what a task asks for; None if it is no survey of a folder."""
+    if not (_SURVEY.search(text) and _ABOUT_FILES.search(text)):
+        return None
+    names = _INTO.findall(text) or _ANY_FILE.findall(text)
+    report = names[-1] if names else DEFAULT_REPORT
+    if quoted := _QUOTED.search(text):
+        return SurveyTask(_folder(quoted[2]), report, sure=True)
+    for path in _PATH.findall(text):
+        if path != report:
+            return SurveyTask(_folder(path), report, sure=True)
+    for word in _BEFORE.findall(text):
+        if word.lower() not in _NO_NAMES:
+            return SurveyTask(_folder(word), report, sure=False)
+    return SurveyTask(".", report, sure=True)
+
+
+def _folder(path: str) -> str:
+    return path.rstrip("/") or path

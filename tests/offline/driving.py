@@ -1,0 +1,112 @@
+"""A small loop that drives the offline model's script over real files, with a sliding window."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from agent_runtime.cutting import cut, fit
+from agent_runtime.messages import PromptMessage, ToolCall, call_id
+from agent_runtime.models.base import ModelAnswer, ModelRequest
+from agent_runtime.offline import survey
+from agent_runtime.tokens import count_text
+from agent_runtime.tools.base import ToolContext, Toolset
+from agent_runtime.tools.workspace import workspace_tools
+
+TASK = "Survey this folder and write the report to REPORT.md"
+LEAST_MESSAGES = 20
+MOST_STEPS = 300
+
+Fault = Callable[[int, ToolCall], str | None]
+"""Gives, for a step and a call, the text to answer instead of the tool; None lets it run."""
+
+
+@dataclass
+class Driven:
+    """What came of a survey."""
+
+    answer: str
+    steps: int
+    longest_text: int
+    tools: list[str] = field(default_factory=list[str])
+    largest_batch: int = 0
+
+
+class NoStore:
+    """Stands where a store would: the file tools must not need one."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError(f"a file tool used the store: {name}")
+
+
+def context(call: str = "c00000000") -> ToolContext:
+    """Return a context for calling a tool by itself."""
+    store: Any = NoStore()
+
+    async def run_agent(*_: Any) -> Any:
+        raise AssertionError("a file tool started a run")
+
+    return ToolContext("user", "thread", "run", call, 0, store, None, run_agent)
+
+
+def window(messages: list[PromptMessage]) -> list[PromptMessage]:
+    """Return the newest messages, in whole exchanges, in the task's front the task."""
+    first = max(2, len(messages) - LEAST_MESSAGES)
+    while first > 2 and messages[first].role != "assistant":
+        first -= 1
+    note = "<runtime-note abc>\nEarlier messages are not shown.\n</runtime-note abc>"
+    task = messages[1] if first == 2 else replace(messages[1], text=f"{messages[1].text}\n\n{note}")
+    return [messages[0], task, *messages[first:]]
+
+
+async def drive(
+    root: Path, task: str = TASK, *, budget: int = 20_000, fault: Fault | None = None
+) -> Driven:
+    """Run the script to its answer; results of one exchange share a budget of tokens."""
+    tools = Toolset(workspace_tools(root))
+    messages = [PromptMessage("system", "You are an agent."), PromptMessage("user", task)]
+    driven = Driven("", 0, 0)
+    while driven.steps < MOST_STEPS:
+        answer = survey(ModelRequest(tuple(window(messages)), tools.specs))
+        driven.steps += 1
+        if not answer.calls:
+            driven.answer = answer.text
+            return driven
+        driven.longest_text = max(driven.longest_text, len(answer.text.encode()))
+        driven.largest_batch = max(driven.largest_batch, len(answer.calls))
+        messages += await exchange(tools, answer, driven, budget, fault)
+    raise AssertionError(f"the survey took more than {MOST_STEPS} steps")
+
+
+async def exchange(
+    tools: Toolset, answer: ModelAnswer, driven: Driven, budget: int, fault: Fault | None
+) -> list[PromptMessage]:
+    """Run the calls of an answer; return the messages of the exchange."""
+    calls = tuple(
+        ToolCall(call_id(driven.steps, index), made.name, orjson.loads(made.arguments))
+        for index, made in enumerate(answer.calls)
+    )
+    texts: list[str] = []
+    for call in calls:
+        driven.tools.append(call.name)
+        text = fault(driven.steps, call) if fault else None
+        if text is None:
+            tool = tools.get(call.name)
+            assert tool is not None
+            text = (await tool.call(call.arguments, context(call.id))).text
+        texts.append(text)
+    shown = [
+        text if limit is None else cut(text, limit, call.id)
+        for text, limit, call in zip(texts, fit(texts, budget, count_text), calls, strict=True)
+    ]
+    return [
+        PromptMessage("assistant", answer.text, calls=calls),
+        *(
+            PromptMessage("tool", text, call_id=call.id, name=call.name)
+            for text, call in zip(shown, calls, strict=True)
+        ),
+    ]
