@@ -16,6 +16,9 @@ from agent_runtime.errors import AgentRuntimeError
 
 from .frame import benchmarks, load, show
 
+FILE_WIDTH = 160
+"""Columns of the tables where the output is no terminal."""
+
 
 def main(arguments: Sequence[str]) -> int:
     """Run what the arguments name; return the exit code."""
@@ -46,7 +49,7 @@ def _run(name: str, arguments: Sequence[str]) -> int:
         return 0
     if args.json:
         Path(args.json).write_bytes(report.to_json())
-    show(report, Console())
+    show(report, Console(width=None if sys.stdout.isatty() else FILE_WIDTH))
     return 0
 
 
