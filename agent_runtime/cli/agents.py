@@ -84,7 +84,6 @@ def build_agent(spec: Spec) -> Agent:
     """
     from agent_runtime.agent import Agent
     from agent_runtime.errors import ConfigError
-    from agent_runtime.tools.workspace import workspace_tools
 
     instructions = INSTRUCTIONS
     tools: list[Any] = []
@@ -96,6 +95,8 @@ def build_agent(spec: Spec) -> Agent:
             raise ConfigError(
                 f"The workspace {root} is no folder.", cure="Create it, or name another one."
             )
+        from agent_runtime.tools.workspace import workspace_tools
+
         tools = list(workspace_tools(root, shell=spec.allow_shell))
         instructions += WORKSPACE + (SHELL if spec.allow_shell else "")
     return Agent(

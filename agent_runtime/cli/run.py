@@ -28,7 +28,9 @@ json_option = click.option("--json", "as_json", is_flag=True, help="One JSON obj
 steps_option = click.option(
     "--max-steps", type=click.IntRange(min=1), help="The most model calls; else the setting, 500."
 )
-model_option = click.option("--model", help="A litellm name; else AGENT_RUNTIME_MODEL.")
+model_option = click.option(
+    "--model", help="A litellm name, or `offline`; else AGENT_RUNTIME_MODEL."
+)
 thread_option = click.option("--thread", help="The thread to go on with; else a new one.")
 workspace_option = click.option(
     "--workspace",
@@ -107,12 +109,19 @@ def new_spec(
     """Return the spec of a run to begin, and tell what it lacks. Raises `click.UsageError`."""
     if allow_shell and workspace is None:
         raise click.UsageError("--allow-shell needs --workspace, the folder that commands run in.")
-    spec = Spec(model or settings.model, workspace, allow_shell, max_steps)
+    spec = Spec(_model_name(model or settings.model), workspace, allow_shell, max_steps)
     if not spec.model:
         say(NO_MODEL)
     if workspace is None:
         say("The agent has no file tools: --workspace PATH gives it those of a folder.")
     return spec
+
+
+def _model_name(name: str) -> str:
+    """Return a model's name; empty for the offline model, which `offline` names too."""
+    from agent_runtime.models import OFFLINE
+
+    return "" if name in OFFLINE else name
 
 
 def run_task(settings: Settings, spec: Spec, task: str, thread: str | None) -> session.Outcome:
@@ -176,7 +185,9 @@ async def _prepare(
         )
     spec = Spec.from_json(found.spec)
     spec = dataclasses.replace(
-        spec, model=model or spec.model, max_steps=max_steps or spec.max_steps
+        spec,
+        model=_model_name(model or spec.model),
+        max_steps=max_steps or spec.max_steps,
     )
     if not spec.model:
         say(NO_MODEL)

@@ -105,10 +105,11 @@ async def _watch(
 async def _consume(
     starting: AbstractAsyncContextManager[RunStream], outcome: Outcome, progress: Progress
 ) -> None:
+    from agent_runtime.concurrency import single_error
     from agent_runtime.errors import AgentRuntimeError
 
     try:
-        async with starting as stream:
+        async with single_error(), starting as stream:
             async for event in stream:
                 outcome.run_id = outcome.run_id or event.run_id
                 progress.show(event)

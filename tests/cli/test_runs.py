@@ -276,10 +276,10 @@ def test_a_run_of_another_program_is_not_rebuilt_wrongly(
 def begin_elsewhere(machine: Machine) -> Callable[[], str]:
     """Return a function that runs an agent of another program into an error."""
     import anyio
-    from agent_runtime.models.scripted import ScriptedModel
 
     from agent_runtime.agent import Agent
     from agent_runtime.errors import ModelAuthError
+    from agent_runtime.models.scripted import ScriptedModel
     from agent_runtime.runtime import Runtime
     from agent_runtime_config import Settings
 
