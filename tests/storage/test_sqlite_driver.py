@@ -147,6 +147,17 @@ async def test_a_batch_that_has_begun_is_finished_before_the_cancellation_goes_o
     assert after == [[1]]
 
 
+async def test_a_cancelled_read_is_abandoned(driver: SqliteDriver) -> None:
+    await driver.batch([insert(1)])
+    forever = "WITH RECURSIVE n (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n LIMIT 3000000) "
+
+    with anyio.move_on_after(0) as scope:
+        await driver.read(forever + "SELECT count(*) FROM n", {})
+
+    assert scope.cancelled_caught
+    assert await ids(driver) == [1]
+
+
 async def test_writers_wait_while_the_queue_is_full(path: Path) -> None:
     driver = await SqliteDriver.open(path, queue_bytes=3000)
     await driver.batch([Statement(CREATE, {})])
