@@ -170,14 +170,20 @@ def _rides(entries: tuple[Entry, ...], index: int) -> bool:
 
 
 def _shrink(plan: _Plan, keep: int, room: Room, estimate: Callable[[int], int]) -> View:
-    """Cut old results, then let the guaranteed messages go, down to the last exchange."""
+    """Cut old results, then let the guaranteed messages go, down to the last exchange.
+
+    What was said after it stays with it, unless all together do not fit; then they go as well,
+    down to the newest message.
+    """
     entries = plan.old.entries
     last = _last_exchange(entries)
     goal = int(room.limit * TARGET)
     view = plan.view(keep, _cuts(plan, keep, UNCUT_EXCHANGES))
     if estimate(view.tokens) <= int(room.limit * FITS):
         return view
-    for first in range(keep + 1, last + 1):
+    for first in range(keep + 1, len(entries)):
+        if first > last and estimate(view.tokens) <= room.limit:
+            break
         if _rides(entries, first):
             continue
         keep = first
