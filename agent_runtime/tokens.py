@@ -112,6 +112,9 @@ class Calibration:
     SMALLEST = 500
     """Fewer tokens teach no ratio: a provider's fixed overhead would dominate it."""
 
+    UNLIKELY = 4.0
+    """No tokenizer needs so many times ours, or so small a part, for what was added."""
+
     def __init__(self, start_ratio: float) -> None:
         self._start = start_ratio
         self._ratios: deque[float] = deque(maxlen=self.REMEMBERED)
@@ -137,7 +140,8 @@ class Calibration:
             return
         if self._anchor is not None:
             added, grown = counted - self._anchor[0], reported - self._anchor[1]
-            if added > 0 and grown > 0:
+            # Beyond this it is not growth: the two prompts have nothing to do with each other.
+            if added > 0 and added / self.UNLIKELY < grown < added * self.UNLIKELY:
                 self._growth.append((added, grown))
         self._anchor = (counted, reported)
         if counted >= self.SMALLEST:

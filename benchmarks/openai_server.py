@@ -196,6 +196,7 @@ class OpenAIServer:
     """The server, for the time of an `async with`.
 
     Attributes:
+        script: what answers; may be replaced.
         requests: all that arrived, in order.
         busy_seconds: the server's own work (parsing, counting, writing), without waits; a
             benchmark in the same process subtracts it.
@@ -208,7 +209,7 @@ class OpenAIServer:
         self.requests: list[Recorded] = []
         self.busy_seconds = 0.0
         self.open_connections = 0
-        self._script = script
+        self.script = script
         self._meter = PromptMeter(factor)
         self._host = host
         self._port = port
@@ -220,9 +221,11 @@ class OpenAIServer:
         return f"http://{self._host}:{self._port}/v1"
 
     async def __aenter__(self) -> OpenAIServer:
+        await tokens.warm()
         listener = await anyio.create_tcp_listener(local_host=self._host, local_port=self._port)
         self._port = listener.extra(anyio.abc.SocketAttribute.local_port)
         self._tasks = await anyio.create_task_group().__aenter__()
+        self._listener = listener
         self._tasks.start_soon(listener.serve, self._connection)
         return self
 
@@ -234,6 +237,7 @@ class OpenAIServer:
     ) -> None:
         self._tasks.cancel_scope.cancel()
         await self._tasks.__aexit__(exc_type, exc, traceback)
+        await self._listener.aclose()
 
     async def wait_for_requests(self, count: int) -> None:
         """Return once so many requests have arrived."""
@@ -272,7 +276,7 @@ class OpenAIServer:
         if not path.endswith("/chat/completions"):
             reply = failure(404, f"Unknown path {path}")
         else:
-            reply = self._script(request, n)
+            reply = self.script(request, n)
         if reply.status == 200:
             usage = self._meter.measure(request)
             answer = _Answer(n, request, reply, usage, self._meter.factor)
@@ -501,7 +505,6 @@ def example(schema: Mapping[str, Any], n: int) -> dict[str, Any]:
 
 
 async def _serve_forever(script: Script, port: int, factor: float) -> None:
-    await tokens.warm()
     async with OpenAIServer(script, port=port, factor=factor) as server:
         print(server.base_url, flush=True)
         await anyio.sleep_forever()

@@ -82,6 +82,11 @@ def takes_images(name: str) -> bool:
     return bool(_entry(name).get("supports_vision"))
 
 
+def is_chat_model(name: str) -> bool:
+    """Return whether a model is called by the chat-completions API, as far as is known."""
+    return _entry(name).get("mode", "chat") == "chat" and "responses/" not in name
+
+
 def cost_of(
     price: Price | None, *, prompt: int, cached: int, cache_write: int, output: int
 ) -> int | None:

@@ -146,7 +146,8 @@ def _refusal(error: Exception, raw: str, text: str, model: str) -> ModelError | 
 
 def _said(raw: str, secrets: Iterable[str]) -> str:
     """Return what the provider said: one line, without litellm's prefixes and without keys."""
-    text = _NOISE.sub("", " ".join(scrub(raw, secrets).split()))
+    text = scrub(raw, secrets).split("Traceback (most recent call last)")[0]
+    text = _NOISE.sub("", " ".join(text.split()))
     if len(text) > _LONGEST:
         return text[:_LONGEST] + "…"
     return text if text.endswith((".", "!", "?")) else f"{text}."

@@ -36,7 +36,7 @@ from agent_runtime.errors import (
 )
 
 from .base import ModelAnswer, ModelEvent, ModelInfo, ModelRequest, Price, Retrying
-from .catalog import cost_of, full_name, model_info, provider_of, takes_images
+from .catalog import cost_of, full_name, is_chat_model, model_info, provider_of, takes_images
 from .failures import Failure, failure_of
 from .wire import Collector, Dialect, messages_of, tools_of
 
@@ -238,6 +238,8 @@ class LiteLLMModel:
             arguments["temperature"] = request.temperature
         if self._base_url is not None:
             arguments["api_base"] = self._base_url
+            if provider == "openai" and is_chat_model(self._name):
+                arguments |= _past_the_sdk(arguments["messages"])
         if self._api_key is not None:
             arguments["api_key"] = self._api_key
         elif self._base_url is not None and not any(self._secrets()):
@@ -308,6 +310,9 @@ def _import_litellm() -> Any:
     gc.disable()
     try:
         module: Any = importlib.import_module("litellm")
+        # Else the first call loads these on the event loop: 0.9 s of silence.
+        importlib.import_module("openai.resources")
+        _ = getattr(module, "encoding", None)
     finally:
         if collecting:
             gc.enable()
@@ -320,6 +325,19 @@ async def load_litellm() -> Any:
     if _import_litellm.cache_info().currsize:
         return _import_litellm()
     return await anyio.to_thread.run_sync(_import_litellm)
+
+
+def _past_the_sdk(messages: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the arguments that send messages as they are.
+
+    The openai SDK walks through every message by its type annotations: 30 ms for 200 KB.  What
+    comes in `extra_body` it lays over the body unseen.  That is right only where litellm has
+    nothing to change in them either: on OpenAI-compatible servers, whose form ours is already.
+    """
+    return {
+        "messages": [{"role": "user", "content": "-"}],
+        "extra_body": {"messages": messages},
+    }
 
 
 def _until(deadline: float) -> AbstractContextManager[anyio.CancelScope]:

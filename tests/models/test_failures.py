@@ -1,0 +1,100 @@
+"""What litellm's exceptions mean, and that no key gets through."""
+
+from __future__ import annotations
+
+from email.utils import formatdate
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from agent_runtime.errors import (
+    ModelAuthError,
+    ModelError,
+    ModelNotFound,
+    ModelOverflow,
+    ModelProtocolError,
+    ModelRejected,
+    ModelStalled,
+    ModelUnavailable,
+)
+from agent_runtime.models.failures import failure_of, scrub
+from agent_runtime.models.litellm import load_litellm
+
+WHO: dict[str, Any] = {"model": "m", "llm_provider": "p"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "message", "error", "retry"),
+    [
+        ("AuthenticationError", "no", ModelAuthError, False),
+        ("BadRequestError", "Invalid x-api-key", ModelAuthError, False),
+        ("InternalServerError", "Missing API key", ModelAuthError, False),
+        ("NotFoundError", "no such model", ModelNotFound, False),
+        ("BadRequestError", "LLM Provider NOT provided. Pass in…", ModelNotFound, False),
+        ("ContextWindowExceededError", "long", ModelOverflow, False),
+        ("BadRequestError", "prompt is too long: 210000 tokens", ModelOverflow, False),
+        ("BadRequestError", "input token count exceeds the maximum", ModelOverflow, False),
+        ("ContentPolicyViolationError", "no", ModelRejected, False),
+        ("BadRequestError", "messages: at least one", ModelRejected, False),
+        ("RateLimitError", "slow down", ModelUnavailable, True),
+        ("ServiceUnavailableError", "overloaded", ModelUnavailable, True),
+        ("InternalServerError", "Connection error.", ModelUnavailable, True),
+        ("Timeout", "timed out", ModelStalled, True),
+    ],
+)
+async def test_every_failure_has_a_type(
+    kind: str, message: str, error: type[ModelError], retry: bool
+) -> None:
+    litellm = await load_litellm()
+    raised = getattr(litellm.exceptions, kind)(message=message, **WHO)
+    failure = failure_of(raised, "p/m", streaming=False)
+    assert type(failure.error) is error
+    assert failure.retry is retry
+    assert failure.error.cure
+    assert message.rstrip(".…") in failure.error.message
+    assert "litellm" not in failure.error.message
+
+
+async def test_a_failure_in_the_middle_may_be_billed() -> None:
+    litellm = await load_litellm()
+    error = litellm.exceptions.MidStreamFallbackError(message="cut", **WHO)
+    failure = failure_of(error, "p/m", streaming=True)
+    assert type(failure.error) is ModelProtocolError
+    assert (failure.retry, failure.billed) == (True, True)
+
+
+@pytest.mark.parametrize(
+    ("header", "least", "most"),
+    [("7", 7, 7), ("0.5", 0.5, 0.5), ("-3", 0, 0), (formatdate(4e9), 1e6, 4e9)],
+)
+def test_retry_after_is_a_number_or_a_date(header: str, least: float, most: float) -> None:
+    error = RuntimeError("slow down")
+    response = SimpleNamespace(headers={"Retry-After": header})
+    error.__dict__.update(status_code=429, response=response)
+    wait = failure_of(error, "m", streaming=False).wait
+    assert wait is not None
+    assert least <= wait <= most
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Incorrect API key provided: sk-proj-abc*****xyz.",
+        "Authorization: Bearer abc.def-ghi",
+        "key AIzaSyA1234567890abcdefghijklmnopqrstuv is invalid",
+        "GET https://host/v1?key=abcdef123&alt=sse",
+        "my own token hunter2222 leaked",
+        "AKIAIOSFODNN7EXAMPLE",
+    ],
+)
+def test_no_key_gets_through(text: str) -> None:
+    clean = scrub(text, ["hunter2222"])
+    assert "***" in clean
+    for secret in ("abc", "AIzaSy", "hunter", "AKIA"):
+        assert secret not in clean
+
+
+def test_plain_words_stay() -> None:
+    text = "Bad schema for task-runner: the key 'sk' is missing."
+    assert scrub(text) == text

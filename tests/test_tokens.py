@@ -1,0 +1,159 @@
+"""Counting tokens, and calibrating the count by reported usage."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+
+import pytest
+
+from agent_runtime import tokens
+from agent_runtime.messages import FileRef, Opaque, PromptMessage, ToolCall, ToolSpec
+from agent_runtime.tokens import Calibration, count_message, count_text, count_tools
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [("", 0), ("hello world", 2), ("<|endoftext|>", 7), ("naïve 日本語 🎉", 7), ("\ud800", 1)],
+)
+def test_a_text_is_counted_by_the_vocabulary(text: str, count: int) -> None:
+    assert count_text(text) == count
+
+
+@pytest.mark.parametrize(
+    "text",
+    [" " * 1_000_000, "\n" * 1_000_000, "a" * 200_000, "=" * 500_000, "0" * 300_000],
+    ids=["spaces", "newlines", "letters", "signs", "digits"],
+)
+def test_very_long_runs_are_counted_without_a_panic(text: str) -> None:
+    assert 0 < count_text(text) <= len(text)
+
+
+def test_long_texts_count_as_the_sum_of_their_lines_nearly() -> None:
+    line = "The quick brown fox jumps over the lazy dog.\n"
+    whole, parts = count_text(line * 10_000), count_text(line) * 10_000
+    assert abs(whole - parts) <= 10
+
+
+async def test_warming_loads_the_vocabulary() -> None:
+    await tokens.warm()
+    assert count_text("hello world") == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "estimate"),
+    [("word " * 100, 125), ("0123456789" * 10, 50), ("deadbeef" * 10, 40), ("ä" * 100, 50)],
+)
+def test_without_a_vocabulary_the_count_is_an_estimate(text: str, estimate: int) -> None:
+    assert tokens.estimate_text(text) == estimate
+
+
+@pytest.mark.parametrize("folder", ["", "/nowhere"])
+def test_nothing_is_fetched(folder: str) -> None:
+    code = (
+        "import socket, sys\n"
+        "def refuse(*_): raise AssertionError('network')\n"
+        "socket.socket.connect = socket.getaddrinfo = refuse\n"
+        "from agent_runtime.tokens import count_text\n"
+        "print(count_text('hello world'))"
+    )
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    environment.pop("TIKTOKEN_CACHE_DIR", None)
+    if folder:
+        environment["TIKTOKEN_CACHE_DIR"] = folder
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
+    )
+    assert done.stdout.strip() == ("3" if folder else "2")
+
+
+def test_a_message_counts_all_that_is_sent_of_it() -> None:
+    plain = PromptMessage("assistant", "Hi.")
+    image = FileRef("image", "https://example.com/a.png")
+    document = FileRef("document", "file:report.pdf", "application/pdf", "report.pdf")
+    call = ToolCall("c00000001", "read", {"path": "a.py"})
+    thought = Opaque("m", {"thinking_blocks": [{"thinking": "one two three", "signature": "x"}]})
+    base = count_message(plain)
+    assert base == tokens.MESSAGE_OVERHEAD + count_text("Hi.")
+    assert count_message(PromptMessage("assistant", "Hi.", calls=(call,))) == (
+        base + tokens.CALL_OVERHEAD + count_text("read") + count_text('{"path":"a.py"}')
+    )
+    assert count_message(PromptMessage("user", "Hi.", files=(image,))) == base + 1600
+    assert count_message(PromptMessage("user", "Hi.", files=(document,))) == base + count_text(
+        "[file: report.pdf (application/pdf) file:report.pdf]"
+    )
+    assert count_message(PromptMessage("assistant", "Hi.", opaque=thought)) == base + 3
+
+
+def test_tools_count_by_their_schemas() -> None:
+    small = ToolSpec("now", "Tells the time.")
+    large = ToolSpec("now", "Tells the time.", {"type": "object", "properties": {"zone": {}}})
+    assert 0 < count_tools([small]) < count_tools([large])
+    assert count_tools([small, large]) == count_tools([small]) + count_tools([large])
+    assert count_tools([]) == 0
+
+
+class TestCalibration:
+    """From our tokens to a model's."""
+
+    def test_before_any_report_the_estimate_is_high(self) -> None:
+        assert Calibration(1.6).estimate(1000) == 1600
+
+    def test_a_reported_prompt_is_estimated_as_reported(self) -> None:
+        calibration = Calibration(1.6)
+        calibration.observe(10_000, 12_345)
+        assert calibration.estimate(10_000) == 12_345
+
+    def test_what_is_added_counts_by_the_ratio_of_what_was_added_before(self) -> None:
+        # The provider adds 5,000 tokens of its own to every prompt, and counts 1.2 for 1.
+        calibration = Calibration(1.6)
+        for counted in (1000, 2000, 3000):
+            calibration.observe(counted, 5000 + counted * 12 // 10)
+        assert calibration.ratio == pytest.approx(1.2)
+        assert calibration.estimate(4000) == 9800
+
+    def test_without_an_anchor_the_highest_recent_ratio_counts(self) -> None:
+        calibration = Calibration(1.6)
+        for reported in (1200, 1400, 1300):
+            calibration.observe(1000, reported)
+        calibration.reset_anchor()
+        assert calibration.estimate(2000) == 2800
+        assert calibration.safe_ratio == 1.4
+
+    def test_only_the_last_observations_count(self) -> None:
+        calibration = Calibration(1.6)
+        calibration.observe(1000, 5000)
+        for _ in range(calibration.REMEMBERED):
+            calibration.reset_anchor()
+            calibration.observe(1000, 1100)
+        assert calibration.safe_ratio == 1.1
+
+    @pytest.mark.parametrize(("counted", "reported"), [(0, 10), (10, 0), (-1, 5)])
+    def test_a_report_that_says_nothing_is_ignored(self, counted: int, reported: int) -> None:
+        calibration = Calibration(1.3)
+        calibration.observe(counted, reported)
+        assert calibration.estimate(1000) == 1300
+
+    def test_a_tiny_prompt_teaches_no_ratio(self) -> None:
+        calibration = Calibration(1.3)
+        calibration.observe(20, 400)
+        calibration.reset_anchor()
+        assert calibration.estimate(1000) == 1300
+
+    def test_unrelated_prompts_do_not_spoil_what_growth_has_taught(self) -> None:
+        calibration = Calibration(1.3)
+        for counted, reported in [(10_000, 12_000), (10_100, 14_900), (11_000, 13_200)]:
+            calibration.observe(counted, reported)
+        assert 1.0 < calibration.ratio < 1.5
+
+    def test_a_growing_prompt_is_estimated_within_two_percent(self) -> None:
+        chance = random.Random(7)
+        calibration, counted, reported, errors = Calibration(1.6), 2000, 2760, list[float]()
+        for _ in range(200):
+            calibration.observe(counted, reported)
+            added = chance.randint(50, 2000)
+            counted, reported = counted + added, reported + round(added * chance.uniform(1.2, 1.6))
+            errors.append(abs(calibration.estimate(counted) - reported) / reported)
+        assert sorted(errors[10:])[int(len(errors[10:]) * 0.95)] < 0.02
