@@ -93,7 +93,8 @@ def reading(path: str, text: str) -> Reading | None:
     found = _READ.search(header)
     if found is None or not header.startswith((path, '"')):
         return None
-    return Reading(_number(found[1]), _number(found[2]), title(path, body))
+    seen = _CUT.split(body, maxsplit=1)[0]
+    return Reading(_number(found[1]), _number(found[2]), title(path, seen))
 
 
 def found(text: str) -> Found | None:

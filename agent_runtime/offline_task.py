@@ -9,7 +9,9 @@ DEFAULT_REPORT = "REPORT.md"
 
 _SURVEY = re.compile(r"\b(survey|overview|describe|report (on|of|about))\b", re.IGNORECASE)
 _PLACE = r"(?:folder|director(?:y|ies)|workspace|repo(?:sitory)?|project|code ?base|tree|files)"
-_ABOUT_FILES = re.compile(rf"\b{_PLACE}\b|(?:^|\s)[`'\"]?\.{{0,2}}/|\w/", re.IGNORECASE)
+_ABOUT_FILES = re.compile(
+    rf"\b{_PLACE}\b|(?:^|\s)[`'\"]?\.{{0,2}}/|\w/|\s\.(?:\s|$)", re.IGNORECASE
+)
 _CALLED = r"\s+(?:(?:at|in|called|named)\s+)?"
 _QUOTED = re.compile(rf"\b{_PLACE}{_CALLED}([`'\"])([^`'\"\n]+)\1", re.IGNORECASE)
 _PATH = re.compile(

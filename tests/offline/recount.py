@@ -1,0 +1,126 @@
+"""Counting a folder anew, by other means than the tools, to compare a report with."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass
+class Truth:
+    """What lies in a folder, the report left out."""
+
+    files: dict[str, int] = field(default_factory=dict[str, int])
+    folders: int = 0
+    links: int = 0
+
+    @property
+    def extensions(self) -> dict[str, tuple[int, int]]:
+        """Files and bytes by extension."""
+        counts: Counter[str] = Counter()
+        sizes: Counter[str] = Counter()
+        for path, size in self.files.items():
+            name = os.path.splitext(os.path.basename(path))[1].lower() or "none"  # noqa: PTH119, PTH122
+            counts[name] += 1
+            sizes[name] += size
+        return {name: (counts[name], sizes[name]) for name in counts}
+
+
+def recount(root: Path, report: str = "REPORT.md") -> Truth:
+    """Walk the folder and count."""
+    truth = Truth()
+    for folder, below, names in os.walk(root):
+        below[:] = [name for name in below if name != ".git"]
+        for name in [*below, *names]:
+            path = Path(folder) / name
+            if path.is_symlink():
+                truth.links += 1
+            elif path.is_dir():
+                truth.folders += 1
+            elif (relative := path.relative_to(root).as_posix()) != report:
+                truth.files[relative] = path.stat().st_size
+    return truth
+
+
+def lines_of(path: Path) -> int:
+    """Return how many lines a file has."""
+    data = path.read_bytes()
+    return data.count(b"\n") + (not data.endswith(b"\n") and bool(data))
+
+
+def matching(paths: list[Path], pattern: str) -> tuple[int, int]:
+    """Return how many lines match, and in how many files, binary ones left out."""
+    texts = [
+        data.decode(errors="replace") for one in paths if b"\0" not in (data := one.read_bytes())
+    ]
+    counts = [sum(bool(re.search(pattern, line)) for line in text.split("\n")) for text in texts]
+    return sum(counts), sum(count > 0 for count in counts)
+
+
+class Report:
+    """A report, taken apart."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def number(self, label: str) -> int:
+        """Return the figure of a line `- label: figure`."""
+        found = re.search(rf"^- {re.escape(label)}: ([\d,]+)", self.text, re.MULTILINE)
+        assert found is not None, f"the report has no figure for {label!r}:\n{self.text}"
+        return int(found[1].replace(",", ""))
+
+    def search(self, label: str) -> tuple[int, int, int, int]:
+        """Return matches, files with matches, files searched, and candidates of a search."""
+        found = re.search(
+            rf"^- {re.escape(label)}: ([\d,]+) in ([\d,]+) files "
+            r"\(([\d,]+) of ([\d,]+) files searched",
+            self.text,
+            re.MULTILINE,
+        )
+        assert found is not None, f"the report has no search {label!r}:\n{self.text}"
+        one, two, three, four = (int(group.replace(",", "")) for group in found.groups())
+        return one, two, three, four
+
+    def section(self, title: str) -> list[str]:
+        """Return the lines of a section."""
+        return self.text.split(f"## {title}\n", 1)[1].split("\n## ", 1)[0].strip().split("\n")
+
+    @property
+    def extensions(self) -> dict[str, tuple[int, int]]:
+        """The table of extensions."""
+        rows = [line.strip("| ").split(" | ") for line in self.section("By extension")[2:]]
+        return {
+            row[0].strip("`"): (int(row[1].replace(",", "")), int(row[2].replace(",", "")))
+            for row in rows
+            if len(row) == 3
+        }
+
+    @property
+    def biggest(self) -> list[tuple[str, int]]:
+        """The biggest files."""
+        found = re.findall(r"^- `(.+)`: ([\d,]+) bytes$", self._joined("Biggest files"), re.M)
+        return [(path, int(size.replace(",", ""))) for path, size in found]
+
+    @property
+    def read(self) -> dict[str, tuple[int, int, str]]:
+        """Lines, bytes and title of each file that was read."""
+        found = re.findall(
+            r"^- (?:`` (.+) ``|`(.+)`): ([\d,]+) lines, ([\d,]+) bytes(?:; “(.*)”)?$",
+            self._joined("Files read"),
+            re.MULTILINE,
+        )
+        return {
+            fenced or path: (int(lines.replace(",", "")), int(size.replace(",", "")), title)
+            for fenced, path, lines, size, title in found
+        }
+
+    @property
+    def unread(self) -> dict[str, str]:
+        """Why, of each file that was opened in vain."""
+        return dict(re.findall(r"^- `(.+)`: not read: (.+)$", self._joined("Files read"), re.M))
+
+    def _joined(self, title: str) -> str:
+        return "\n".join(self.section(title))

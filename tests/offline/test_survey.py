@@ -1,0 +1,231 @@
+"""The offline model's survey: every figure of the report is true of the folder."""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from agent_runtime.offline import MOST_READ
+
+from .driving import drive
+from .recount import Report, lines_of, matching, recount
+
+
+def fill_small(root: Path) -> None:
+    (root / "src" / "deep" / "deeper").mkdir(parents=True)
+    (root / "README.md").write_text("# The thing\n\nIt does things.\n\n## Use\n\nTODO: say how\n")
+    (root / "src" / "main.py").write_text(
+        '"""The way in."""\n\n\nclass Main:\n    def run(self) -> None: ...  # FIXME\n'
+    )
+    (root / "src" / "aio.py").write_text("import os\n\n\nasync def go() -> None: ...\n")
+    (root / "src" / "deep" / "deeper" / "data.CSV").write_text("a,b\n1,2")
+    (root / "empty.txt").write_text("")
+    (root / "picture.png").write_bytes(b"\x89PNG\r\n\x1a\n\0\0\0" + bytes(2000))
+    (root / "latin.txt").write_bytes("schön\n".encode("latin-1"))
+    (root / "crlf.txt").write_bytes(b"first\r\nsecond\r\n")
+    (root / "Makefile").write_text("all:\n\techo\n")
+    (root / ".hidden").write_text("secret\n")
+    (root / "with space.md").write_text("no heading here\n")
+    (root / "new\nline.txt").write_text("odd name\n")
+    (root / 'quo"te`tick.txt').write_text("odd too\n")
+    (root / " ends ").write_text("spaces\n")
+    (root / "link.txt").symlink_to("README.md")
+    (root / "outside").symlink_to("/etc")
+    (root / ".git").mkdir()
+    (root / ".git" / "config").write_text("TODO [core]\n")
+
+
+def check_figures(root: Path, report: Report) -> None:
+    """Compare everything that is counted over the whole folder."""
+    truth = recount(root)
+    assert report.number("Files") == len(truth.files)
+    assert report.number("Folders") == truth.folders
+    assert report.number("Symbolic links (not followed)") == truth.links
+    assert report.number("Bytes") == sum(truth.files.values())
+    assert report.number("Empty files") == sum(size == 0 for size in truth.files.values())
+    assert report.extensions == truth.extensions
+    biggest = sorted(truth.files.values(), reverse=True)[: len(report.biggest)]
+    assert [size for _, size in report.biggest] == biggest
+    assert all(truth.files[path] == size for path, size in report.biggest if "�" not in path)
+
+
+def check_searches(root: Path, report: Report) -> None:
+    paths = [root / path for path in recount(root).files]
+    python = [path for path in paths if path.suffix == ".py"]
+    readme = [path for path in paths if path.name.startswith("README")]
+    for label, pattern, files in (
+        ("lines with TODO or FIXME", r"\b(TODO|FIXME)\b", paths),
+        ("Python functions (`def`)", r"^\s*(async\s+)?def\s+\w+", python),
+        ("Python classes (`class`)", r"^\s*class\s+\w+", python),
+        ("headings in README files", r"^#{1,6}\s+\S", readme),
+    ):
+        matches, found, _, candidates = report.search(label)
+        assert (matches, found) == matching(files, pattern), label
+        assert candidates == len(files), label
+
+
+def check_read(root: Path, report: Report) -> None:
+    """Compare what is told of each file that was read."""
+    total = 0
+    for shown, (lines, size, title) in report.read.items():
+        path = root / shown.replace("�", "\n")
+        total += lines
+        assert (lines, size) == (lines_of(path), path.stat().st_size), shown
+        text = path.read_bytes().decode(errors="replace")
+        assert title.removesuffix("…") in text, shown
+    assert report.number("Read") == len(report.read)
+    assert f"together they have {total:,} lines" in report.text
+
+
+async def test_a_small_folder_is_surveyed_whole_and_truly(tmp_path: Path) -> None:
+    fill_small(tmp_path)
+    driven = await drive(tmp_path)
+    report = Report((tmp_path / "REPORT.md").read_text())
+    check_figures(tmp_path, report)
+    check_searches(tmp_path, report)
+    check_read(tmp_path, report)
+    assert report.unread == {
+        "picture.png": "picture.png is a binary file of 2,011 bytes; it is not shown."
+    }
+    assert report.number("Not opened") == 0
+    assert len(report.read) == len(recount(tmp_path).files) - 1
+    assert "Left out: .git/." in report.text
+    assert driven.steps > 24
+    assert "Files: " not in driven.answer
+    assert f"{len(recount(tmp_path).files)} files" in driven.answer
+
+
+async def test_titles_are_the_lines_that_say_best_what_a_file_is(tmp_path: Path) -> None:
+    fill_small(tmp_path)
+    await drive(tmp_path)
+    read = Report((tmp_path / "REPORT.md").read_text()).read
+    assert read["README.md"][2] == "The thing"
+    assert read["src/main.py"][2] == "The way in."
+    assert read["src/aio.py"][2] == "import os"
+    assert read["with space.md"][2] == "no heading here"
+    assert read["empty.txt"][2] == ""
+
+
+async def test_a_second_survey_leaves_the_first_report_out_of_its_figures(tmp_path: Path) -> None:
+    fill_small(tmp_path)
+    await drive(tmp_path)
+    first = (tmp_path / "REPORT.md").read_text()
+    await drive(tmp_path)
+    assert (tmp_path / "REPORT.md").read_text() == first
+
+
+async def test_another_folder_makes_another_report(tmp_path: Path) -> None:
+    fill_small(tmp_path)
+    await drive(tmp_path)
+    (tmp_path / "src" / "main.py").write_text('"""Changed."""\n# TODO\n# TODO\n')
+    (tmp_path / "more.rs").write_text("fn main() {}\n")
+    await drive(tmp_path)
+    report = Report((tmp_path / "REPORT.md").read_text())
+    check_figures(tmp_path, report)
+    check_searches(tmp_path, report)
+    check_read(tmp_path, report)
+    assert report.read["src/main.py"] == (3, 29, "Changed.")
+    assert report.extensions[".rs"] == (1, 13)
+
+
+async def test_an_empty_folder_has_a_report_too(tmp_path: Path) -> None:
+    await drive(tmp_path)
+    report = Report((tmp_path / "REPORT.md").read_text())
+    check_figures(tmp_path, report)
+    assert report.number("Read") == 0
+
+
+@pytest.fixture
+def large(tmp_path: Path) -> Path:
+    """2,000 files in 100 folders, of many kinds."""
+    rng = random.Random(7)
+    for number in range(2000):
+        folder = tmp_path / f"part{number % 10}" / f"unit {number % 100}"
+        folder.mkdir(parents=True, exist_ok=True)
+        suffix = rng.choice([".py", ".md", ".txt", ".JSON", ".bin", "", ".x" + str(number % 40)])
+        body = f"# File {number}\n".encode() + b"line TODO\n" * rng.randrange(100)
+        if suffix == ".bin":
+            body += b"\0"
+        (folder / f"file_{number}{suffix}").write_bytes(body)
+    return tmp_path
+
+
+async def test_of_a_large_folder_a_stated_sample_is_read_in_a_few_hundred_steps(
+    large: Path,
+) -> None:
+    driven = await drive(large)
+    report = Report((large / "REPORT.md").read_text())
+    truth = recount(large)
+    assert report.number("Files") == len(truth.files) == 2000
+    assert report.number("Bytes") == sum(truth.files.values())
+    check_searches(large, report)
+    check_read(large, report)
+    opened = len(report.read) + len(report.unread)
+    assert report.number("Opened") == opened
+    assert MOST_READ // 2 < opened <= MOST_READ
+    assert report.number("Not opened") == 2000 - opened
+    stride = -(-2000 // MOST_READ)
+    assert f"one of every {stride}, in the order of their paths" in report.text
+    order = sorted(truth.files, key=lambda path: path.split("/"))
+    assert {*report.read, *report.unread} == set(order[::stride])
+    assert 100 < driven.steps < 300
+
+
+async def test_many_extensions_are_counted_together_beyond_a_bound(large: Path) -> None:
+    await drive(large)
+    report, truth = Report((large / "REPORT.md").read_text()), recount(large).extensions
+    named = {name: counts for name, counts in report.extensions.items() if name != "others"}
+    assert len(named) == 30
+    assert named == {name: truth[name] for name in named}
+    rest = [counts for name, counts in truth.items() if name not in named]
+    assert report.extensions["others"] == tuple(map(sum, zip(*rest, strict=True)))
+
+
+async def test_what_it_carries_from_step_to_step_stays_small(large: Path) -> None:
+    for number in range(12):
+        name = f"{number}" * 120
+        (large / name / name).mkdir(parents=True)
+        (large / name / name / f"{name}.py").write_text("x\n" * 5000)
+    driven = await drive(large)
+    assert driven.longest_text < 2600
+    assert driven.largest_batch > 1
+    check_read(large, Report((large / "REPORT.md").read_text()))
+
+
+@pytest.mark.parametrize("budget", [300, 600])
+async def test_results_cut_to_a_small_window_change_no_figure(tmp_path: Path, budget: int) -> None:
+    fill_small(tmp_path)
+    for number in range(30):
+        (tmp_path / f"module_{number:02}.py").write_text(
+            f'"""Module {number}."""\n' + "x = 1\n" * 80
+        )
+    await drive(tmp_path, budget=budget)
+    report = Report((tmp_path / "REPORT.md").read_text())
+    check_figures(tmp_path, report)
+    check_searches(tmp_path, report)
+    check_read(tmp_path, report)
+
+
+async def test_only_the_named_folder_is_surveyed_and_the_report_may_lie_elsewhere(
+    tmp_path: Path,
+) -> None:
+    fill_small(tmp_path)
+    await drive(tmp_path, "Give an overview of the folder `src` in out/OVERVIEW.md")
+    report = Report((tmp_path / "out" / "OVERVIEW.md").read_text())
+    truth = recount(tmp_path / "src")
+    assert report.number("Files") == len(truth.files)
+    assert report.number("Bytes") == sum(truth.files.values())
+    assert set(report.read) == {f"src/{path}" for path in truth.files}
+
+
+async def test_names_that_are_no_utf8_are_counted_and_said_not_to_be_read(tmp_path: Path) -> None:
+    (tmp_path / "fine.txt").write_text("fine\n")
+    (tmp_path / os.fsdecode(b"bad\xff.txt")).write_text("bad\n")
+    await drive(tmp_path)
+    report = Report((tmp_path / "REPORT.md").read_text())
+    assert report.number("Files") == 2
+    assert set(report.read) == {"fine.txt"}
+    assert report.number("Not read because of an error, or because the name is no UTF-8") == 1

@@ -1,0 +1,101 @@
+"""Which tasks the offline model takes, and how it turns the others down."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agent_runtime.errors import UnsupportedTask
+from agent_runtime.messages import PromptMessage
+from agent_runtime.models.base import ModelAnswer, ModelRequest
+from agent_runtime.offline import offline_model, survey
+from agent_runtime.offline_state import from_text
+from agent_runtime.offline_task import SurveyTask, read_task
+from agent_runtime.tools.base import Toolset
+from agent_runtime.tools.workspace import workspace_tools
+
+from .driving import drive
+
+
+@pytest.mark.parametrize(
+    ("text", "folder", "report"),
+    [
+        ("Survey this folder and write REPORT.md", ".", "REPORT.md"),
+        ("Survey the workspace.", ".", "REPORT.md"),
+        ("Write an overview of the repository to docs/OVERVIEW.md.", ".", "docs/OVERVIEW.md"),
+        ("Describe the files in src/ and save it as notes.txt", "src", "notes.txt"),
+        ("Survey the folder `my data` into SURVEY.md", "my data", "SURVEY.md"),
+        ("Give a report on the directory ./a/b", "./a/b", "REPORT.md"),
+        ("Describe the docs folder", "docs", "REPORT.md"),
+        ("Read README.md, survey the project and write the result to OUT.md", ".", "OUT.md"),
+        ("survey . into X.md", ".", "X.md"),
+        ("Survey the project files", ".", "REPORT.md"),
+    ],
+)
+def test_folder_and_report_are_taken_from_the_task(text: str, folder: str, report: str) -> None:
+    task = read_task(text)
+    assert task is not None
+    assert (task.folder, task.report) == (folder, report)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Write a poem", "Describe quantum physics", "Fix the bug in this folder", "", "report"],
+)
+def test_other_tasks_are_not_taken(text: str) -> None:
+    assert read_task(text) is None
+
+
+def test_a_word_before_folder_is_only_taken_for_its_name_if_there_is_such_a_folder() -> None:
+    assert read_task("Survey this large folder") == SurveyTask("large", "REPORT.md", sure=False)
+
+
+async def test_a_word_before_folder_that_names_none_means_the_whole_workspace(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "a.txt").write_text("a\n")
+    driven = await drive(tmp_path, "Survey this large folder")
+    assert driven.answer.startswith("The survey of . is in REPORT.md")
+
+
+def first(root: Path, *messages: PromptMessage) -> ModelAnswer:
+    """Return what the script says to a prompt."""
+    return survey(ModelRequest(messages, Toolset(workspace_tools(root)).specs))
+
+
+def test_it_turns_down_what_it_cannot_do_and_tells_how_to_set_a_model(tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedTask) as caught:
+        first(tmp_path, PromptMessage("user", "Write a poem"))
+    assert "AGENT_RUNTIME_MODEL=" in caught.value.cure
+    assert "ANTHROPIC_API_KEY" in caught.value.cure
+
+
+def test_without_file_tools_it_says_which_are_missing() -> None:
+    request = ModelRequest((PromptMessage("user", "Survey this folder"),))
+    with pytest.raises(UnsupportedTask, match="list_files, read_file, search_files, write_file"):
+        survey(request)
+
+
+async def test_a_folder_that_is_not_there_is_turned_down(tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedTask, match=r"'nowhere/here' cannot be .*No such file"):
+        await drive(tmp_path, "Survey the folder nowhere/here")
+
+
+async def test_a_folder_outside_of_the_workspace_is_turned_down(tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedTask, match="outside of the workspace"):
+        await drive(tmp_path, "Survey the folder ../..")
+
+
+def test_a_new_task_on_a_thread_begins_anew(tmp_path: Path) -> None:
+    task = PromptMessage("user", "Survey this folder")
+    before = first(tmp_path, task)
+    again = PromptMessage("user", "Survey the folder `b` into B.md")
+    answer = first(tmp_path, task, PromptMessage("assistant", before.text), again)
+    state = from_text(answer.text)
+    assert state is not None
+    assert (state.phase, state.folder, state.report) == ("begin", "b", "B.md")
+
+
+def test_the_model_has_a_name_and_runs_the_script() -> None:
+    assert offline_model().name == "offline"
