@@ -176,13 +176,6 @@ class UserStore(Protocol):
         """
         ...
 
-    async def close_dead_run(self, run_id: str, *, epoch: int, detail: str) -> bool:
-        """End an active run whose owner is dead as `cancelled`, if its epoch is still this one.
-
-        Its open exchange, if any, is left for `take_lease` to mend.  Returns whether it did.
-        """
-        ...
-
     # Inbox and events
 
     async def post(

@@ -108,19 +108,6 @@ class Runs(Commits):
             raise not_found("run", run_id) from error
         return [str(identity) for (identity,) in rows]
 
-    async def close_dead_run(self, run_id: str, *, epoch: int, detail: str) -> bool:
-        values = {"run_id": run_id, "epoch": epoch, "detail": detail}
-        batch = [
-            self._statement("close_dead_run", values, rows=1),
-            *self._unsettle_own(run_id),
-            self._statement("free_thread", {"run_id": run_id}),
-        ]
-        try:
-            await self._batch(batch)
-        except BatchMissed:
-            return False
-        return True
-
     async def poll(self, lease: Lease) -> tuple[bool, bool]:
         rows = await self._read("poll", run_id=lease.run_id, epoch=lease.epoch)
         if not rows:

@@ -263,7 +263,7 @@ async def test_a_dead_runs_reservation_counts_as_spent_at_its_bound(user: UserSt
     assert (root.reserved, root.unsettled) == (SMALL, Amount(200, 20))
 
     await user.commit(taken, Commit(reserve=Amount(10, 0)))
-    assert await user.close_dead_run("r2", epoch=2, detail="killed")
+    await user.commit(taken, Commit(finish=Finish("cancelled", "cancelled", "killed")))
     root = await user.run("r1")
     assert (root.reserved, root.unsettled) == (SMALL, Amount(210, 20))
 

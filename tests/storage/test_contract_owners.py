@@ -50,7 +50,6 @@ NOT_FOUND: dict[str, _Attempt] = {
 EMPTY: dict[str, tuple[_Attempt, object]] = {
     "threads": (lambda user: user.threads(), []),
     "runs": (lambda user: user.runs(thread_id="t1"), []),
-    "close_dead_run": (lambda user: user.close_dead_run("r1", epoch=1, detail="mine"), False),
     "recent_usage": (lambda user: user.recent_usage("m"), []),
     "claim": (lambda user: user.claim("observe", seconds=60), None),
 }

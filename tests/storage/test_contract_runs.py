@@ -19,7 +19,7 @@ from agent_runtime_storage import (
     UserStore,
 )
 
-from .helpers import OTHER, OWNER, append, begin, begin_child, exchange, message, new_run
+from .helpers import OTHER, OWNER, begin, begin_child, exchange, message, new_run
 
 
 async def test_a_run_begins_with_its_task_a_lease_and_its_events(user: UserStore) -> None:
@@ -227,18 +227,3 @@ async def test_a_run_that_is_cancelled_or_over_starts_no_children(user: UserStor
 async def test_a_cancel_of_an_unknown_run_is_not_found(user: UserStore) -> None:
     with pytest.raises(NotFound):
         await user.cancel_run("r9")
-
-
-async def test_a_dead_run_is_closed_once_and_only_at_its_epoch(user: UserStore) -> None:
-    lease = await begin(user)
-
-    assert not await user.close_dead_run("r1", epoch=2, detail="killed")
-    assert (await user.run("r1")).status == "running"
-    assert await user.close_dead_run("r1", epoch=1, detail="killed")
-    assert not await user.close_dead_run("r1", epoch=1, detail="killed again")
-
-    run = await user.run("r1")
-    assert (run.status, run.stop_reason, run.detail) == ("cancelled", "cancelled", "killed")
-    assert (await user.thread("t1")).active_run is None
-    with pytest.raises(LeaseLost):
-        await append(user, lease, 1)

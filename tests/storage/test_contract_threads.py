@@ -101,7 +101,7 @@ async def test_the_head_stays_while_a_run_is_active(user: UserStore) -> None:
 async def test_the_head_moves_neither_to_a_missing_nor_to_an_open_node(user: UserStore) -> None:
     lease = await begin(user)
     await user.commit(lease, Commit(nodes=(exchange(2, 1, "shell"),)))
-    await user.close_dead_run("r1", epoch=1, detail="killed")
+    await user.commit(lease, Commit(finish=Finish("cancelled", "cancelled", "killed")))
 
     for node in (2, 9):
         with pytest.raises(NotFound):

@@ -109,14 +109,6 @@ WHERE user_id = :user_id AND id IN (SELECT id FROM subtree)
   AND status IN ('queued', 'running', 'suspended')
 RETURNING id;
 
--- name: close_dead_run
-UPDATE runs
-SET status = 'cancelled', stop_reason = 'cancelled', detail = :detail,
-    lease_host = NULL, lease_boot = NULL, lease_pid = NULL, lease_started = NULL,
-    lease_until = NULL, finished_at = unixepoch('subsec'), updated_at = unixepoch('subsec')
-WHERE user_id = :user_id AND id = :run_id AND epoch = :epoch
-  AND status IN ('queued', 'running', 'suspended');
-
 -- name: poll
 SELECT r.cancel_requested,
        EXISTS (SELECT 1 FROM inbox AS i WHERE i.user_id = r.user_id AND i.thread_id = r.thread_id)
