@@ -27,7 +27,8 @@ from agent_runtime.errors import (
 
 _SECRETS = re.compile(
     r"(?i)\bbearer\s+\S+"
-    r"|\b(?:sk|pk|rk|gsk|xai|key|hf|AIza)[-_][\w\-*.]{6,}"
+    r"|\bsk[-_][\w\-*.]{6,}"
+    r"|\b(?:pk|rk|gsk|xai|hf|r8)[-_]\w{16,}"
     r"|\bAIza[\w\-]{20,}"
     r"|\bAKIA[A-Z0-9]{12,}"
     r"|(?<=[?&]key=)[^&\s]+"
@@ -65,7 +66,7 @@ class Failure:
 def scrub(text: str, secrets: Iterable[str] = ()) -> str:
     """Return the text without keys: those given, and whatever looks like one."""
     for secret in secrets:
-        if len(secret) >= 4:
+        if len(secret) >= 8:
             text = text.replace(secret, "***")
     return _SECRETS.sub("***", text)
 

@@ -188,9 +188,10 @@ class LiteLLMModel:
         try:
             with _until(deadline):
                 stream = await litellm.acompletion(**arguments)
+            chunks = aiter(stream)
             while True:
                 with _until(deadline):
-                    chunk = await anext(stream, None)
+                    chunk = await anext(chunks, None)
                 if chunk is None:
                     break
                 began = True
@@ -242,7 +243,7 @@ class LiteLLMModel:
                 arguments |= _past_the_sdk(arguments["messages"])
         if self._api_key is not None:
             arguments["api_key"] = self._api_key
-        elif self._base_url is not None and not any(self._secrets()):
+        elif self._base_url is not None and f"{provider.upper()}_API_KEY" not in os.environ:
             # Servers of one's own mostly need no key, but the client insists on one.
             arguments["api_key"] = _NO_KEY
         if request.session and provider in _ROUTING_PROVIDERS and self._base_url is None:
@@ -273,14 +274,13 @@ class LiteLLMModel:
             )
 
     def _secrets(self) -> list[str]:
-        """Return the keys that may stand in an error's text."""
-        prefix = provider_of(self._name).upper()
+        """Return the keys that may stand in an error's text: the given one, and all at hand."""
         keys = [
             value
             for name, value in os.environ.items()
-            if name.endswith(("_KEY", "_TOKEN", "_SECRET")) and name.startswith(prefix)
+            if name.endswith(("_API_KEY", "_TOKEN", "_SECRET", "_ACCESS_KEY"))
         ]
-        return [*keys, self._api_key] if self._api_key else keys
+        return [*keys, self._api_key or ""]
 
     def _stalled(self, *, began: bool) -> Failure:
         if began:

@@ -86,6 +86,7 @@ def test_retry_after_is_a_number_or_a_date(header: str, least: float, most: floa
         "GET https://host/v1?key=abcdef123&alt=sse",
         "my own token hunter2222 leaked",
         "AKIAIOSFODNN7EXAMPLE",
+        "gsk_abc1234567890abcdef",
     ],
 )
 def test_no_key_gets_through(text: str) -> None:
@@ -96,5 +97,5 @@ def test_no_key_gets_through(text: str) -> None:
 
 
 def test_plain_words_stay() -> None:
-    text = "Bad schema for task-runner: the key 'sk' is missing."
+    text = "Bad schema for task-runner: the key_of_the_map 'sk' in hf_models is missing."
     assert scrub(text) == text

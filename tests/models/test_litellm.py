@@ -417,6 +417,32 @@ async def test_a_server_of_ones_own_needs_no_key(
     assert talk.server.requests[0].headers["authorization"] == "Bearer none"
 
 
+async def test_openai_itself_is_told_the_session_that_its_cache_routes_by(
+    monkeypatch: pytest.MonkeyPatch, play: Play
+) -> None:
+    monkeypatch.delenv("AGENT_RUNTIME_FORBID_REAL_MODELS", raising=False)
+    async with play([OK], name="openai/gpt-4.1", base_url=None) as talk:
+        # So litellm takes the server for OpenAI's own.
+        monkeypatch.setenv("OPENAI_BASE_URL", talk.server.base_url)
+        answer = await talk.answer(request(session="thread-1"))
+    sent = talk.server.requests[0].json
+    assert sent["prompt_cache_key"] == "thread-1"
+    assert [message["content"] for message in sent["messages"]] == ["Be brief.", "Hello."]
+    assert answer.cost is not None
+    assert answer.cost > 0
+
+
+async def test_a_key_from_the_environment_does_not_get_out(
+    monkeypatch: pytest.MonkeyPatch, play: Play
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "plain-looking-word")
+    async with play([unauthorized("plain-looking-word")], api_key=None) as talk:
+        with pytest.raises(ModelAuthError) as raised:
+            await talk.answer()
+    assert talk.server.requests[0].headers["authorization"] == "Bearer plain-looking-word"
+    assert "plain-looking-word" not in str(raised.value)
+
+
 async def test_opaque_data_is_of_the_model_that_made_it(play: Play) -> None:
     reply = Reply(reasoning="Hm.", calls=(("read", {"path": "a"}),))
     async with play([reply]) as talk:
