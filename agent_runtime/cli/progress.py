@@ -65,11 +65,12 @@ class Tally:
             case "model-retry":
                 self.doing = f"waiting to try the model again: {data['reason']}"
                 return [f"  retry {data['attempt']} in {data['wait']:.1f} s: {data['reason']}"]
-            case "activation" if data["left_out"] or data["cut"]:
-                return [
-                    f"  context: {data['left_out']} messages left the prompt, {data['cut']} tool "
-                    f"results cut, {data['tokens']:,} tokens stay ({data['cause']})"
-                ]
+            case "activation":
+                if data["left_out"] or data["cut"]:
+                    return [
+                        f"  context: {data['left_out']} messages left the prompt, {data['cut']} "
+                        f"tool results cut, {data['tokens']:,} tokens stay ({data['cause']})"
+                    ]
             case "note":
                 return [f"  note from {data['source']}"]
             case "run-finish":

@@ -6,7 +6,7 @@ import json
 import re
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -45,7 +45,7 @@ class Machine:
         return CliRunner().invoke(main, arguments, env=self.environ | environ, input=stdin)
 
     @contextmanager
-    def process(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    def process(self, *arguments: str) -> Generator[subprocess.Popen[str]]:
         """Run a command in a process of its own."""
         process = subprocess.Popen(
             [*COMMAND, *arguments],
