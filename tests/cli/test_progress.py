@@ -75,7 +75,7 @@ def test_a_retry_tells_its_reason_and_wait() -> None:
 
 
 def test_an_activation_is_told_where_something_left_the_prompt() -> None:
-    data = {"cause": "window", "left_out": 12, "cut": 3, "tokens": 4000}
+    data: dict[str, Any] = {"cause": "window", "left_out": 12, "cut": 3, "tokens": 4000}
     (line,) = Tally().update(_event("activation", **data))
     assert "12 messages left the prompt, 3 tool results cut, 4,000 tokens stay" in line
     assert Tally().update(_event("activation", **(data | {"left_out": 0, "cut": 0}))) == []
