@@ -78,7 +78,8 @@ def test_an_activation_is_told_where_something_left_the_prompt() -> None:
     data: dict[str, Any] = {"cause": "window", "left_out": 12, "cut": 3, "tokens": 4000}
     (line,) = Tally().update(_event("activation", **data))
     assert "12 messages left the prompt, 3 tool results cut, 4,000 tokens stay" in line
-    assert Tally().update(_event("activation", **(data | {"left_out": 0, "cut": 0}))) == []
+    data |= {"left_out": 0, "cut": 0}
+    assert Tally().update(_event("activation", **data)) == []
 
 
 def test_a_sub_agent_counts_but_does_not_move_the_step() -> None:
