@@ -157,9 +157,10 @@ class LiteLLMModel:
         info = await self.info()
         litellm = await load_litellm()
         self._check_key(litellm)
-        arguments = self._arguments(request, info)
         lost = 0
         for attempt in range(1, self._retries + 2):
+            # Made anew each time, because litellm changes what it is given.
+            arguments = self._arguments(request, info)
             try:
                 async with aclosing(self._attempt(litellm, arguments)) as events:
                     async for event in events:

@@ -5,6 +5,7 @@ Pure: no input or output, and litellm is not imported.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -69,14 +70,15 @@ def messages_of(request: ModelRequest, dialect: Dialect) -> list[Json]:
 
 
 def tools_of(tools: Sequence[ToolSpec]) -> list[Json]:
-    """Return the tools in OpenAI's form."""
+    """Return the tools in OpenAI's form, as copies: litellm changes schemas in place."""
     return [
         {
             "type": "function",
             "function": {
                 "name": tool.name,
                 "description": tool.description,
-                "parameters": tool.parameters or {"type": "object", "properties": {}},
+                "parameters": copy.deepcopy(tool.parameters)
+                or {"type": "object", "properties": {}},
             },
         }
         for tool in tools
@@ -110,10 +112,10 @@ def _assistant(message: PromptMessage, dialect: Dialect, *, mark: bool) -> Json:
     if message.opaque is not None and message.opaque.model == dialect.model:
         opaque = message.opaque.data
     if message.calls:
-        signatures = cast("list[str | None]", opaque.get("signatures") or [])
+        signatures = [*cast("list[str | None]", opaque.get("signatures") or [])]
         signatures += [None] * (len(message.calls) - len(signatures))
         wire["tool_calls"] = list(map(_call, message.calls, signatures))
-    wire |= {key: opaque[key] for key in _REPLAYED if key in opaque}
+    wire |= {key: copy.deepcopy(opaque[key]) for key in _REPLAYED if key in opaque}
     if message.calls and dialect.provider in _WANT_REASONING and "reasoning_content" in opaque:
         wire["reasoning_content"] = opaque["reasoning_content"]
     return wire

@@ -140,6 +140,16 @@ def test_a_tool_without_parameters_gets_an_empty_object() -> None:
     assert wire["function"]["parameters"] == {"type": "object", "properties": {}}
 
 
+def test_what_litellm_changes_is_not_ours() -> None:
+    data: dict[str, Any] = {"thinking_blocks": [{"type": "thinking"}], "signatures": []}
+    opaque = Opaque(CLAUDE.model, data)
+    message = sent(*exchange(opaque), dialect=CLAUDE)[2]
+    message["thinking_blocks"][0]["type"] = "changed"
+    tools_of([READ])[0]["function"]["parameters"]["properties"].clear()
+    assert data == {"thinking_blocks": [{"type": "thinking"}], "signatures": []}
+    assert READ.parameters["properties"]
+
+
 # Chunks
 
 
