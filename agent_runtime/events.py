@@ -22,7 +22,7 @@ EventKind = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One event of a thread.
+    """One event of a thread; a run's listener also gets those of its child runs' threads.
 
     Attributes:
         id: rises strictly within the thread, in commit order; 0 for events that are live only.
@@ -33,9 +33,9 @@ class Event:
             - `text-delta`, `reasoning-delta` (live only): `text`
             - `model-retry` (live only): `reason`, `attempt`, `wait` (seconds)
             - `answer`: `step`, `calls` (number), `prompt_tokens`, `cached_tokens`,
-              `completion_tokens`, `cost` (nanodollars or None), `final` (bool)
-            - `tool-start`: `call_id`, `tool`; live also `arguments`
-            - `tool-finish`: `call_id`, `tool`, `outcome`, `tokens`, `cut` (bool)
+              `completion_tokens` (None where unreported), `cost` (nanodollars or None)
+            - `tool-start`: `call_id`, `tool`
+            - `tool-finish`: `call_id`, `tool`, `outcome`, `chars`, `cut` (bool)
             - `note`: `source`
             - `activation`: `cause`, `left_out` (nodes), `cut` (results), `tokens`
             - `run-finish`: `status`, `stop_reason`, `detail`

@@ -27,6 +27,7 @@ from . import leases
 from .agent import Agent
 from .beginning import Order, begin, step_limit, take_over
 from .budget import NANO, require_price
+from .concurrency import single_error
 from .context import Entry
 from .errors import Conflict
 from .events import Event
@@ -83,7 +84,9 @@ class RunStream:
 
     async def __aiter__(self) -> AsyncIterator[Event]:
         async for event in self._events:
-            self.run_id, self.thread_id = event.run_id, event.thread_id
+            if not self.run_id:
+                # Events of child runs follow; the first one is the run's own.
+                self.run_id, self.thread_id = event.run_id, event.thread_id
             yield event
         if self._error is not None:
             raise self._error
@@ -407,7 +410,7 @@ async def _streaming(
                 stream.settle(error)
 
     with receive:
-        async with anyio.create_task_group() as group:
+        async with single_error(), anyio.create_task_group() as group:
             group.start_soon(feed)
             yield stream
             group.cancel_scope.cancel()

@@ -46,7 +46,7 @@ from .records import (
     Usage,
     UsageTotal,
 )
-from .urls import open_store, redact_url
+from .urls import open_store
 
 __all__ = [
     "ACTIVE",
@@ -89,5 +89,4 @@ __all__ = [
     "UsageTotal",
     "UserStore",
     "open_store",
-    "redact_url",
 ]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import unquote, urlsplit
+
+from agent_runtime_config.urls import redact_url, url_scheme
 
 from .errors import StoreError, UnknownScheme
 
@@ -14,18 +15,8 @@ if TYPE_CHECKING:
 
 Synchronous = Literal["full", "normal"]
 
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*):")
-_USERINFO = re.compile(r"^([A-Za-z][A-Za-z0-9+.\-]*:/*)?.*@", re.DOTALL)
-_QUERY_VALUE = re.compile(r"([?&;][^=&;#?]*=)[^&;#]*")
 _REMOTE = frozenset({"libsql", "http", "https", "ws", "wss", "postgres", "postgresql"})
 _USE_FILE = "Use a local file, such as `file:agent_runtime.db`."
-
-
-def redact_url(url: str) -> str:
-    """Return the URL without what may be secret: user and password, query values, fragment."""
-    shown = _USERINFO.sub(lambda match: f"{match[1] or ''}***@", url)
-    shown = _QUERY_VALUE.sub(r"\1***", shown)
-    return shown.split("#", 1)[0]
 
 
 def file_path(url: str) -> Path:
@@ -37,8 +28,7 @@ def file_path(url: str) -> Path:
     """
     if not url.strip():
         raise StoreError("The database URL is empty.", cure=_USE_FILE)
-    match = _SCHEME.match(url)
-    scheme = match[1].lower() if match else ""
+    scheme = url_scheme(url)
     if scheme in _REMOTE:
         raise StoreError(
             f"The database URL {redact_url(url)} names a {scheme} server; this version of the "
