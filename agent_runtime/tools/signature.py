@@ -43,20 +43,12 @@ class Signature:
         try:
             model = self._arguments.model_validate(arguments)
         except ValidationError as error:
-            raise ToolError(describe_problems(error)) from None
+            known = [info.alias for info in self._arguments.model_fields.values()]
+            raise ToolError(_problems(error, ", ".join(map(str, known)))) from None
         return {
             typing.cast("str", info.alias): getattr(model, name)
             for name, info in self._arguments.model_fields.items()
         }
-
-
-def describe_problems(error: ValidationError) -> str:
-    """Return what is wrong with the arguments of a call, one line for each problem."""
-    lines = ["The arguments are not valid, so the call was not made:"]
-    for one in error.errors(include_url=False, include_input=False):
-        where = ".".join(map(str, one["loc"])) or "arguments"
-        lines.append(f"- {where}: {one['msg']}")
-    return "\n".join(lines)
 
 
 def read_signature(function: Callable[..., Any], context_type: type) -> Signature:
@@ -134,6 +126,20 @@ def read_docstring(text: str) -> tuple[str, dict[str, str]]:
     return "\n".join(kept).strip(), described
 
 
+def _problems(error: ValidationError, known: str) -> str:
+    """Return what is wrong with the arguments of a call, one line for each problem."""
+    lines = ["The arguments are not valid, so the call was not made:"]
+    for one in error.errors(include_url=False, include_input=False):
+        where = ".".join(map(str, one["loc"])) or "arguments"
+        what = one["msg"]
+        if one["type"] == "missing":
+            what = "is missing"
+        elif one["type"] == "extra_forbidden" and len(one["loc"]) == 1:
+            what = f"there is no such argument; there are: {known or 'none'}"
+        lines.append(f"- {where}: {what}")
+    return "\n".join(lines)
+
+
 class _Schema(GenerateJsonSchema):
     """Leaves out titles that repeat a name, which cost tokens in every prompt."""
 
@@ -164,7 +170,9 @@ def _hints(function: Callable[..., Any], name: str) -> dict[str, Any]:
 
 def _hint(name: str, parameter: inspect.Parameter, hints: Mapping[str, Any]) -> Any:
     if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-        raise _unusable(name, str(parameter), "takes any number", "Take a list or a dict.")
+        stars = "*" if parameter.kind is parameter.VAR_POSITIONAL else "**"
+        shown = f"{stars}{parameter.name}"
+        raise _unusable(name, shown, "takes any number", "Take a list or a dict.")
     if parameter.kind is parameter.POSITIONAL_ONLY:
         raise _unusable(name, parameter.name, "is positional-only", "Remove the `/`.")
     if isinstance(parameter.default, FieldInfo):

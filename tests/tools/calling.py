@@ -1,0 +1,46 @@
+"""Calling a tool by itself, outside of a run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agent_runtime.messages import ToolResult
+from agent_runtime.tools.base import Tool, ToolContext
+
+
+class NoStore:
+    """Stands where a store would, and may not be used."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError(f"the tool used the store: {name}")
+
+
+def context(*, timeout: float | None = None, deps: Any = None) -> ToolContext:
+    """Return a context without a run."""
+    store: Any = NoStore()
+
+    async def run_agent(*_: Any) -> Any:
+        raise AssertionError("the tool started a run")
+
+    return ToolContext(
+        "user", "thread", "run", "c00000001", 3, store, deps, run_agent, timeout=timeout
+    )
+
+
+async def call(tool: Tool, **arguments: Any) -> ToolResult:
+    """Call a tool as the loop does."""
+    return await tool.call(arguments, context())
+
+
+async def text(tool: Tool, **arguments: Any) -> str:
+    """Return the text of a call that must succeed."""
+    result = await call(tool, **arguments)
+    assert result.outcome == "ok", result.text
+    return result.text
+
+
+async def error(tool: Tool, **arguments: Any) -> str:
+    """Return the text of a call that must fail."""
+    result = await call(tool, **arguments)
+    assert result.outcome == "error", result.text
+    return result.text

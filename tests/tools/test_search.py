@@ -1,0 +1,123 @@
+"""Searching: what is counted, what is left out, and patterns that would never end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import anyio
+import pytest
+
+from agent_runtime.tools import search
+from agent_runtime.tools.base import Tool
+from agent_runtime.tools.workspace import workspace_tools
+
+from .calling import error, text
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "a" / "deep").mkdir(parents=True)
+    (tmp_path / "a" / "one.py").write_text("x = 1\n# TODO one\ny = 2  # TODO two\r\n")
+    (tmp_path / "a" / "deep" / "two.py").write_text("# TODO three\n")
+    (tmp_path / "notes.md").write_text("TODO four\n")
+    (tmp_path / "data.bin").write_bytes(b"TODO\0")
+    return tmp_path
+
+
+@pytest.fixture
+def find(root: Path) -> Tool:
+    return next(one for one in workspace_tools(root) if one.name == "search_files")
+
+
+async def test_matches_are_shown_with_file_and_line_and_counted(find: Tool) -> None:
+    assert await text(find, pattern=r"TODO \w+") == "\n".join(
+        [
+            r"4 matching lines in 3 files; 3 of 4 files were searched for 'TODO \\w+'. "
+            "Not searched: data.bin (binary).",
+            "a/deep/two.py:1: # TODO three",
+            "a/one.py:2: # TODO one",
+            "a/one.py:3: y = 2  # TODO two",
+            "notes.md:1: TODO four",
+        ]
+    )
+
+
+async def test_all_matches_are_counted_beyond_the_limit(find: Tool) -> None:
+    shown = await text(find, pattern="TODO", limit=1)
+    assert "4 matching lines in 3 files" in shown
+    assert "The first 1 lines follow." in shown
+    assert len(shown.split("\n")) == 2
+
+
+@pytest.mark.parametrize(
+    ("glob", "files"),
+    [("*.py", 2), ("*.md", 1), ("a/*.py", 2), ("**/*.py", 2), ("**/*.md", 1), ("a/deep/*", 1)],
+)
+async def test_a_glob_chooses_files_by_name_or_by_path(find: Tool, glob: str, files: int) -> None:
+    assert f"in {files} files; {files} of {files}" in await text(find, pattern="TODO", glob=glob)
+
+
+async def test_a_folder_or_a_single_file_can_be_searched(find: Tool) -> None:
+    assert "3 matching lines in 2 files" in await text(find, pattern="TODO", path="a")
+    inside = await text(find, pattern="TODO", path="a/deep", glob="two*")
+    assert "1 of 1 files" in inside
+    assert "1 of 1 files" in await text(find, pattern="TODO", path="notes.md")
+    assert "No such file" in await error(find, pattern="TODO", path="nothing")
+
+
+async def test_what_is_no_regular_expression_is_refused_with_the_reason(find: Tool) -> None:
+    assert await error(find, pattern="a(b") == (
+        "'a(b' is no regular expression: missing ) at position 3."
+    )
+
+
+async def test_a_pattern_that_would_take_forever_is_stopped_and_the_loop_goes_on(
+    root: Path, find: Tool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "LINE_SECONDS", 0.3)
+    (root / "evil.txt").write_text("a" * 5000 + "\n")
+    turns = 0
+    told = ""
+
+    async def run() -> None:
+        nonlocal told
+        told = await error(find, pattern=r"^(a|a|b)*c\b(?<!x)$|(?:a?){60}a{60}x", path="evil.txt")
+        group.cancel_scope.cancel()
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(run)
+        while True:
+            await anyio.sleep(0.01)
+            turns += 1
+    assert "takes more than 0.3 s on line 1 of evil.txt" in told
+    assert turns > 3
+
+
+async def test_a_search_that_takes_too_long_tells_what_it_found_until_then(
+    find: Tool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "SECONDS", -1.0)
+    assert "0 of 4 files were searched for 'TODO'. It was stopped after" in await text(
+        find, pattern="TODO"
+    )
+
+
+async def test_files_that_are_too_large_are_named(
+    find: Tool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "MOST_BYTES", 12)
+    shown = await text(find, pattern="TODO")
+    assert "a/one.py (larger than 12 bytes)" in shown
+    assert "1 of 4 files" in shown
+
+
+async def test_links_are_not_followed(root: Path, find: Tool) -> None:
+    (root / "again").symlink_to("a")
+    (root / "out").symlink_to("/etc")
+    assert "4 matching lines in 3 files; 3 of 4 files" in await text(find, pattern="TODO")
+
+
+async def test_long_lines_are_shown_in_part(root: Path, find: Tool) -> None:
+    (root / "long").write_text("TODO" + "x" * 5000)
+    shown = await text(find, pattern="TODO", path="long")
+    assert len(shown.split("\n")[1]) == len("long:1: ") + search.SHOWN_CHARS

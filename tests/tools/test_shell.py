@@ -1,0 +1,102 @@
+"""Running commands: output, ends, and that nothing outlives them."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import anyio
+import pytest
+
+from agent_runtime.tools import shell
+from agent_runtime.tools.base import Tool
+from agent_runtime.tools.workspace import workspace_tools
+
+from .calling import call, error, text
+
+
+def runner(root: Path, *, timeout: float = 60, environment: dict[str, str] | None = None) -> Tool:
+    tools = workspace_tools(root, shell=True, shell_timeout=timeout, environment=environment)
+    return next(one for one in tools if one.name == "run_command")
+
+
+async def ended(pid: int) -> None:
+    """Wait until a process is gone."""
+
+    def wait() -> None:
+        deadline = time.monotonic() + 20
+        while _runs(pid):
+            assert time.monotonic() < deadline, f"process {pid} still runs"
+            time.sleep(0.01)
+
+    await anyio.to_thread.run_sync(wait)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text()
+    except FileNotFoundError:
+        return False
+    return status.rpartition(")")[2].split()[0] != "Z"
+
+
+async def test_output_errors_and_exit_code_are_told(tmp_path: Path) -> None:
+    command = "pwd; echo error >&2; cat; exit 3"
+    assert await text(runner(tmp_path), command=command) == (f"Exit code 3.\n{tmp_path}\nerror\n")
+
+
+async def test_a_command_that_takes_too_long_is_killed_with_all_it_started(tmp_path: Path) -> None:
+    command = "echo begun; sleep 600 & echo $! > pid; wait"
+    told = await error(runner(tmp_path), command=command, timeout=1)
+    assert told == "It was killed after 1 s. Its output until then:\nbegun\n"
+    await ended(int((tmp_path / "pid").read_text()))
+
+
+async def test_a_model_cannot_ask_for_more_time_than_is_allowed(tmp_path: Path) -> None:
+    told = await error(runner(tmp_path, timeout=0.2), command="sleep 600", timeout=900)
+    assert told.startswith("It was killed after 0.2 s.")
+
+
+async def test_what_a_command_leaves_in_the_background_is_killed(tmp_path: Path) -> None:
+    assert await text(runner(tmp_path), command="sleep 600 & echo $!") != ""
+    shown = await text(runner(tmp_path), command="sleep 600 & echo $!")
+    await ended(int(shown.split("\n")[1]))
+
+
+async def test_a_cancelled_command_is_killed_with_all_it_started(tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    os.mkfifo(told)
+    pid = 0
+    async with anyio.create_task_group() as group:
+        command = "sleep 600 & echo $! > told; wait"
+        group.start_soon(lambda: call(runner(tmp_path), command=command))
+        pid = int(await anyio.to_thread.run_sync(told.read_text))
+        group.cancel_scope.cancel()
+    await ended(pid)
+
+
+async def test_of_a_long_output_the_beginning_and_the_end_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shell, "MOST_BYTES", 10)
+    shown = await text(runner(tmp_path), command="echo beginning; seq 1000; echo the end")
+    assert shown == "Exit code 0.\nbeginning\n\n[... 3,891 bytes are left out ...]\n0\nthe end\n"
+
+
+async def test_secrets_of_the_environment_are_not_handed_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SOME_API_KEY", "sk-123")
+    monkeypatch.setenv("AGENT_RUNTIME_DATABASE_URL", "postgresql://u:p@h/d")
+    monkeypatch.setenv("PLAIN", "seen")
+    shown = await text(runner(tmp_path), command="env")
+    assert "PLAIN=seen" in shown
+    assert f"PATH={os.environ['PATH']}" in shown
+    assert "sk-123" not in shown
+    assert "postgresql" not in shown
+
+
+async def test_an_environment_can_be_given(tmp_path: Path) -> None:
+    made = runner(tmp_path, environment={"SOME_TOKEN": "mine", "PATH": os.environ["PATH"]})
+    assert await text(made, command="echo $SOME_TOKEN") == "Exit code 0.\nmine\n"

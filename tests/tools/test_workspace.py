@@ -1,0 +1,402 @@
+"""The file tools: what they show, what they change, and that they never leave their folder."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import anyio
+import pytest
+
+from agent_runtime.errors import ConfigError
+from agent_runtime.tools import workspace
+from agent_runtime.tools.base import Tool
+from agent_runtime.tools.workspace import workspace_tools
+
+from .calling import call, error, text
+
+NOBODY = 65534
+
+Tools = dict[str, Tool]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A workspace beside a file that it must not reach."""
+    (tmp_path / "secret.txt").write_text("do not read\n")
+    folder = tmp_path / "workspace"
+    (folder / "src").mkdir(parents=True)
+    (folder / "README.md").write_text("# Title\n\nText\n")
+    (folder / "src" / "main.py").write_text("def main():\n    return 1  # TODO\n")
+    return folder
+
+
+@pytest.fixture
+def tools(root: Path) -> Tools:
+    return {one.name: one for one in workspace_tools(root)}
+
+
+def test_reading_is_idempotent_and_writing_is_not(tools: Tools) -> None:
+    assert {name for name, one in tools.items() if one.idempotent} == {
+        "list_files",
+        "read_file",
+        "search_files",
+    }
+
+
+def test_there_is_no_shell_unless_it_is_asked_for(root: Path, tools: Tools) -> None:
+    assert "run_command" not in tools
+    assert "run_command" in {one.name for one in workspace_tools(root, shell=True)}
+
+
+def test_a_workspace_must_be_a_folder(root: Path) -> None:
+    with pytest.raises(ConfigError, match="is no folder"):
+        workspace_tools(root / "README.md")
+
+
+# list_files
+
+
+async def test_a_listing_tells_sizes_and_totals(tools: Tools) -> None:
+    assert await text(tools["list_files"], recursive=True) == "\n".join(
+        [
+            "3 entries in . and below: 2 files of 47 bytes, 1 folders.",
+            "        14  README.md",
+            "         -  src/",
+            "        33  src/main.py",
+        ]
+    )
+    assert "2 entries in .: 1 files" in await text(tools["list_files"])
+
+
+async def test_a_long_listing_comes_in_pages_that_miss_nothing(root: Path, tools: Tools) -> None:
+    for number in range(25):
+        (root / f"file{number:02}").write_text("x")
+    seen: list[str] = []
+    offset: int | None = 0
+    while offset is not None:
+        page = await text(tools["list_files"], offset=offset, limit=10, recursive=True)
+        header, *lines = page.split("\n")
+        seen += [line.split("  ")[-1] for line in lines]
+        more = header.partition("next: offset=")[2]
+        offset = int(more.removesuffix(".")) if more else None
+    assert seen == sorted(seen)
+    assert len(seen) == 28
+    beyond = await text(tools["list_files"], offset=100)
+    assert beyond == "27 entries in .: 26 files of 39 bytes, 1 folders. None follow."
+
+
+async def test_git_folders_and_links_are_named_but_not_entered(root: Path, tools: Tools) -> None:
+    (root / ".git").mkdir()
+    (root / ".git" / "config").write_text("x")
+    (root / "up").symlink_to("..")
+    (root / "around").symlink_to(".")
+    os.mkfifo(root / "pipe")
+    listing = await text(tools["list_files"], recursive=True)
+    assert "Left out: .git/." in listing
+    assert "2 symbolic links (not followed), 1 special files" in listing
+    assert "      link  up -> .." in listing
+    assert "   special  pipe" in listing
+    assert "config" not in listing
+    assert "secret" not in listing
+
+
+async def test_odd_names_stay_on_one_line_and_can_be_opened(root: Path, tools: Tools) -> None:
+    names = ["new\nline", " space ", '"quoted"', "tab\t", "ünï", "-", "a  b"]
+    for name in names:
+        (root / name).write_text(f"this is {name!r}\n")
+    listing = await text(tools["list_files"])
+    assert len(listing.split("\n")) == 1 + 2 + len(names)
+    assert '"new\\nline"' in listing
+    for name in names:
+        assert repr(name) in await text(tools["read_file"], path=name)
+
+
+async def test_a_name_that_is_no_utf8_is_listed_and_said_to_be_out_of_reach(
+    root: Path, tools: Tools
+) -> None:
+    (root / os.fsdecode(b"bad\xff")).write_text("x")
+    assert "(the name is no UTF-8, so it cannot be opened)" in await text(tools["list_files"])
+
+
+@contextmanager
+def unprivileged(root: Path) -> Generator[None]:
+    """Forbid writing to the folder, and give up the right to do all, where the tests have it."""
+    privileged = os.geteuid() == 0
+    root.chmod(0o555)
+    if privileged:
+        for folder in root.parents[:3]:
+            folder.chmod(0o755)
+        os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        if privileged:
+            os.seteuid(0)
+        for folder in (root, *root.glob("*/")):
+            folder.chmod(0o755)
+
+
+async def test_what_may_not_be_read_or_written_is_named_with_the_reason(
+    root: Path, tools: Tools
+) -> None:
+    (root / "closed").mkdir()
+    (root / "closed" / "in.txt").write_text("TODO\n")
+    (root / "locked.txt").write_text("TODO\n")
+    (root / "locked.txt").chmod(0)
+    (root / "closed").chmod(0)
+    with unprivileged(root):
+        listing = await text(tools["list_files"], recursive=True)
+        read = await error(tools["read_file"], path="locked.txt")
+        inside = await error(tools["read_file"], path="closed/in.txt")
+        found = await text(tools["search_files"], pattern="TODO")
+        written = await error(tools["write_file"], path="new.txt", content="x")
+        replaced = await error(tools["write_file"], path="locked.txt", content="x")
+    assert "Not readable: closed/ (Permission denied)." in listing
+    assert "in.txt" not in listing
+    assert read == "locked.txt: Permission denied."
+    assert inside == "closed/in.txt: Permission denied."
+    assert "Not searched: locked.txt: Permission denied, closed/ (Permission denied)." in found
+    assert written == "new.txt: Permission denied."
+    assert replaced == "locked.txt: Permission denied."
+
+
+# read_file
+
+
+async def test_reading_tells_lines_and_bytes_and_where_to_go_on(root: Path, tools: Tools) -> None:
+    (root / "long.txt").write_text("".join(f"line {number}\n" for number in range(1, 1001)))
+    page = await text(tools["read_file"], path="long.txt", offset=10, limit=2)
+    assert page == (
+        "long.txt: 1,000 lines, 8,893 bytes; lines 11 to 12 follow; next: offset=12.\n"
+        "line 11\nline 12\n"
+    )
+    end = await text(tools["read_file"], path="long.txt", offset=1000)
+    assert end == "long.txt: 1,000 lines, 8,893 bytes; there is nothing after line 1,000.\n"
+
+
+async def test_an_empty_file_and_a_last_line_without_its_end(root: Path, tools: Tools) -> None:
+    (root / "empty").write_text("")
+    (root / "half").write_text("a\nb")
+    assert await text(tools["read_file"], path="empty") == "empty: 0 lines, 0 bytes.\n"
+    assert (
+        await text(tools["read_file"], path="half")
+        == "half: 2 lines, 3 bytes; lines 1 to 2 follow.\na\nb"
+    )
+
+
+async def test_bytes_that_are_no_utf8_are_replaced_and_it_is_said(root: Path, tools: Tools) -> None:
+    (root / "latin").write_bytes(b"sch\xf6n\r\n")
+    shown = await text(tools["read_file"], path="latin")
+    assert "its line ends are CRLF; what is no UTF-8 is shown as �.\nsch�n\n" in shown
+
+
+async def test_binary_files_are_refused_with_their_size(root: Path, tools: Tools) -> None:
+    (root / "b").write_bytes(b"a\0" * 600)
+    assert await error(tools["read_file"], path="b") == (
+        "b is a binary file of 1,200 bytes; it is not shown."
+    )
+
+
+async def test_a_huge_line_is_cut_and_the_next_ones_can_still_be_read(
+    root: Path, tools: Tools, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workspace, "MOST_BYTES", 100)
+    (root / "huge").write_text("first\n" + "x" * 250 + "\nlast\n")
+    read = tools["read_file"]
+    assert "lines 1 to 1 follow; next: offset=1.\nfirst\n" in await text(read, path="huge")
+    second = await text(read, path="huge", offset=1)
+    assert "huge: 3 lines, 262 bytes; lines 2 to 2 follow; next: offset=2" in second
+    assert "the last 151 bytes of line 2 are left out" in second
+    assert (await text(read, path="huge", offset=2)).endswith("\nlast\n")
+
+
+async def test_of_a_giant_file_the_lines_are_not_counted(
+    root: Path, tools: Tools, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workspace, "COUNTED_BYTES", 100)
+    (root / "giant").write_text("x\n" * 1000)
+    page = await text(tools["read_file"], path="giant", limit=3)
+    assert "giant: many lines, 2,000 bytes; lines 1 to 3 follow; next: offset=3." in page
+
+
+async def test_what_is_no_regular_file_is_refused_without_blocking(
+    root: Path, tools: Tools
+) -> None:
+    os.mkfifo(root / "pipe")
+    with anyio.fail_after(10):
+        assert "no regular file" in await error(tools["read_file"], path="pipe")
+        assert "no regular file" in await error(
+            tools["write_file"], path="pipe", content="x", append=False
+        )
+    assert await error(tools["read_file"], path="src") == (
+        "src is a folder. list_files shows what is in it."
+    )
+    assert "No such file" in await error(tools["read_file"], path="nothing")
+    assert "names a folder" in await error(tools["read_file"], path=".")
+
+
+# The fence
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["../secret.txt", "src/../../secret.txt", "/etc/passwd", "link.txt", "up/secret.txt", "a\0b"],
+)
+async def test_no_path_leads_out_of_the_folder(root: Path, tools: Tools, path: str) -> None:
+    (root / "link.txt").symlink_to("../secret.txt")
+    (root / "up").symlink_to("..")
+    for name, more in (
+        ("read_file", {}),
+        ("list_files", {}),
+        ("search_files", {"pattern": "x"}),
+        ("write_file", {"content": "x"}),
+        ("edit_file", {"old": "do", "new": "x"}),
+    ):
+        assert "lies outside of the workspace" in await error(tools[name], path=path, **more)
+    assert (root.parent / "secret.txt").read_text() == "do not read\n"
+
+
+async def test_links_and_absolute_paths_that_stay_inside_are_followed(
+    root: Path, tools: Tools
+) -> None:
+    (root / "inside").symlink_to("src/main.py")
+    assert "def main" in await text(tools["read_file"], path="inside")
+    assert "def main" in await text(tools["read_file"], path=str(root / "src" / "main.py"))
+    await text(tools["write_file"], path="inside", content="new\n")
+    assert (root / "inside").is_symlink()
+    assert (root / "src" / "main.py").read_text() == "new\n"
+
+
+async def test_a_link_that_is_swapped_in_after_the_check_is_not_followed(
+    root: Path, tools: Tools, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outside = root.parent / "outside"
+    outside.mkdir()
+    (outside / "main.py").write_text("outside\n")
+    real = os.path.realpath
+
+    def swap(path: os.PathLike[str]) -> str:
+        resolved = real(path)
+        if (root / "src").is_dir() and not (root / "src").is_symlink():
+            (root / "src").rename(root / "old")
+            (root / "src").symlink_to(outside)
+        return resolved
+
+    monkeypatch.setattr(os.path, "realpath", swap)
+    for name, more in (("read_file", {}), ("write_file", {"content": "x"})):
+        assert "outside" not in await error(tools[name], path="src/main.py", **more)
+        (root / "src").unlink()
+        (root / "old").rename(root / "src")
+    assert (outside / "main.py").read_text() == "outside\n"
+
+
+async def test_links_that_run_in_a_circle_are_an_error(root: Path, tools: Tools) -> None:
+    (root / "a").symlink_to("b")
+    (root / "b").symlink_to("a")
+    assert "links run in a circle" in await error(tools["read_file"], path="a")
+
+
+# write_file and edit_file
+
+
+async def test_writing_creates_folders_and_tells_what_was_there(root: Path, tools: Tools) -> None:
+    write = tools["write_file"]
+    assert await text(write, path="a/b/c.txt", content="ä\n") == (
+        "Wrote 3 bytes to a/b/c.txt; a new file."
+    )
+    assert "it had 3 bytes before" in await text(write, path="a/b/c.txt", content="x")
+    assert await text(write, path="a/b/c.txt", content="yz", append=True) == (
+        "Appended 2 bytes to a/b/c.txt; it has 3 bytes now."
+    )
+    assert (root / "a" / "b" / "c.txt").read_text() == "xyz"
+    assert [one.name for one in (root / "a" / "b").iterdir()] == ["c.txt"]
+
+
+async def test_replacing_a_file_keeps_its_permissions(root: Path, tools: Tools) -> None:
+    (root / "run.sh").write_text("old")
+    (root / "run.sh").chmod(0o751)
+    await text(tools["write_file"], path="run.sh", content="new")
+    assert (root / "run.sh").stat().st_mode & 0o777 == 0o751
+
+
+async def test_readers_see_the_old_file_or_the_new_one_never_a_part(
+    root: Path, tools: Tools
+) -> None:
+    path, size = root / "big.txt", 200_000
+    path.write_text("a" * size)
+    seen: set[str] = set()
+    done = threading.Event()
+
+    def read() -> None:
+        while not done.is_set():
+            content = path.read_text()
+            seen.add(f"{content[:1]}{content[-1:]}{len(content)}")
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(anyio.to_thread.run_sync, read)
+        for letter in "bcdefgh":
+            await text(tools["write_file"], path="big.txt", content=letter * size)
+        done.set()
+    assert seen <= {f"{letter}{letter}{size}" for letter in "abcdefgh"}
+
+
+async def test_a_failed_write_leaves_the_old_file_and_nothing_else(
+    root: Path, tools: Tools, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    told = await error(tools["write_file"], path="README.md", content="new")
+    assert told == "README.md: No space left on device."
+    assert (root / "README.md").read_text() == "# Title\n\nText\n"
+    assert sorted(one.name for one in (root / ".").iterdir()) == ["README.md", "src"]
+
+
+async def test_text_that_is_no_utf8_is_not_written(tools: Tools) -> None:
+    told = await error(tools["write_file"], path="x", content="\ud800")
+    assert "cannot be written as UTF-8" in told
+
+
+async def test_an_edit_needs_one_match_unless_told_otherwise(root: Path, tools: Tools) -> None:
+    edit = tools["edit_file"]
+    (root / "t").write_text("one two one\n")
+    assert "contains that text 2 times" in await error(edit, path="t", old="one", new="1")
+    assert "does not contain that text" in await error(edit, path="t", old="three", new="3")
+    assert await text(edit, path="t", old="two", new="2") == "Replaced 1 occurrence in t."
+    told = await text(edit, path="t", old="one", new="", replace_all=True)
+    assert told == "Replaced 2 occurrences in t."
+    assert (root / "t").read_text() == " 2 \n"
+
+
+async def test_an_edit_keeps_crlf_line_ends(root: Path, tools: Tools) -> None:
+    (root / "w").write_bytes(b"one\r\ntwo\r\nthree\r\n")
+    await text(tools["edit_file"], path="w", old="one\ntwo", new="1\n2\n2b")
+    assert (root / "w").read_bytes() == b"1\r\n2\r\n2b\r\nthree\r\n"
+
+
+async def test_binary_files_are_not_edited(root: Path, tools: Tools) -> None:
+    (root / "b").write_bytes(b"a\0b")
+    assert "binary" in await error(tools["edit_file"], path="b", old="a", new="c")
+
+
+async def test_parallel_edits_of_one_file_lose_none(root: Path, tools: Tools) -> None:
+    (root / "n").write_text("".join(f"<{number}>" for number in range(40)))
+
+    async def edit(number: int) -> None:
+        await text(tools["edit_file"], path="n", old=f"<{number}>", new=f"[{number}]")
+
+    async with anyio.create_task_group() as group:
+        for number in range(40):
+            group.start_soon(edit, number)
+    assert (root / "n").read_text() == "".join(f"[{number}]" for number in range(40))
+
+
+async def test_wrong_limits_are_refused(tools: Tools) -> None:
+    assert "- limit: Input should be" in await error(tools["list_files"], limit=0)
+    assert "- offset: Input should be" in await error(tools["read_file"], path="x", offset=-1)
+    assert (await call(tools["edit_file"], path="README.md", old="", new="x")).outcome == "error"
