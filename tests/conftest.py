@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
+
+# No test may ever call a model that is not on this machine, whatever keys its user has set.
+os.environ["AGENT_RUNTIME_FORBID_REAL_MODELS"] = "1"
 
 
 @pytest.fixture(scope="session")
