@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -288,15 +289,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> Report:
     """Kill, resume and check."""
     tallies: defaultdict[str, Tally] = defaultdict(Tally)
-    with tempfile.TemporaryDirectory(prefix="chaos-") as folder:
-        campaign(
-            args.kills,
-            Path(folder),
-            seed=args.seed,
-            on_outcome=lambda outcome: tallies[outcome.trial.boundary].add(outcome),
-        )
+    folder = Path(tempfile.mkdtemp(prefix="chaos-"))
+    campaign(
+        args.kills,
+        folder,
+        seed=args.seed,
+        on_outcome=lambda outcome: tallies[outcome.trial.boundary].add(outcome),
+    )
     kills = sum(tally.kills for tally in tallies.values())
     violations = sum(len(tally.violations) for tally in tallies.values())
+    if violations:
+        print(f"The databases of the runs are kept in {folder}.", file=sys.stderr)
+    else:
+        shutil.rmtree(folder)
     targets = [
         at_least("kills", kills, args.kills),
         at_most("violations of what a resume promises", violations, 0),
