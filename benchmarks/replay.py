@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -190,7 +190,7 @@ class Player:
         return self._stream(request)
 
     @asynccontextmanager
-    async def _stream(self, request: ModelRequest) -> AsyncIterator[AsyncIterator[ModelEvent]]:
+    async def _stream(self, request: ModelRequest) -> AsyncGenerator[AsyncIterator[ModelEvent]]:
         yield self._events(request)
 
     async def _events(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
@@ -387,9 +387,8 @@ def _stands_for(block: Sequence[PromptMessage], piece: Piece, notes: Sequence[st
         known = call.result is None or shown.text.startswith(call.result)
         if not known and _CUT not in shown.text:
             return False
-    if all(note in block[-1].text for note in notes) and (calls or not notes):
-        return True
-    return False
+    rides = bool(calls) or not notes
+    return rides and all(note in block[-1].text for note in notes)
 
 
 # A whole trace

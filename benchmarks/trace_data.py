@@ -11,6 +11,7 @@ import io
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -23,7 +24,7 @@ NO_TASK = "(No message of the user precedes this answer.)"
 
 _LEAST_CHARS = 200
 """A shorter exchange says nothing of how densely the provider counts."""
-_RATES = (0.15, 1.0)
+_RATES = (0.2, 0.7)
 """Tokens per character beyond that come from something that the recording left out."""
 
 Raw = Mapping[str, Any]
@@ -225,7 +226,7 @@ class _Reader:
         grown = chars = 0
         for epoch in self.epochs:
             known = [answer for answer in epoch if answer.reported is not None]
-            for one, after in zip(known, known[1:], strict=False):
+            for one, after in pairwise(known):
                 more = (after.reported or 0) - (one.reported or 0)
                 size = after.before - one.before
                 if more > 0 and size >= _LEAST_CHARS:
