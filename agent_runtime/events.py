@@ -34,7 +34,7 @@ class Event:
             - `model-retry` (live only): `reason`, `attempt`, `wait` (seconds)
             - `answer`: `step`, `calls` (number), `prompt_tokens`, `cached_tokens`,
               `completion_tokens` (None where unreported), `cost` (nanodollars or None)
-            - `tool-start`: `call_id`, `tool`
+            - `tool-start`: `call_id`, `tool`; live also `arguments`
             - `tool-finish`: `call_id`, `tool`, `outcome`, `chars`, `cut` (bool)
             - `note`: `source`
             - `activation`: `cause`, `left_out` (nodes), `cut` (results), `tokens`

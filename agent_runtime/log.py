@@ -7,9 +7,9 @@ each step.  Only the holder of the run's lease writes nodes, so the next `seq` i
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import cast
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
 
 import anyio
 
@@ -158,8 +158,14 @@ class RunLog:
     reserved: Amount | None = None
     exchange: Exchange | None = None
 
-    async def write(self, commit: Commit) -> None:
-        """Commit, then tell of its events."""
+    async def write(
+        self, commit: Commit, live: Mapping[int, Mapping[str, Any]] | None = None
+    ) -> None:
+        """Commit, then tell of its events.
+
+        Args:
+            live: by place among the events, what listeners are told beside what is kept.
+        """
         last = 0
         with anyio.CancelScope(shield=True):
             last = await self.store.commit(self.lease, commit)
@@ -172,8 +178,10 @@ class RunLog:
         if commit.reserve is not None:
             self.reserved = commit.reserve
         first = last - len(commit.events) + 1
-        for event_id, event in enumerate(commit.events, first):
-            self.tell(event, event_id)
+        for place, event in enumerate(commit.events):
+            more = live.get(place) if live else None
+            told = replace(event, data={**event.data, **more}) if more else event
+            self.tell(told, first + place)
 
     def began(
         self,
@@ -309,7 +317,8 @@ class RunLog:
                 start=tuple((exchange.seq, i) for i in indices),
                 done=tuple(rows),
                 events=(*events, *(self._finished(i, r, cut=False) for i, r in done.items())),
-            )
+            ),
+            live={place: {"arguments": calls[i].arguments} for place, i in enumerate(indices)},
         )
         exchange.results.update(done)
         exchange.started.update(indices)
