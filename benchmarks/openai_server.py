@@ -201,6 +201,8 @@ class OpenAIServer:
         busy_seconds: the server's own work (parsing, counting, writing), without waits; a
             benchmark in the same process subtracts it.
         open_connections: how many clients are connected now.
+        billed: the usage of every answer, in OpenAI's form, whether or not it was reported and
+            whether or not it arrived whole.
     """
 
     def __init__(
@@ -209,6 +211,7 @@ class OpenAIServer:
         self.requests: list[Recorded] = []
         self.busy_seconds = 0.0
         self.open_connections = 0
+        self.billed: list[dict[str, Any]] = []
         self.script = script
         self._meter = PromptMeter(factor)
         self._host = host
@@ -280,6 +283,7 @@ class OpenAIServer:
         if reply.status == 200:
             usage = self._meter.measure(request)
             answer = _Answer(n, request, reply, usage, self._meter.factor)
+            self.billed.append(answer.usage_json())
         else:
             answer = _Answer(n, request, reply, Usage(0, 0), self._meter.factor)
         self.busy_seconds += time.perf_counter() - began
@@ -315,7 +319,7 @@ class _Answer:
                 for i, call in enumerate(reply.calls)
             ]
         choice = {"index": 0, "message": message, "finish_reason": self._finish()}
-        usage = self._usage_json() if self._report else None
+        usage = self.usage_json() if self._report else None
         return orjson.dumps(self._frame("chat.completion", [choice]) | {"usage": usage})
 
     def chunks(self) -> list[bytes]:
@@ -332,7 +336,7 @@ class _Answer:
         choices.append({"index": 0, "delta": {}, "finish_reason": self._finish()})
         frames = [self._frame("chat.completion.chunk", [choice]) for choice in choices]
         if self._report:
-            frames.append(self._frame("chat.completion.chunk", []) | {"usage": self._usage_json()})
+            frames.append(self._frame("chat.completion.chunk", []) | {"usage": self.usage_json()})
         lines = [orjson.dumps(frame) for frame in frames]
         if reply.raw_chunk is not None:
             lines[-1] = reply.raw_chunk
@@ -363,7 +367,8 @@ class _Answer:
         for part in _split(function["arguments"], self._reply.fragments):
             yield {"tool_calls": [{"index": index, "function": {"arguments": part}}]}
 
-    def _usage_json(self) -> dict[str, Any]:
+    def usage_json(self) -> dict[str, Any]:
+        """Return the usage in OpenAI's form."""
         texts = [self._reply.text, self._reply.reasoning]
         texts += [part for call in self._reply.calls for part in _function(call).values()]
         completion = int(self._factor * sum(map(tokens.count_text, texts))) + 1
