@@ -19,7 +19,8 @@ from .errors import (
 )
 from .execution import abandon, reopen
 from .log import RunLog, load_view
-from .orchestrator import Orchestrator, RunState
+from .orchestrator import Orchestrator
+from .state import RunState
 from .tokens import count_text
 from .tools.base import Toolset
 

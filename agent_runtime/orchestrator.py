@@ -1,78 +1,33 @@
 """The loop: build the context, call the model, record its answer, run its tools.
 
 `Orchestrator.drive` reads from top to bottom; from its entry to the model call it is one file.
-Everything durable is a row that `RunLog` writes; what is kept here is only how the run goes on.
+Everything durable is a row that `RunLog` writes; what is kept in memory is a `RunState`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
 
-import anyio
-import anyio.to_thread
 import orjson
 
-from agent_runtime_storage.records import Amount, Finish, InboxItem, NewEvent
+from agent_runtime_storage.records import Amount, Finish, InboxItem, NewEvent, Usage
 
 from . import output as outputs
 from .answers import normalise
-from .budget import affordable_output, bound, usage_of
-from .context import Entry, Prefix, Prompt, View, build, check
-from .cutting import fit
+from .budget import usage_of
+from .context import Prompt, View, build, check
 from .errors import BudgetExceeded, ModelError, ModelOverflow
 from .execution import abandon, run_calls
-from .log import RunLog, new_nonce
-from .memory.recent import Room, overdue, plan, results_budget
 from .messages import AssistantMessage, Note, ToolResult
 from .models.base import (
-    Model,
     ModelAnswer,
-    ModelInfo,
     ModelRequest,
     ReasoningDelta,
     Retrying,
     TextDelta,
 )
-from .tokens import Calibration, count_text
-from .tools.base import ToolContext, Toolset
-
-LEAST_OUTPUT = 256
-"""With fewer tokens than that left to answer, a budget counts as spent."""
-COUNT_IN_THREAD = 100_000
-"""Results with more characters than that are counted off the event loop."""
-BUDGET_WAIT = 0.1
-"""Seconds between looks at a budget that other runs of the tree have reserved."""
-
-
-@dataclass(slots=True)
-class RunState:
-    """Everything that memory holds of a run, beside its log."""
-
-    log: RunLog
-    model: Model
-    info: ModelInfo
-    room: Room
-    prefix: Prefix
-    tools: Toolset
-    context: Callable[[str], ToolContext]
-    calibration: Calibration
-    step_limit: int
-    max_output: int
-    task: Entry | None
-    limited: bool
-    """Whether the run tree has a budget."""
-    output: outputs.OutputType | None = None
-    repeat_system: bool = False
-    temperature: float | None = None
-    settled: dict[int, ToolResult] = field(default_factory=dict[int, ToolResult])
-    """Results of an exchange that was reopened, for calls that must not run again."""
-    previous: Prompt | None = None
-    next_output: int = 0
-    """How many tokens the next answer may have, by what is reserved for it."""
-    calling: bool = False
-    """Whether a model call was begun of which no usage is recorded yet."""
+from .state import RunState
 
 
 class Orchestrator:
@@ -98,29 +53,31 @@ class Orchestrator:
                 detail = f"It used up its {self.state.step_limit} steps."
                 return await self.finish(Finish("failed", "max_steps", detail))
             try:
-                prompt = await self.prepare()
+                prompt, answer = await self.step()
             except BudgetExceeded as error:
                 return await self.finish(Finish("failed", "budget", error.message))
-            try:
-                answer = await self.ask(prompt)
-            except ModelOverflow:
-                self.narrow()
-                await self.activate("overflow")
-                prompt = await self.prepare()
-                answer = await self.ask(prompt)
             finish = await self.record(prompt, answer)
             if finish is not None:
                 return finish
 
-    # Context
+    async def step(self) -> tuple[Prompt, ModelAnswer]:
+        """Call the model with the next prompt; once more with a shorter one if it is too long."""
+        prompt = await self.prepare()
+        try:
+            return prompt, await self.ask(prompt)
+        except ModelOverflow:
+            self.state.narrow()
+            await self.state.activate("overflow")
+            prompt = await self.prepare()
+            return prompt, await self.ask(prompt)
 
     async def prepare(self) -> Prompt:
         """Return the next prompt, activated anew where it is due, reserved and checked."""
-        cause = self.due(self.log.view)
+        cause = self.state.due(self.log.view)
         if cause is not None:
-            await self.activate(cause)
+            await self.state.activate(cause)
         if self.log.reserved is None:
-            await self.reserve()
+            await self.state.reserve()
         prompt = build(self.log.view, cache_marks=self.state.info.cache_marks)
         check(
             self.log.view,
@@ -131,71 +88,6 @@ class Orchestrator:
             last_messages=self.state.room.last_messages,
         )
         return prompt
-
-    def due(self, view: View) -> Any:
-        """Return why the next prompt needs an activation, or None."""
-        state = self.state
-        changed = view.prefix != state.prefix or view.start.model != state.model.name
-        if changed or view.start.repeat_system != state.repeat_system:
-            return "agent"
-        return overdue(view, state.room, state.calibration.estimate(view.tokens))
-
-    async def activate(self, cause: Any) -> None:
-        """Begin prompts anew: what leaves and what is cut is decided by `memory.recent`."""
-        state = self.state
-        state.calibration.reset_anchor()
-        view = plan(
-            self.log.view,
-            state.room,
-            cause=cause,
-            estimate=state.calibration.estimate,
-            nonce=new_nonce(),
-            task=state.task,
-            model=state.model.name,
-            prefix=state.prefix,
-            repeat_system=state.repeat_system,
-        )
-        await self.log.activate(view, cause)
-
-    def narrow(self) -> None:
-        """Believe for the rest of the run that the window is smaller than the prompt refused."""
-        state = self.state
-        refused = state.calibration.estimate(self.log.view.tokens)
-        window = min(state.room.window, refused + state.room.reserve)
-        state.room = replace(state.room, window=window)
-
-    async def reserve(self) -> None:
-        """Reserve the next call on the root of the tree; wait while others hold what is left."""
-        while True:
-            wanted = self.wanted(self.log.view, await self.left())
-            try:
-                return await self.log.reserve(wanted)
-            except BudgetExceeded:
-                root = await self.log.store.run(self.log.lease.root_run_id)
-                if root.reserved.tokens == 0 and root.reserved.cost == 0:
-                    raise
-                await anyio.sleep(BUDGET_WAIT)
-
-    async def left(self) -> Amount | None:
-        """Return what is left of the tree's budget; None where it has none."""
-        if not self.state.limited:
-            return None
-        root = await self.log.store.run(self.log.lease.root_run_id)
-        spent = [root.settled, root.unsettled, root.reserved]
-        unlimited = 2**53
-        tokens = (root.budget.tokens or unlimited) - sum(one.tokens for one in spent)
-        cost = (root.budget.cost or unlimited) - sum(one.cost for one in spent)
-        return Amount(tokens, cost)
-
-    def wanted(self, view: View, left: Amount | None = None) -> Amount:
-        """Return an upper bound of the next call; its answer shrinks to what is left."""
-        state = self.state
-        prompt_tokens = state.calibration.estimate(view.tokens)
-        affordable = affordable_output(state.info, prompt_tokens, left)
-        state.next_output = min(state.max_output, max(affordable, LEAST_OUTPUT))
-        return bound(state.info, prompt_tokens, state.next_output)
-
-    # Model
 
     async def ask(self, prompt: Prompt) -> ModelAnswer:
         """Call the model and return its answer; deltas go to whoever listens."""
@@ -253,24 +145,44 @@ class Orchestrator:
             return None
         return await self.answer(message, answer, usage, spent, lost, event)
 
-    def answered(self, message: AssistantMessage, answer: ModelAnswer) -> NewEvent:
-        """Return the event that tells of an answer."""
-        usage = answer.usage
-        data = {
-            "step": self.log.steps + 1,
-            "calls": len(message.calls),
-            "prompt_tokens": usage.prompt if usage else None,
-            "cached_tokens": usage.cached if usage else None,
-            "completion_tokens": usage.completion if usage else None,
-            "cost": answer.cost,
-        }
-        return NewEvent("answer", self.log.next_seq, data)
+    async def run_tools(self) -> None:
+        """Run the calls of the open exchange and close it."""
+        settled, self.state.settled = self.state.settled, {}
+        await run_calls(self.log, self.state.tools, self.state.context, self.close, settled)
+
+    async def close(self, done: dict[int, ToolResult], finish: Finish | None = None) -> None:
+        """Close the exchange: cap its results, drain the inbox, reserve the next call."""
+        log = self.log
+        exchange = log.open_exchange()
+        results = exchange.results | done
+        texts = [results[index].text for index in range(len(exchange.message.calls))]
+        shown = await self.state.fit(texts)
+        items = await log.store.inbox(log.lease.thread_id) if finish is None else []
+        notes = notes_of(items)
+        events = [self.finished(finish)] if finish else []
+
+        async def close(reserve: Callable[[View], Amount | None]) -> None:
+            await log.close(
+                done,
+                shown,
+                notes=notes,
+                drained=items,
+                reserve=reserve,
+                finish=finish,
+                events=events,
+            )
+
+        if finish is not None or self.state.limited:
+            # A limited tree may have to shrink the answer or to wait: `prepare` does both.
+            await close(lambda view: None)
+        else:
+            await close(self.state.ahead)
 
     async def answer(
         self,
         message: AssistantMessage,
         answer: ModelAnswer,
-        usage: Any,
+        usage: Usage,
         spent: Amount,
         lost: Amount,
         event: NewEvent,
@@ -302,51 +214,18 @@ class Orchestrator:
         )
         return finish
 
-    # Tools
-
-    async def run_tools(self) -> None:
-        """Run the calls of the open exchange and close it."""
-        settled, self.state.settled = self.state.settled, {}
-        await run_calls(self.log, self.state.tools, self.state.context, self.close, settled)
-
-    async def close(self, done: dict[int, ToolResult], finish: Finish | None = None) -> None:
-        """Close the exchange: cap its results, drain the inbox, reserve the next call."""
-        log = self.log
-        exchange = log.open_exchange()
-        results = exchange.results | done
-        texts = [results[index].text for index in range(len(exchange.message.calls))]
-        shown = await self.fit(texts)
-        items = await log.store.inbox(log.lease.thread_id) if finish is None else []
-        notes = notes_of(items)
-        events = [self.finished(finish)] if finish else []
-
-        async def close(reserve: Callable[[View], Amount | None]) -> None:
-            await log.close(
-                done,
-                shown,
-                notes=notes,
-                drained=items,
-                reserve=reserve,
-                finish=finish,
-                events=events,
-            )
-
-        if finish is not None or self.state.limited:
-            # A limited tree may have to shrink the answer or to wait: `prepare` does both.
-            await close(lambda view: None)
-        else:
-            await close(self.ahead)
-
-    def ahead(self, view: View) -> Amount | None:
-        """Return what to reserve for the next call, unless an activation comes before it."""
-        return None if self.due(view) is not None else self.wanted(view)
-
-    async def fit(self, texts: Sequence[str]) -> list[int | None]:
-        """Return how many characters of each result prompts show, so that none floods them."""
-        tokens = results_budget(self.state.room, self.state.calibration.ratio)
-        if sum(map(len, texts)) > COUNT_IN_THREAD:
-            return await anyio.to_thread.run_sync(fit, texts, tokens, count_text)
-        return fit(texts, tokens, count_text)
+    def answered(self, message: AssistantMessage, answer: ModelAnswer) -> NewEvent:
+        """Return the event that tells of an answer."""
+        usage = answer.usage
+        data = {
+            "step": self.log.steps + 1,
+            "calls": len(message.calls),
+            "prompt_tokens": usage.prompt if usage else None,
+            "cached_tokens": usage.cached if usage else None,
+            "completion_tokens": usage.completion if usage else None,
+            "cost": answer.cost,
+        }
+        return NewEvent("answer", self.log.next_seq, data)
 
     async def drain(self) -> None:
         """Bring what came in while nobody worked on the thread into the log."""
@@ -354,7 +233,7 @@ class Orchestrator:
         if not items:
             return
         await self.log.append(notes_of(items), drained=items)
-        await self.activate("note")
+        await self.state.activate("note")
 
     # Ends
 

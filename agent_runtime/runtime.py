@@ -36,8 +36,8 @@ from .log import RunLog
 from .memory import branches
 from .messages import UserMessage
 from .models.base import Model
-from .orchestrator import RunState
 from .resolve import Resolved, resolve
+from .state import RunState
 from .tools.base import ToolContext
 
 

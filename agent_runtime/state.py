@@ -1,0 +1,133 @@
+"""What memory holds of a run beside its log, and what follows from it for the next model call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import anyio
+import anyio.to_thread
+
+from agent_runtime_storage.records import Amount
+
+from . import output as outputs
+from .budget import affordable_output, bound
+from .context import Entry, Prefix, Prompt, View
+from .cutting import fit
+from .errors import BudgetExceeded
+from .log import RunLog, new_nonce
+from .memory.recent import Cause, Room, overdue, plan, results_budget
+from .messages import ToolResult
+from .models.base import Model, ModelInfo
+from .tokens import Calibration, count_text
+from .tools.base import ToolContext, Toolset
+
+LEAST_OUTPUT = 256
+"""With fewer tokens than that left to answer, a budget counts as spent."""
+COUNT_IN_THREAD = 100_000
+"""Results with more characters than that are counted off the event loop."""
+BUDGET_WAIT = 0.1
+"""Seconds between looks at a budget that other runs of the tree have reserved."""
+
+
+@dataclass(slots=True)
+class RunState:
+    """Everything that memory holds of a run, beside its log."""
+
+    log: RunLog
+    model: Model
+    info: ModelInfo
+    room: Room
+    prefix: Prefix
+    tools: Toolset
+    context: Callable[[str], ToolContext]
+    calibration: Calibration
+    step_limit: int
+    max_output: int
+    task: Entry | None
+    limited: bool
+    """Whether the run tree has a budget."""
+    output: outputs.OutputType | None = None
+    repeat_system: bool = False
+    temperature: float | None = None
+    settled: dict[int, ToolResult] = field(default_factory=dict[int, ToolResult])
+    """Results of an exchange that was reopened, for calls that must not run again."""
+    previous: Prompt | None = None
+    next_output: int = 0
+    """How many tokens the next answer may have, by what is reserved for it."""
+    calling: bool = False
+    """Whether a model call was begun of which no usage is recorded yet."""
+
+    # Context
+
+    def due(self, view: View) -> Cause | None:
+        """Return why the next prompt needs an activation, or None."""
+        changed = view.prefix != self.prefix or view.start.model != self.model.name
+        if changed or view.start.repeat_system != self.repeat_system:
+            return "agent"
+        return overdue(view, self.room, self.calibration.estimate(view.tokens))
+
+    async def activate(self, cause: Cause) -> None:
+        """Begin prompts anew: what leaves and what is cut is decided by `memory.recent`."""
+        self.calibration.reset_anchor()
+        view = plan(
+            self.log.view,
+            self.room,
+            cause=cause,
+            estimate=self.calibration.estimate,
+            nonce=new_nonce(),
+            task=self.task,
+            model=self.model.name,
+            prefix=self.prefix,
+            repeat_system=self.repeat_system,
+        )
+        await self.log.activate(view, cause)
+
+    def narrow(self) -> None:
+        """Believe for the rest of the run that the window is smaller than the prompt refused."""
+        refused = self.calibration.estimate(self.log.view.tokens)
+        window = min(self.room.window, refused + self.room.reserve)
+        self.room = replace(self.room, window=window)
+
+    async def fit(self, texts: Sequence[str]) -> list[int | None]:
+        """Return how many characters of each result prompts show, so that none floods them."""
+        tokens = results_budget(self.room, self.calibration.ratio)
+        if sum(map(len, texts)) > COUNT_IN_THREAD:
+            return await anyio.to_thread.run_sync(fit, texts, tokens, count_text)
+        return fit(texts, tokens, count_text)
+
+    # Budget
+
+    async def reserve(self) -> None:
+        """Reserve the next call on the root of the tree; wait while others hold what is left."""
+        while True:
+            wanted = self.wanted(self.log.view, await self.left())
+            try:
+                return await self.log.reserve(wanted)
+            except BudgetExceeded:
+                root = await self.log.store.run(self.log.lease.root_run_id)
+                if root.reserved.tokens == 0 and root.reserved.cost == 0:
+                    raise
+                await anyio.sleep(BUDGET_WAIT)
+
+    async def left(self) -> Amount | None:
+        """Return what is left of the tree's budget; None where it has none."""
+        if not self.limited:
+            return None
+        root = await self.log.store.run(self.log.lease.root_run_id)
+        spent = [root.settled, root.unsettled, root.reserved]
+        unlimited = 2**53
+        tokens = (root.budget.tokens or unlimited) - sum(one.tokens for one in spent)
+        cost = (root.budget.cost or unlimited) - sum(one.cost for one in spent)
+        return Amount(tokens, cost)
+
+    def wanted(self, view: View, left: Amount | None = None) -> Amount:
+        """Return an upper bound of the next call; its answer shrinks to what is left."""
+        prompt_tokens = self.calibration.estimate(view.tokens)
+        affordable = affordable_output(self.info, prompt_tokens, left)
+        self.next_output = min(self.max_output, max(affordable, LEAST_OUTPUT))
+        return bound(self.info, prompt_tokens, self.next_output)
+
+    def ahead(self, view: View) -> Amount | None:
+        """Return what to reserve for the next call, unless an activation comes before it."""
+        return None if self.due(view) is not None else self.wanted(view)
