@@ -78,8 +78,19 @@ def overdue(view: View, room: Room, estimate: int) -> Cause | None:
 def _most(view: View, room: Room) -> int:
     # An exchange of many parallel calls may be longer than N by itself: it is never split, so
     # the ceiling leaves room for one more beside the N that stay.
-    longest = max((entry.size for entry in view.entries), default=0)
+    longest = max(_unsplit(view.entries), default=0)
     return max(2 * room.last_messages, room.last_messages + longest)
+
+
+def _unsplit(entries: tuple[Entry, ...]) -> list[int]:
+    """Return the sizes of what leaves as a whole: messages, exchanges with the notes in them."""
+    sizes: list[int] = []
+    for index, entry in enumerate(entries):
+        if sizes and _rides(entries, index):
+            sizes[-1] += entry.size
+        else:
+            sizes.append(entry.size)
+    return sizes
 
 
 def plan(
