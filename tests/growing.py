@@ -1,0 +1,182 @@
+"""A branch that grows by moves as a run's does, by the pure functions alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from agent_runtime.beginning import opening
+from agent_runtime.context import Entry, Prefix, Prompt, View, build, check, extend
+from agent_runtime.cutting import fit
+from agent_runtime.log import empty_view
+from agent_runtime.memory.recent import Cause, Room, overdue, plan, results_budget
+from agent_runtime.messages import (
+    AssistantMessage,
+    LoggedMessage,
+    Note,
+    ToolCall,
+    ToolResult,
+    UserMessage,
+    call_id,
+)
+from agent_runtime.tokens import count_text
+
+PREFIX = Prefix("You are careful.")
+
+
+@dataclass(frozen=True, slots=True)
+class Say:
+    """The user begins a run with so many words."""
+
+    words: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The model answers with text, and so many notes had come in."""
+
+    words: int
+    notes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The model calls tools at once, whose results have so many words."""
+
+    results: tuple[int, ...]
+    notes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """So many notes came in while nobody worked on the thread."""
+
+    notes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """Prompts begin anew, for a cause of which the branch itself knows nothing."""
+
+    cause: Cause
+
+
+Move: TypeAlias = Say | Reply | Work | Tell | Begin
+
+
+def mark(seq: int) -> str:
+    """Return what stands once in the text of each node."""
+    return f"<node {seq}>"
+
+
+def user(seq: int, words: int) -> UserMessage:
+    return UserMessage(f"{mark(seq)} {'ask ' * words}")
+
+
+def answer(seq: int, words: int) -> AssistantMessage:
+    return AssistantMessage(f"{mark(seq)} {'say ' * words}")
+
+
+def note(seq: int) -> Note:
+    return Note(f"{mark(seq)} by the way")
+
+
+def work(seq: int, results: Sequence[int]) -> AssistantMessage:
+    calls = tuple(ToolCall(call_id(seq, i), "look", {"at": i}) for i in range(len(results)))
+    return AssistantMessage(mark(seq), calls)
+
+
+def seen(words: int) -> ToolResult:
+    return ToolResult(" ".join(f"line{i}\n" for i in range(words)))
+
+
+@dataclass(slots=True)
+class Growing:
+    """A branch, as the orchestrator grows it.
+
+    Attributes:
+        ratio: the provider's tokens for one of ours.
+        log: every node.
+        activated: whether prompts began anew since the last one.
+    """
+
+    room: Room
+    ratio: float
+    view: View = field(init=False)
+    task: Entry | None = None
+    log: list[Entry] = field(default_factory=list[Entry])
+    previous: Prompt | None = None
+
+    def __post_init__(self) -> None:
+        self.view = empty_view()
+        self.activate("start")
+
+    @property
+    def next_seq(self) -> int:
+        return len(self.log) + 1
+
+    def estimate(self, tokens: int) -> int:
+        return round(tokens * self.ratio)
+
+    def activate(self, cause: Cause) -> None:
+        self.view = plan(
+            self.view,
+            self.room,
+            cause=cause,
+            estimate=self.estimate,
+            nonce=f"n{self.view.activation_id}",
+            task=self.task,
+            model="m",
+            prefix=PREFIX,
+        )
+
+    def append(self, message: LoggedMessage, *results: ToolResult) -> Entry:
+        texts = [result.text for result in results]
+        shown = fit(texts, results_budget(self.room, self.ratio), count_text)
+        parent = self.log[-1].seq if self.log else None
+        entry = Entry(self.next_seq, parent, message, results, tuple(shown))
+        self.log.append(entry)
+        self.view = extend(self.view, entry)
+        return entry
+
+    def move(self, move: Move) -> None:
+        """Do what the orchestrator does for it."""
+        match move:
+            case Say(words):
+                for message in opening(self.view, user(0, words)):
+                    mine = isinstance(message, UserMessage)
+                    entry = self.append(user(self.next_seq, words) if mine else message)
+                    self.task = entry if mine else self.task
+            case Reply(words, notes):
+                self.append(answer(self.next_seq, words))
+                self.tell(notes)
+            case Work(results, notes):
+                self.append(work(self.next_seq, results), *map(seen, results))
+                self.tell(notes)
+            case Tell(notes):
+                self.tell(notes)
+                self.activate("note")
+            case Begin(cause):
+                self.activate(cause)
+
+    def tell(self, notes: int) -> None:
+        for _ in range(notes):
+            self.append(note(self.next_seq))
+
+    def prepare(self) -> Prompt:
+        """Return the next prompt, checked, as before a model call."""
+        cause = overdue(self.view, self.room, self.estimate(self.view.tokens))
+        if cause is not None:
+            self.activate(cause)
+        prompt = build(self.view, cache_marks=4)
+        check(
+            self.view,
+            prompt,
+            self.previous,
+            estimate=self.estimate(prompt.counted),
+            limit=self.room.limit,
+            last_messages=self.room.last_messages,
+        )
+        self.previous = prompt
+        return prompt
