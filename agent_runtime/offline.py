@@ -21,14 +21,14 @@ from .execution import CANCELLED, INTERRUPTED
 from .messages import PromptMessage
 from .models.base import ModelAnswer, ModelRequest, RawCall
 from .models.scripted import ScriptedModel
-from .offline_state import Phase, State, from_text, to_text
+from .offline_state import PAGE, Phase, State, from_text, to_text
 from .offline_task import read_task
 
 NAME = "offline"
 MOST_READ = 320
 """So many files are read at most, spread evenly over the folder."""
-MOST_LISTED = 150_000
-"""So many entries are listed at most."""
+MOST_PAGES = 100
+"""So many pages are listed at most; of a folder with more entries the figures are of these."""
 LARGE_PAGE = 1000
 LARGE_FOLDER = 4000
 """Folders with more entries are listed in large pages."""
@@ -120,8 +120,9 @@ def _listed(state: State, results: Sequence[str]) -> ModelAnswer:
     if parse.is_cut(results[0]):
         state.changed = True
     state.offset = page.following or state.offset + len(page.entries)
-    if page.following is not None and state.offset < MOST_LISTED:
-        if page.total > LARGE_FOLDER and state.page == State.page:
+    state.pages += 1
+    if page.following is not None and state.pages < MOST_PAGES:
+        if page.total > LARGE_FOLDER and state.page == PAGE:
             state.page = LARGE_PAGE
         words = f"{state.offset:,} of {page.total:,} entries are listed."
         return _ask(state, "list", words, _list(state))
@@ -141,7 +142,8 @@ def _searched(state: State, results: Sequence[str]) -> ModelAnswer:
     ]
     text = report.figures(state, counts)
     state.extensions, state.biggest, state.notes = {}, [], []
-    state.more, state.offset = state.files > 0, 0
+    state.listed, state.offset = state.offset, 0
+    state.more = state.files > 0
     state.stride = -(-state.files // MOST_READ) or 1
     return _write(state, "figures", "I write the figures.", text, whole=True)
 
@@ -160,8 +162,9 @@ def _queued(state: State, results: Sequence[str]) -> ModelAnswer:
         return _go_on(state)
     if parse.is_cut(results[0]) and state.page > LEAST_PAGE:
         return _smaller_page(state)
-    state.more = page.following is not None and state.offset + len(page.entries) < MOST_LISTED
-    for entry in page.entries:
+    entries = page.entries[: state.listed - state.offset]
+    state.more = page.following is not None and state.offset + len(entries) < state.listed
+    for entry in entries:
         chosen = _is_file(state, entry) and state.ordinal % state.stride == 0
         if chosen and (len(state.queue) >= QUEUE or not state.has_room(entry.path)):
             state.more = True

@@ -14,6 +14,8 @@ import orjson
 Phase: TypeAlias = Literal[
     "begin", "stub", "list", "search", "figures", "queue", "read", "part", "ending", "check"
 ]
+PAGE = 200
+"""So many entries are listed at once, at first."""
 MOST_EXTENSIONS = 30
 """So many extensions are counted one by one, in the order in which they turn up."""
 MOST_BIG = 8
@@ -33,6 +35,8 @@ class State:
         phase: what the calls beside this state are for.
         sure: whether the folder was named as one in the task.
         page: entries to list at once.
+        pages: how many pages were listed for the figures.
+        listed: entries that the figures are of.
         offset: where the listing goes on.
         total: entries of the folder by the first listing.
         changed: whether a later listing told another total.
@@ -53,7 +57,9 @@ class State:
     folder: str
     report: str
     sure: bool = True
-    page: int = 200
+    page: int = PAGE
+    pages: int = 0
+    listed: int = 0
     offset: int = 0
     total: int = 0
     changed: bool = False

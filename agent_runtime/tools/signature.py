@@ -7,7 +7,7 @@ import re
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, ValidationError, create_model
 from pydantic.fields import FieldInfo
@@ -143,10 +143,10 @@ def _problems(error: ValidationError, known: str) -> str:
 class _Schema(GenerateJsonSchema):
     """Leaves out titles that repeat a name, which cost tokens in every prompt."""
 
-    ignored_warning_kinds: ClassVar[set[JsonSchemaWarningKind]] = {  # pyright: ignore[reportIncompatibleVariableOverride]
-        "skipped-choice",
-        "non-serializable-default",
-    }
+    def emit_warning(self, kind: JsonSchemaWarningKind, detail: str) -> None:
+        # A default that is no JSON is left out of the schema, and still used.
+        if kind != "non-serializable-default":
+            super().emit_warning(kind, detail)
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import orjson
 
@@ -14,8 +13,9 @@ from agent_runtime.messages import PromptMessage, ToolCall, call_id
 from agent_runtime.models.base import ModelAnswer, ModelRequest
 from agent_runtime.offline import survey
 from agent_runtime.tokens import count_text
-from agent_runtime.tools.base import ToolContext, Toolset
+from agent_runtime.tools.base import Toolset
 from agent_runtime.tools.workspace import workspace_tools
+from tests.tools.calling import context
 
 TASK = "Survey this folder and write the report to REPORT.md"
 LEAST_MESSAGES = 20
@@ -34,23 +34,6 @@ class Driven:
     longest_text: int
     tools: list[str] = field(default_factory=list[str])
     largest_batch: int = 0
-
-
-class NoStore:
-    """Stands where a store would: the file tools must not need one."""
-
-    def __getattr__(self, name: str) -> Any:
-        raise AssertionError(f"a file tool used the store: {name}")
-
-
-def context(call: str = "c00000000") -> ToolContext:
-    """Return a context for calling a tool by itself."""
-    store: Any = NoStore()
-
-    async def run_agent(*_: Any) -> Any:
-        raise AssertionError("a file tool started a run")
-
-    return ToolContext("user", "thread", "run", call, 0, store, None, run_agent)
 
 
 def window(messages: list[PromptMessage]) -> list[PromptMessage]:
@@ -97,7 +80,7 @@ async def exchange(
         if text is None:
             tool = tools.get(call.name)
             assert tool is not None
-            text = (await tool.call(call.arguments, context(call.id))).text
+            text = (await tool.call(call.arguments, context())).text
         texts.append(text)
     shown = [
         text if limit is None else cut(text, limit, call.id)

@@ -23,7 +23,7 @@ class Truth:
         counts: Counter[str] = Counter()
         sizes: Counter[str] = Counter()
         for path, size in self.files.items():
-            name = os.path.splitext(os.path.basename(path))[1].lower() or "none"  # noqa: PTH119, PTH122
+            name = Path(path).suffix.lower() or "none"
             counts[name] += 1
             sizes[name] += size
         return {name: (counts[name], sizes[name]) for name in counts}

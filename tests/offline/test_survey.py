@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from agent_runtime import offline
 from agent_runtime.offline import MOST_READ
 
 from .driving import drive
@@ -229,3 +230,33 @@ async def test_names_that_are_no_utf8_are_counted_and_said_not_to_be_read(tmp_pa
     assert report.number("Files") == 2
     assert set(report.read) == {"fine.txt"}
     assert report.number("Not read because of an error, or because the name is no UTF-8") == 1
+
+
+async def test_of_a_folder_with_too_many_entries_the_figures_say_that_they_are_of_a_part(
+    large: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(offline, "MOST_PAGES", 2)
+    await drive(large)
+    report = Report((large / "REPORT.md").read_text())
+    assert "Only the first 400 of 2,111 entries were listed" in report.text
+    order = sorted([*recount(large).files, "REPORT.md"], key=lambda path: path.split("/"))
+    assert report.number("Files") < 400
+    assert set(report.read) <= set(order[:400])
+    check_read(large, report)
+
+
+async def test_a_very_large_folder_is_listed_in_large_pages(
+    large: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(offline, "LARGE_FOLDER", 1000)
+    driven = await drive(large)
+    assert driven.tools[:6] == ["list_files", "write_file", *["list_files"] * 3, "search_files"]
+    check_figures_of_many(large)
+
+
+def check_figures_of_many(root: Path) -> None:
+    """Compare the sums, where there are more extensions than the report names."""
+    report, truth = Report((root / "REPORT.md").read_text()), recount(root)
+    assert report.number("Files") == len(truth.files)
+    assert report.number("Folders") == truth.folders
+    assert report.number("Bytes") == sum(truth.files.values())

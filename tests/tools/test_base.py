@@ -317,6 +317,17 @@ async def test_a_coroutine_out_of_a_sync_function_is_awaited() -> None:
     assert await text(outer) == "awaited"
 
 
+async def test_a_default_that_is_no_json_is_used_and_not_shown() -> None:
+    marker = object()
+
+    @tool
+    def given(by: Any = marker) -> bool:
+        return by is marker
+
+    assert given.spec.parameters["properties"] == {"by": {}}
+    assert await text(given) == "true"
+
+
 async def test_a_method_is_a_tool_by_its_bound_form() -> None:
     class Counter:
         count = 0
