@@ -85,6 +85,8 @@ class RunState:
 
     def narrow(self) -> None:
         """Believe for the rest of the run that the window is smaller than the prompt refused."""
+        # The shorter prompt is estimated without an anchor: so has to be what it is compared with.
+        self.calibration.reset_anchor()
         refused = self.calibration.estimate(self.log.view.tokens)
         window = min(self.room.window, refused + self.room.reserve)
         self.room = replace(self.room, window=window)
