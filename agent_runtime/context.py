@@ -208,7 +208,9 @@ def extend(view: View, entry: Entry) -> View:
     if isinstance(entry.message, Note):
         return _extend_by_note(view, entry, entry.message)
     prompt = render(entry, view.start, keep_opaque=entry.seq > (view.anchor or 0))
-    entry = replace(entry, prompt=prompt, tokens=sum(map(count_message, prompt)))
+    if prompt != entry.prompt:
+        # An activation tries many views of the same nodes: what looks as before is not recounted.
+        entry = replace(entry, prompt=prompt, tokens=sum(map(count_message, prompt)))
     return replace(view, entries=(*view.entries, entry))
 
 
