@@ -19,7 +19,7 @@ from .errors import (
 )
 from .execution import abandon, reopen
 from .log import RunLog, load_view
-from .orchestrator import Orchestrator
+from .orchestrator import Orchestrator, cancelled
 from .state import RunState
 from .tokens import count_text
 from .tools.base import Toolset
@@ -87,12 +87,10 @@ async def _watched(orchestrator: Orchestrator, timeout: float | None) -> Finish:
     return await _end(orchestrator, finish, lost=int(state.calling))
 
 
-def cancelled() -> Finish:
-    """Return the end of a cancelled run."""
-    return Finish("cancelled", "cancelled", "It was cancelled.")
-
-
 async def _end(orchestrator: Orchestrator, finish: Finish, *, lost: int = 0) -> Finish:
+    if orchestrator.log.ended:
+        # What stopped it came just after the run's own last commit, which stands.
+        return finish
     with anyio.move_on_after(END_SECONDS, shield=True):
         return await orchestrator.finish(finish, lost=lost)
     return finish

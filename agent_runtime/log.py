@@ -157,6 +157,8 @@ class RunLog:
     emit: Callable[[Event], None]
     reserved: Amount | None = None
     exchange: Exchange | None = None
+    ended: bool = False
+    """Whether the run's end is written; nothing more can be."""
 
     async def write(
         self, commit: Commit, live: Mapping[int, Mapping[str, Any]] | None = None
@@ -173,6 +175,7 @@ class RunLog:
         self.last_activation += commit.activation is not None
         self.head = self.head if commit.head is None else commit.head
         self.steps = self.steps if commit.steps is None else commit.steps
+        self.ended = commit.finish is not None
         if commit.release is not None:
             self.reserved = None
         if commit.reserve is not None:
@@ -226,6 +229,11 @@ class RunLog:
             )
         )
         self.view = view
+
+    async def cancel_requested(self) -> bool:
+        """Return whether some process asked for this run's cancel."""
+        requested, _ = await self.store.poll(self.lease)
+        return requested
 
     async def reserve(self, amount: Amount) -> None:
         """Reserve the next call. Raises `BudgetExceeded`."""

@@ -17,7 +17,7 @@ from . import output as outputs
 from .answers import normalise
 from .budget import usage_of
 from .context import Prompt, View, build, check
-from .errors import BudgetExceeded, ModelError, ModelOverflow
+from .errors import BudgetExceeded, ModelError, ModelOverflow, PromptTooLarge
 from .execution import abandon, run_calls
 from .messages import AssistantMessage, Note, ToolResult
 from .models.base import (
@@ -52,6 +52,8 @@ class Orchestrator:
             if self.log.steps >= self.state.step_limit:
                 detail = f"It used up its {self.state.step_limit} steps."
                 return await self.finish(Finish("failed", "max_steps", detail))
+            if await self.log.cancel_requested():
+                return await self.finish(cancelled())
             try:
                 prompt, answer = await self.step()
             except BudgetExceeded as error:
@@ -65,9 +67,13 @@ class Orchestrator:
         prompt = await self.prepare()
         try:
             return prompt, await self.ask(prompt)
-        except ModelOverflow:
+        except ModelOverflow as refused:
             self.state.narrow()
-            await self.state.activate("overflow")
+            try:
+                await self.state.activate("overflow")
+            except PromptTooLarge as uncut:
+                # The narrowed window is only a belief: what the provider says is the truth.
+                raise refused from uncut
             prompt = await self.prepare()
             return prompt, await self.ask(prompt)
 
@@ -277,6 +283,11 @@ class Orchestrator:
             unsettle=times(self.log.reserved or Amount(), lost),
         )
         return finish
+
+
+def cancelled() -> Finish:
+    """Return the end of a cancelled run."""
+    return Finish("cancelled", "cancelled", "It was cancelled.")
 
 
 def times(amount: Amount, count: int) -> Amount:
