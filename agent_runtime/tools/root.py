@@ -15,7 +15,7 @@ import json
 import os
 import stat
 import uuid
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,8 +24,23 @@ from typing import BinaryIO, Literal
 from agent_runtime.errors import ConfigError, ToolError
 
 Kind = Literal["file", "folder", "link", "other"]
-SKIPPED = frozenset({".git"})
-"""Folders that are not walked into: they hold a tool's own data."""
+SKIPPED = frozenset(
+    {
+        ".git",
+        ".hg",
+        ".hypothesis",
+        ".mypy_cache",
+        ".nox",
+        ".pytest_cache",
+        ".ruff_cache",
+        ".svn",
+        ".tox",
+        ".venv",
+        "__pycache__",
+        "node_modules",
+    }
+)
+"""Folders that are not walked into, unless they are named: they hold a tool's own data."""
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # A FIFO without a writer would block the call.
@@ -56,12 +71,16 @@ class Walk:
 
     found: list[Found] = field(default_factory=list[Found])
     skipped: list[str] = field(default_factory=list[str])
+    """What was left out on purpose; folders with a `/` at the end."""
     unreadable: dict[str, str] = field(default_factory=dict[str, str])
     """The path of each folder that could not be listed, and why."""
 
 
 class Root:
     """A folder, and the files in it.
+
+    Args:
+        hidden: files in it that are not shown, read or written, wherever a path names them.
 
     Every method blocks, and raises `ToolError` for what cannot be done; it names paths relative
     to the root.
@@ -70,8 +89,11 @@ class Root:
         ConfigError: it is no folder.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], hidden: Iterable[str | os.PathLike[str]] = ()
+    ) -> None:
         self.path = Path(path).resolve()
+        self._hidden = {Path(one).resolve() for one in hidden}
         if not self.path.is_dir():
             raise ConfigError(
                 f"The workspace {self.path} is no folder.", cure="Create it, or name another one."
@@ -80,14 +102,17 @@ class Root:
     def parts(self, path: str) -> tuple[str, ...]:
         """Return the parts below the root of what a path leads to."""
         try:
-            real = os.path.realpath(self.path / path)
-            return Path(real).relative_to(self.path).parts
+            real = Path(os.path.realpath(self.path / path))
+            parts = real.relative_to(self.path).parts
         except ValueError:
             # Also for a NUL, which no file's name can contain.
             raise ToolError(
                 f"{show(path)} lies outside of the workspace.",
                 cure="Give a path relative to its root.",
             ) from None
+        if real in self._hidden:
+            raise ToolError(f"{show(path)} belongs to the runtime and is kept from its tools.")
+        return parts
 
     @contextmanager
     def folder(self, parts: Sequence[str], *, create: bool = False) -> Generator[int]:
@@ -183,6 +208,9 @@ class Root:
                 except FileNotFoundError:
                     continue
                 if stat.S_ISDIR(status.st_mode) and entry.name in SKIPPED:
+                    walk.skipped.append(f"{path}/")
+                    continue
+                if self.path / path in self._hidden:
                     walk.skipped.append(path)
                     continue
                 kind = _kind(status)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, BinaryIO
 
@@ -34,6 +34,7 @@ def workspace_tools(
     shell: bool = False,
     shell_timeout: float = SHELL_SECONDS,
     environment: Mapping[str, str] | None = None,
+    hidden: Iterable[str | os.PathLike[str]] = (),
 ) -> list[Tool]:
     """Return tools that list, read, search, write and edit the files of one folder.
 
@@ -48,11 +49,12 @@ def workspace_tools(
         shell_timeout: the most seconds that a command may take.
         environment: the variables that commands see; None for this process's own, without those
             whose names look like secrets (keys, tokens, passwords, database URLs).
+        hidden: files that the file tools keep from the model, such as the runtime's database.
 
     Raises:
         ConfigError: it is no folder.
     """
-    folder = Root(root)
+    folder = Root(root, hidden)
     files = Files(folder)
     tools: list[Tool] = [
         tool(files.list_files, idempotent=True),
@@ -271,7 +273,7 @@ def _listing_header(path: str, walk: Walk, recursive: bool, offset: int, shown: 
         text += f" Entries {offset + 1:,} to {offset + shown:,} follow" if shown else " None follow"
         text += f"; next: offset={offset + shown}." if offset + shown < total else "."
     if walk.skipped:
-        text += f" Left out: {', '.join(f'{show(one)}/' for one in walk.skipped)}."
+        text += f" Left out: {', '.join(map(show, walk.skipped))}."
     for one, reason in walk.unreadable.items():
         text += f" Not readable: {show(one)}/ ({reason})."
     return text

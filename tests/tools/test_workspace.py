@@ -400,3 +400,30 @@ async def test_wrong_limits_are_refused(tools: Tools) -> None:
     assert "- limit: Input should be" in await error(tools["list_files"], limit=0)
     assert "- offset: Input should be" in await error(tools["read_file"], path="x", offset=-1)
     assert (await call(tools["edit_file"], path="README.md", old="", new="x")).outcome == "error"
+
+
+async def test_hidden_files_are_named_and_kept_from_every_tool(root: Path) -> None:
+    (root / "own.db").write_text("a needle in it")
+    (root / "by").symlink_to("own.db")
+    tools = {one.name: one for one in workspace_tools(root, hidden=[root / "own.db"])}
+    listing = await text(tools["list_files"], recursive=True)
+    assert "Left out: own.db." in listing
+    assert "in it" not in await text(tools["search_files"], pattern="needle", glob="*.db")
+    for path in ("own.db", "./own.db", "by"):
+        for name, more in {
+            "read_file": {},
+            "write_file": {"content": "x"},
+            "edit_file": {"old": "needle", "new": "x"},
+        }.items():
+            assert "belongs to the runtime" in await error(tools[name], path=path, **more)
+    assert (root / "own.db").read_text() == "a needle in it"
+
+
+async def test_caches_and_dependencies_are_entered_only_by_name(root: Path, tools: Tools) -> None:
+    for name in (".venv", "node_modules", "__pycache__"):
+        (root / name).mkdir()
+        (root / name / "inner.txt").write_text("x")
+    listing = await text(tools["list_files"], recursive=True)
+    assert "Left out: .venv/, __pycache__/, node_modules/." in listing
+    assert "inner.txt" not in listing
+    assert "inner.txt" in await text(tools["list_files"], path=".venv")
