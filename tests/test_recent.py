@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import orjson
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agent_runtime.context import Prompt, handle_of
+from agent_runtime.context import Entry, Prompt, handle_of
 from agent_runtime.errors import PromptTooLarge
 from agent_runtime.memory.recent import CUT_TOKENS, Room, overdue
+from agent_runtime.messages import Note
 from tests.growing import Begin, Growing, Move, Reply, Say, Tell, Work, mark
 
 
@@ -57,7 +58,15 @@ def shown_once(grown: Growing, prompt: Prompt) -> None:
     assert mark(grown.task.seq) in text
 
 
+def rides(grown: Growing, entry: Entry) -> bool:
+    """Return whether the note came in while its run was at work with tools."""
+    before = reversed(grown.log[: entry.seq - 1])
+    return bool(next(one for one in before if not isinstance(one.message, Note)).results)
+
+
 def enough_and_not_too_many(grown: Growing) -> None:
+    first = grown.view.entries[0]
+    assert not (isinstance(first.message, Note) and rides(grown, first))
     last = grown.room.last_messages
     kept, longest, unit = 0, 0, 0
     for entry in grown.view.entries:
@@ -124,10 +133,20 @@ def test_one_exchange_longer_than_all_that_stays_is_never_split() -> None:
 
 
 def test_a_note_stays_with_the_exchange_in_which_it_rides() -> None:
-    grown = grow([Say(5), *[Work((5,), notes=2)] * 8], LARGE)
+    # Six messages would begin at the second note of the exchange before the last.
+    grown = grow([Say(5), *[Work((5,), notes=2)] * 8], replace(LARGE, last_messages=6))
     assert grown.view.start.left_out > 0
     assert grown.view.entries[0].results
     assert not grown.view.start.shrunk
+
+
+def test_an_exchange_with_many_notes_does_not_begin_prompts_anew_at_every_step() -> None:
+    grown = grow([Say(5), *[Work((5,))] * 3, Work((5,), notes=9)], LARGE)
+    assert grown.view.start.first == 5
+    begun = grown.view.activation_id
+    grown.move(Work((5,)))
+    grown.prepare()
+    assert grown.view.activation_id == begun
 
 
 def test_old_results_are_cut_before_the_guaranteed_messages_leave() -> None:
