@@ -22,7 +22,15 @@ from .errors import ConfigError, Conflict, NotFound, ThreadBusy
 from .events import Event
 from .execution import reopen
 from .lifecycle import end_dead
-from .log import RunLog, activation_event, activation_row, load_view, new_nonce, node_row
+from .log import (
+    RunLog,
+    activation_event,
+    activation_row,
+    load_view,
+    new_nonce,
+    node_row,
+    take_log,
+)
 from .memory.recent import plan
 from .messages import AssistantMessage, LoggedMessage, ToolResult, UserMessage
 from .resolve import Resolved
@@ -160,27 +168,14 @@ async def take_over(
             cure="Wait for it, or cancel it.",
         )
     await _check_head(store, run, await store.thread(run.thread_id))
-    lease = await store.take_lease(
-        run.id, leases.own(), seconds=leases.LEASE_SECONDS, replaces=run.epoch
-    )
-    thread = await store.thread(run.thread_id)
-    log = RunLog(
-        store=store,
-        lease=lease,
-        view=await load_view(store, thread.id, thread.head),
-        head=thread.head,
-        last_seq=thread.last_seq,
-        last_activation=thread.last_activation,
-        steps=run.steps,
-        emit=on_event,
-    )
+    log = await take_log(store, run, on_event)
     await _end_children(store, run)
     uncertain: dict[int, ToolResult] = {}
     if run.open_node is not None:
-        node = await store.node(thread.id, run.open_node)
+        node = await store.node(run.thread_id, run.open_node)
         log.exchange, uncertain = reopen(node, resolved.tools)
     await log.tell_of(started(agent, resolved, step_limit(run, resolved), resumed=True))
-    task = None if run.task_id is None else entry_of(await store.node(thread.id, run.task_id))
+    task = None if run.task_id is None else entry_of(await store.node(run.thread_id, run.task_id))
     return log, task, uncertain
 
 

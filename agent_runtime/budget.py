@@ -20,6 +20,11 @@ def bound(info: ModelInfo, prompt_tokens: int, max_output: int) -> Amount:
     return Amount(prompt_tokens + max_output, cost)
 
 
+def times(amount: Amount, count: int) -> Amount:
+    """Return an amount so many times."""
+    return Amount(amount.tokens * count, amount.cost * count)
+
+
 def affordable_output(info: ModelInfo, prompt_tokens: int, left: Amount | None) -> int:
     """Return how many tokens of answer what is left pays for (None: there is no limit)."""
     if left is None:

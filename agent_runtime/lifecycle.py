@@ -12,13 +12,12 @@ from .concurrency import single_error
 from .cutting import fit
 from .errors import (
     AgentRuntimeError,
-    ModelError,
     StoreError,
     StoreUnavailable,
     UnsupportedTask,
 )
 from .execution import abandon, reopen
-from .log import RunLog, load_view
+from .log import RunLog, take_log
 from .orchestrator import Orchestrator, cancelled
 from .state import RunState
 from .tokens import count_text
@@ -55,16 +54,15 @@ async def execute(state: RunState, *, timeout: float | None) -> Finish:
         await _end(orchestrator, Finish("failed", "unsupported", error.message))
         raise
     except AgentRuntimeError as error:
-        lost = error.lost if isinstance(error, ModelError) else 0
-        await _end(orchestrator, Finish("failed", "error", str(error)), lost=lost)
+        await _end(orchestrator, Finish("failed", "error", str(error)))
         raise
     except anyio.get_cancelled_exc_class():
-        await _end(orchestrator, cancelled(), lost=int(state.calling))
+        await _end(orchestrator, cancelled())
         raise
     except Exception as error:
         # A bug of ours, or of a model's or tool's author: the run is ended, the error goes on.
         detail = f"Unexpected {type(error).__name__}"
-        await _end(orchestrator, Finish("failed", "error", detail), lost=int(state.calling))
+        await _end(orchestrator, Finish("failed", "error", detail))
         raise
 
 
@@ -84,15 +82,15 @@ async def _watched(orchestrator: Orchestrator, timeout: float | None) -> Finish:
         finish = Finish("failed", "timeout", f"It ran longer than its {timeout:g} seconds.")
     else:
         finish = cancelled()
-    return await _end(orchestrator, finish, lost=int(state.calling))
+    return await _end(orchestrator, finish)
 
 
-async def _end(orchestrator: Orchestrator, finish: Finish, *, lost: int = 0) -> Finish:
+async def _end(orchestrator: Orchestrator, finish: Finish) -> Finish:
     if orchestrator.log.ended:
         # What stopped it came just after the run's own last commit, which stands.
         return finish
     with anyio.move_on_after(END_SECONDS, shield=True):
-        return await orchestrator.finish(finish, lost=lost)
+        return await orchestrator.finish(finish)
     return finish
 
 
@@ -116,20 +114,7 @@ async def _watch(log: RunLog, scope: anyio.CancelScope) -> None:
 
 async def end_dead(store: UserStore, run: Run) -> None:
     """End a run whose process is dead as cancelled, its open exchange closed as far as known."""
-    lease = await store.take_lease(
-        run.id, leases.own(), seconds=leases.LEASE_SECONDS, replaces=run.epoch
-    )
-    thread = await store.thread(run.thread_id)
-    log = RunLog(
-        store=store,
-        lease=lease,
-        view=await load_view(store, thread.id, thread.head),
-        head=thread.head,
-        last_seq=thread.last_seq,
-        last_activation=thread.last_activation,
-        steps=run.steps,
-        emit=lambda event: None,
-    )
+    log = await take_log(store, run, lambda event: None)
     finish = cancelled()
     event = NewEvent(
         "run-finish",
@@ -138,7 +123,7 @@ async def end_dead(store: UserStore, run: Run) -> None:
     if run.open_node is None:
         await log.append([], finish=finish, events=[event])
         return
-    node = await store.node(thread.id, run.open_node)
+    node = await store.node(run.thread_id, run.open_node)
     log.exchange, _ = reopen(node, Toolset(()))
     done = abandon(log.exchange)
     results = log.exchange.results | done

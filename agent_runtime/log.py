@@ -25,9 +25,11 @@ from agent_runtime_storage.records import (
     NewActivation,
     NewEvent,
     NewNode,
+    Run,
     Usage,
 )
 
+from . import leases
 from .context import (
     Entry,
     Prefix,
@@ -235,9 +237,13 @@ class RunLog:
         requested, _ = await self.store.poll(self.lease)
         return requested
 
-    async def reserve(self, amount: Amount) -> None:
-        """Reserve the next call. Raises `BudgetExceeded`."""
-        await self.write(Commit(reserve=amount))
+    async def reserve(self, amount: Amount, *, unsettle: Amount | None = None) -> None:
+        """Reserve the next call, or (with `unsettle`) the next attempt after one that was lost.
+
+        Raises:
+            BudgetExceeded: it does not fit; nothing was written.
+        """
+        await self.write(Commit(release=self.reserved, unsettle=unsettle, reserve=amount))
 
     @property
     def next_seq(self) -> int:
@@ -426,3 +432,24 @@ class RunLog:
             "cut": cut,
         }
         return NewEvent("tool-finish", self.open_exchange().seq, data)
+
+
+async def take_log(store: UserStore, run: Run, emit: Callable[[Event], None]) -> RunLog:
+    """Take over the lease of a run that nobody works on, and return its log.
+
+    Raises `LeaseLost` if somebody else was quicker, `ThreadBusy`, and `Conflict` if it succeeded.
+    """
+    lease = await store.take_lease(
+        run.id, leases.own(), seconds=leases.LEASE_SECONDS, replaces=run.epoch
+    )
+    thread = await store.thread(run.thread_id)
+    return RunLog(
+        store=store,
+        lease=lease,
+        view=await load_view(store, thread.id, thread.head),
+        head=thread.head,
+        last_seq=thread.last_seq,
+        last_activation=thread.last_activation,
+        steps=run.steps,
+        emit=emit,
+    )

@@ -15,7 +15,7 @@ from agent_runtime_storage.records import Amount, Finish, InboxItem, NewEvent, U
 
 from . import output as outputs
 from .answers import normalise
-from .budget import usage_of
+from .budget import times, usage_of
 from .context import Prompt, View, build, check
 from .errors import BudgetExceeded, ModelError, ModelOverflow, PromptTooLarge
 from .execution import abandon, run_calls
@@ -106,20 +106,33 @@ class Orchestrator:
             session=self.log.lease.thread_id,
             temperature=state.temperature,
         )
+        told = 0
         state.previous, state.calling = prompt, True
-        async with state.model.stream(request) as events:
-            async for event in events:
-                match event:
-                    case ModelAnswer():
+        try:
+            async with state.model.stream(request) as events:
+                async for event in events:
+                    if isinstance(event, ModelAnswer):
+                        state.lost += event.lost - told
                         return event
-                    case TextDelta(text):
-                        self.log.tell(NewEvent("text-delta", data={"text": text}))
-                    case ReasoningDelta(text):
-                        self.log.tell(NewEvent("reasoning-delta", data={"text": text}))
-                    case Retrying(reason, attempt, wait):
-                        data = {"reason": reason, "attempt": attempt, "wait": wait}
-                        self.log.tell(NewEvent("model-retry", data=data))
-        raise ModelError(f"{state.model.name} ended its stream without an answer.")
+                    if isinstance(event, Retrying):
+                        state.lost, told = state.lost + event.lost - told, event.lost
+                        await state.book()
+                    self.tell(event)
+            raise ModelError(f"{state.model.name} ended its stream without an answer.")
+        except ModelError as error:
+            state.calling, state.lost = False, state.lost + error.lost - told
+            raise
+
+    def tell(self, event: TextDelta | ReasoningDelta | Retrying) -> None:
+        """Hand what is live only to whoever listens."""
+        match event:
+            case TextDelta(text):
+                self.log.tell(NewEvent("text-delta", data={"text": text}))
+            case ReasoningDelta(text):
+                self.log.tell(NewEvent("reasoning-delta", data={"text": text}))
+            case Retrying(reason, attempt, wait):
+                data = {"reason": reason, "attempt": attempt, "wait": wait}
+                self.log.tell(NewEvent("model-retry", data=data))
 
     async def record(self, prompt: Prompt, answer: ModelAnswer) -> Finish | None:
         """Write the answer ahead and run its calls; return the end if it was the last."""
@@ -137,19 +150,20 @@ class Orchestrator:
         if answer.usage is not None:
             state.calibration.observe(prompt.counted, answer.usage.prompt)
         spent = Amount()
-        in_doubt = answer.lost
-        if answer.usage is None:
-            in_doubt += 1
-        else:
+        if answer.usage is not None:
             spent = Amount(answer.usage.prompt + answer.usage.completion, answer.cost or 0)
-        lost = times(reserved, in_doubt)
+        lost = times(reserved, state.lost + (answer.usage is None))
         event = self.answered(message, answer)
-        state.calling = False
-        if message.calls:
-            await log.open(message, usage, spent, lost, event)
-            await self.run_tools()
+        if not message.calls:
+            return await self.answer(message, answer, usage, spent, lost, event)
+        await log.open(message, usage, spent, lost, event)
+        state.recorded()
+        await self.run_tools()
+        if state.output is None or self.final() is not None:
             return None
-        return await self.answer(message, answer, usage, spent, lost, event)
+        if outputs.refused(log.view) > outputs.RETRIES:
+            return await self.finish(self.no_output())
+        return None
 
     async def run_tools(self) -> None:
         """Run the calls of the open exchange and close it."""
@@ -218,6 +232,7 @@ class Orchestrator:
             unsettle=lost,
             step=True,
         )
+        self.state.recorded()
         return finish
 
     def answered(self, message: AssistantMessage, answer: ModelAnswer) -> NewEvent:
@@ -266,33 +281,28 @@ class Orchestrator:
         }
         return NewEvent("run-finish", data=data)
 
-    async def finish(self, finish: Finish, *, lost: int = 0) -> Finish:
+    async def finish(self, finish: Finish) -> Finish:
         """End the run; an exchange under way is closed, with what is known of each call.
 
-        Args:
-            lost: how many model calls may have been billed without a report of their usage; they
-                are kept at their bound.
+        Attempts that may be billed without a report of their usage are kept at their bound.
         """
         if self.log.exchange is not None:
             await self.close(abandon(self.log.exchange), finish)
             return finish
+        state = self.state
         await self.log.append(
             [],
             finish=finish,
             events=[self.finished(finish)],
-            unsettle=times(self.log.reserved or Amount(), lost),
+            unsettle=times(self.log.reserved or Amount(), state.lost + state.calling),
         )
+        state.recorded()
         return finish
 
 
 def cancelled() -> Finish:
     """Return the end of a cancelled run."""
     return Finish("cancelled", "cancelled", "It was cancelled.")
-
-
-def times(amount: Amount, count: int) -> Amount:
-    """Return an amount so many times."""
-    return Amount(amount.tokens * count, amount.cost * count)
 
 
 def notes_of(items: Sequence[InboxItem]) -> list[Note]:

@@ -11,7 +11,7 @@ import anyio.to_thread
 from agent_runtime_storage.records import Amount
 
 from . import output as outputs
-from .budget import affordable_output, bound
+from .budget import affordable_output, bound, times
 from .context import Entry, Prefix, Prompt, View
 from .cutting import fit
 from .errors import BudgetExceeded
@@ -56,7 +56,9 @@ class RunState:
     next_output: int = 0
     """How many tokens the next answer may have, by what is reserved for it."""
     calling: bool = False
-    """Whether a model call was begun of which no usage is recorded yet."""
+    """Whether a model call is under way, or has answered and is not recorded yet."""
+    lost: int = 0
+    """How many failed attempts of it may be billed, and are not recorded yet."""
 
     # Context
 
@@ -111,6 +113,23 @@ class RunState:
                 if root.reserved.tokens == 0 and root.reserved.cost == 0:
                     raise
                 await anyio.sleep(BUDGET_WAIT)
+
+    async def book(self) -> None:
+        """Record lost attempts at their bound, and reserve the next one, where there is a budget.
+
+        Raises:
+            BudgetExceeded: the next attempt might exceed the budget, so it is not made.
+        """
+        if not self.limited or not self.lost:
+            return
+        amount = self.log.reserved or Amount()
+        self.calling = False
+        await self.log.reserve(amount, unsettle=times(amount, self.lost))
+        self.calling, self.lost = True, 0
+
+    def recorded(self) -> None:
+        """Take note that the model call is in the log, with all its attempts."""
+        self.calling, self.lost = False, 0
 
     async def left(self) -> Amount | None:
         """Return what is left of the tree's budget; None where it has none."""
