@@ -77,11 +77,16 @@ class ReasoningDelta:
 
 @dataclass(frozen=True, slots=True)
 class Retrying:
-    """The call failed and is tried again after a wait; what was streamed of it is void."""
+    """The call failed and is tried again after a wait; what was streamed of it is void.
+
+    Attributes:
+        lost: how many attempts so far may have been billed without a report of their usage.
+    """
 
     reason: str
     attempt: int
     wait: float
+    lost: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -173,7 +173,7 @@ class LiteLLMModel:
                 failure.error.lost = lost
                 raise failure.error
             wait = _wait(attempt, failure)
-            yield Retrying(failure.error.message, attempt, wait)
+            yield Retrying(failure.error.message, attempt, wait, lost)
             await anyio.sleep(wait)
 
     async def _attempt(self, litellm: Any, arguments: dict[str, Any]) -> AsyncGenerator[ModelEvent]:
