@@ -52,7 +52,6 @@ FAULTS = {
     "an unknown model": (unknown_model("test"), ModelNotFound, 1),
     "a bad request": (failure(400, f"Bad schema, key {KEY}"), ModelRejected, 1),
     "withheld by a filter": (Reply(finish="content_filter"), ModelRejected, 1),
-    "too long, twice": (overflow(), ModelOverflow, 2),
 }
 
 
@@ -77,7 +76,7 @@ async def test_a_fault_ends_the_run_with_its_cure_and_resuming_goes_on_from_ther
         last = world.events[-1]
         assert (last.kind, last.data["status"]) == ("run-finish", "failed")
         retries = [one for one in world.events if one.kind == "model-retry"]
-        assert len(retries) == (0 if error is ModelOverflow else attempts - 1)
+        assert len(retries) == attempts - 1
 
         world.server.script = in_turn([OK])
         result = await world.resume(AGENT)
@@ -163,3 +162,23 @@ async def test_an_overflow_is_met_by_a_shorter_prompt_once(serve: Serve) -> None
     bodies = [len(request.body) for request in world.server.requests]
     assert bodies[16] < bodies[15]
     assert len(bodies) == 31
+
+
+async def test_a_second_overflow_in_a_row_fails_the_run(serve: Serve) -> None:
+    async with serve([*[CALL] * 15, overflow(), overflow(), OK]) as world:
+        with pytest.raises(ModelOverflow, match="maximum context length") as raised:
+            await world.run(AGENT)
+        assert "AGENT_RUNTIME_CONTEXT_WINDOW" in raised.value.cure
+        assert len(world.server.requests) == 17
+        assert (await world.row()).status == "failed"
+        assert (await world.resume(AGENT)).output == "It is 42."
+
+
+async def test_an_overflow_of_what_cannot_be_shortened_is_told_as_the_provider_told_it(
+    serve: Serve,
+) -> None:
+    async with serve([overflow()]) as world:
+        with pytest.raises(ModelOverflow, match="maximum context length") as raised:
+            await world.run(AGENT)
+        assert raised.value.cure
+        assert (await world.row()).status == "failed"
