@@ -197,7 +197,9 @@ class RunLog:
     ) -> None:
         """Take over what the beginning of the run wrote."""
         self._appended(messages, rows)
-        self.last_seq, self.head = rows[-1].seq, rows[-1].seq
+        if rows:
+            # Without any, the run answers the user's message at the head again.
+            self.last_seq, self.head = rows[-1].seq, rows[-1].seq
         for event_id, event in enumerate(events, last_event - len(events) + 1):
             self.tell(event, event_id)
 
