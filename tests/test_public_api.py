@@ -1,0 +1,158 @@
+"""What can be imported from `agent_runtime`, what that costs, and the tree of errors."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import agent_runtime
+from agent_runtime import errors
+
+PUBLIC = {
+    "Agent",
+    "AgentRuntimeError",
+    "Event",
+    "FileRef",
+    "LiteLLMModel",
+    "Model",
+    "RunResult",
+    "RunStream",
+    "Runtime",
+    "ScriptedModel",
+    "Settings",
+    "Tool",
+    "ToolContext",
+    "ToolError",
+    "ToolResult",
+    "UserMessage",
+    "load_settings",
+    "model_from_name",
+    "tool",
+    "workspace_tools",
+}
+HEAVY = ("litellm", "openai", "pydantic_settings", "pydantic", "apsw", "tiktoken", "psycopg")
+
+
+def fresh(code: str) -> str:
+    """Run code in an interpreter that has imported nothing; return what it prints."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=environment,
+    )
+    assert done.stderr == ""
+    return done.stdout.strip()
+
+
+def test_what_is_public_is_stated_twice_so_that_it_changes_on_purpose_only() -> None:
+    assert set(agent_runtime.__all__) == PUBLIC
+    assert list(agent_runtime.__all__) == sorted(agent_runtime.__all__)
+    assert dir(agent_runtime) == sorted(PUBLIC)
+
+
+def test_everything_public_is_there_and_documented() -> None:
+    for name in agent_runtime.__all__:
+        assert inspect.getdoc(getattr(agent_runtime, name)), name
+
+
+def test_everything_public_can_be_imported_first_and_by_a_star() -> None:
+    for name in sorted(PUBLIC):
+        assert fresh(f"from agent_runtime import {name}; print({name}.__name__)") == name
+    code = "from agent_runtime import *; print(len([n for n in dir() if n[0] != '_']))"
+    assert fresh(code) == str(len(PUBLIC))
+
+
+def test_what_type_checkers_see_is_what_is_imported() -> None:
+    source = Path(agent_runtime.__file__).read_text()
+    block = source[source.index("if TYPE_CHECKING:") : source.index("__all__")]
+    seen: dict[str, str] = {}
+    for home, names in re.findall(r"from (\S+) import ([\w, ]+)", block):
+        seen |= dict.fromkeys(names.split(", "), home)
+    homes = dict(re.findall(r'^    "(\w+)": "([\w.]+)",$', source, re.MULTILINE))
+    assert seen == homes
+
+
+def test_what_is_not_there_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no_such_name"):
+        getattr(agent_runtime, "no_such_name")  # noqa: B009
+
+
+def test_importing_the_package_imports_nothing_heavy() -> None:
+    code = f"import sys, agent_runtime\nprint([name for name in {HEAVY!r} if name in sys.modules])"
+    assert fresh(code) == "[]"
+
+
+def test_the_whole_runtime_is_imported_without_litellm() -> None:
+    code = (
+        "import sys\nfrom agent_runtime import *\nimport agent_runtime.cli\n"
+        "print([name for name in ('litellm', 'openai') if name in sys.modules])"
+    )
+    assert fresh(code) == "[]"
+
+
+def drawn() -> dict[str, str]:
+    """Return each error in the drawing at the head of `errors.py`, with its parent."""
+    parents: dict[str, str] = {}
+    above: list[str] = []
+    for line in (inspect.getdoc(errors) or "").splitlines():
+        branch = re.match(r"((?:│   |    )*)(?:[├└]── )", line)
+        if branch is None:
+            if line.startswith("AgentRuntimeError"):
+                above = ["AgentRuntimeError"]
+            continue
+        depth = len(branch[0]) // 4
+        # `StoreUnavailable: StoreBusy, …` draws children on their parent's line.
+        name, _, children = line[branch.end() :].split("  ")[0].partition(":")
+        above = [*above[:depth], name]
+        parents[name] = above[depth - 1]
+        parents |= dict.fromkeys(re.findall(r"\w+", children), name)
+    return parents
+
+
+def test_the_drawing_of_errors_is_the_tree_of_classes() -> None:
+    classes = {name: getattr(errors, name) for name in errors.__all__}
+    parents = {
+        name: kind.__bases__[0].__name__
+        for name, kind in classes.items()
+        if kind is not errors.AgentRuntimeError
+    }
+    assert drawn() == parents
+
+
+def test_every_error_of_the_package_is_in_the_one_place() -> None:
+    code = (
+        "import pkgutil, importlib, agent_runtime, agent_runtime_storage\n"
+        "from agent_runtime import errors\n"
+        "for package in (agent_runtime, agent_runtime_storage):\n"
+        "    for found in pkgutil.walk_packages(package.__path__, package.__name__ + '.'):\n"
+        "        if not found.name.endswith('__main__'):\n"
+        "            importlib.import_module(found.name)\n"
+        "def below(kind):\n"
+        "    return {kind}.union(*map(below, kind.__subclasses__()))\n"
+        "names = {one.__name__ for one in below(errors.AgentRuntimeError)}\n"
+        "print(sorted(names - set(errors.__all__)))"
+    )
+    assert fresh(code) == "[]"
+
+
+@pytest.mark.parametrize("name", errors.__all__)
+def test_an_error_reads_as_what_happened_and_what_to_do(name: str) -> None:
+    kind = getattr(errors, name)
+    assert inspect.getdoc(kind)
+    options = {"run_id": "r"} if name == "ThreadBusy" else {}
+    error = kind("It broke.", cure="Mend it.", **options)
+    assert (error.message, error.cure, str(error)) == (
+        "It broke.",
+        "Mend it.",
+        "It broke. Mend it.",
+    )
+    assert str(kind("It broke.", **options)) == "It broke."

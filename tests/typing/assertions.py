@@ -1,0 +1,104 @@
+"""What the public API's types promise, checked by pyright alone: nothing here runs."""
+
+from __future__ import annotations
+
+from typing import assert_type
+
+from agent_runtime import (
+    Agent,
+    Event,
+    LiteLLMModel,
+    Model,
+    RunResult,
+    RunStream,
+    Runtime,
+    ScriptedModel,
+    Settings,
+    Tool,
+    ToolContext,
+    ToolError,
+    ToolResult,
+    load_settings,
+    model_from_name,
+    tool,
+    workspace_tools,
+)
+from agent_runtime.errors import AgentRuntimeError, ThreadBusy
+
+
+@tool
+def plain(a: int, b: str = "") -> list[str]:
+    """A tool keeps its function's parameters and result."""
+    return [b] * a
+
+
+@tool(name="other", timeout=3, idempotent=True, needs_approval=False)
+async def configured(context: ToolContext, a: int) -> ToolResult:
+    """So does one made with options."""
+    return ToolResult(f"{a} {context.run_id}")
+
+
+def untouched(a: int) -> int:
+    """A plain function is a tool as well."""
+    return a
+
+
+assert_type(plain(1), list[str])
+plain("1")  # pyright: ignore[reportArgumentType]
+configured()  # pyright: ignore[reportCallIssue, reportUnusedCoroutine]
+
+
+async def tools(context: ToolContext) -> None:
+    """Tools can be called as the functions that they are."""
+    assert_type(await configured(context, 1), ToolResult)
+    one: Tool = plain
+    assert_type(await one.call({}, context), ToolResult)
+
+
+def agents() -> None:
+    """What an agent may be made of."""
+    Agent("openai/gpt-5", tools=[plain, configured, untouched], output_type=list[int])
+    Agent(ScriptedModel(["Hello."]), tools=workspace_tools("."))
+    Agent(LiteLLMModel("openai/gpt-5"))
+    Agent("openai/gpt-5", [plain])  # pyright: ignore[reportCallIssue]
+    Agent(tools=[1])  # pyright: ignore[reportArgumentType]
+    assert_type(Agent().run_sync("Hello."), RunResult)
+    assert_type(Agent().max_steps, int | None)
+
+
+def models() -> None:
+    """Whatever has the three members is a model."""
+    models: list[Model] = [ScriptedModel([]), LiteLLMModel("openai/gpt-5")]
+    models.append(model_from_name("openai/gpt-5", load_settings()))
+    not_a_model: Model = Settings()  # pyright: ignore[reportAssignmentType]
+    del not_a_model
+
+
+async def runs() -> None:
+    """What runs give."""
+    async with Runtime.open() as runtime:
+        assert_type(runtime, Runtime)
+        result = await runtime.run(Agent(), "Hello.")
+        assert_type(result, RunResult)
+        assert_type(result.ok, bool)
+        assert_type(result.cost_usd, float | None)
+        assert_type(await runtime.resume(result.run_id, Agent()), RunResult)
+        assert_type(await runtime.regenerate(Agent(), result.thread_id), RunResult)
+        assert_type(await runtime.cancel(result.run_id), list[str])
+        assert_type(await runtime.steer(result.run_id, "Wait."), None)
+        async with runtime.stream(Agent(), "Hello.") as stream:
+            assert_type(stream, RunStream)
+            async for event in stream:
+                assert_type(event, Event)
+                assert_type(event.id, int)
+            assert_type(stream.result, RunResult)
+
+
+def errors() -> None:
+    """Every error says what and why, and what to do."""
+    try:
+        raise ThreadBusy("Busy.", run_id="r", cure="Wait.")
+    except ThreadBusy as error:
+        assert_type(error.run_id, str)
+        assert_type((error.message, error.cure), tuple[str, str])
+    _: AgentRuntimeError = ToolError("No.")
