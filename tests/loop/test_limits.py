@@ -49,7 +49,7 @@ async def test_a_run_that_takes_too_long_ends_with_its_tool_interrupted_and_resu
         return "ended"
 
     agent = Agent(tools=[hang])
-    async with play([call("hang"), say("Done.")], settings={"run_timeout": 0.2}) as world:
+    async with play([call("hang"), say("Done.")], settings={"run_timeout": 2.0}) as world:
         result = await world.run(agent)
         assert (result.status, result.stop_reason) == ("failed", "timeout")
         ((outcome, _),) = await world.results(result.thread_id)
