@@ -27,7 +27,7 @@ class SqliteDriver:
 
     @property
     def waiting(self) -> bool:
-        """Whether a batch waits that the writer has not taken yet."""
+        """Whether a batch waits that the writer has not begun."""
         return self._writer.waiting
 
     @property

@@ -64,6 +64,7 @@ class Writer:
         self._queue: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._used = 0
+        self._unbegun = 0
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._closed = False
         self._opened: asyncio.Future[None] = self._loop.create_future()
@@ -72,8 +73,9 @@ class Writer:
 
     @property
     def waiting(self) -> bool:
-        """Whether a batch waits that the thread has not taken yet."""
-        return not self._queue.empty()
+        """Whether a batch waits that the thread has not begun."""
+        with self._lock:
+            return self._unbegun > 0
 
     @property
     def held_back(self) -> int:
@@ -110,6 +112,8 @@ class Writer:
             self._release(size)
             raise closed_error(self._path)
         job = _Job(statements, size, self._loop.create_future())
+        with self._lock:
+            self._unbegun += 1
         self._queue.put(job)
         try:
             return await asyncio.shield(job.future)
@@ -213,6 +217,7 @@ class Writer:
                 break
             group.append(job)
         with self._lock:
+            self._unbegun -= len(group)
             live = [job for job in group if not job.withdrawn]
             for job in live:
                 job.started = True

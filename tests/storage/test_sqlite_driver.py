@@ -112,6 +112,7 @@ async def test_a_batch_that_has_not_begun_is_withdrawn(driver: SqliteDriver, pat
     async with anyio.create_task_group() as group:
         group.start_soon(driver.batch, [insert(1)])
         # The first batch must be the writer's before the second is queued behind it.
+        await anyio.wait_all_tasks_blocked()
         while driver.waiting:
             await anyio.lowlevel.checkpoint()
         async with anyio.create_task_group() as withdrawn:
