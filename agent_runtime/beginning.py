@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agent_runtime_storage.contract import UserStore
@@ -17,8 +17,9 @@ from agent_runtime_storage.records import (
 )
 
 from . import leases
+from .concurrency import outlast
 from .context import Entry, View, entry_of
-from .errors import ConfigError, Conflict, NotFound, ThreadBusy
+from .errors import ConfigError, Conflict, LeaseLost, RunCancelled, ThreadBusy
 from .events import Event
 from .execution import reopen
 from .lifecycle import end_dead
@@ -26,6 +27,7 @@ from .log import (
     RunLog,
     activation_event,
     activation_row,
+    holding,
     load_view,
     new_nonce,
     node_row,
@@ -57,6 +59,21 @@ class Order:
     parent: RunLog | None = None
 
 
+@dataclass(slots=True)
+class TakenOver:
+    """A run that was taken over.
+
+    Attributes:
+        limit: up to how many steps it may go.
+        uncertain: results of its open exchange for calls that must not run again.
+    """
+
+    log: RunLog
+    limit: int
+    task: Entry | None = None
+    uncertain: dict[int, ToolResult] = field(default_factory=dict[int, ToolResult])
+
+
 async def begin(store: UserStore, resolved: Resolved, order: Order) -> tuple[RunLog, Entry]:
     """Begin a run: its task, its first activation and its lease, in one transaction.
 
@@ -65,7 +82,9 @@ async def begin(store: UserStore, resolved: Resolved, order: Order) -> tuple[Run
     title = order.task.text.strip().partition("\n")[0][:80] if order.task else ""
     thread = await store.ensure_thread(order.thread_id, title=title)
     old = await load_view(store, thread.id, thread.head)
-    view = old if old.activation_id else first_view(old, resolved)
+    view = old
+    if not old.activation_id:
+        view = replace(first_view(old, resolved), activation_id=thread.last_activation + 1)
     messages = opening(old, order.task)
     rows = [
         node_row(
@@ -80,26 +99,25 @@ async def begin(store: UserStore, resolved: Resolved, order: Order) -> tuple[Run
     if view is not old:
         events.append(activation_event(old, view, "start"))
     parent = order.parent.lease if order.parent else None
-    lease, last_event = await store.begin_run(
-        NewRun(
-            id=order.run_id,
-            thread_id=thread.id,
-            agent=order.agent,
-            max_steps=resolved.max_steps,
-            spec=order.spec,
-            owner=leases.own(),
-            lease_seconds=leases.LEASE_SECONDS,
-            expect_head=thread.head,
-            expect_seq=thread.last_seq,
-            nodes=tuple(rows),
-            task_id=rows[-1].seq if rows else thread.head,
-            activation=None if view is old else activation_row(view, "start"),
-            parent_run_id=parent.run_id if parent else None,
-            root_run_id=parent.root_run_id if parent else None,
-            budget=order.budget,
-            events=tuple(events),
-        )
+    run = NewRun(
+        id=order.run_id,
+        thread_id=thread.id,
+        agent=order.agent,
+        max_steps=resolved.max_steps,
+        spec=order.spec,
+        owner=leases.own(),
+        lease_seconds=leases.LEASE_SECONDS,
+        expect_head=thread.head,
+        expect_seq=thread.last_seq,
+        nodes=tuple(rows),
+        task_id=rows[-1].seq if rows else thread.head,
+        activation=None if view is old else activation_row(view, "start"),
+        parent_run_id=parent.run_id if parent else None,
+        root_run_id=parent.root_run_id if parent else None,
+        budget=order.budget,
+        events=tuple(events),
     )
+    (lease, last_event), interrupted = await outlast(store.begin_run(run))
     log = RunLog(
         store=store,
         lease=lease,
@@ -109,8 +127,9 @@ async def begin(store: UserStore, resolved: Resolved, order: Order) -> tuple[Run
         last_activation=max(thread.last_activation, view.activation_id),
         steps=0,
         emit=order.on_event,
+        interrupted=interrupted,
     )
-    log.began(messages, rows, events, last_event)
+    log.begun(messages, rows, events, last_event)
     return log, log.view.entries[-1]
 
 
@@ -154,29 +173,45 @@ async def take_over(
     resolved: Resolved,
     agent: str,
     on_event: Callable[[Event], None],
-) -> tuple[RunLog, Entry | None, dict[int, ToolResult]]:
-    """Take a run over that nobody works on; return its log, its task, and what is uncertain.
+) -> TakenOver:
+    """Take a run over that nobody works on.
 
     Raises:
         ThreadBusy: somebody works on it, or another run is active on its thread.
+        RunCancelled: its cancel was asked for while nobody worked on it; it is ended now.
         Conflict: it has succeeded, or its thread went on without it.
     """
     if run.status in ACTIVE and not leases.is_dead(run):
-        raise ThreadBusy(
-            f"Run {run.id} is being worked on by another process.",
-            run_id=run.id,
-            cure="Wait for it, or cancel it.",
-        )
+        raise _busy(run)
     await _check_head(store, run, await store.thread(run.thread_id))
-    log = await take_log(store, run, on_event)
-    await _end_children(store, run)
-    uncertain: dict[int, ToolResult] = {}
-    if run.open_node is not None:
-        node = await store.node(run.thread_id, run.open_node)
-        log.exchange, uncertain = reopen(node, resolved.tools)
-    await log.tell_of(started(agent, resolved, step_limit(run, resolved), resumed=True))
-    task = None if run.task_id is None else entry_of(await store.node(run.thread_id, run.task_id))
-    return log, task, uncertain
+    try:
+        if run.status in ACTIVE and run.cancel_requested:
+            await end_dead(store, run)
+            raise RunCancelled(
+                f"Run {run.id} was cancelled while nobody worked on it.",
+                cure="Resume it once more to go on with it all the same.",
+            )
+        log, run = await take_log(store, run, on_event)
+    except LeaseLost as error:
+        raise _busy(run) from error
+    async with holding(store, log.lease):
+        await _end_children(store, run)
+        taken = TakenOver(log, limit=step_limit(run, resolved))
+        if run.open_node is not None:
+            node = await store.node(run.thread_id, run.open_node)
+            log.exchange, taken.uncertain = reopen(node, resolved.tools)
+        if run.task_id is not None:
+            taken.task = entry_of(await store.node(run.thread_id, run.task_id))
+        await log.tell_of(started(agent, resolved, taken.limit, resumed=True))
+    return taken
+
+
+def _busy(run: Run) -> ThreadBusy:
+    return ThreadBusy(
+        f"Run {run.id} is being worked on already.",
+        run_id=run.id,
+        cure="Wait for it, or cancel it.",
+    )
 
 
 def step_limit(run: Run, resolved: Resolved) -> int:
@@ -201,13 +236,10 @@ def started(agent: str, resolved: Resolved, limit: int, *, resumed: bool) -> New
 
 async def _check_head(store: UserStore, run: Run, thread: Thread) -> None:
     """Refuse to go on with an ended run whose thread went on without it."""
-    if run.status in ACTIVE or thread.head is None:
+    if run.status in ACTIVE:
         return
-    try:
-        node = await store.node(thread.id, thread.head)
-    except NotFound:
-        return
-    if node.run_id != run.id and node.seq != run.task_id:
+    node = None if thread.head is None else await store.node(thread.id, thread.head)
+    if node is None or (node.run_id != run.id and node.seq != run.task_id):
         raise Conflict(
             f"Thread {thread.id} went on since run {run.id} stopped.",
             cure="Start a new run on the thread instead.",

@@ -2,10 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator
+import asyncio
+from collections.abc import AsyncGenerator, Coroutine, Iterator
 from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+import anyio
 
 from .errors import LeaseLost, StoreError
+
+T = TypeVar("T")
+
+
+async def outlast(
+    operation: Coroutine[Any, Any, T],
+) -> tuple[T, asyncio.CancelledError | None]:
+    """Await an operation to its end, whatever is cancelled meanwhile, and return its result.
+
+    Beside it comes the cancellation that asyncio itself delivered meanwhile (a task's `cancel`,
+    a timeout), for the caller to raise once its own state agrees with what was done; no scope of
+    anyio can hold that one off.  A cancelled scope of anyio raises at the next await after it.
+    """
+    task = asyncio.ensure_future(operation)
+    interrupted: asyncio.CancelledError | None = None
+    with anyio.CancelScope(shield=True):
+        while not task.done():
+            try:
+                await asyncio.wait([task])
+            except asyncio.CancelledError as error:
+                interrupted = error
+    return task.result(), interrupted
+
+
+def is_cancelled() -> bool:
+    """Return whether the running task is being cancelled, by asyncio or by a scope of anyio."""
+    task = asyncio.current_task()
+    native = task is not None and task.cancelling() > 0
+    return native or anyio.current_effective_deadline() == float("-inf")
 
 
 def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:

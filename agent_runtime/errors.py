@@ -8,7 +8,7 @@ AgentRuntimeError                   .message says what and why, .cure what to do
 │   ├── MigrationError
 │   ├── NotFound
 │   ├── CorruptThread
-│   └── Conflict: ThreadBusy, LeaseLost, RunCancelled, BudgetExceeded
+│   └── Conflict: ThreadBusy, LeaseLost, RunCancelled, InboxWaiting, BudgetExceeded
 ├── ModelError                      a model call failed for good
 │   ├── ModelAuthError              the key is missing or wrong, or may not use the model
 │   ├── ModelNotFound               the provider does not know the model
@@ -31,6 +31,7 @@ from agent_runtime_storage.errors import (
     BudgetExceeded,
     Conflict,
     CorruptThread,
+    InboxWaiting,
     LeaseLost,
     MigrationError,
     NotADatabase,
@@ -51,6 +52,7 @@ __all__ = [
     "ConfigError",
     "Conflict",
     "CorruptThread",
+    "InboxWaiting",
     "InvariantError",
     "LeaseLost",
     "MigrationError",

@@ -7,6 +7,7 @@ only if its tool says that this does no harm.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
@@ -14,6 +15,7 @@ import anyio
 
 from agent_runtime_storage.records import Node
 
+from .concurrency import is_cancelled
 from .errors import InvariantError
 from .log import Exchange, RunLog
 from .messages import AssistantMessage, ToolCall, ToolResult, decode_message, decode_result
@@ -112,7 +114,13 @@ async def run_calls(
     turn = anyio.Lock()
 
     async def run(one: Ready) -> None:
-        result = await one.tool.call(one.call.arguments, context(one.call.id))
+        try:
+            result = await one.tool.call(one.call.arguments, context(one.call.id))
+        except asyncio.CancelledError:
+            if is_cancelled():
+                raise
+            # The tool awaited something that was cancelled by itself: the run goes on.
+            result = ToolResult("The tool failed: what it waited for was cancelled.", "error")
         with anyio.CancelScope(shield=True):
             async with turn:
                 if exchange.waiting == 1:

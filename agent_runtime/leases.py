@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import os
 import platform
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 from agent_runtime_storage.records import LeaseOwner, Run
@@ -40,6 +42,19 @@ def own() -> LeaseOwner:
     return _own(os.getpid())
 
 
+_at_work: set[str] = set()
+
+
+@contextmanager
+def at_work(run_id: str) -> Generator[None]:
+    """Mark a run as being worked on in this process, for as long as its lease may be held here."""
+    _at_work.add(run_id)
+    try:
+        yield
+    finally:
+        _at_work.discard(run_id)
+
+
 def is_dead(run: Run) -> bool:
     """Return whether nobody can be working on the run any more.
 
@@ -54,7 +69,7 @@ def is_dead(run: Run) -> bool:
     if owner.boot != here.boot:
         return True
     if owner.pid == here.pid and owner.started == here.started:
-        return False
+        return run.id not in _at_work
     return not _alive(owner)
 
 

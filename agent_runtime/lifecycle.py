@@ -5,19 +5,19 @@ from __future__ import annotations
 import anyio
 
 from agent_runtime_storage.contract import UserStore
-from agent_runtime_storage.records import Finish, NewEvent, Run
+from agent_runtime_storage.records import Finish, Run
 
 from . import leases
 from .concurrency import single_error
 from .cutting import fit
 from .errors import (
     AgentRuntimeError,
-    StoreError,
+    LeaseLost,
     StoreUnavailable,
     UnsupportedTask,
 )
 from .execution import abandon, reopen
-from .log import RunLog, take_log
+from .log import END_SECONDS, RunLog, finish_event, give_up, holding, take_log
 from .orchestrator import Orchestrator, cancelled
 from .state import RunState
 from .tokens import count_text
@@ -25,8 +25,6 @@ from .tools.base import Toolset
 
 POLL_SECONDS = 1.0
 """How often a run looks whether another process asked for its cancel."""
-END_SECONDS = 10.0
-"""How long the end of a cancelled run may take to be written."""
 DEAD_RESULT_TOKENS = 4000
 """What the results of an exchange may show whose run is ended without its model at hand."""
 
@@ -46,9 +44,10 @@ async def execute(state: RunState, *, timeout: float | None) -> Finish:
     """
     orchestrator = Orchestrator(state)
     try:
+        state.log.announce()
         return await _watched(orchestrator, timeout)
-    except StoreError:
-        # The end cannot be written, or another process has to write it: the lease tells.
+    except (LeaseLost, StoreUnavailable):
+        # Another process has to write the end, or nobody can now: the lease tells.
         raise
     except UnsupportedTask as error:
         await _end(orchestrator, Finish("failed", "unsupported", error.message))
@@ -89,8 +88,15 @@ async def _end(orchestrator: Orchestrator, finish: Finish) -> Finish:
     if orchestrator.log.ended:
         # What stopped it came just after the run's own last commit, which stands.
         return finish
+    log = orchestrator.log
     with anyio.move_on_after(END_SECONDS, shield=True):
-        return await orchestrator.finish(finish)
+        try:
+            return await orchestrator.finish(finish)
+        except (LeaseLost, StoreUnavailable):
+            raise
+        except AgentRuntimeError:
+            # What memory holds does not agree with the log; the lease alone still ends the run.
+            await give_up(log.store, log.lease, finish)
     return finish
 
 
@@ -114,19 +120,16 @@ async def _watch(log: RunLog, scope: anyio.CancelScope) -> None:
 
 async def end_dead(store: UserStore, run: Run) -> None:
     """End a run whose process is dead as cancelled, its open exchange closed as far as known."""
-    log = await take_log(store, run, lambda event: None)
-    finish = cancelled()
-    event = NewEvent(
-        "run-finish",
-        data={"status": finish.status, "stop_reason": finish.stop_reason, "detail": finish.detail},
-    )
-    if run.open_node is None:
-        await log.append([], finish=finish, events=[event])
-        return
-    node = await store.node(run.thread_id, run.open_node)
-    log.exchange, _ = reopen(node, Toolset(()))
-    done = abandon(log.exchange)
-    results = log.exchange.results | done
-    texts = [results[index].text for index in range(len(results))]
-    shown = fit(texts, DEAD_RESULT_TOKENS, count_text)
-    await log.close(done, shown, finish=finish, events=[event])
+    log, run = await take_log(store, run, lambda event: None)
+    async with holding(store, log.lease):
+        finish = cancelled()
+        if run.open_node is None:
+            await log.append([], finish=finish, events=[finish_event(finish)])
+            return
+        node = await store.node(run.thread_id, run.open_node)
+        log.exchange, _ = reopen(node, Toolset(()))
+        done = abandon(log.exchange)
+        results = log.exchange.results | done
+        texts = [results[index].text for index in range(len(results))]
+        shown = fit(texts, DEAD_RESULT_TOKENS, count_text)
+        await log.close(done, shown, finish=finish, events=[finish_event(finish)])

@@ -6,8 +6,10 @@ each step.  Only the holder of the run's lease writes nodes, so the next `seq` i
 
 from __future__ import annotations
 
+import asyncio
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -30,6 +32,7 @@ from agent_runtime_storage.records import (
 )
 
 from . import leases
+from .concurrency import outlast
 from .context import (
     Entry,
     Prefix,
@@ -44,6 +47,7 @@ from .context import (
     shown_text,
     view_of,
 )
+from .errors import AgentRuntimeError, StoreError
 from .events import Event, EventKind
 from .messages import (
     AssistantMessage,
@@ -54,6 +58,9 @@ from .messages import (
     encode_result,
 )
 from .tokens import count_text
+
+END_SECONDS = 10.0
+"""How long the end of a cancelled or failed run may take to be written."""
 
 
 def new_nonce() -> str:
@@ -145,8 +152,9 @@ class Exchange:
 class RunLog:
     """The log of one run's thread, as the run's lease holder writes it.
 
-    Every method that writes is one transaction, shielded: once it begins, a cancellation waits
-    until the log and this object agree.  All raise `LeaseLost` when another process took over.
+    Every method that writes is one transaction: once it begins, a cancellation of any kind waits
+    until the log and this object agree, and an error of a listener comes after that.  All raise
+    `LeaseLost` when another process took over.
     """
 
     store: UserStore
@@ -161,18 +169,35 @@ class RunLog:
     exchange: Exchange | None = None
     ended: bool = False
     """Whether the run's end is written; nothing more can be."""
+    interrupted: asyncio.CancelledError | None = None
+    """A cancellation that came while the run began; `announce` raises it."""
+    began: tuple[tuple[NewEvent, int], ...] = ()
+    """The events of the run's beginning, with their ids; `announce` tells of them."""
 
     async def write(
-        self, commit: Commit, live: Mapping[int, Mapping[str, Any]] | None = None
+        self,
+        commit: Commit,
+        then: Callable[[], None] = lambda: None,
+        live: Mapping[int, Mapping[str, Any]] | None = None,
     ) -> None:
         """Commit, then tell of its events.
 
         Args:
+            then: brings this object up to date with the commit.
             live: by place among the events, what listeners are told beside what is kept.
         """
-        last = 0
-        with anyio.CancelScope(shield=True):
-            last = await self.store.commit(self.lease, commit)
+        last, interrupted = await outlast(self.store.commit(self.lease, commit))
+        self._advance(commit)
+        then()
+        first = last - len(commit.events) + 1
+        for place, event in enumerate(commit.events):
+            more = live.get(place) if live else None
+            told = replace(event, data={**event.data, **more}) if more else event
+            self.tell(told, first + place)
+        if interrupted is not None:
+            raise interrupted
+
+    def _advance(self, commit: Commit) -> None:
         self.last_seq += len(commit.nodes)
         self.last_activation += commit.activation is not None
         self.head = self.head if commit.head is None else commit.head
@@ -182,13 +207,8 @@ class RunLog:
             self.reserved = None
         if commit.reserve is not None:
             self.reserved = commit.reserve
-        first = last - len(commit.events) + 1
-        for place, event in enumerate(commit.events):
-            more = live.get(place) if live else None
-            told = replace(event, data={**event.data, **more}) if more else event
-            self.tell(told, first + place)
 
-    def began(
+    def begun(
         self,
         messages: Sequence[LoggedMessage],
         rows: Sequence[NewNode],
@@ -200,8 +220,17 @@ class RunLog:
         if rows:
             # Without any, the run answers the user's message at the head again.
             self.last_seq, self.head = rows[-1].seq, rows[-1].seq
-        for event_id, event in enumerate(events, last_event - len(events) + 1):
+        ids = range(last_event - len(events) + 1, last_event + 1)
+        self.began = tuple(zip(events, ids, strict=True))
+
+    def announce(self) -> None:
+        """Tell of the run's beginning; raise the cancellation that came meanwhile, if one did."""
+        began, self.began = self.began, ()
+        for event, event_id in began:
             self.tell(event, event_id)
+        interrupted, self.interrupted = self.interrupted, None
+        if interrupted is not None:
+            raise interrupted
 
     def _appended(self, messages: Sequence[LoggedMessage], rows: Sequence[NewNode]) -> None:
         for message, row in zip(messages, rows, strict=True):
@@ -226,12 +255,17 @@ class RunLog:
 
     async def activate(self, view: View, cause: str) -> None:
         """Begin prompts anew as the view says."""
+        # On another branch the thread may have later activations than this one's.
+        view = replace(view, activation_id=self.last_activation + 1)
         await self.write(
             Commit(
                 activation=activation_row(view, cause),
                 events=(activation_event(self.view, view, cause),),
-            )
+            ),
+            then=lambda: self._see(view),
         )
+
+    def _see(self, view: View) -> None:
         self.view = view
 
     async def cancel_requested(self) -> bool:
@@ -277,8 +311,13 @@ class RunLog:
         settle: Amount | None = None,
         unsettle: Amount | None = None,
         step: bool = False,
+        quiet_inbox: bool = False,
     ) -> None:
-        """Append messages without calls under the head, or none; or end the run."""
+        """Append messages without calls under the head, or none; or end the run.
+
+        Raises:
+            InboxWaiting: `quiet_inbox` is set, and something is in the inbox; nothing was written.
+        """
         rows = self._rows(messages, self.head)
         await self.write(
             Commit(
@@ -291,10 +330,11 @@ class RunLog:
                 unsettle=unsettle,
                 steps=self.steps + 1 if step else None,
                 finish=finish,
+                quiet_inbox=quiet_inbox,
                 events=tuple(events),
-            )
+            ),
+            then=lambda: self._appended(messages, rows),
         )
-        self._appended(messages, rows)
 
     async def open(
         self,
@@ -315,9 +355,12 @@ class RunLog:
                 unsettle=unsettle,
                 steps=self.steps + 1,
                 events=(event,),
-            )
+            ),
+            then=lambda: self._begin(Exchange(row.seq, message)),
         )
-        self.exchange = Exchange(row.seq, message)
+
+    def _begin(self, exchange: Exchange) -> None:
+        self.exchange = exchange
 
     async def start(self, indices: Sequence[int], done: dict[int, ToolResult]) -> None:
         """Mark calls as started, and record results that need no run, in one transaction."""
@@ -328,16 +371,20 @@ class RunLog:
             for i in indices
         ]
         rows = [self._done(i, result) for i, result in done.items()]
+
+        def started() -> None:
+            exchange.results.update(done)
+            exchange.started.update(indices)
+
         await self.write(
             Commit(
                 start=tuple((exchange.seq, i) for i in indices),
                 done=tuple(rows),
                 events=(*events, *(self._finished(i, r, cut=False) for i, r in done.items())),
             ),
+            then=started,
             live={place: {"arguments": calls[i].arguments} for place, i in enumerate(indices)},
         )
-        exchange.results.update(done)
-        exchange.started.update(indices)
 
     async def finish_call(self, index: int, result: ToolResult) -> None:
         """Record one result of several."""
@@ -346,9 +393,9 @@ class RunLog:
             Commit(
                 done=(self._done(index, result),),
                 events=(self._finished(index, result, cut=False),),
-            )
+            ),
+            then=lambda: exchange.results.update({index: result}),
         )
-        exchange.results[index] = result
 
     async def close(
         self,
@@ -405,8 +452,11 @@ class RunLog:
                 reserve=None if finish is not None else reserve(view),
                 finish=finish,
                 events=(*told, *events),
-            )
+            ),
+            then=lambda: self._closed(view),
         )
+
+    def _closed(self, view: View) -> None:
         self.view, self.exchange = view, None
 
     def open_exchange(self) -> Exchange:
@@ -436,22 +486,62 @@ class RunLog:
         return NewEvent("tool-finish", self.open_exchange().seq, data)
 
 
-async def take_log(store: UserStore, run: Run, emit: Callable[[Event], None]) -> RunLog:
-    """Take over the lease of a run that nobody works on, and return its log.
+async def take_log(store: UserStore, run: Run, emit: Callable[[Event], None]) -> tuple[RunLog, Run]:
+    """Take over the lease of a run that nobody works on; return its log, and the run as it is now.
 
     Raises `LeaseLost` if somebody else was quicker, `ThreadBusy`, and `Conflict` if it succeeded.
     """
-    lease = await store.take_lease(
-        run.id, leases.own(), seconds=leases.LEASE_SECONDS, replaces=run.epoch
+    lease, interrupted = await outlast(
+        store.take_lease(run.id, leases.own(), seconds=leases.LEASE_SECONDS, replaces=run.epoch)
     )
-    thread = await store.thread(run.thread_id)
-    return RunLog(
-        store=store,
-        lease=lease,
-        view=await load_view(store, thread.id, thread.head),
-        head=thread.head,
-        last_seq=thread.last_seq,
-        last_activation=thread.last_activation,
-        steps=run.steps,
-        emit=emit,
-    )
+    async with holding(store, lease):
+        if interrupted is not None:
+            raise interrupted
+        # Its owner may have written until the lease was taken.
+        run = await store.run(run.id)
+        thread = await store.thread(run.thread_id)
+        log = RunLog(
+            store=store,
+            lease=lease,
+            view=await load_view(store, thread.id, thread.head),
+            head=thread.head,
+            last_seq=thread.last_seq,
+            last_activation=thread.last_activation,
+            steps=run.steps,
+            emit=emit,
+        )
+    return log, run
+
+
+@asynccontextmanager
+async def holding(store: UserStore, lease: Lease) -> AsyncGenerator[None]:
+    """End the run if what is done under its lease fails, so that it is not left running."""
+    try:
+        yield
+    except asyncio.CancelledError:
+        await give_up(store, lease, Finish("cancelled", "cancelled", "It was cancelled."))
+        raise
+    except Exception as error:
+        detail = str(error) if isinstance(error, AgentRuntimeError) else type(error).__name__
+        await give_up(store, lease, Finish("failed", "error", detail))
+        raise
+
+
+async def give_up(store: UserStore, lease: Lease, finish: Finish) -> None:
+    """End a run by its lease alone; an open exchange stays open, for a resume to go on with.
+
+    Where the store cannot do it any more, the lease has to expire.
+    """
+    commit = Commit(finish=finish, events=(finish_event(finish),))
+    with anyio.move_on_after(END_SECONDS, shield=True), suppress(StoreError):
+        await store.commit(lease, commit)
+
+
+def finish_event(finish: Finish) -> NewEvent:
+    """Return the event that tells of a run's end."""
+    data = {
+        "status": finish.status,
+        "stop_reason": finish.stop_reason,
+        "detail": finish.detail,
+    }
+    return NewEvent("run-finish", data=data)

@@ -17,8 +17,9 @@ from . import output as outputs
 from .answers import normalise
 from .budget import times, usage_of
 from .context import Prompt, View, build, check
-from .errors import BudgetExceeded, ModelError, ModelOverflow, PromptTooLarge
+from .errors import BudgetExceeded, InboxWaiting, ModelError, ModelOverflow, PromptTooLarge
 from .execution import abandon, run_calls
+from .log import finish_event
 from .messages import AssistantMessage, Note, ToolResult
 from .models.base import (
     ModelAnswer,
@@ -28,6 +29,8 @@ from .models.base import (
     TextDelta,
 )
 from .state import RunState
+
+GO_ON = "The run goes on from here: finish the task."
 
 
 class Orchestrator:
@@ -178,8 +181,8 @@ class Orchestrator:
         texts = [results[index].text for index in range(len(exchange.message.calls))]
         shown = await self.state.fit(texts)
         items = await log.store.inbox(log.lease.thread_id) if finish is None else []
-        notes = notes_of(items)
-        events = [self.finished(finish)] if finish else []
+        notes = notes_of(items, log.lease.run_id)
+        events = [finish_event(finish)] if finish else []
 
         async def close(reserve: Callable[[View], Amount | None]) -> None:
             await log.close(
@@ -208,8 +211,27 @@ class Orchestrator:
         event: NewEvent,
     ) -> Finish | None:
         """Record an answer without calls; it ends the run, unless something came in meanwhile."""
+        try:
+            return await self.append_answer(message, answer, usage, spent, lost, event)
+        except InboxWaiting:
+            return await self.append_answer(message, answer, usage, spent, lost, event)
+
+    async def append_answer(
+        self,
+        message: AssistantMessage,
+        answer: ModelAnswer,
+        usage: Usage,
+        spent: Amount,
+        lost: Amount,
+        event: NewEvent,
+    ) -> Finish | None:
+        """Record an answer with what waits in the inbox.
+
+        Raises:
+            InboxWaiting: it was to end the run, and something came in since the inbox was read.
+        """
         items = await self.log.store.inbox(self.log.lease.thread_id)
-        notes = notes_of(items)
+        notes = notes_of(items, self.log.lease.run_id)
         finish: Finish | None = None
         if self.state.output is not None:
             arguments = self.state.output.from_text(message.text)
@@ -226,11 +248,12 @@ class Orchestrator:
             [message, *notes],
             drained=items,
             finish=finish,
-            events=[event, *([self.finished(finish)] if finish else [])],
+            events=[event, *([finish_event(finish)] if finish else [])],
             usage=[usage],
             settle=spent,
             unsettle=lost,
             step=True,
+            quiet_inbox=finish is not None and finish.status == "succeeded",
         )
         self.state.recorded()
         return finish
@@ -249,12 +272,19 @@ class Orchestrator:
         return NewEvent("answer", self.log.next_seq, data)
 
     async def drain(self) -> None:
-        """Bring what came in while nobody worked on the thread into the log."""
+        """Bring what came in while nobody worked on the thread into the log.
+
+        A run that is resumed after an answer which did not end it is told to go on: some
+        providers refuse a prompt that ends in an answer.
+        """
         items = await self.log.store.inbox(self.log.lease.thread_id)
-        if not items:
-            return
-        await self.log.append(notes_of(items), drained=items)
-        await self.state.activate("note")
+        notes = notes_of(items, self.log.lease.run_id)
+        last = self.log.view.entries[-1]
+        if not notes and last.message.type == "assistant" and not last.results:
+            notes.append(Note(outputs.ASK if self.state.output else GO_ON))
+        if notes:
+            await self.log.append(notes, drained=items)
+            await self.state.activate("note")
 
     # Ends
 
@@ -272,15 +302,6 @@ class Orchestrator:
         """End a run whose output was accepted."""
         return await self.finish(Finish("succeeded", "completed", output=orjson.dumps(arguments)))
 
-    def finished(self, finish: Finish) -> NewEvent:
-        """Return the event that tells of the end."""
-        data = {
-            "status": finish.status,
-            "stop_reason": finish.stop_reason,
-            "detail": finish.detail,
-        }
-        return NewEvent("run-finish", data=data)
-
     async def finish(self, finish: Finish) -> Finish:
         """End the run; an exchange under way is closed, with what is known of each call.
 
@@ -293,7 +314,7 @@ class Orchestrator:
         await self.log.append(
             [],
             finish=finish,
-            events=[self.finished(finish)],
+            events=[finish_event(finish)],
             unsettle=times(self.log.reserved or Amount(), state.lost + state.calling),
         )
         state.recorded()
@@ -305,13 +326,14 @@ def cancelled() -> Finish:
     return Finish("cancelled", "cancelled", "It was cancelled.")
 
 
-def notes_of(items: Sequence[InboxItem]) -> list[Note]:
-    """Return what came into the inbox as notes for the model."""
+def notes_of(items: Sequence[InboxItem], run_id: str) -> list[Note]:
+    """Return what came into the inbox as notes for the model of a run."""
     notes: list[Note] = []
     for item in items:
         text = item.body.decode()
         if item.kind == "steer":
-            notes.append(Note(f"The user says, while you work: {text}", source="steer"))
+            when = "while you work" if item.run_id in (None, run_id) else "to an earlier run"
+            notes.append(Note(f"The user says, {when}: {text}", source="steer"))
         else:
             notes.append(Note(text))
     return notes

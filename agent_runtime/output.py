@@ -105,7 +105,8 @@ def accepted(view: View) -> dict[str, Any] | None:
     entry = next((one for one in reversed(view.entries) if one.results), None)
     if entry is None or not isinstance(entry.message, AssistantMessage):
         return None
-    if any(one.seq > entry.seq and one.message.type != "note" for one in view.entries):
+    if view.entries[-1] is not entry:
+        # What was said after it has to be answered first.
         return None
     for call, result in zip(entry.message.calls, entry.results, strict=True):
         if call.name == FINAL and result.outcome == "ok":

@@ -25,7 +25,7 @@ from agent_runtime_storage.records import (
 
 from . import leases
 from .agent import Agent
-from .beginning import Order, begin, step_limit, take_over
+from .beginning import Order, begin, take_over
 from .budget import NANO, require_price
 from .concurrency import single_error
 from .context import Entry
@@ -219,12 +219,12 @@ class Runtime:
         store = self.store.of(user or self.settings.user)
         run = await store.run(run_id)
         resolved = await self._resolve(agent, store, deps, child=run.parent_run_id is not None)
-        limit = step_limit(run, resolved)
-        log, task, uncertain = await take_over(store, run, resolved, agent.name, on_event)
-        state = self._state(log, resolved, task=task, limit=limit)
-        state.settled = uncertain
-        state.limited = run.budget != Budget() or run.root_run_id != run.id
-        return await self._finish(state, resolved)
+        with leases.at_work(run.id):
+            taken = await take_over(store, run, resolved, agent.name, on_event)
+            state = self._state(taken.log, resolved, task=taken.task, limit=taken.limit)
+            state.settled = taken.uncertain
+            state.limited = run.budget != Budget() or run.root_run_id != run.id
+            return await self._finish(state, resolved)
 
     @asynccontextmanager
     async def resume_stream(
@@ -314,9 +314,10 @@ class Runtime:
             spec=dict(spec or {}),
             parent=parent,
         )
-        log, first = await begin(store, resolved, order)
-        state = self._state(log, resolved, task=first, limit=resolved.max_steps)
-        return await self._finish(state, resolved)
+        with leases.at_work(order.run_id):
+            log, first = await begin(store, resolved, order)
+            state = self._state(log, resolved, task=first, limit=resolved.max_steps)
+            return await self._finish(state, resolved)
 
     def _budget(self) -> Budget:
         dollars = self.settings.budget_usd

@@ -12,7 +12,7 @@ import pytest
 
 from agent_runtime import Agent, Runtime, ScriptedModel, Settings, tool
 from agent_runtime.errors import LeaseLost, NotFound, ThreadBusy
-from agent_runtime.leases import is_dead, own
+from agent_runtime.leases import at_work, is_dead, own
 from agent_runtime.models.scripted import call, say
 from agent_runtime_storage import Lease, LeaseOwner, NewRun, Run, UserStore
 
@@ -219,7 +219,10 @@ async def test_an_owner_on_this_host_is_known_to_live_or_to_be_dead(runtime: Run
     run = await _active_run(runtime)
     here = own()
 
-    assert not is_dead(run)
+    with at_work("r"):
+        assert not is_dead(run)
+    # This process lives, but does not work on the run any more.
+    assert is_dead(run)
     # The same pid, but of a process that started at another time, or before the last boot.
     assert is_dead(replace(run, owner=replace(here, started="1")))
     assert is_dead(replace(run, owner=replace(here, boot="another")))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from .bodies import Bodies
 from .driver import BatchMissed, Statement, Value
-from .errors import BudgetExceeded, Conflict, LeaseLost, RunCancelled
+from .errors import BudgetExceeded, Conflict, InboxWaiting, LeaseLost, RunCancelled
 from .owner import Owner, encode_json, not_found
 from .records import (
     Amount,
@@ -93,6 +93,9 @@ class Commits(Owner):
         for item in commit.drained:
             key = {"thread_id": lease.thread_id, "id": item}
             batch.append(self._statement("drain_inbox", key, rows=1, miss="inbox"))
+        if commit.quiet_inbox:
+            key = {"thread_id": lease.thread_id}
+            batch.append(self._statement("require_quiet_inbox", key, rows=1, miss="quiet"))
         batch += self._append_usage(lease.thread_id, commit.usage)
         if commit.release or commit.settle or commit.unsettle or commit.reserve:
             batch.append(
@@ -405,6 +408,8 @@ class Commits(Owner):
             return await self._lost(lease)
         if label == "budget":
             return await self._over_budget(lease.root_run_id, commit.reserve or Amount())
+        if label == "quiet":
+            return InboxWaiting(f"Something waits in the inbox of thread {lease.thread_id}.")
         return Conflict(f"Thread {lease.thread_id}: {_MISSES[label]}", cure=_READ_AGAIN)
 
     async def _lost(self, lease: Lease) -> Exception:

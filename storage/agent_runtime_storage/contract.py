@@ -133,7 +133,7 @@ class UserStore(Protocol):
     async def commit(self, lease: Lease, commit: Commit) -> int:
         """Write one step's boundary, whole or not at all; return the thread's last event id.
 
-        Raises `LeaseLost`, `BudgetExceeded`, `Conflict`.
+        Raises `LeaseLost`, `BudgetExceeded`, `InboxWaiting`, `Conflict`.
         """
         ...
 

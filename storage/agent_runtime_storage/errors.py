@@ -15,6 +15,7 @@ AgentRuntimeError
         ├── ThreadBusy        the thread has an active run; `.run_id` names it
         ├── LeaseLost         another process took the run over
         ├── RunCancelled      the run, or one it was started by, is cancelled
+        ├── InboxWaiting      something waits in the inbox of a run that was to end
         └── BudgetExceeded    the reservation does not fit the run tree's budget
 """
 
@@ -81,6 +82,10 @@ class LeaseLost(Conflict):
 
 class RunCancelled(Conflict):
     """The run, or an ancestor of it, was cancelled."""
+
+
+class InboxWaiting(Conflict):
+    """Something waits in the inbox, so the run may not end yet."""
 
 
 class BudgetExceeded(Conflict):

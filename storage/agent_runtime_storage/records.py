@@ -352,6 +352,8 @@ class Commit:
     steps: int | None = None
     """The run's number of steps from now on."""
     finish: Finish | None = None
+    quiet_inbox: bool = False
+    """Whether all this is only to be if nothing else waits in the inbox."""
     events: tuple[NewEvent, ...] = ()
 
 

@@ -85,6 +85,11 @@ VALUES (:user_id, :thread_id, :id, :anchor, :run_id, :cause, :body, :blob, :pref
 -- name: drain_inbox
 DELETE FROM inbox WHERE user_id = :user_id AND thread_id = :thread_id AND id = :id;
 
+-- name: require_quiet_inbox
+UPDATE threads SET updated_at = updated_at
+WHERE user_id = :user_id AND id = :thread_id
+  AND NOT EXISTS (SELECT 1 FROM inbox WHERE user_id = :user_id AND thread_id = :thread_id);
+
 -- name: append_usage
 -- `back` counts from the last of the commit's rows, whose number the thread's counter holds.
 INSERT INTO usage (user_id, thread_id, id, run_id, root_run_id, node_id, purpose, model,
