@@ -174,15 +174,13 @@ async def take_over(
     agent: str,
     on_event: Callable[[Event], None],
 ) -> TakenOver:
-    """Take a run over that nobody works on.
+    """Take a run over that is free, as `check_free` tells.
 
     Raises:
-        ThreadBusy: somebody works on it, or another run is active on its thread.
+        ThreadBusy: somebody else was quicker, or another run is active on its thread.
         RunCancelled: its cancel was asked for while nobody worked on it; it is ended now.
         Conflict: it has succeeded, or its thread went on without it.
     """
-    if run.status in ACTIVE and not leases.is_dead(run):
-        raise _busy(run)
     await _check_head(store, run, await store.thread(run.thread_id))
     try:
         if run.status in ACTIVE and run.cancel_requested:
@@ -204,6 +202,12 @@ async def take_over(
             taken.task = entry_of(await store.node(run.thread_id, run.task_id))
         await log.tell_of(started(agent, resolved, taken.limit, resumed=True))
     return taken
+
+
+def check_free(run: Run) -> None:
+    """Refuse to take over a run that somebody works on. Raises `ThreadBusy`."""
+    if run.status in ACTIVE and not leases.is_dead(run):
+        raise _busy(run)
 
 
 def _busy(run: Run) -> ThreadBusy:

@@ -25,7 +25,7 @@ from agent_runtime_storage.records import (
 
 from . import leases
 from .agent import Agent
-from .beginning import Order, begin, take_over
+from .beginning import Order, begin, check_free, take_over
 from .budget import NANO, require_price
 from .concurrency import single_error
 from .context import Entry
@@ -219,6 +219,7 @@ class Runtime:
         store = self.store.of(user or self.settings.user)
         run = await store.run(run_id)
         resolved = await self._resolve(agent, store, deps, child=run.parent_run_id is not None)
+        check_free(run)
         with leases.at_work(run.id):
             taken = await take_over(store, run, resolved, agent.name, on_event)
             state = self._state(taken.log, resolved, task=taken.task, limit=taken.limit)
