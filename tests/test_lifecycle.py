@@ -1,0 +1,245 @@
+"""A run ends in a valid log, and can be gone on with, whatever stops it and whenever."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from agent_runtime import Agent, Event, Runtime, ScriptedModel, Settings, tool
+from agent_runtime.errors import Conflict, RunCancelled, StoreUnavailable
+from agent_runtime.memory.branches import edit, fork
+from agent_runtime.models.scripted import Scripted, call, say
+from agent_runtime_storage import Commit, InboxItem, Lease, LeaseOwner, UserStore
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    """Settings with a database of the test's own."""
+    return Settings(database_url=f"file:{tmp_path}/runs.db")
+
+
+@pytest.fixture
+async def runtime(settings: Settings) -> AsyncGenerator[Runtime]:
+    """A runtime over it."""
+    async with Runtime.open(settings) as runtime:
+        yield runtime
+
+
+@tool
+async def work(n: int = 0) -> str:
+    """Do a piece of work."""
+    return f"did {n}"
+
+
+def agent(*script: Scripted, **options: Any) -> Agent:
+    """Return an agent with a model of this script."""
+    return Agent(ScriptedModel(script), tools=[work], **options)
+
+
+async def check_valid(store: UserStore, thread_id: str) -> None:
+    """Assert that the thread is free and its branch whole, with events that have no gap."""
+    thread = await store.thread(thread_id)
+    assert thread.active_run is None
+    assert thread.head is not None
+    for node in await store.branch(thread_id, thread.head):
+        assert node.status == "closed"
+        assert all(one.status == "done" for one in node.calls)
+    events = await store.events(thread_id)
+    assert [event.id for event in events] == list(range(1, len(events) + 1))
+    assert all(run.status not in ("running", "queued") for run in await store.runs())
+
+
+def at_commit(runtime: Runtime, place: int, then: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have something done while the n-th commit is under way."""
+    kind = type(runtime.store.of("local"))
+    real, count = kind.commit, 0
+
+    async def commit(self: Any, lease: Lease, commit: Commit) -> int:
+        nonlocal count
+        count += 1
+        if count == place:
+            then()
+        return await real(self, lease, commit)
+
+    monkeypatch.setattr(kind, "commit", commit)
+
+
+@pytest.mark.parametrize("place", range(1, 8))
+@pytest.mark.parametrize("native", [True, False], ids=["asyncio", "anyio"])
+async def test_a_cancel_during_any_commit_leaves_a_valid_log(
+    runtime: Runtime, place: int, native: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scope = anyio.CancelScope()
+    done = agent(call("work", n=1), call("work", n=2), say("done"))
+
+    async def run() -> None:
+        with scope:
+            await runtime.run(done, "Go.", thread="t")
+
+    task = asyncio.ensure_future(run())
+    at_commit(runtime, place, task.cancel if native else scope.cancel, monkeypatch)
+    await asyncio.wait([task])
+
+    store = runtime.store.of("local")
+    await check_valid(store, "t")
+    last = (await store.runs(thread_id="t"))[0]
+    assert last.status in ("cancelled", "succeeded")
+    assert task.cancelled() == native
+    if last.status == "cancelled":
+        left = [call("work", n=1), call("work", n=2)][last.steps :]
+        assert (await runtime.resume(last.id, agent(*left, say("done")))).ok
+
+
+@pytest.mark.parametrize("method", ["begin_run", "take_lease"])
+async def test_a_cancel_while_a_run_begins_or_is_taken_over_ends_it(
+    runtime: Runtime, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = runtime.store.of("local")
+    first = await runtime.run(agent(call("work"), max_steps=1), "Go.", thread="t")
+    kind, scope = type(store), anyio.CancelScope()
+    real = getattr(kind, method)
+
+    async def cancelled(self: Any, *args: Any, **options: Any) -> Any:
+        scope.cancel()
+        return await real(self, *args, **options)
+
+    with monkeypatch.context() as patch, scope:
+        patch.setattr(kind, method, cancelled)
+        if method == "begin_run":
+            await runtime.run(agent(say("done")), "More.", thread="t")
+        else:
+            await runtime.resume(first.run_id, agent(say("done")))
+    assert scope.cancelled_caught
+    await check_valid(store, "t")
+    assert (await runtime.run(agent(say("done")), "More.", thread="t")).ok
+
+
+@pytest.mark.parametrize(
+    "kind", ["run-start", "activation", "answer", "tool-start", "tool-finish", "run-finish"]
+)
+async def test_a_listener_that_fails_ends_the_run_and_nothing_else(
+    runtime: Runtime, kind: str
+) -> None:
+    def listen(event: Event) -> None:
+        if event.kind == kind:
+            raise ValueError(kind)
+
+    with pytest.raises(ValueError, match=kind):
+        await runtime.run(agent(call("work"), say("done")), "Go.", thread="t", on_event=listen)
+    await check_valid(runtime.store.of("local"), "t")
+    assert (await runtime.run(agent(say("done")), "More.", thread="t")).ok
+
+
+async def test_a_tool_whose_own_task_was_cancelled_fails_alone(runtime: Runtime) -> None:
+    @tool
+    async def broken() -> str:
+        """Await something that is cancelled."""
+        job = asyncio.ensure_future(asyncio.sleep(10))
+        job.cancel()
+        await job
+        return ""
+
+    model = ScriptedModel([call("broken"), say("done")])
+    result = await runtime.run(Agent(model, tools=[broken]), "Go.")
+    assert result.ok
+    assert "what it waited for was cancelled" in model.requests[-1].messages[-1].text
+
+
+async def test_an_activation_after_a_fork_has_an_id_of_its_own(runtime: Runtime) -> None:
+    def long(count: int) -> Agent:
+        return agent(*(call("work", n=n) for n in range(count)), say("done"), last_messages=4)
+
+    store = runtime.store.of("local")
+    await runtime.run(long(9), "Go.", thread="t")
+    assert (await store.thread("t")).last_activation > 1
+    await fork(store, "t", 2)
+    assert (await runtime.run(long(9), "Again.", thread="t")).ok
+    await edit(store, "t", 1)
+    assert (await runtime.run(long(9), "From the beginning.", thread="t")).ok
+    await check_valid(store, "t")
+
+
+async def test_a_steer_that_meets_the_last_answer_is_answered(
+    runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = runtime.store.of("local")
+    kind, real, runs = type(store), type(store).inbox, list[str]()
+
+    async def inbox(self: Any, thread_id: str) -> list[InboxItem]:
+        items = await real(self, thread_id)
+        if len(runs) == 1:
+            # It comes after the inbox was read and before the answer is written.
+            runs.append("steered")
+            await runtime.steer(runs[0], "Also do this.")
+        return items
+
+    def listen(event: Event) -> None:
+        if event.kind == "text-delta" and not runs:
+            runs.append(event.run_id)
+
+    monkeypatch.setattr(kind, "inbox", inbox)
+    model = ScriptedModel([say("first"), say("second")])
+    result = await runtime.run(Agent(model), "Go.", on_event=listen)
+    assert result.output == "second"
+    assert "Also do this." in model.requests[-1].messages[-1].text
+
+
+async def test_a_run_whose_task_was_edited_away_is_not_resumed(runtime: Runtime) -> None:
+    first = await runtime.run(agent(call("work"), max_steps=1), "Go.", thread="t")
+    await edit(runtime.store.of("local"), "t", 1)
+    with pytest.raises(Conflict, match="went on"):
+        await runtime.resume(first.run_id, agent(say("done")))
+
+
+async def test_a_cancel_asked_for_while_nobody_worked_is_not_forgotten(runtime: Runtime) -> None:
+    store = runtime.store.of("local")
+    first = await runtime.run(agent(call("work"), max_steps=1), "Go.", thread="t")
+    silent = LeaseOwner("another host", "boot", 1, "1")
+    await store.take_lease(first.run_id, silent, seconds=0.0, replaces=1)
+    await store.cancel_run(first.run_id)
+
+    with pytest.raises(RunCancelled):
+        await runtime.resume(first.run_id, agent(say("done")))
+    assert (await store.run(first.run_id)).status == "cancelled"
+    assert (await runtime.resume(first.run_id, agent(say("done")))).ok
+
+
+async def test_a_run_whose_store_was_closed_is_resumed_in_the_same_process(
+    settings: Settings,
+) -> None:
+    stop = anyio.Event()
+
+    @tool
+    async def close() -> str:
+        """Wait until the store is closed."""
+        stop.set()
+        await anyio.sleep(0.05)
+        return "closed"
+
+    async with Runtime.open(settings) as runtime, anyio.create_task_group() as group:
+
+        async def run() -> None:
+            with pytest.raises(StoreUnavailable):
+                await runtime.run(Agent(ScriptedModel([call("close")]), tools=[close]), "Go.")
+
+        group.start_soon(run)
+        await stop.wait()
+        await runtime.store.close()
+    async with Runtime.open(settings) as runtime:
+        left = (await runtime.store.of("local").runs())[0]
+        assert left.status == "running"
+        assert (await runtime.resume(left.id, Agent(ScriptedModel([say("done")])))).ok
+
+
+async def test_a_run_at_work_in_this_process_is_not_taken_over(runtime: Runtime) -> None:
+    first = await runtime.run(agent(call("work"), max_steps=1), "Go.", thread="t")
+    results = await asyncio.gather(
+        *(runtime.resume(first.run_id, agent(say("done"))) for _ in range(5)),
+        return_exceptions=True,
+    )
+    assert sum(not isinstance(one, BaseException) for one in results) == 1
