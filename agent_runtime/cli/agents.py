@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from agent_runtime.agent import Agent
     from agent_runtime.models.base import Model
-    from agent_runtime_config import Settings
-
 INSTRUCTIONS = """\
 You are an autonomous agent. You work on the user's task until it is done; nobody watches each \
 step, and the task may take hundreds of them.
@@ -77,15 +75,7 @@ class Spec:
         )
 
 
-def database_files(settings: Settings) -> list[Path]:
-    """Return the files of the settings' database, which no agent may touch."""
-    from agent_runtime_storage.urls import file_path
-
-    database = file_path(settings.database_url)
-    return [database.with_name(database.name + end) for end in ("", "-wal", "-shm", "-journal")]
-
-
-def build_agent(spec: Spec, settings: Settings) -> Agent:
+def build_agent(spec: Spec) -> Agent:
     """Return the agent that a spec describes.
 
     Raises:
@@ -106,7 +96,7 @@ def build_agent(spec: Spec, settings: Settings) -> Agent:
             )
         from agent_runtime.tools.workspace import workspace_tools
 
-        tools = list(workspace_tools(root, shell=spec.allow_shell, hidden=database_files(settings)))
+        tools = list(workspace_tools(root, shell=spec.allow_shell))
         instructions += WORKSPACE + (SHELL if spec.allow_shell else "")
     return Agent(
         model=_model(spec.model), tools=tools, instructions=instructions, max_steps=spec.max_steps

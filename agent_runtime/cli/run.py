@@ -126,7 +126,7 @@ def _model_name(name: str) -> str:
 
 def run_task(settings: Settings, spec: Spec, task: str, thread: str | None) -> session.Outcome:
     """Run a task to its end on a thread (None for a new one), with progress."""
-    agent = build_agent(spec, settings)
+    agent = build_agent(spec)
     return session.follow(
         settings,
         lambda runtime: runtime.stream(agent, task, thread=thread, spec=spec.to_json()),
@@ -191,7 +191,7 @@ async def _prepare(
     )
     if not spec.model:
         say(NO_MODEL)
-    return found, build_agent(spec, settings)
+    return found, build_agent(spec)
 
 
 async def _last(store: UserStore, thread: str | None) -> Run:

@@ -15,13 +15,14 @@ import json
 import os
 import stat
 import uuid
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Literal
 
 from agent_runtime.errors import ConfigError, ToolError
+from agent_runtime_storage.open_files import is_open, open_paths
 
 Kind = Literal["file", "folder", "link", "other"]
 SKIPPED = frozenset(
@@ -79,8 +80,8 @@ class Walk:
 class Root:
     """A folder, and the files in it.
 
-    Args:
-        hidden: files in it that are not shown, read or written, wherever a path names them.
+    The files of a database that this process has open are named, and never opened: closing them
+    would drop the database's locks.
 
     Every method blocks, and raises `ToolError` for what cannot be done; it names paths relative
     to the root.
@@ -89,11 +90,8 @@ class Root:
         ConfigError: it is no folder.
     """
 
-    def __init__(
-        self, path: str | os.PathLike[str], hidden: Iterable[str | os.PathLike[str]] = ()
-    ) -> None:
+    def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path).resolve()
-        self._hidden = {Path(one).resolve() for one in hidden}
         if not self.path.is_dir():
             raise ConfigError(
                 f"The workspace {self.path} is no folder.", cure="Create it, or name another one."
@@ -110,8 +108,8 @@ class Root:
                 f"{show(path)} lies outside of the workspace.",
                 cure="Give a path relative to its root.",
             ) from None
-        if real in self._hidden:
-            raise ToolError(f"{show(path)} belongs to the runtime and is kept from its tools.")
+        if real in open_paths():
+            raise _database(path)
         return parts
 
     @contextmanager
@@ -145,7 +143,7 @@ class Root:
         """
         parts = self._file_parts(path)
         with told(path), self.folder(parts[:-1], create=True) as folder:
-            old = _status(parts[-1], folder)
+            old = _status(path, parts[-1], folder)
             if old is not None:
                 _check_regular(path, old)
                 if not os.access(parts[-1], os.W_OK, dir_fd=folder):
@@ -210,7 +208,7 @@ class Root:
                 if stat.S_ISDIR(status.st_mode) and entry.name in SKIPPED:
                     walk.skipped.append(f"{path}/")
                     continue
-                if self.path / path in self._hidden:
+                if is_open(status):
                     walk.skipped.append(path)
                     continue
                 kind = _kind(status)
@@ -232,6 +230,7 @@ class Root:
         """Open a regular file, or raise `ToolError`; nothing else is left open."""
         parts = self._file_parts(path)
         with told(path), self.folder(parts[:-1], create=create) as folder:
+            _status(path, parts[-1], folder)
             opened = os.open(parts[-1], flags, 0o666, dir_fd=folder)
             try:
                 _check_regular(path, os.fstat(opened))
@@ -273,11 +272,19 @@ def _reason(error: OSError) -> str:
     return error.strerror or type(error).__name__
 
 
-def _status(name: str, folder: int) -> os.stat_result | None:
+def _status(path: str, name: str, folder: int) -> os.stat_result | None:
+    """Return what is known of a file without opening it; None if it is not there."""
     try:
-        return os.lstat(name, dir_fd=folder)
+        status = os.lstat(name, dir_fd=folder)
     except FileNotFoundError:
         return None
+    if is_open(status):
+        raise _database(path)
+    return status
+
+
+def _database(path: str) -> ToolError:
+    return ToolError(f"{show(path)} belongs to the runtime's database and is kept from its tools.")
 
 
 def _kind(status: os.stat_result) -> Kind:

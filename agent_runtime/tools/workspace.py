@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, BinaryIO
 
@@ -34,13 +34,13 @@ def workspace_tools(
     shell: bool = False,
     shell_timeout: float = SHELL_SECONDS,
     environment: Mapping[str, str] | None = None,
-    hidden: Iterable[str | os.PathLike[str]] = (),
 ) -> list[Tool]:
     """Return tools that list, read, search, write and edit the files of one folder.
 
     Paths cannot lead out of it: `..`, absolute paths and links that do are refused, also links
     that are swapped in while a call is at work.  Not fenced are hard links and mounts inside of
-    it, its own replacement, and commands.
+    it, its own replacement, and commands.  The files of the runtime's own database are refused,
+    wherever they lie.
 
     Args:
         root: the folder.
@@ -49,12 +49,11 @@ def workspace_tools(
         shell_timeout: the most seconds that a command may take.
         environment: the variables that commands see; None for this process's own, without those
             whose names look like secrets (keys, tokens, passwords, database URLs).
-        hidden: files that the file tools keep from the model, such as the runtime's database.
 
     Raises:
         ConfigError: it is no folder.
     """
-    folder = Root(root, hidden)
+    folder = Root(root)
     files = Files(folder)
     tools: list[Tool] = [
         tool(files.list_files, idempotent=True),

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from .driver import Dialect, Row, Statement, Value
+from .open_files import register, unregister
 from .sqlite_connection import Synchronous, open_connection
 from .sqlite_readers import Readers
 from .sqlite_writer import Writer
@@ -24,6 +25,7 @@ class SqliteDriver:
         self._path = path
         self._writer = writer
         self._readers = readers
+        self._closed = False
 
     @property
     def waiting(self) -> bool:
@@ -57,6 +59,23 @@ class SqliteDriver:
         Raises:
             StoreUnavailable: or a subclass, if the file cannot be used.
         """
+        register(path)
+        try:
+            return await cls._open(path, synchronous, readers, busy_seconds, queue_bytes, max_bytes)
+        except BaseException:
+            unregister(path)
+            raise
+
+    @classmethod
+    async def _open(
+        cls,
+        path: Path,
+        synchronous: Synchronous,
+        readers: int,
+        busy_seconds: float,
+        queue_bytes: int,
+        max_bytes: int | None,
+    ) -> SqliteDriver:
         writer = Writer(path, busy_seconds=busy_seconds, queue_bytes=queue_bytes)
         await writer.open(synchronous=synchronous, max_bytes=max_bytes)
         pool = Readers(
@@ -88,3 +107,6 @@ class SqliteDriver:
             await self._readers.close()
         finally:
             await self._writer.close()
+            if not self._closed:
+                self._closed = True
+                unregister(self._path)

@@ -69,7 +69,9 @@ def _path_of_file_url(url: str) -> str:
 async def open_store(url: str, *, synchronous: Synchronous = "full") -> Store:
     """Open the database that the URL names, create or upgrade its schema, and return the store.
 
-    The store belongs to the running event loop, and to the caller, who closes it.
+    The store belongs to the running event loop, and to the caller, who closes it.  While it is
+    open, this process must not open its files by other means (Python's `sqlite3`, a plain `open`):
+    closing them again would drop the locks that keep other processes out.
 
     Args:
         url: `file:relative`, `file:/absolute`, `file:///absolute` or a bare path.  The file is

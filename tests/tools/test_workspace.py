@@ -15,6 +15,7 @@ from agent_runtime.errors import ConfigError
 from agent_runtime.tools import workspace
 from agent_runtime.tools.base import Tool
 from agent_runtime.tools.workspace import workspace_tools
+from agent_runtime_storage import open_store
 
 from .calling import call, error, text
 
@@ -402,21 +403,26 @@ async def test_wrong_limits_are_refused(tools: Tools) -> None:
     assert (await call(tools["edit_file"], path="README.md", old="", new="x")).outcome == "error"
 
 
-async def test_hidden_files_are_named_and_kept_from_every_tool(root: Path) -> None:
-    (root / "own.db").write_text("a needle in it")
-    (root / "by").symlink_to("own.db")
-    tools = {one.name: one for one in workspace_tools(root, hidden=[root / "own.db"])}
-    listing = await text(tools["list_files"], recursive=True)
-    assert "Left out: own.db." in listing
-    assert "in it" not in await text(tools["search_files"], pattern="needle", glob="*.db")
-    for path in ("own.db", "./own.db", "by"):
-        for name, more in {
-            "read_file": {},
-            "write_file": {"content": "x"},
-            "edit_file": {"old": "needle", "new": "x"},
-        }.items():
-            assert "belongs to the runtime" in await error(tools[name], path=path, **more)
-    assert (root / "own.db").read_text() == "a needle in it"
+async def test_the_runtimes_database_is_never_opened_by_a_tool(root: Path) -> None:
+    store = await open_store(f"file:{root}/own.db")
+    try:
+        await store.of("local").ensure_thread("needle")
+        (root / "by").symlink_to("own.db")
+        (root / "hard").hardlink_to(root / "own.db")
+        tools = {one.name: one for one in workspace_tools(root)}
+        listing = await text(tools["list_files"], recursive=True)
+        assert "Left out: hard, own.db, own.db-shm, own.db-wal." in listing
+        found = await text(tools["search_files"], pattern="needle", glob="*")
+        assert found.startswith("0 ")
+        changes = {"write_file": {"content": "x"}, "edit_file": {"old": "needle", "new": "x"}}
+        for path in ("own.db", "./own.db-wal", "by", "hard", "own.db-journal"):
+            for name in ("read_file", *changes):
+                told = await error(tools[name], path=path, **changes.get(name, {}))
+                assert "belongs to the runtime's database" in told
+        assert (await store.of("local").thread("needle")).id == "needle"
+    finally:
+        await store.close()
+    assert "own.db" in await text(tools["list_files"])
 
 
 async def test_caches_and_dependencies_are_entered_only_by_name(root: Path, tools: Tools) -> None:
