@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, cast
 
 import orjson
 
 from .errors import ModelProtocolError, ModelRejected
-from .messages import AssistantMessage, ToolCall, call_id
+from .messages import AssistantMessage, ToolCall, call_id, encodable
 from .models.base import ModelAnswer, RawCall
 
 MAX_CALLS = 128
 """More parallel calls than that in one answer are a model run wild."""
+MAX_DEPTH = 64
+"""Arguments nested deeper than that are taken for text that is no JSON."""
 _BAD_NAME = re.compile(r"[^a-zA-Z0-9_-]")
 
 
@@ -40,27 +44,57 @@ def normalise(answer: ModelAnswer, seq: int) -> AssistantMessage:
             cure="Try again, or use another model.",
         )
     return AssistantMessage(
-        text=answer.text,
+        text=encodable(answer.text),
         calls=tuple(_call(raw, seq, index) for index, raw in enumerate(answer.calls)),
-        reasoning=answer.reasoning,
-        opaque=answer.opaque,
+        reasoning=encodable(answer.reasoning),
+        opaque=answer.opaque and replace(answer.opaque, data=_encodable(answer.opaque.data)),
     )
+
+
+def _encodable(value: Any) -> Any:
+    if isinstance(value, str):
+        return encodable(value)
+    if isinstance(value, dict):
+        return {key: _encodable(one) for key, one in cast("dict[str, Any]", value).items()}
+    if isinstance(value, list):
+        return [_encodable(one) for one in cast("list[Any]", value)]
+    return value
 
 
 def _call(raw: RawCall, seq: int, index: int) -> ToolCall:
     name = _BAD_NAME.sub("_", raw.name)[:64] or "unnamed"
     arguments = parse_object(raw.arguments)
     if arguments is None:
-        return ToolCall(call_id(seq, index), name, {}, raw=raw.arguments)
+        return ToolCall(call_id(seq, index), name, {}, raw=encodable(raw.arguments))
     return ToolCall(call_id(seq, index), name, arguments)
 
 
 def parse_object(text: str) -> dict[str, Any] | None:
-    """Return the JSON object that the text is; an empty text is an empty one; None for neither."""
+    """Return the JSON object that the text is; an empty text is an empty one; None for neither.
+
+    None, too, for one that is nested deeper than every codec on the way can take.
+    """
     if not text.strip():
         return {}
     try:
         value: Any = orjson.loads(text)
     except orjson.JSONDecodeError:
         return None
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else None
+    if not isinstance(value, dict) or _too_deep(cast("dict[str, Any]", value)):
+        return None
+    return cast("dict[str, Any]", value)
+
+
+def _too_deep(value: object) -> bool:
+    level = [value]
+    for _ in range(MAX_DEPTH + 1):
+        level = [inner for one in level for inner in _inner(one)]
+        if not level:
+            return False
+    return True
+
+
+def _inner(value: object) -> Iterable[object]:
+    if isinstance(value, dict):
+        return cast("dict[str, object]", value).values()
+    return cast("list[object]", value) if isinstance(value, list) else ()

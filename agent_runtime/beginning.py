@@ -34,7 +34,7 @@ from .log import (
     take_log,
 )
 from .memory.recent import plan
-from .messages import AssistantMessage, LoggedMessage, ToolResult, UserMessage
+from .messages import AssistantMessage, LoggedMessage, ToolResult, UserMessage, encodable
 from .resolve import Resolved
 
 UNANSWERED = "(The run before this one stopped without an answer.)"
@@ -79,7 +79,7 @@ async def begin(store: UserStore, resolved: Resolved, order: Order) -> tuple[Run
 
     Raises `ThreadBusy` while another run is active on the thread.
     """
-    title = order.task.text.strip().partition("\n")[0][:80] if order.task else ""
+    title = encodable(order.task.text.strip().partition("\n")[0][:80]) if order.task else ""
     thread = await store.ensure_thread(order.thread_id, title=title)
     old = await load_view(store, thread.id, thread.head)
     view = old
@@ -155,6 +155,7 @@ def opening(view: View, task: UserMessage | None) -> list[LoggedMessage]:
         ConfigError: there is nothing to do.
     """
     last = view.entries[-1] if view.entries else None
+    task = task and replace(task, text=encodable(task.text))
     if task is None:
         if last is None or last.message.type != "user":
             raise ConfigError("There is no task.", cure="Say what is to be done.")

@@ -49,6 +49,8 @@ class Start:
         nonce: marks what the runtime itself says, so that no tool output can pass for it.
         shrunk: whether the window could not hold the guaranteed recent messages as they are.
         repeat_system: whether the system prompt is repeated as the first user message.
+        last_messages: how many recent messages stay; what already left does not come back when a
+            later run wants more.
     """
 
     first: int | None = None
@@ -59,6 +61,7 @@ class Start:
     nonce: str = ""
     shrunk: bool = False
     repeat_system: bool = False
+    last_messages: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,7 +348,6 @@ def check(
     *,
     estimate: int,
     limit: int,
-    last_messages: int,
 ) -> None:
     """Assert what the runtime promises of every prompt.
 
@@ -353,7 +355,6 @@ def check(
         previous: the prompt of the call before, if this process made it.
         estimate: how many tokens the provider will count.
         limit: how many it may have.
-        last_messages: how many recent messages have to be there.
 
     Raises:
         InvariantError: a promise is broken: a bug of the runtime, not of its user.
@@ -361,7 +362,7 @@ def check(
     if estimate > limit:
         raise InvariantError(f"the prompt has about {estimate} tokens, the limit is {limit}")
     _check_coverage(view)
-    _check_recent(view, last_messages)
+    _check_recent(view)
     _check_pairs(prompt.messages)
     if previous is not None and previous.activation_id == prompt.activation_id:
         _check_extension(previous, prompt)
@@ -384,12 +385,14 @@ def _check_coverage(view: View) -> None:
         raise InvariantError(f"the task, node {view.task.seq}, is shown twice")
 
 
-def _check_recent(view: View, last_messages: int) -> None:
+def _check_recent(view: View) -> None:
     if view.start.shrunk or view.start.first is None:
         return
     size = sum(entry.size for entry in view.entries)
-    if size < last_messages:
-        raise InvariantError(f"only {size} recent messages are there, not {last_messages}")
+    if size < view.start.last_messages:
+        raise InvariantError(
+            f"only {size} recent messages are there, not {view.start.last_messages}"
+        )
     if recent_cut(view.entries, view.start.cuts):
         raise InvariantError("a result of the last two exchanges was cut again")
 

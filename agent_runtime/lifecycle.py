@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import anyio
 
 from agent_runtime_storage.contract import UserStore
@@ -18,6 +20,7 @@ from .errors import (
 )
 from .execution import abandon, reopen
 from .log import END_SECONDS, RunLog, finish_event, give_up, holding, take_log
+from .messages import encodable
 from .orchestrator import Orchestrator, cancelled
 from .state import RunState
 from .tokens import count_text
@@ -89,6 +92,7 @@ async def _end(orchestrator: Orchestrator, finish: Finish) -> Finish:
         # What stopped it came just after the run's own last commit, which stands.
         return finish
     log = orchestrator.log
+    finish = replace(finish, detail=encodable(finish.detail))
     with anyio.move_on_after(END_SECONDS, shield=True):
         try:
             return await orchestrator.finish(finish)

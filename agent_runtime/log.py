@@ -54,6 +54,7 @@ from .messages import (
     LoggedMessage,
     Note,
     ToolResult,
+    encodable,
     encode_message,
     encode_result,
 )
@@ -523,7 +524,7 @@ async def holding(store: UserStore, lease: Lease) -> AsyncGenerator[None]:
         raise
     except Exception as error:
         detail = str(error) if isinstance(error, AgentRuntimeError) else type(error).__name__
-        await give_up(store, lease, Finish("failed", "error", detail))
+        await give_up(store, lease, Finish("failed", "error", encodable(detail)))
         raise
 
 

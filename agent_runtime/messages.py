@@ -155,6 +155,15 @@ def call_place(handle: str) -> tuple[int, int]:
     return divmod(int(handle[1:], 36), 1296)
 
 
+def encodable(text: str) -> str:
+    """Return the text as it can be stored and sent: surrogate pairs joined, lone ones replaced."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
 @functools.cache
 def _logged() -> TypeAdapter[LoggedMessage]:
     from pydantic import TypeAdapter

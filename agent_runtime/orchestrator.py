@@ -94,7 +94,6 @@ class Orchestrator:
             self.state.previous,
             estimate=self.state.calibration.estimate(prompt.counted),
             limit=self.state.room.limit,
-            last_messages=self.state.room.last_messages,
         )
         return prompt
 

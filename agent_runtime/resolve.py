@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from agent_runtime_config import Settings
@@ -36,7 +36,9 @@ class Resolved:
     output: outputs.OutputType | None
     repeat_system: bool
     temperature: float | None
-    deps: Any = field(default=None)
+    deps: Any = None
+    limited: bool = False
+    """Whether the run tree has a budget."""
 
 
 async def resolve(

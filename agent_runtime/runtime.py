@@ -34,7 +34,7 @@ from .events import Event
 from .lifecycle import end_dead, execute
 from .log import RunLog
 from .memory import branches
-from .messages import UserMessage
+from .messages import UserMessage, encodable
 from .models.base import Model
 from .resolve import Resolved, resolve
 from .state import RunState
@@ -218,13 +218,14 @@ class Runtime:
         """
         store = self.store.of(user or self.settings.user)
         run = await store.run(run_id)
-        resolved = await self._resolve(agent, store, deps, child=run.parent_run_id is not None)
+        budget = (await store.run(run.root_run_id)).budget
+        child = run.parent_run_id is not None
+        resolved = await self._resolve(agent, store, deps, budget, child=child)
         check_free(run)
         with leases.at_work(run.id):
             taken = await take_over(store, run, resolved, agent.name, on_event)
             state = self._state(taken.log, resolved, task=taken.task, limit=taken.limit)
             state.settled = taken.uncertain
-            state.limited = run.budget != Budget() or run.root_run_id != run.id
             return await self._finish(state, resolved)
 
     @asynccontextmanager
@@ -265,7 +266,7 @@ class Runtime:
             raise Conflict(
                 f"Run {run_id} is over: {run.status}.", cure="Start a new run on its thread."
             )
-        await store.post(run.thread_id, "steer", text.encode(), run_id=run_id)
+        await store.post(run.thread_id, "steer", encodable(text).encode(), run_id=run_id)
 
     async def regenerate(
         self,
@@ -285,10 +286,12 @@ class Runtime:
 
     # Parts
 
-    async def _resolve(self, agent: Agent, store: UserStore, deps: Any, *, child: bool) -> Resolved:
+    async def _resolve(
+        self, agent: Agent, store: UserStore, deps: Any, budget: Budget, *, child: bool
+    ) -> Resolved:
         resolved = await resolve(agent, self.settings, self.model, store, child=child)
-        resolved.deps = deps
-        require_price(resolved.info, self.settings.budget_usd is not None)
+        resolved.deps, resolved.limited = deps, budget != Budget()
+        require_price(resolved.info, budget.cost is not None)
         return resolved
 
     async def _run(
@@ -304,13 +307,16 @@ class Runtime:
     ) -> RunResult:
         message = UserMessage(task) if isinstance(task, str) else task
         store = self.store.of(user or self.settings.user)
-        resolved = await self._resolve(agent, store, deps, child=parent is not None)
+        budget = self._budget()
+        if parent is not None:
+            budget = (await store.run(parent.lease.root_run_id)).budget
+        resolved = await self._resolve(agent, store, deps, budget, child=parent is not None)
         order = Order(
             run_id=new_id(),
             thread_id=thread_id or new_id(),
             agent=agent.name,
             task=message,
-            budget=Budget() if parent else self._budget(),
+            budget=Budget() if parent else budget,
             on_event=on_event,
             spec=dict(spec or {}),
             parent=parent,
@@ -328,9 +334,6 @@ class Runtime:
     def _state(
         self, log: RunLog, resolved: Resolved, *, task: Entry | None, limit: int
     ) -> RunState:
-        settings = self.settings
-        limited = settings.budget_tokens is not None or settings.budget_usd is not None
-
         def context(call_id: str) -> ToolContext:
             async def run_agent(agent: Agent, task: str | UserMessage) -> RunResult:
                 return await self._run(
@@ -361,7 +364,7 @@ class Runtime:
             step_limit=limit,
             max_output=resolved.max_output,
             task=task,
-            limited=limited,
+            limited=resolved.limited,
             output=resolved.output,
             repeat_system=resolved.repeat_system,
             temperature=resolved.temperature,

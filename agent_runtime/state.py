@@ -105,12 +105,12 @@ class RunState:
     async def reserve(self) -> None:
         """Reserve the next call on the root of the tree; wait while others hold what is left."""
         while True:
-            wanted = self.wanted(self.log.view, await self.left())
+            left, others = await self.left() if self.limited else (None, False)
             try:
-                return await self.log.reserve(wanted)
+                return await self.log.reserve(self.wanted(self.log.view, left))
             except BudgetExceeded:
-                root = await self.log.store.run(self.log.lease.root_run_id)
-                if root.reserved.tokens == 0 and root.reserved.cost == 0:
+                # What others held before this attempt may be free by now.
+                if not others:
                     raise
                 await anyio.sleep(BUDGET_WAIT)
 
@@ -131,16 +131,14 @@ class RunState:
         """Take note that the model call is in the log, with all its attempts."""
         self.calling, self.lost = False, 0
 
-    async def left(self) -> Amount | None:
-        """Return what is left of the tree's budget; None where it has none."""
-        if not self.limited:
-            return None
+    async def left(self) -> tuple[Amount, bool]:
+        """Return what is left of the tree's budget, and whether other runs hold a part of it."""
         root = await self.log.store.run(self.log.lease.root_run_id)
         spent = [root.settled, root.unsettled, root.reserved]
         unlimited = 2**53
         tokens = (root.budget.tokens or unlimited) - sum(one.tokens for one in spent)
         cost = (root.budget.cost or unlimited) - sum(one.cost for one in spent)
-        return Amount(tokens, cost)
+        return Amount(tokens, cost), root.reserved != Amount()
 
     def wanted(self, view: View, left: Amount | None = None) -> Amount:
         """Return an upper bound of the next call; its answer shrinks to what is left."""

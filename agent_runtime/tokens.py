@@ -144,8 +144,13 @@ class Calibration:
             if added > 0 and added / self.UNLIKELY < grown < added * self.UNLIKELY:
                 self._growth.append((added, grown))
         self._anchor = (counted, reported)
-        if counted >= self.SMALLEST:
+        if counted < self.SMALLEST:
+            return
+        if 1 / self.UNLIKELY < reported / counted < self.UNLIKELY:
             self._ratios.append(reported / counted)
+        else:
+            # A report that cannot be true teaches nothing, or it would shut the model out for good.
+            self._anchor = None
 
     def estimate(self, counted: int) -> int:
         """Return what the model will report for a prompt of `counted` tokens of ours.

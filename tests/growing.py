@@ -176,7 +176,6 @@ class Growing:
             self.previous,
             estimate=self.estimate(prompt.counted),
             limit=self.room.limit,
-            last_messages=self.room.last_messages,
         )
         self.previous = prompt
         return prompt

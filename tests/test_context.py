@@ -254,7 +254,7 @@ def grown() -> tuple[View, Prompt, Prompt]:
 
 
 def judge(view: View, prompt: Prompt, before: Prompt | None = None, estimate: int = 10) -> None:
-    check(view, prompt, before, estimate=estimate, limit=100, last_messages=ROOM.last_messages)
+    check(view, prompt, before, estimate=estimate, limit=100)
 
 
 def test_a_good_prompt_passes() -> None:

@@ -159,6 +159,7 @@ class _Plan:
             task=pinned.seq if pinned else None,
             left_out=gone - (pinned is not None),
             cuts=kept_cuts,
+            last_messages=self.least,
             shrunk=first is not None and (short or recent_cut(kept, kept_cuts)),
         )
         anchor = self.old.entries[-1].seq if self.old.entries else None

@@ -16,7 +16,7 @@ from anyio.lowlevel import RunVar
 from pydantic_core import to_json
 
 from agent_runtime.errors import ConfigError, ToolError
-from agent_runtime.messages import ToolResult, ToolSpec
+from agent_runtime.messages import ToolResult, ToolSpec, encodable
 from agent_runtime_storage.contract import UserStore
 
 from .signature import function_name, is_async, read_signature
@@ -294,35 +294,26 @@ def tool(
 def render(value: Any) -> ToolResult:
     """Return what a tool returned as a result: text as it is, everything else as JSON."""
     if isinstance(value, ToolResult):
-        return replace(value, text=_encodable(value.text))
+        return replace(value, text=encodable(value.text))
     if value is None:
         return ToolResult(NO_RESULT)
     if isinstance(value, str):
-        return ToolResult(_encodable(value))
+        return ToolResult(encodable(value))
     if isinstance(value, bytes):
         return ToolResult(value.decode(errors="replace"))
     try:
         return ToolResult(to_json(value, serialize_unknown=True).decode())
     except ValueError as error:
         text = f"The tool ran, but what it returned cannot be shown as JSON: {error}"
-        return ToolResult(_encodable(text), outcome="error")
+        return ToolResult(encodable(text), outcome="error")
 
 
 def failure(error: Exception) -> ToolResult:
     """Return an exception as the result that a model reads."""
     if isinstance(error, ToolError):
-        return ToolResult(_encodable(str(error)), outcome="error")
+        return ToolResult(encodable(str(error)), outcome="error")
     text = f"{type(error).__name__}: {error}".removesuffix(": ")
-    return ToolResult(_encodable(text), outcome="error")
-
-
-def _encodable(text: str) -> str:
-    # A lone surrogate (from a file's name, say) cannot be stored or sent.
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode(errors="surrogatepass").decode(errors="replace")
-    return text
+    return ToolResult(encodable(text), outcome="error")
 
 
 async def _settle(value: Awaitable[Any]) -> ToolResult:
