@@ -16,8 +16,10 @@ LEASE_SECONDS = 30.0
 
 
 def _boot() -> str:
+    """Return the host's boot and the pid namespace, as `boot:namespace`; "" if unknown."""
     try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot}:{Path('/proc/self/ns/pid').stat().st_ino}"
     except OSError:
         return ""
 
@@ -58,7 +60,8 @@ def at_work(run_id: str) -> Generator[None]:
 def is_dead(run: Run) -> bool:
     """Return whether nobody can be working on the run any more.
 
-    On this host that is known at once; an owner elsewhere counts as dead once its lease expired.
+    On this host that is known at once; an owner elsewhere, or in a container whose processes cannot
+    be seen from here, counts as dead once its lease expired.
     """
     owner = run.owner
     if owner is None or not run.lease_live:
@@ -66,8 +69,10 @@ def is_dead(run: Run) -> bool:
     here = own()
     if owner.host != here.host or not here.boot:
         return False
-    if owner.boot != here.boot:
+    if owner.boot.partition(":")[0] != here.boot.partition(":")[0]:
         return True
+    if owner.boot != here.boot:
+        return False
     if owner.pid == here.pid and owner.started == here.started:
         return run.id not in _at_work
     return not _alive(owner)

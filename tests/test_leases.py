@@ -236,3 +236,17 @@ async def test_an_owner_on_another_host_counts_as_dead_once_its_lease_expired(
 
     assert not is_dead(replace(run, lease_live=True))
     assert is_dead(replace(run, lease_live=False))
+
+
+async def test_an_owner_in_another_container_of_this_host_counts_as_dead_once_its_lease_expired(
+    runtime: Runtime,
+) -> None:
+    here = own()
+    boot, _, namespace = here.boot.partition(":")
+    assert boot and namespace.isdigit()
+    # No process has this pid here; in its own namespace it may be anybody's.
+    there = replace(here, boot=f"{boot}:1", pid=2**22 + 1, started="1")
+    run = replace(await _active_run(runtime), owner=there)
+
+    assert not is_dead(replace(run, lease_live=True))
+    assert is_dead(replace(run, lease_live=False))
