@@ -113,7 +113,9 @@ class Calibration:
     """Fewer tokens teach no ratio: a provider's fixed overhead would dominate it."""
 
     UNLIKELY = 4.0
-    """No tokenizer needs so many times ours, or so small a part, for what was added."""
+    """No tokenizer needs so many times ours, or so small a part."""
+    OVERHEAD = 10_000
+    """More tokens than that no provider adds to every prompt."""
 
     def __init__(self, start_ratio: float) -> None:
         self._start = start_ratio
@@ -136,7 +138,10 @@ class Calibration:
 
     def observe(self, counted: int, reported: int) -> None:
         """Learn that a prompt of `counted` tokens of ours was reported as `reported`."""
-        if counted <= 0 or reported <= 0:
+        least, most = counted / self.UNLIKELY, counted * self.UNLIKELY
+        if counted <= 0 or not least < reported < most + self.OVERHEAD:
+            # It cannot be true. Were it believed, no larger prompt would be sent any more, so
+            # nothing could correct it.
             return
         if self._anchor is not None:
             added, grown = counted - self._anchor[0], reported - self._anchor[1]
@@ -144,13 +149,8 @@ class Calibration:
             if added > 0 and added / self.UNLIKELY < grown < added * self.UNLIKELY:
                 self._growth.append((added, grown))
         self._anchor = (counted, reported)
-        if counted < self.SMALLEST:
-            return
-        if 1 / self.UNLIKELY < reported / counted < self.UNLIKELY:
+        if counted >= self.SMALLEST and reported < most:
             self._ratios.append(reported / counted)
-        else:
-            # A report that cannot be true teaches nothing, or it would shut the model out for good.
-            self._anchor = None
 
     def estimate(self, counted: int) -> int:
         """Return what the model will report for a prompt of `counted` tokens of ours.

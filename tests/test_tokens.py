@@ -124,7 +124,8 @@ class TestCalibration:
 
     def test_only_the_last_observations_count(self) -> None:
         calibration = Calibration(1.6)
-        calibration.observe(1000, 5000)
+        calibration.observe(1000, 3000)
+        assert calibration.safe_ratio == 3.0
         for _ in range(calibration.REMEMBERED):
             calibration.reset_anchor()
             calibration.observe(1000, 1100)
@@ -135,6 +136,31 @@ class TestCalibration:
         calibration = Calibration(1.3)
         calibration.observe(counted, reported)
         assert calibration.estimate(1000) == 1300
+
+    @pytest.mark.parametrize(
+        ("counted", "reported"), [(60, 6_000_000), (10_000, 6_000_000), (10_000, 100)]
+    )
+    def test_a_report_that_cannot_be_true_teaches_nothing(
+        self, counted: int, reported: int
+    ) -> None:
+        calibration = Calibration(1.3)
+        calibration.observe(counted, reported)
+        assert calibration.estimate(counted + 1000) == round(1.3 * (counted + 1000))
+        calibration.reset_anchor()
+        assert calibration.estimate(1000) == 1300
+
+    def test_a_report_that_cannot_be_true_leaves_the_anchor_as_it_was(self) -> None:
+        calibration = Calibration(1.3)
+        calibration.observe(10_000, 12_000)
+        calibration.observe(11_000, 6_000_000)
+        assert calibration.estimate(11_000) == 13_200
+
+    def test_what_a_provider_adds_to_a_short_prompt_is_its_overhead_and_no_ratio(self) -> None:
+        calibration = Calibration(1.6)
+        calibration.observe(1000, 6200)
+        assert calibration.estimate(1000) == 6200
+        calibration.reset_anchor()
+        assert calibration.estimate(10_000) == 16_000
 
     def test_a_tiny_prompt_teaches_no_ratio(self) -> None:
         calibration = Calibration(1.3)
