@@ -24,6 +24,7 @@ from agent_runtime.errors import (
     ModelStalled,
     ModelUnavailable,
 )
+from agent_runtime.messages import encodable
 
 _SECRETS = re.compile(
     r"(?i)\bbearer\s+\S+"
@@ -147,7 +148,7 @@ def _refusal(error: Exception, raw: str, text: str, model: str) -> ModelError | 
 
 def _said(raw: str, secrets: Iterable[str]) -> str:
     """Return what the provider said: one line, without litellm's prefixes and without keys."""
-    text = scrub(raw, secrets).split("Traceback (most recent call last)")[0]
+    text = scrub(encodable(raw), secrets).split("Traceback (most recent call last)")[0]
     text = _NOISE.sub("", " ".join(text.split()))
     if len(text) > _LONGEST:
         return text[:_LONGEST] + "…"

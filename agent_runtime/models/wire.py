@@ -13,7 +13,14 @@ from typing import Any, cast
 import orjson
 
 from agent_runtime.errors import ModelProtocolError
-from agent_runtime.messages import FileRef, Opaque, PromptMessage, ToolCall, ToolSpec
+from agent_runtime.messages import (
+    FileRef,
+    Opaque,
+    PromptMessage,
+    ToolCall,
+    ToolSpec,
+    encodable,
+)
 from agent_runtime.tokens import placeholder
 
 from .base import (
@@ -97,17 +104,18 @@ def _message(message: PromptMessage, dialect: Dialect, *, mark: bool) -> Json:
     text = _with_placeholders(message.text, others)
     parts: list[Json] = [{"type": "text", "text": text}] if text or not images else []
     parts += [{"type": "image_url", "image_url": {"url": image.uri}} for image in images]
-    if mark and text:
+    if mark and text.strip():
         parts[0]["cache_control"] = _MARK
     plain = len(parts) == 1 and "cache_control" not in parts[0] and not images
     return {"role": message.role, "content": text if plain else parts}
 
 
 def _assistant(message: PromptMessage, dialect: Dialect, *, mark: bool) -> Json:
-    # Beside calls, content is None: an empty string makes litellm send filler text instead.
-    wire: Json = {"role": "assistant", "content": message.text or None}
-    if mark and message.text:
-        wire["content"] = [{"type": "text", "text": message.text, "cache_control": _MARK}]
+    # Beside calls, content is None: for a blank string litellm sends filler text instead.
+    text = message.text if message.text.strip() else None
+    wire: Json = {"role": "assistant", "content": text}
+    if mark and text:
+        wire["content"] = [{"type": "text", "text": text, "cache_control": _MARK}]
     opaque: Json = {}
     if message.opaque is not None and message.opaque.model == dialect.model:
         opaque = message.opaque.data
@@ -148,13 +156,31 @@ class _PartialCall:
     signature: str | None = None
 
 
+class _Text:
+    """The text of one stream; a character whose two surrogates come apart is told whole."""
+
+    def __init__(self) -> None:
+        self._pieces: list[str] = []
+        self._half = ""
+
+    def add(self, piece: str) -> str:
+        """Add a piece; return what can be told of the text by now, and was not yet."""
+        self._pieces.append(piece)
+        text = self._half + piece
+        self._half = text[-1] if "\ud800" <= text[-1] <= "\udbff" else ""
+        return encodable(text.removesuffix(self._half))
+
+    def __str__(self) -> str:
+        return encodable("".join(self._pieces))
+
+
 class Collector:
     """Gathers the chunks of one stream into an answer."""
 
     def __init__(self, model: str) -> None:
         self._model = model
-        self._text: list[str] = []
-        self._reasoning: list[str] = []
+        self._text = _Text()
+        self._reasoning = _Text()
         self._calls: dict[int, _PartialCall] = {}
         self._blocks: list[Json] = []
         self._items: list[Json] = []
@@ -180,12 +206,10 @@ class Collector:
 
     def _delta(self, delta: Any) -> Iterator[ModelEvent]:
         reasoning = getattr(delta, "reasoning_content", None)
-        if reasoning:
-            self._reasoning.append(reasoning)
-            yield ReasoningDelta(reasoning)
-        if delta.content:
-            self._text.append(delta.content)
-            yield TextDelta(delta.content)
+        if reasoning and (told := self._reasoning.add(reasoning)):
+            yield ReasoningDelta(told)
+        if delta.content and (told := self._text.add(delta.content)):
+            yield TextDelta(told)
         for fragment in _list(delta, "tool_calls"):
             self._fragment(fragment)
         for block in _list(delta, "thinking_blocks"):
@@ -220,7 +244,7 @@ class Collector:
                 cure="Try again; if it persists, look at the provider's status.",
             )
         finish = _FINISH.get(self._finish or "", "stop")
-        text = "".join(self._text)
+        text = str(self._text)
         if not self._calls and not text.strip() and finish != "content_filter":
             raise self._nothing()
         calls = [self._calls[index] for index in sorted(self._calls)]
@@ -230,7 +254,7 @@ class Collector:
             finish="tool_calls" if calls and finish == "stop" else finish,
             model=self._model,
             usage=self._usage if reported else None,
-            reasoning="".join(self._reasoning),
+            reasoning=str(self._reasoning),
             opaque=self._opaque([call.signature for call in calls]),
             extra={"reported_model": self._reported_model},
         )
@@ -252,8 +276,8 @@ class Collector:
             data["thinking_blocks"] = self._blocks
         if self._items:
             data["reasoning_items"] = self._items
-        if self._reasoning and signatures:
-            data["reasoning_content"] = "".join(self._reasoning)
+        if signatures and (reasoning := str(self._reasoning)):
+            data["reasoning_content"] = reasoning
         if any(signatures):
             data["signatures"] = signatures
         return Opaque(self._model, data) if data else None

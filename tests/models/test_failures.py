@@ -56,6 +56,11 @@ async def test_every_failure_has_a_type(
     assert "litellm" not in failure.error.message
 
 
+def test_a_reason_that_cannot_be_encoded_is_mended() -> None:
+    failure = failure_of(RuntimeError("says \ud83d"), "m", streaming=False)
+    assert "says \ufffd." in failure.error.message
+
+
 async def test_a_failure_in_the_middle_may_be_billed() -> None:
     litellm = await load_litellm()
     error = litellm.exceptions.MidStreamFallbackError(message="cut", **WHO)

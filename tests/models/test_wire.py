@@ -10,7 +10,7 @@ import pytest
 
 from agent_runtime.errors import ModelProtocolError
 from agent_runtime.messages import FileRef, Opaque, PromptMessage, ToolCall
-from agent_runtime.models.base import ModelAnswer, ModelRequest, ReasoningDelta
+from agent_runtime.models.base import ModelAnswer, ModelRequest, ReasoningDelta, TextDelta
 from agent_runtime.models.litellm import load_litellm
 from agent_runtime.models.wire import Collector, Dialect, messages_of, tools_of
 
@@ -59,6 +59,13 @@ def test_other_models_get_no_breakpoint() -> None:
 
 def test_an_empty_text_gets_no_breakpoint_because_anthropic_refuses_it() -> None:
     assert marked(sent(PromptMessage("user", ""), dialect=CLAUDE, marks=(0,))) == []
+
+
+def test_a_blank_text_gets_no_breakpoint_and_is_not_sent_beside_calls() -> None:
+    assert marked(sent(PromptMessage("user", " \n"), dialect=CLAUDE, marks=(0,))) == []
+    (message,) = sent(PromptMessage("assistant", "\n\n", calls=(CALL,)), dialect=CLAUDE, marks=(0,))
+    assert message["content"] is None
+    assert message["tool_calls"]
 
 
 def test_a_breakpoint_does_not_change_the_other_messages() -> None:
@@ -181,6 +188,17 @@ def test_interleaved_fragments_find_their_calls() -> None:
         chunk("tool_calls"),
     )
     assert [(call.name, call.arguments) for call in answer.calls] == [("a", "{}"), ("b", '{"y":2}')]
+
+
+def test_a_character_in_two_pieces_is_told_whole_and_half_of_one_is_replaced() -> None:
+    collector = Collector("m")
+    pieces = ["hi \ud83d", "\ude00 \ude00", " \ud83d"]
+    deltas = [one for piece in pieces for one in collector.add(chunk(content=piece))]
+    deltas += collector.add(chunk("stop", content=None, reasoning_content="\ud83d"))
+    assert deltas == [TextDelta("hi "), TextDelta("\U0001f600 \ufffd"), TextDelta(" ")]
+    answer = collector.answer(finished=True, reported=True)
+    assert answer.text == "hi \U0001f600 \ufffd \ufffd"
+    assert answer.reasoning == "\ufffd"
 
 
 def test_thinking_is_put_together_block_by_block() -> None:
