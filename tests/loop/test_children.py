@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import anyio
 import pytest
 
 from agent_runtime import Agent, Model, RunResult, ScriptedModel, Tool, ToolContext, tool
-from agent_runtime.errors import RunCancelled
+from agent_runtime.errors import ConfigError, RunCancelled
 from agent_runtime.models.base import Price
 from agent_runtime.models.scripted import call, calls, raw_call, say
+from agent_runtime_storage.records import Amount
 from benchmarks.openai_server import Reply
 
 from .conftest import Play, Serve, double
@@ -137,6 +140,37 @@ async def test_the_tree_shares_one_budget(serve: Serve) -> None:
     assert result.stop_reason == "budget"
     assert root.reserved.tokens == 0
     assert root.settled.tokens == billed <= budget
+
+
+async def resumed_without_its_budget(
+    play: Play, resumed: Agent, settings: dict[str, Any], price: Price | None = PRICE
+) -> RunResult:
+    """Stop a run after a step, and go on with it where no budget is set."""
+    async with play([call("double", number=1)], settings=settings, price=PRICE) as world:
+        first = await world.run(Agent(tools=[double], max_steps=1))
+        assert first.stop_reason == "max_steps"
+    async with play([call("delegate", task="x"), say("Done.")], price=price) as world:
+        result = await world.runtime.resume(first.run_id, resumed)
+        root = await world.store.run(first.run_id)
+        used = await world.store.usage_total(root_run_id=first.run_id)
+    spent = used.prompt_tokens + used.completion_tokens
+    assert root.reserved == Amount()
+    assert root.settled.tokens == spent <= settings.get("budget_tokens", spent)
+    return result
+
+
+async def test_a_budget_goes_with_its_run_and_the_children_where_none_is_set(play: Play) -> None:
+    child = child_of(*[call("double", number=n) for n in range(99)], max_output=500)
+    agent = Agent(tools=[double, delegating(child)])
+    result = await resumed_without_its_budget(play, agent, {"budget_tokens": 8_000})
+    assert (result.status, result.stop_reason) == ("failed", "budget")
+    assert isinstance(child.model, ScriptedModel)
+    assert 1 < len(child.model.requests) < 99
+
+
+async def test_a_budget_in_dollars_needs_a_price_also_where_none_is_set(play: Play) -> None:
+    with pytest.raises(ConfigError, match="price"):
+        await resumed_without_its_budget(play, Agent(), {"budget_usd": 1.0}, price=None)
 
 
 async def test_cancelling_the_parent_cancels_its_children(play: Play) -> None:

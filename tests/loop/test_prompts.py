@@ -84,6 +84,24 @@ async def test_the_task_and_the_last_messages_are_in_every_prompt(serve: Serve) 
         assert len(messages) <= 2 + 2 * 10 + 2
 
 
+@pytest.mark.parametrize(("before", "after"), [(4, 30), (30, 4)], ids=["more", "fewer"])
+async def test_how_many_recent_messages_stay_may_change_between_runs(
+    play: Play, before: int, after: int
+) -> None:
+    script = [*(call("read", page=n) for n in range(30)), say("Done.")]
+    async with play([*script, *script]) as world:
+        first = Agent(tools=[read], last_messages=before)
+        thread = (await world.run(first, "Read all pages.")).thread_id
+        second = Agent(tools=[read], last_messages=after)
+        assert (await world.run(second, "Read on.", thread=thread)).ok
+        assert isinstance(world.model, ScriptedModel)
+        last = world.model.requests[-1].messages
+    shown = [one.text for one in last if one.role == "tool"]
+    guaranteed = after // 2
+    assert shown[-guaranteed:] == [read(page) for page in range(30)][-guaranteed:]
+    assert len(shown) <= after
+
+
 @pytest.mark.parametrize("factor", [1.38, 1.13, 1.0])
 async def test_no_prompt_exceeds_the_window_as_the_server_counts(
     serve: Serve, factor: float
