@@ -99,12 +99,22 @@ def model_of(agent: Agent, settings: Settings, default: Model | None) -> Model:
 
 
 def toolset(agent: Agent, output: outputs.OutputType | None) -> Toolset:
-    """Return the agent's tools, with `recall` beside any others, and the output's."""
+    """Return the agent's tools, with `recall` beside any others, and the output's.
+
+    Raises:
+        ConfigError: a tool cannot be used, or has a name that is the runtime's own.
+    """
     from .tools.recall import recall
 
-    tools: list[Any] = list(agent.tools)
-    names = {tool.name for tool in tools if isinstance(tool, Tool)}
-    if tools and recall.name not in names:
+    own = Toolset(agent.tools)
+    for name in (recall.name, outputs.FINAL):
+        if own.get(name) not in (None, recall):
+            raise ConfigError(
+                f"The name {name!r} is kept for a tool of the runtime's own.",
+                cure="Give yours another one: `tool(function, name=...)`.",
+            )
+    tools: list[Tool] = list(own)
+    if tools and recall not in tools:
         tools.append(recall)
     if output is not None:
         tools.append(outputs.FinalTool(output))

@@ -1,0 +1,53 @@
+"""Which tools a run has: the agent's, and the runtime's own beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from agent_runtime import Agent, tool
+from agent_runtime.errors import ConfigError
+from agent_runtime.output import FINAL, output_type
+from agent_runtime.resolve import toolset
+from agent_runtime.tools.base import Tool
+from agent_runtime.tools.recall import recall as the_runtimes
+
+
+def work() -> str:
+    """Do some work."""
+    return "done"
+
+
+def recall() -> str:
+    """Remember."""
+    return "mine"
+
+
+def final_result() -> str:
+    """End."""
+    return "mine"
+
+
+@pytest.mark.parametrize(
+    ("own", "name"),
+    [
+        (recall, "recall"),
+        (tool(recall), "recall"),
+        (final_result, FINAL),
+        (tool(work, name=FINAL), FINAL),
+    ],
+)
+def test_the_names_of_the_runtimes_own_tools_are_kept(
+    own: Tool | Callable[..., Any], name: str
+) -> None:
+    with pytest.raises(ConfigError, match=f"'{name}' is kept for a tool of the runtime's own"):
+        toolset(Agent(tools=[work, own]), None)
+
+
+def test_recall_stands_beside_other_tools_once_and_never_alone() -> None:
+    assert [one.name for one in toolset(Agent(tools=[work]), None)] == ["work", "recall"]
+    given = toolset(Agent(tools=[the_runtimes, work]), None)
+    assert [one.name for one in given] == ["recall", "work"]
+    assert [one.name for one in toolset(Agent(), output_type(int))] == [FINAL]
