@@ -365,6 +365,7 @@ class Runtime:
             max_output=resolved.max_output,
             task=task,
             limited=resolved.limited,
+            end_dead=end_dead,
             output=resolved.output,
             repeat_system=resolved.repeat_system,
             temperature=resolved.temperature,

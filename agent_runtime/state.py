@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 import anyio
 import anyio.to_thread
 
-from agent_runtime_storage.records import Amount
+from agent_runtime_storage.contract import UserStore
+from agent_runtime_storage.records import Amount, Run
 
+from . import leases
 from . import output as outputs
 from .budget import affordable_output, bound, times
 from .context import Entry, Prefix, Prompt, View
 from .cutting import fit
-from .errors import BudgetExceeded
+from .errors import BudgetExceeded, Conflict
 from .log import RunLog, new_nonce
 from .memory.recent import Cause, Room, overdue, plan, results_budget
 from .messages import ToolResult
@@ -27,7 +31,11 @@ LEAST_OUTPUT = 256
 COUNT_IN_THREAD = 100_000
 """Results with more characters than that are counted off the event loop."""
 BUDGET_WAIT = 0.1
-"""Seconds between looks at a budget that other runs of the tree have reserved."""
+"""Seconds between attempts to reserve what other runs of the tree hold."""
+LOOK_EVERY = 10
+"""After so many attempts it is looked again whether one of those runs has died."""
+UNLIMITED = 2**53
+"""What is left of a budget that sets no limit."""
 
 
 @dataclass(slots=True)
@@ -47,6 +55,8 @@ class RunState:
     task: Entry | None
     limited: bool
     """Whether the run tree has a budget."""
+    end_dead: Callable[[UserStore, Run], Awaitable[None]]
+    """Ends a run whose process is dead."""
     output: outputs.OutputType | None = None
     repeat_system: bool = False
     temperature: float | None = None
@@ -103,16 +113,34 @@ class RunState:
     # Budget
 
     async def reserve(self) -> None:
-        """Reserve the next call on the root of the tree; wait while others hold what is left."""
-        while True:
-            left, others = await self.left() if self.limited else (None, False)
+        """Reserve the next call on the root of the tree; wait while others hold what it needs.
+
+        Raises:
+            BudgetExceeded: it would not fit even if they gave everything back.
+        """
+        for waited in itertools.count():
+            left = await self.left() if self.limited else None
+            wanted = self.wanted(self.log.view, left)
             try:
-                return await self.log.reserve(self.wanted(self.log.view, left))
+                await self.log.reserve(wanted)
+                return
             except BudgetExceeded:
-                # What others held before this attempt may be free by now.
-                if not others:
+                if left is None or wanted.tokens > left.tokens or wanted.cost > left.cost:
                     raise
-                await anyio.sleep(BUDGET_WAIT)
+            if waited % LOOK_EVERY == 0:
+                await self.end_dead_others()
+            await anyio.sleep(BUDGET_WAIT)
+
+    async def end_dead_others(self) -> None:
+        """End the runs of the tree whose process is dead: they never give back what they hold."""
+        store, own = self.log.store, self.log.lease
+        tree = await store.runs(root_run_id=own.root_run_id, status=["running"], limit=10_000)
+        for dead in filter(leases.is_dead, tree):
+            # One that ended after it was read looks the same, so it is read once more.
+            run = await store.run(dead.id)
+            if run.status == "running" and leases.is_dead(run):
+                with leases.at_work(run.id), suppress(Conflict):
+                    await self.end_dead(store, run)
 
     async def book(self) -> None:
         """Record lost attempts at their bound, and reserve the next one, where there is a budget.
@@ -131,14 +159,15 @@ class RunState:
         """Take note that the model call is in the log, with all its attempts."""
         self.calling, self.lost = False, 0
 
-    async def left(self) -> tuple[Amount, bool]:
-        """Return what is left of the tree's budget, and whether other runs hold a part of it."""
+    async def left(self) -> Amount:
+        """Return what is left of the tree's budget once all that is reserved is given back."""
         root = await self.log.store.run(self.log.lease.root_run_id)
-        spent = [root.settled, root.unsettled, root.reserved]
-        unlimited = 2**53
-        tokens = (root.budget.tokens or unlimited) - sum(one.tokens for one in spent)
-        cost = (root.budget.cost or unlimited) - sum(one.cost for one in spent)
-        return Amount(tokens, cost), root.reserved != Amount()
+        spent = [root.settled, root.unsettled]
+        tokens = UNLIMITED if root.budget.tokens is None else root.budget.tokens
+        cost = UNLIMITED if root.budget.cost is None else root.budget.cost
+        return Amount(
+            tokens - sum(one.tokens for one in spent), cost - sum(one.cost for one in spent)
+        )
 
     def wanted(self, view: View, left: Amount | None = None) -> Amount:
         """Return an upper bound of the next call; its answer shrinks to what is left."""

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import anyio
 import pytest
 
-from agent_runtime import Agent, Model, RunResult, ScriptedModel, Tool, ToolContext, tool
-from agent_runtime.errors import ConfigError, RunCancelled
-from agent_runtime.models.base import Price
+from agent_runtime import Agent, Model, RunResult, ScriptedModel, Tool, ToolContext, leases, tool
+from agent_runtime.errors import BudgetExceeded, ConfigError, RunCancelled
+from agent_runtime.log import RunLog
+from agent_runtime.models.base import ModelRequest, Price
 from agent_runtime.models.scripted import call, calls, raw_call, say
-from agent_runtime_storage.records import Amount
+from agent_runtime_storage.records import Amount, NewRun
 from benchmarks.openai_server import Reply
 
 from .conftest import Play, Serve, double
@@ -157,6 +159,86 @@ async def resumed_without_its_budget(
     assert root.reserved == Amount()
     assert root.settled.tokens == spent <= settings.get("budget_tokens", spent)
     return result
+
+
+async def test_a_child_waits_for_what_another_holds_and_neither_shrinks_nor_gives_up(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, refused, ended = anyio.Event(), anyio.Event(), anyio.Event()
+
+    async def slowly(request: ModelRequest) -> str:
+        asked.set()
+        await refused.wait()
+        return "First."
+
+    first = Agent(ScriptedModel(slowly, max_output=8_000), name="first")
+    second = child_of(say("Second."), max_output=8_000)
+    reserve = RunLog.reserve
+
+    async def watched(log: RunLog, amount: Amount, **options: Any) -> None:
+        try:
+            await reserve(log, amount, **options)
+        except BudgetExceeded:
+            # What the other one holds is free before anybody can look.
+            refused.set()
+            await ended.wait()
+            raise
+
+    monkeypatch.setattr(RunLog, "reserve", watched)
+
+    @tool
+    async def delegate(context: ToolContext, number: int) -> str:
+        """Ask one of two agents."""
+        if number == 1:
+            result: RunResult = await context.run_agent(first, "x")
+            ended.set()
+        else:
+            await asked.wait()
+            result = await context.run_agent(second, "x")
+        return str(result.output)
+
+    script = [calls(*(raw_call("delegate", number=n) for n in (1, 2))), say("Done.")]
+    async with play(script, settings={"budget_tokens": 10_000}, max_output=500) as world:
+        result = await world.run(Agent(tools=[delegate]))
+        assert await world.results(result.thread_id) == [("ok", "First."), ("ok", "Second.")]
+    assert refused.is_set()
+    assert isinstance(second.model, ScriptedModel)
+    assert [one.max_output for one in second.model.requests] == [8_000]
+
+
+async def test_what_a_dead_child_holds_is_waited_for_no_longer(play: Play) -> None:
+    held = Amount(6_000)
+
+    @tool
+    async def lose(context: ToolContext) -> str:
+        """Begin a child run by a process that is gone."""
+        await context.store.ensure_thread("lost")
+        dead = replace(leases.own(), started="long ago")
+        child = NewRun(
+            id="lost",
+            thread_id="lost",
+            agent="child",
+            max_steps=9,
+            spec={},
+            owner=dead,
+            lease_seconds=3600,
+            expect_head=None,
+            expect_seq=0,
+            parent_run_id=context.run_id,
+            root_run_id=context.run_id,
+            reserve=held,
+        )
+        await context.store.begin_run(child)
+        return "lost"
+
+    script = [call("lose"), say("Done.")]
+    async with play(script, settings={"budget_tokens": 12_000}, max_output=8_000) as world:
+        result = await world.run(Agent(tools=[lose]))
+        lost = await world.store.run("lost")
+        root = await world.store.run(result.run_id)
+    assert result.output == "Done."
+    assert lost.status == "cancelled"
+    assert (root.reserved, root.unsettled) == (Amount(), held)
 
 
 async def test_a_budget_goes_with_its_run_and_the_children_where_none_is_set(play: Play) -> None:
