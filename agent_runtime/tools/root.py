@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import BinaryIO, Literal
 
 from agent_runtime.errors import ConfigError, ToolError
-from agent_runtime_storage.open_files import is_open, open_paths
+from agent_runtime_storage.open_files import identity, open_identities, open_paths
 
 Kind = Literal["file", "folder", "link", "other"]
 SKIPPED = frozenset(
@@ -197,6 +197,7 @@ class Root:
     ) -> list[tuple[str, ...]]:
         """Add what lies in one folder; return the folders to look through next."""
         below: list[tuple[str, ...]] = []
+        databases = open_identities()
         with os.scandir(folder) as entries:
             for entry in entries:
                 path = "/".join((*parts, entry.name))
@@ -208,7 +209,7 @@ class Root:
                 if stat.S_ISDIR(status.st_mode) and entry.name in SKIPPED:
                     walk.skipped.append(f"{path}/")
                     continue
-                if is_open(status):
+                if identity(status) in databases:
                     walk.skipped.append(path)
                     continue
                 kind = _kind(status)
@@ -278,7 +279,7 @@ def _status(path: str, name: str, folder: int) -> os.stat_result | None:
         status = os.lstat(name, dir_fd=folder)
     except FileNotFoundError:
         return None
-    if is_open(status):
+    if identity(status) in open_identities():
         raise _database(path)
     return status
 

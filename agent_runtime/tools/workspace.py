@@ -39,8 +39,11 @@ def workspace_tools(
 
     Paths cannot lead out of it: `..`, absolute paths and links that do are refused, also links
     that are swapped in while a call is at work.  Not fenced are hard links and mounts inside of
-    it, its own replacement, and commands.  The files of the runtime's own database are refused,
-    wherever they lie.
+    it, its own replacement, and commands.
+
+    The files of a database that the runtime has open are refused, wherever they lie.  Tools of
+    your own must leave them alone as well: a plain `open`, or Python's `sqlite3`, in this process
+    drops the locks that keep other processes out (see `agent_runtime_storage.open_store`).
 
     Args:
         root: the folder.

@@ -9,39 +9,63 @@ behalf asks here first.
 from __future__ import annotations
 
 import os
-from collections import Counter
+import threading
 from pathlib import Path
+from typing import TypeAlias
+
+Identity: TypeAlias = tuple[int, int]
+"""Device and inode: the file itself, whatever its name."""
 
 _ENDINGS = ("", "-wal", "-shm", "-journal")
-_open: Counter[Path] = Counter()
+_lock = threading.Lock()
+_open: set[OpenDatabase] = set()
 
 
-def register(database: Path) -> None:
-    """Note that this process has the database open (once more)."""
-    _open[database.resolve()] += 1
+class OpenDatabase:
+    """The files of one database, from before it is opened until after it is closed."""
+
+    def __init__(self, path: Path) -> None:
+        database = path.resolve()
+        self.paths = frozenset(database.with_name(database.name + end) for end in _ENDINGS)
+        self._kept: set[Identity] = set()
+        with _lock:
+            _open.add(self)
+
+    def keep(self) -> None:
+        """Remember the files that are there; called once it is open, so that none can be freed."""
+        self._kept |= self.identities()
+
+    def identities(self) -> set[Identity]:
+        """Return those of its files: of the remembered ones wherever they were moved to."""
+        found = set(self._kept)
+        for path in self.paths:
+            try:
+                found.add(identity(path.stat()))
+            except OSError:
+                continue
+        return found
+
+    def closed(self) -> None:
+        """Forget it; calling it twice is harmless."""
+        with _lock:
+            _open.discard(self)
 
 
-def unregister(database: Path) -> None:
-    """Note that it was closed (once)."""
-    path = database.resolve()
-    _open[path] -= 1
-    if _open[path] <= 0:
-        del _open[path]
+def identity(status: os.stat_result) -> Identity:
+    """Return which file a status is of."""
+    return status.st_dev, status.st_ino
 
 
 def open_paths() -> frozenset[Path]:
     """Return the resolved paths of all files of the open databases, also of those not there yet."""
-    return frozenset(
-        path.with_name(path.name + ending) for path in list(_open) for ending in _ENDINGS
-    )
+    return frozenset[Path]().union(*(one.paths for one in _databases()))
 
 
-def is_open(status: os.stat_result) -> bool:
-    """Return whether a file, by whatever name it was found, belongs to an open database."""
-    for path in open_paths():
-        try:
-            if os.path.samestat(status, path.stat()):
-                return True
-        except OSError:
-            continue
-    return False
+def open_identities() -> frozenset[Identity]:
+    """Return what the files of the open databases are known by, whatever their names."""
+    return frozenset[Identity]().union(*(one.identities() for one in _databases()))
+
+
+def _databases() -> list[OpenDatabase]:
+    with _lock:
+        return list(_open)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from .driver import Dialect, Row, Statement, Value
-from .open_files import register, unregister
+from .open_files import OpenDatabase
 from .sqlite_connection import Synchronous, open_connection
 from .sqlite_readers import Readers
 from .sqlite_writer import Writer
@@ -21,11 +21,10 @@ class SqliteDriver:
 
     dialect: Dialect = "sqlite"
 
-    def __init__(self, path: Path, writer: Writer, readers: Readers) -> None:
-        self._path = path
+    def __init__(self, files: OpenDatabase, writer: Writer, readers: Readers) -> None:
+        self._files = files
         self._writer = writer
         self._readers = readers
-        self._closed = False
 
     @property
     def waiting(self) -> bool:
@@ -59,25 +58,14 @@ class SqliteDriver:
         Raises:
             StoreUnavailable: or a subclass, if the file cannot be used.
         """
-        register(path)
-        try:
-            return await cls._open(path, synchronous, readers, busy_seconds, queue_bytes, max_bytes)
-        except BaseException:
-            unregister(path)
-            raise
-
-    @classmethod
-    async def _open(
-        cls,
-        path: Path,
-        synchronous: Synchronous,
-        readers: int,
-        busy_seconds: float,
-        queue_bytes: int,
-        max_bytes: int | None,
-    ) -> SqliteDriver:
+        files = OpenDatabase(path)
         writer = Writer(path, busy_seconds=busy_seconds, queue_bytes=queue_bytes)
-        await writer.open(synchronous=synchronous, max_bytes=max_bytes)
+        try:
+            await writer.open(synchronous=synchronous, max_bytes=max_bytes)
+        except BaseException:
+            files.closed()
+            raise
+        files.keep()
         pool = Readers(
             path,
             readers,
@@ -85,7 +73,7 @@ class SqliteDriver:
                 path, write=False, synchronous=synchronous, busy_seconds=busy_seconds
             ),
         )
-        return cls(path, writer, pool)
+        return cls(files, writer, pool)
 
     async def read(self, sql: str, params: Mapping[str, Value]) -> list[Row]:
         """Answer one query from a consistent snapshot of what is committed."""
@@ -107,6 +95,4 @@ class SqliteDriver:
             await self._readers.close()
         finally:
             await self._writer.close()
-            if not self._closed:
-                self._closed = True
-                unregister(self._path)
+            self._files.closed()

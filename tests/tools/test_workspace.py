@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -403,6 +405,22 @@ async def test_wrong_limits_are_refused(tools: Tools) -> None:
     assert (await call(tools["edit_file"], path="README.md", old="", new="x")).outcome == "error"
 
 
+def locked(database: Path) -> bool:
+    """Return whether another process sees the lock of whoever has the database open."""
+    # SQLite holds byte 128 of the shared-memory file for as long as a connection is open.
+    code = (
+        "import fcntl, sys\n"
+        "file = open(sys.argv[1] + '-shm', 'r+b')\n"
+        "try:\n"
+        "    fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 128)\n"
+        "    print('free')\n"
+        "except OSError:\n"
+        "    print('locked')\n"
+    )
+    told = subprocess.check_output([sys.executable, "-c", code, str(database)], text=True)
+    return told.strip() == "locked"
+
+
 async def test_the_runtimes_database_is_never_opened_by_a_tool(root: Path) -> None:
     store = await open_store(f"file:{root}/own.db")
     try:
@@ -419,6 +437,9 @@ async def test_the_runtimes_database_is_never_opened_by_a_tool(root: Path) -> No
             for name in ("read_file", *changes):
                 told = await error(tools[name], path=path, **changes.get(name, {}))
                 assert "belongs to the runtime's database" in told
+        assert locked(root / "own.db")
+        (root / "own.db-shm").open("rb").close()
+        assert not locked(root / "own.db"), "the check for the lock checks nothing"
         assert (await store.of("local").thread("needle")).id == "needle"
     finally:
         await store.close()
