@@ -39,6 +39,7 @@ from .models.base import Model
 from .resolve import Resolved, resolve
 from .state import RunState
 from .tools.base import ToolContext
+from .tools.timer import ToolTimer
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,10 +336,14 @@ class Runtime:
         self, log: RunLog, resolved: Resolved, *, task: Entry | None, limit: int
     ) -> RunState:
         def context(call_id: str) -> ToolContext:
+            timer = ToolTimer()
+
             async def run_agent(agent: Agent, task: str | UserMessage) -> RunResult:
-                return await self._run(
-                    agent, task, None, log.store.user_id, resolved.deps, None, log.emit, log
-                )
+                user = log.store.user_id
+                with timer.paused():
+                    return await self._run(
+                        agent, task, None, user, resolved.deps, None, log.emit, log
+                    )
 
             return ToolContext(
                 user_id=log.store.user_id,
@@ -350,6 +355,7 @@ class Runtime:
                 deps=resolved.deps,
                 run_agent=run_agent,
                 timeout=self.settings.tool_timeout,
+                timer=timer,
             )
 
         return RunState(

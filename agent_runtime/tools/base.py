@@ -7,7 +7,7 @@ import re
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 import anyio
@@ -20,6 +20,7 @@ from agent_runtime.messages import ToolResult, ToolSpec, encodable
 from agent_runtime_storage.contract import UserStore
 
 from .signature import function_name, is_async, read_signature
+from .timer import ToolTimer
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -47,6 +48,7 @@ class ToolContext:
         deps: what the program handed to the run.
         run_agent: `await run_agent(agent, task)` runs a child run and returns its `RunResult`.
         timeout: seconds that a tool without a timeout of its own may take; None for no limit.
+        timer: of this call; it stands still while `run_agent` is at work.
     """
 
     user_id: str
@@ -58,6 +60,7 @@ class ToolContext:
     deps: Any
     run_agent: Callable[..., Awaitable[Any]]
     timeout: float | None = None
+    timer: ToolTimer = field(default_factory=ToolTimer)
 
 
 class Tool(ABC):
@@ -164,18 +167,22 @@ class FunctionTool(Tool, Generic[P, R]):
             given[self._signature.context] = context
         limit = context.timeout if self.timeout is None else self.timeout
         if self._is_async:
-            return await self._call_here(given, limit)
-        return await self._call_in_thread(given, limit)
+            return await self._call_here(given, limit, context.timer)
+        return await self._call_in_thread(given, limit, context.timer)
 
-    async def _call_here(self, given: dict[str, Any], limit: float | None) -> ToolResult:
-        with anyio.move_on_after(limit):
+    async def _call_here(
+        self, given: dict[str, Any], limit: float | None, timer: ToolTimer
+    ) -> ToolResult:
+        with timer.limit(limit):
             try:
                 return render(await self._untyped(**given))
             except Exception as error:
                 return failure(error)
         return ToolResult(f"The tool was stopped after {limit:g} s.", outcome="error")
 
-    async def _call_in_thread(self, given: dict[str, Any], limit: float | None) -> ToolResult:
+    async def _call_in_thread(
+        self, given: dict[str, Any], limit: float | None, timer: ToolTimer
+    ) -> ToolResult:
         started = threading.Event()
 
         def run() -> ToolResult | Awaitable[Any]:
@@ -186,7 +193,7 @@ class FunctionTool(Tool, Generic[P, R]):
             except Exception as error:
                 return failure(error)
 
-        with anyio.move_on_after(limit):
+        with timer.limit(limit):
             value = await anyio.to_thread.run_sync(run, abandon_on_cancel=True, limiter=_limiter())
             return value if isinstance(value, ToolResult) else await _settle(value)
         if not started.is_set():
@@ -271,7 +278,8 @@ def tool(
         function: all its parameters can be passed by name and have type hints; one annotated
             `ToolContext` is passed the call's context and is not shown to the model.
         name: what the model calls it; None for the function's name.
-        timeout: seconds; None for the run's own, `math.inf` for no limit.
+        timeout: seconds, without the time of child runs; None for the run's own, `math.inf` for
+            no limit.
         idempotent: whether it may run again after a crash that left its effect unknown.
         needs_approval: whether a person has to allow each call.
 

@@ -13,7 +13,7 @@ from agent_runtime.errors import BudgetExceeded, ConfigError, RunCancelled
 from agent_runtime.log import RunLog
 from agent_runtime.models.base import ModelRequest, Price
 from agent_runtime.models.scripted import call, calls, raw_call, say
-from agent_runtime_storage.records import Amount, NewRun
+from agent_runtime_storage.records import Amount, NewRun, Run
 from benchmarks.openai_server import Reply
 
 from .conftest import Play, Serve, double
@@ -126,6 +126,31 @@ async def test_a_child_has_the_steps_of_a_sub_agent(play: Play) -> None:
     assert kept == [("ok", "failed: None")]
 
 
+async def test_the_time_of_child_runs_is_not_the_tools_own(play: Play) -> None:
+    @tool
+    async def delegate(context: ToolContext) -> str:
+        """Let two agents work at once, each for longer than a tool may take, then hang."""
+
+        async def run(delay: float) -> None:
+            model = ScriptedModel([say("Done.")], delay=delay)
+            await context.run_agent(Agent(model, name="slow"), "x")
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(run, 0.6)
+            group.start_soon(run, 0.9)
+        await anyio.sleep_forever()
+        return "never"
+
+    script = [call("delegate"), say("Done.")]
+    async with play(script, settings={"tool_timeout": 0.5}) as world:
+        result = await world.run(Agent(tools=[delegate]))
+        runs = await world.store.runs(parent_run_id=result.run_id)
+        ((outcome, text),) = await world.results(result.thread_id)
+    assert [run.status for run in runs] == ["succeeded", "succeeded"]
+    # Behind them the tool's own time goes on.
+    assert (outcome, text) == ("error", "The tool was stopped after 0.5 s.")
+
+
 async def test_the_tree_shares_one_budget(serve: Serve) -> None:
     endless = Reply(calls=(("double", {"number": 1}),))
 
@@ -142,23 +167,6 @@ async def test_the_tree_shares_one_budget(serve: Serve) -> None:
     assert result.stop_reason == "budget"
     assert root.reserved.tokens == 0
     assert root.settled.tokens == billed <= budget
-
-
-async def resumed_without_its_budget(
-    play: Play, resumed: Agent, settings: dict[str, Any], price: Price | None = PRICE
-) -> RunResult:
-    """Stop a run after a step, and go on with it where no budget is set."""
-    async with play([call("double", number=1)], settings=settings, price=PRICE) as world:
-        first = await world.run(Agent(tools=[double], max_steps=1))
-        assert first.stop_reason == "max_steps"
-    async with play([call("delegate", task="x"), say("Done.")], price=price) as world:
-        result = await world.runtime.resume(first.run_id, resumed)
-        root = await world.store.run(first.run_id)
-        used = await world.store.usage_total(root_run_id=first.run_id)
-    spent = used.prompt_tokens + used.completion_tokens
-    assert root.reserved == Amount()
-    assert root.settled.tokens == spent <= settings.get("budget_tokens", spent)
-    return result
 
 
 async def test_a_child_waits_for_what_another_holds_and_neither_shrinks_nor_gives_up(
@@ -241,13 +249,30 @@ async def test_what_a_dead_child_holds_is_waited_for_no_longer(play: Play) -> No
     assert (root.reserved, root.unsettled) == (Amount(), held)
 
 
+async def resumed_without_its_budget(
+    play: Play, resumed: Agent, settings: dict[str, Any], price: Price | None = PRICE
+) -> list[Run]:
+    """Stop a run after a step, and go on with it where no budget is set; return its children."""
+    async with play([call("double", number=1)], settings=settings, price=PRICE) as world:
+        first = await world.run(Agent(tools=[double], max_steps=1))
+        assert first.stop_reason == "max_steps"
+    async with play([call("delegate", task="x"), say("Done.")], price=price) as world:
+        await world.runtime.resume(first.run_id, resumed)
+        root = await world.store.run(first.run_id)
+        used = await world.store.usage_total(root_run_id=first.run_id)
+        children = await world.store.runs(parent_run_id=first.run_id)
+    spent = used.prompt_tokens + used.completion_tokens
+    assert root.reserved == Amount()
+    assert root.settled.tokens == spent <= settings.get("budget_tokens", spent)
+    return children
+
+
 async def test_a_budget_goes_with_its_run_and_the_children_where_none_is_set(play: Play) -> None:
     child = child_of(*[call("double", number=n) for n in range(99)], max_output=500)
     agent = Agent(tools=[double, delegating(child)])
-    result = await resumed_without_its_budget(play, agent, {"budget_tokens": 8_000})
-    assert (result.status, result.stop_reason) == ("failed", "budget")
-    assert isinstance(child.model, ScriptedModel)
-    assert 1 < len(child.model.requests) < 99
+    (run,) = await resumed_without_its_budget(play, agent, {"budget_tokens": 8_000})
+    assert (run.status, run.stop_reason) == ("failed", "budget")
+    assert 1 < run.steps < 99
 
 
 async def test_a_budget_in_dollars_needs_a_price_also_where_none_is_set(play: Play) -> None:
