@@ -8,6 +8,7 @@ with calls, and its `ToolResult`s).  A model is sent `PromptMessage`s, made from
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -162,6 +163,14 @@ def encodable(text: str) -> str:
     except UnicodeEncodeError:
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return text
+
+
+def encodable_files(files: Iterable[FileRef]) -> tuple[FileRef, ...]:
+    """Return the references as they can be stored and sent."""
+    return tuple(
+        FileRef(one.kind, encodable(one.uri), encodable(one.media_type), encodable(one.name))
+        for one in files
+    )
 
 
 @functools.cache

@@ -16,7 +16,7 @@ from anyio.lowlevel import RunVar
 from pydantic_core import to_json
 
 from agent_runtime.errors import ConfigError, ToolError
-from agent_runtime.messages import ToolResult, ToolSpec, encodable
+from agent_runtime.messages import ToolResult, ToolSpec, encodable, encodable_files
 from agent_runtime_storage.contract import UserStore
 
 from .signature import function_name, is_async, read_signature
@@ -302,7 +302,7 @@ def tool(
 def render(value: Any) -> ToolResult:
     """Return what a tool returned as a result: text as it is, everything else as JSON."""
     if isinstance(value, ToolResult):
-        return replace(value, text=encodable(value.text))
+        return replace(value, text=encodable(value.text), files=encodable_files(value.files))
     if value is None:
         return ToolResult(NO_RESULT)
     if isinstance(value, str):

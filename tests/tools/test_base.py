@@ -15,7 +15,7 @@ import pytest
 from pydantic import BaseModel, Field, field_serializer
 
 from agent_runtime.errors import ConfigError, ToolError
-from agent_runtime.messages import ToolResult
+from agent_runtime.messages import FileRef, ToolResult, decode_result, encode_result
 from agent_runtime.tools.base import (
     MAX_THREADS,
     NO_RESULT,
@@ -145,6 +145,15 @@ async def test_results_are_text_or_json(value: Any, shown: str) -> None:
 async def test_a_tool_result_passes_as_it_is() -> None:
     result = ToolResult("no", outcome="refused")
     assert await call(returning(result)) == result
+
+
+async def test_what_no_file_can_hold_is_replaced_in_a_tool_result_too() -> None:
+    bad = FileRef("image", "file:///\udcff", "image/\udcff", "\ud83d\ude00")
+    result = await call(returning(ToolResult("\udcff", files=(bad,))))
+    assert result == ToolResult(
+        "\ufffd", files=(FileRef("image", "file:///\ufffd", "image/\ufffd", "\U0001f600"),)
+    )
+    assert decode_result(encode_result(result)) == result
 
 
 async def test_what_cannot_be_shown_as_json_is_an_error_that_says_the_tool_ran() -> None:
