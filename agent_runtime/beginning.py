@@ -34,7 +34,14 @@ from .log import (
     take_log,
 )
 from .memory.recent import plan
-from .messages import AssistantMessage, LoggedMessage, ToolResult, UserMessage, encodable
+from .messages import (
+    AssistantMessage,
+    LoggedMessage,
+    ToolResult,
+    UserMessage,
+    encodable,
+    encodable_files,
+)
 from .resolve import Resolved
 
 UNANSWERED = "(The run before this one stopped without an answer.)"
@@ -155,7 +162,8 @@ def opening(view: View, task: UserMessage | None) -> list[LoggedMessage]:
         ConfigError: there is nothing to do.
     """
     last = view.entries[-1] if view.entries else None
-    task = task and replace(task, text=encodable(task.text))
+    if task is not None:
+        task = replace(task, text=encodable(task.text), files=encodable_files(task.files))
     if task is None:
         if last is None or last.message.type != "user":
             raise ConfigError("There is no task.", cure="Say what is to be done.")

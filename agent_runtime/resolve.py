@@ -13,6 +13,7 @@ from .agent import Agent
 from .context import Prefix
 from .errors import ConfigError
 from .memory.recent import Room
+from .messages import encodable
 from .models.base import Model, ModelInfo
 from .tokens import Calibration, warm
 from .tools.base import Tool, Toolset
@@ -71,7 +72,7 @@ async def resolve(
         model=model,
         info=info,
         room=Room(window, reserve, agent.last_messages or settings.last_messages),
-        prefix=Prefix(agent.instructions.strip(), tools.specs),
+        prefix=Prefix(encodable(agent.instructions.strip()), tools.specs),
         tools=tools,
         calibration=calibration,
         max_steps=agent.max_steps or steps,

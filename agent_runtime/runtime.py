@@ -315,7 +315,7 @@ class Runtime:
         order = Order(
             run_id=new_id(),
             thread_id=thread_id or new_id(),
-            agent=agent.name,
+            agent=encodable(agent.name),
             task=message,
             budget=Budget() if parent else budget,
             on_event=on_event,
