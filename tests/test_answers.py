@@ -52,7 +52,9 @@ async def test_a_thread_outlives_surrogates_and_depth(tmp_path: Path) -> None:
     script = [answer("", RawCall("odd", nested(300))), call("odd"), say("done \ud83d")]
     async with Runtime.open(Settings(database_url=f"file:{tmp_path}/a.db")) as runtime:
         first = await runtime.run(
-            Agent(ScriptedModel(script), tools=[odd]), "Go \udfff", thread="t"
+            Agent(ScriptedModel(script), tools=[odd], instructions="\ud800", name="n\ud800"),
+            "Go \udfff",
+            thread="t",
         )
         assert first.output == "done \ufffd"
         again = await runtime.run(Agent(ScriptedModel([say("ok")]), tools=[odd]), "On.", thread="t")
