@@ -190,8 +190,23 @@ def view_of(
     entries: Sequence[Entry],
 ) -> View:
     """Render a branch under an activation; `entries` begin at its first raw node."""
+    placed: list[Entry] = []
+    for entry in entries:
+        _place(placed, entry, start, anchor)
+    return view_of_rendered(activation_id, anchor, start, prefix, task, placed)
+
+
+def view_of_rendered(
+    activation_id: int,
+    anchor: int | None,
+    start: Start,
+    prefix: Prefix,
+    task: Entry | None,
+    entries: Sequence[Entry],
+) -> View:
+    """Like `view_of`, of entries that look already as they do under this activation."""
     front = render_front(start, prefix, task)
-    view = View(
+    return View(
         activation_id=activation_id,
         anchor=anchor,
         start=start,
@@ -199,42 +214,45 @@ def view_of(
         task=task,
         front=front,
         front_tokens=sum(map(count_message, front)) + count_tools(prefix.tools),
-        entries=(),
+        entries=tuple(entries),
     )
-    for entry in entries:
-        view = extend(view, entry)
-    return view
 
 
 def extend(view: View, entry: Entry) -> View:
     """Return the view with one more node at its head."""
+    entries = list(view.entries)
+    _place(entries, entry, view.start, view.anchor)
+    return replace(view, entries=tuple(entries))
+
+
+def _place(entries: list[Entry], entry: Entry, start: Start, anchor: int | None) -> None:
     if isinstance(entry.message, Note):
-        return _extend_by_note(view, entry, entry.message)
-    prompt = render(entry, view.start, keep_opaque=entry.seq > (view.anchor or 0))
+        _place_note(entries, entry, entry.message, start.nonce)
+        return
+    prompt = render(entry, start, keep_opaque=entry.seq > (anchor or 0))
     if prompt != entry.prompt:
-        # An activation tries many views of the same nodes: what looks as before is not recounted.
+        # An activation renders nodes that are shown already: what looks as before is not recounted.
         entry = replace(entry, prompt=prompt, tokens=sum(map(count_message, prompt)))
-    return replace(view, entries=(*view.entries, entry))
+    entries.append(entry)
 
 
-def _extend_by_note(view: View, entry: Entry, note: Note) -> View:
+def _place_note(entries: list[Entry], entry: Entry, note: Note, nonce: str) -> None:
     # Inside a tool loop a note rides in the last tool result: some providers refuse a user
     # message there, others drop their reasoning and their cache at it.
-    text = fence(note.text, view.start.nonce)
-    carrier = next((i for i in reversed(range(len(view.entries))) if view.entries[i].prompt), None)
-    if carrier is None or view.entries[carrier].prompt[-1].role != "tool":
+    text = fence(note.text, nonce)
+    carrier = next((i for i in reversed(range(len(entries))) if entries[i].prompt), None)
+    if carrier is None or entries[carrier].prompt[-1].role != "tool":
         prompt = (PromptMessage("user", text),)
-        entry = replace(entry, prompt=prompt, tokens=count_message(prompt[0]))
-        return replace(view, entries=(*view.entries, entry))
-    exchange = view.entries[carrier]
+        entries.append(replace(entry, prompt=prompt, tokens=count_message(prompt[0])))
+        return
+    exchange = entries[carrier]
     last = exchange.prompt[-1]
     longer = replace(last, text=f"{last.text}\n\n{text}")
     tokens = count_message(longer) - count_message(last)
-    exchange = replace(
+    entries[carrier] = replace(
         exchange, prompt=(*exchange.prompt[:-1], longer), tokens=exchange.tokens + tokens
     )
-    entries = (*view.entries[:carrier], exchange, *view.entries[carrier + 1 :], entry)
-    return replace(view, entries=entries)
+    entries.append(entry)
 
 
 # Rendering
@@ -282,7 +300,7 @@ def render(entry: Entry, start: Start, *, keep_opaque: bool) -> tuple[PromptMess
     if isinstance(message, UserMessage):
         return (PromptMessage("user", message.text, files=message.files),)
     if not isinstance(message, AssistantMessage):
-        raise InvariantError(f"node {entry.seq} is a note; notes are rendered by `extend`")
+        raise InvariantError(f"node {entry.seq} is a note; notes are placed by `extend`")
     opaque = message.opaque
     if opaque is not None and not (keep_opaque and opaque.model == start.model):
         opaque = None

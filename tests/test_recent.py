@@ -9,10 +9,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agent_runtime.context import Entry, Prompt, handle_of
+from agent_runtime import context
+from agent_runtime.context import Entry, Prompt, Start, handle_of, render
 from agent_runtime.errors import PromptTooLarge
 from agent_runtime.memory.recent import CUT_TOKENS, Room, overdue
-from agent_runtime.messages import Note
+from agent_runtime.messages import Note, PromptMessage
 from tests.growing import Begin, Growing, Move, Reply, Say, Tell, Work, mark
 
 
@@ -166,6 +167,29 @@ def test_the_guaranteed_messages_shrink_where_even_cut_they_do_not_fit() -> None
     grown = grow([Say(5), *[Work((1000,) * 3)] * 6], Room(4_000, 1_000, 20))
     assert grown.view.start.shrunk
     assert grown.view.entries[-1].results
+
+
+def test_to_shrink_renders_each_message_a_few_times_however_many_there_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    nodes = 200
+    grown = Growing(Room(30_000, 10_000, 2 * nodes), 1.0)
+    grown.move(Say(5))
+    for _ in range(nodes):
+        grown.move(Work((40,)))
+    assert grown.view.tokens > grown.room.limit
+    rendered = 0
+
+    def counted(entry: Entry, start: Start, *, keep_opaque: bool) -> tuple[PromptMessage, ...]:
+        nonlocal rendered
+        rendered += 1
+        return render(entry, start, keep_opaque=keep_opaque)
+
+    monkeypatch.setattr(context, "render", counted)
+    grown.activate("tokens")
+    assert grown.view.start.shrunk
+    assert len(grown.view.entries) < nodes * 0.8
+    assert rendered <= 3 * nodes
 
 
 def test_a_chat_after_the_last_exchange_shrinks_too() -> None:

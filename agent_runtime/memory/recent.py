@@ -7,6 +7,7 @@ provider's cache at every step.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -20,6 +21,7 @@ from agent_runtime.context import (
     handles,
     recent_cut,
     view_of,
+    view_of_rendered,
 )
 from agent_runtime.cutting import cut
 from agent_runtime.errors import PromptTooLarge
@@ -141,11 +143,29 @@ class _Plan:
     prefix: Prefix
     task: Entry | None
     base: Start
-
     least: int
 
     def view(self, keep: int, cuts: Mapping[str, int]) -> View:
         """Return the view that keeps the entries from index `keep` on."""
+        start, pinned = self._start(keep, cuts)
+        kept = self.old.entries[keep:]
+        return view_of(self._id, self._anchor, start, self.prefix, pinned, kept)
+
+    def less(self, view: View, keep: int) -> View:
+        """Return a view of this plan with its entries only from index `keep` on."""
+        start, pinned = self._start(keep, view.start.cuts)
+        kept = view.entries[keep - len(self.old.entries) :]
+        return view_of_rendered(self._id, self._anchor, start, self.prefix, pinned, kept)
+
+    @property
+    def _id(self) -> int:
+        return self.old.activation_id + 1
+
+    @property
+    def _anchor(self) -> int | None:
+        return self.old.entries[-1].seq if self.old.entries else None
+
+    def _start(self, keep: int, cuts: Mapping[str, int]) -> tuple[Start, Entry | None]:
         kept, dropped = self.old.entries[keep:], self.old.entries[:keep]
         first = kept[0].seq if keep else self.old.start.first
         shown = {handle for entry in kept for handle in handles(entry)}
@@ -162,8 +182,7 @@ class _Plan:
             last_messages=self.least,
             shrunk=first is not None and (short or recent_cut(kept, kept_cuts)),
         )
-        anchor = self.old.entries[-1].seq if self.old.entries else None
-        return view_of(self.old.activation_id + 1, anchor, start, self.prefix, pinned, kept)
+        return start, pinned
 
 
 def _keep_messages(entries: tuple[Entry, ...], count: int) -> int:
@@ -188,20 +207,23 @@ def _shrink(plan: _Plan, keep: int, room: Room, estimate: Callable[[int], int]) 
     down to the newest message.
     """
     entries = plan.old.entries
-    last = _last_exchange(entries)
-    goal = int(room.limit * TARGET)
     view = plan.view(keep, _cuts(plan, keep, UNCUT_EXCHANGES))
     if estimate(view.tokens) <= int(room.limit * FITS):
         return view
-    for first in range(keep + 1, len(entries)):
-        if first > last and estimate(view.tokens) <= room.limit:
-            break
-        if _rides(entries, first):
-            continue
-        keep = first
-        view = plan.view(keep, _cuts(plan, keep, UNCUT_EXCHANGES))
-        if estimate(view.tokens) <= goal:
-            return view
+
+    def fits(most: int) -> Callable[[int], bool]:
+        return lambda first: estimate(plan.less(view, first).tokens) <= most
+
+    # A prompt becomes shorter with each node that leaves, so where it fits is found by halving.
+    starts = [keep, *(i for i in range(keep + 1, len(entries)) if not _rides(entries, i))]
+    last = max(keep, _last_exchange(entries))
+    before, behind = [i for i in starts if i <= last], [i for i in starts if i >= last]
+    found = bisect_left(before, True, key=fits(int(room.limit * TARGET)))
+    if found < len(before):
+        return plan.less(view, before[found])
+    found = bisect_left(behind, True, key=fits(room.limit))
+    keep = behind[min(found, len(behind) - 1)]
+    view = plan.less(view, keep)
     if estimate(view.tokens) > room.limit:
         # The window became smaller, or the provider counts more than it did.
         view = plan.view(keep, _cuts(plan, keep, 0))
