@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 CHUNK = 64_000
 """The most characters that are encoded at once: o200k panics on very long runs of spaces."""
+REMEMBERED_CHARS = 8192
+"""The counts of texts up to this length are remembered for a while."""
 MESSAGE_OVERHEAD = 4
 """Tokens that a message costs beside its text: its role and its delimiters."""
 CALL_OVERHEAD = 8
@@ -50,12 +52,7 @@ def count_text(text: str) -> int:
     The first call loads the vocabulary, unless `warm` did.  Without a vocabulary on this machine
     it is an estimate by length; nothing is ever fetched.
     """
-    encoding = _encoding()
-    if encoding is None:
-        return estimate_text(text)
-    if len(text) <= CHUNK:
-        return _encode(encoding, text)
-    return sum(_encode(encoding, chunk) for chunk in _chunks(text))
+    return _remembered(text) if len(text) <= REMEMBERED_CHARS else _count(text)
 
 
 def estimate_text(text: str) -> int:
@@ -165,6 +162,19 @@ class Calibration:
     def reset_anchor(self) -> None:
         """Forget the anchor, because the next prompt is no extension of the last."""
         self._anchor = None
+
+
+def _count(text: str) -> int:
+    encoding = _encoding()
+    if encoding is None:
+        return estimate_text(text)
+    if len(text) <= CHUNK:
+        return _encode(encoding, text)
+    return sum(_encode(encoding, chunk) for chunk in _chunks(text))
+
+
+# A step counts each of its texts about three times: as it is logged, shared out and shown.
+_remembered = functools.lru_cache(maxsize=1024)(_count)
 
 
 @functools.cache

@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+from tiktoken import Encoding
 
 from agent_runtime import tokens
 from agent_runtime.messages import FileRef, Opaque, PromptMessage, ToolCall, ToolSpec
@@ -35,6 +36,23 @@ def test_long_texts_count_as_the_sum_of_their_lines_nearly() -> None:
     line = "The quick brown fox jumps over the lazy dog.\n"
     whole, parts = count_text(line * 10_000), count_text(line) * 10_000
     assert abs(whole - parts) <= 10
+
+
+def test_short_texts_are_encoded_once_and_long_ones_are_not_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    encoded: list[str] = []
+    encode = tokens._encode  # pyright: ignore[reportPrivateUsage]
+
+    def watched(encoding: Encoding, text: str) -> int:
+        encoded.append(text)
+        return encode(encoding, text)
+
+    monkeypatch.setattr(tokens, "_encode", watched)
+    short, long = "Only this test says so.", "Only this test says so. " * 1000
+    assert len(long) > tokens.REMEMBERED_CHARS
+    assert [count_text(text) for text in (short, short, long, long)] == [6, 6, 6001, 6001]
+    assert encoded == [short, long, long]
 
 
 async def test_warming_loads_the_vocabulary() -> None:
