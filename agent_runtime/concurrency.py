@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Coroutine, Iterator
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import anyio
 
@@ -44,7 +44,7 @@ def is_cancelled() -> bool:
 def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
     for error in group.exceptions:
         if isinstance(error, BaseExceptionGroup):
-            yield from _leaves(error)  # type: ignore[reportUnknownArgumentType]
+            yield from _leaves(cast("BaseExceptionGroup[BaseException]", error))
         else:
             yield error
 

@@ -47,7 +47,8 @@ class Start:
         cuts: call id to the number of characters that its result shows.
         model: the model whose opaque parts may be sent.
         nonce: marks what the runtime itself says, so that no tool output can pass for it.
-        shrunk: whether the window could not hold the guaranteed recent messages as they are.
+        shrunk: whether the guaranteed recent messages are not all there as they were: the window
+            could not hold them, or they had left when fewer were wanted.
         repeat_system: whether the system prompt is repeated as the first user message.
         last_messages: how many recent messages stay; what already left does not come back when a
             later run wants more.

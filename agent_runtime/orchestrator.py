@@ -44,7 +44,7 @@ class Orchestrator:
         """Run to the end and return how it ended, written already.
 
         Raises `ModelError`, `PromptTooLarge` and store errors as they come; the caller ends the
-        run for them. Cancelled, it leaves the log valid and the run open, for `close_open`.
+        run for them. Cancelled, it leaves the log valid and the run open, for `finish`.
         """
         if self.log.exchange is not None:
             await self.run_tools()

@@ -140,7 +140,8 @@ class Settings(BaseSettings):
         default=600.0, description="Seconds that a tool may take, unless it sets its own limit."
     )
     run_timeout: Seconds | None = Field(
-        default=None, description="Seconds of wall time that a run may take."
+        default=None,
+        description="Seconds of wall time that a run may take, counted anew when it is resumed.",
     )
     budget_tokens: Count | None = Field(
         default=None, description="The most tokens that a run and its sub-agents may use together."
