@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import anyio.to_thread
 import zstandard
 
-from .driver import Statement
+from .drivers.protocol import Statement
 from .errors import CorruptThread
 
 INLINE_BYTES = 4096

@@ -226,7 +226,10 @@ class UserStore(Protocol):
         ...
 
     async def finish_job(self, job: Job) -> None:
-        """Mark a claimed job done. Raises `LeaseLost` if another claimed it meanwhile."""
+        """Mark a claimed job done; doing so again changes nothing.
+
+        Raises `LeaseLost` if another claimed it meanwhile, or if it was given up.
+        """
         ...
 
     async def fail_job(self, job: Job, *, retry_after: float | None, detail: str) -> None:

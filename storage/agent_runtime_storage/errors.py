@@ -7,7 +7,8 @@ AgentRuntimeError
     │   ├── StoreBusy         another process kept its lock longer than the deadline
     │   ├── StoreReadOnly     the file or its folder cannot be written
     │   ├── StoreFull         no space is left on the device
-    │   └── NotADatabase      the file is something else, or damaged
+    │   ├── NotADatabase      the file is something else, or damaged
+    │   └── StoreInDoubt      the connection broke while a write was on its way
     ├── MigrationError        the schema is newer than the code, or a migration was changed
     ├── NotFound              no such thread, run, node or call for this owner
     ├── CorruptThread         the chain of nodes is broken: an ancestor is missing, or a cycle
@@ -50,6 +51,10 @@ class StoreFull(StoreUnavailable):
 
 class NotADatabase(StoreUnavailable):
     """The file is not a database of ours, or it is damaged."""
+
+
+class StoreInDoubt(StoreUnavailable):
+    """The connection broke while a write was on its way: all of it was written, or nothing."""
 
 
 class MigrationError(StoreError):

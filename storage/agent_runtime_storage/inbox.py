@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .bodies import Bodies
-from .driver import BatchMissed
+from .drivers.protocol import BatchMissed
 from .errors import StoreError
 from .owner import Owner, not_found
 from .records import Event, InboxItem, Usage, UsageTotal
@@ -33,10 +33,11 @@ class Inbox(Owner):
         }
         batch.append(self._statement("post", values, rows=1))
         try:
-            [[row], *_] = await self._batch(batch)
+            [[row], *_] = await self._batch(batch, thread=thread_id)
         except BatchMissed as error:
             named = thread_id if error.label == "thread" else run_id
             raise not_found(error.label, named) from error
+        self._announce(thread_id)
         return int(row[0])
 
     async def inbox(self, thread_id: str) -> list[InboxItem]:

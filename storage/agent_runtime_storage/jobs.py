@@ -6,7 +6,7 @@ import secrets
 import time
 
 from .bodies import Bodies, unpack
-from .driver import BatchMissed, Statement
+from .drivers.protocol import BatchMissed, Statement
 from .errors import LeaseLost
 from .owner import Owner, not_found
 from .records import Job
@@ -33,7 +33,7 @@ class Jobs(Owner):
             self._statement("enqueue_job", values),
         ]
         try:
-            rows = await self._batch(batch)
+            rows = await self._batch(batch, thread=thread_id, repeatable=True)
         except BatchMissed as error:
             raise not_found("thread", thread_id) from error
         return bool(rows[-1])
@@ -45,7 +45,7 @@ class Jobs(Owner):
             "thread_id": thread_id,
             "token": secrets.token_hex(16),
         }
-        [rows] = await self._batch([self._statement("claim_job", values)])
+        [rows] = await self._batch([self._statement("claim_job", values)], repeatable=True)
         if not rows:
             return None
         [(identity, thread, job_kind, key, payload, blob, attempts, token)] = rows
@@ -68,7 +68,7 @@ class Jobs(Owner):
 
     async def _end(self, job: Job, statement: Statement) -> None:
         try:
-            await self._batch([statement])
+            await self._batch([statement], repeatable=True)
         except BatchMissed as error:
             raise LeaseLost(
                 f"The claim on job {job.id} is void: it expired and another took the job, or the "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from .driver import BatchMissed, Driver, Statement
+from .drivers.protocol import BatchMissed, Driver, Statement
 from .errors import MigrationError, NotADatabase
 from .queries import Migration, load_migrations, load_queries
 
@@ -26,7 +26,7 @@ async def migrate(driver: Driver, migrations: Sequence[Migration] | None = None)
     """
     queries = load_queries(driver.dialect)
     known = load_migrations(driver.dialect) if migrations is None else migrations
-    tables = {str(name) for (name,) in await driver.read(queries["schema_tables"], {})}
+    tables = {str(name) for (name,) in await driver.read(queries["schema_tables"], {}, owner=None)}
     if tables and _TABLE not in tables:
         raise NotADatabase(
             "The database holds tables of another program and none of the runtime's schema.",
@@ -41,7 +41,7 @@ async def migrate(driver: Driver, migrations: Sequence[Migration] | None = None)
 
 
 async def _applied(driver: Driver, queries: Mapping[str, str]) -> dict[int, tuple[str, str]]:
-    rows = await driver.read(queries["schema_applied"], {})
+    rows = await driver.read(queries["schema_applied"], {}, owner=None)
     return {int(version): (str(name), str(checksum)) for version, name, checksum in rows}
 
 
@@ -59,7 +59,7 @@ async def _apply(driver: Driver, queries: Mapping[str, str], migration: Migratio
     steps = [Statement(sql, {}) for sql in migration.statements]
     create = Statement(queries["create_schema_migrations"], {})
     try:
-        await driver.batch([create, record, *steps])
+        await driver.batch([create, record, *steps], owner=None, locks=["migrations"])
     except BatchMissed:
         # Another process was faster; the check at the end sees whether with the same content.
         return

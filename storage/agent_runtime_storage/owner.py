@@ -7,7 +7,8 @@ from typing import Any
 
 import orjson
 
-from .driver import ConstraintFailed, Driver, Row, Statement, Value
+from .drivers.protocol import ConstraintFailed, Driver, Row, Statement, Value
+from .drivers.signals import topic_of
 from .errors import Conflict, NotFound, StoreError
 from .queries import load_queries
 
@@ -21,21 +22,49 @@ class Owner:
         self._sql = load_queries(driver.dialect)
 
     async def _read(self, name: str, **params: Value) -> list[Row]:
-        return await self._driver.read(self._sql[name], {"user_id": self.user_id, **params})
+        values = {"user_id": self.user_id, **params}
+        return await self._driver.read(self._sql[name], values, owner=self.user_id)
 
     def _statement(
         self, name: str, params: Mapping[str, Value], *, rows: int | None = None, miss: str = ""
     ) -> Statement:
         return Statement(self._sql[name], {"user_id": self.user_id, **params}, rows, miss)
 
-    async def _batch(self, statements: Sequence[Statement]) -> list[list[Row]]:
+    async def _batch(
+        self,
+        statements: Sequence[Statement],
+        *,
+        thread: str | None = None,
+        tree: str | None = None,
+        repeatable: bool = False,
+    ) -> list[list[Row]]:
+        """Run a batch, alone among those on the same thread and on the same run tree.
+
+        Args:
+            thread: the thread whose rows it writes.
+            tree: the root of the runs whose rows it writes.
+            repeatable: as for `Driver.batch`.
+
+        Raises:
+            BatchMissed, StoreInDoubt: as `Driver.batch`.
+            Conflict: it breaks a constraint.
+        """
+        locks = [f"thread {thread}"] if thread is not None else []
+        if tree is not None:
+            locks.append(f"tree {tree}")
         try:
-            return await self._driver.batch(statements)
+            return await self._driver.batch(
+                statements, owner=self.user_id, locks=locks, repeatable=repeatable
+            )
         except ConstraintFailed as error:
             raise Conflict(
                 f"The write breaks a rule of the store: {error}.",
                 cure="Read the thread again; an id may be taken, or may belong to nothing.",
             ) from error
+
+    def _announce(self, thread_id: str) -> None:
+        """Tell who listens that something of the thread has changed."""
+        self._driver.signals.announce(topic_of(self.user_id, thread_id))
 
     async def _require_thread(self, thread_id: str) -> None:
         if not await self._read("thread_exists", thread_id=thread_id):

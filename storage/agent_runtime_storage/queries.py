@@ -16,7 +16,7 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 from types import MappingProxyType
 
-from .driver import Dialect
+from .drivers.protocol import Dialect
 
 _NAME = re.compile(r"^-- name: ([a-z_0-9]+)$", re.MULTILINE)
 _INCLUDE = re.compile(r"\{([a-z_0-9]+)\}")

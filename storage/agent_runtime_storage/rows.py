@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import orjson
 
 from .bodies import unpack
-from .driver import Row
+from .drivers.protocol import Row
 from .records import (
     Activation,
     Amount,

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import orjson
 
 from .commits import Commits
-from .driver import BatchMissed
-from .errors import Conflict, LeaseLost
+from .drivers.protocol import BatchMissed
+from .errors import Conflict, LeaseLost, StoreInDoubt
 from .owner import not_found
 from .records import Lease, LeaseOwner, Run, RunStatus
 from .rows import to_run
@@ -62,16 +62,29 @@ class Runs(Commits):
             "started": owner.started,
             "seconds": seconds,
         }
+        thread, root = await self._place(run_id)
         batch = [
             self._statement("take_run", values, rows=1, miss="run"),
             self._statement("take_thread", {"run_id": run_id}, rows=1, miss="thread"),
             *self._unsettle_own(run_id),
         ]
         try:
-            [[(thread_id, root, epoch)], *_] = await self._batch(batch)
+            await self._batch(batch, thread=thread, tree=root)
+        except StoreInDoubt:
+            run = await self.run(run_id)
+            if (run.epoch, run.owner, run.status) != (replaces + 1, owner, "running"):
+                raise
         except BatchMissed as error:
             raise await self._why_not_taken(run_id, replaces, error.label) from error
-        return Lease(run_id, str(thread_id), str(root), int(epoch))
+        return Lease(run_id, thread, root, replaces + 1)
+
+    async def _place(self, run_id: str) -> tuple[str, str]:
+        """Return the thread and the root of a run; neither ever changes."""
+        rows = await self._read("run_place", run_id=run_id)
+        if not rows:
+            raise not_found("run", run_id)
+        [(thread_id, root)] = rows
+        return str(thread_id), str(root)
 
     async def _why_not_taken(self, run_id: str, replaces: int, label: str) -> Exception:
         run = await self.run(run_id)
@@ -91,22 +104,19 @@ class Runs(Commits):
     async def renew_lease(self, lease: Lease, *, seconds: float) -> bool:
         values = {"run_id": lease.run_id, "epoch": lease.epoch, "seconds": seconds}
         try:
-            [[row]] = await self._batch([self._statement("renew_lease", values, rows=1)])
+            renew = self._statement("renew_lease", values, rows=1)
+            [[row]] = await self._batch([renew], repeatable=True)
         except BatchMissed as error:
             raise await self._lost(lease) from error
         return bool(row[0])
 
     async def cancel_run(self, run_id: str) -> list[str]:
-        run = {"run_id": run_id}
-        batch = [
-            self._statement("run_exists", run, rows=1),
-            self._statement("cancel_runs", run),
-        ]
-        try:
-            _, rows = await self._batch(batch)
-        except BatchMissed as error:
-            raise not_found("run", run_id) from error
-        return [str(identity) for (identity,) in rows]
+        _, root = await self._place(run_id)
+        cancel = self._statement("cancel_runs", {"run_id": run_id})
+        [rows] = await self._batch([cancel], tree=root, repeatable=True)
+        for _, thread_id in rows:
+            self._announce(str(thread_id))
+        return [str(identity) for identity, _ in rows]
 
     async def poll(self, lease: Lease) -> tuple[bool, bool]:
         rows = await self._read("poll", run_id=lease.run_id, epoch=lease.epoch)

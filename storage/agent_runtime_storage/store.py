@@ -5,7 +5,7 @@ from __future__ import annotations
 from agent_runtime_config.errors import ConfigError
 
 from .contract import UserStore
-from .driver import Driver
+from .drivers.protocol import Driver
 from .inbox import Inbox
 from .jobs import Jobs
 from .log import Log

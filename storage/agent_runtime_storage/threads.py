@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .driver import BatchMissed
-from .errors import Conflict, StoreError, ThreadBusy
+from .drivers.protocol import BatchMissed
+from .errors import Conflict, StoreError, StoreInDoubt, ThreadBusy
 from .owner import Owner, encode_json, not_found
 from .records import Thread
 from .rows import to_thread
@@ -31,7 +31,7 @@ class Threads(Owner):
         }
         create = self._statement("create_thread", values)
         read = self._statement("thread", {"thread_id": thread_id}, rows=1)
-        _, rows = await self._batch([create, read])
+        _, rows = await self._batch([create, read], thread=thread_id, repeatable=True)
         return to_thread(rows[0])
 
     async def thread(self, thread_id: str) -> Thread:
@@ -65,7 +65,7 @@ class Threads(Owner):
                 rows=1,
             )
             try:
-                [[row]] = await self._batch([update])
+                [[row]] = await self._batch([update], thread=thread_id, repeatable=True)
             except BatchMissed:
                 continue
             return to_thread(row)
@@ -76,7 +76,10 @@ class Threads(Owner):
     async def move_head(self, thread_id: str, head: int | None, *, expect: int | None) -> None:
         values = {"thread_id": thread_id, "head": head, "expect": expect}
         try:
-            await self._batch([self._statement("move_head", values, rows=1)])
+            await self._batch([self._statement("move_head", values, rows=1)], thread=thread_id)
+        except StoreInDoubt:
+            if (await self.thread(thread_id)).head != head:
+                raise
         except BatchMissed as error:
             thread = await self.thread(thread_id)
             if thread.active_run is not None:

@@ -86,8 +86,8 @@ async def open_store(url: str, *, synchronous: Synchronous = "full") -> Store:
 
     import anyio
 
+    from .drivers.sqlite.driver import SqliteDriver
     from .migrations import migrate
-    from .sqlite import SqliteDriver
     from .store import SqlStore
 
     driver = await SqliteDriver.open(path, synchronous=synchronous)

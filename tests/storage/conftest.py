@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from agent_runtime_storage import Store, UserStore, open_store
-from agent_runtime_storage.driver import Statement
-from agent_runtime_storage.sqlite import SqliteDriver
+from agent_runtime_storage.drivers.protocol import Statement
+from agent_runtime_storage.drivers.sqlite.driver import SqliteDriver
 
 from .items import CREATE
 

@@ -9,9 +9,9 @@ from typing import cast
 
 import apsw
 
-from agent_runtime_storage.driver import Row, Statement, Value
-from agent_runtime_storage.sqlite import SqliteDriver
-from agent_runtime_storage.sqlite_connection import Connection
+from agent_runtime_storage.drivers.protocol import Row, Statement, Value
+from agent_runtime_storage.drivers.sqlite.connection import Connection
+from agent_runtime_storage.drivers.sqlite.driver import SqliteDriver
 
 CREATE = "CREATE TABLE items (id INTEGER PRIMARY KEY, body BLOB NOT NULL) STRICT"
 INSERT = "INSERT INTO items (id, body) VALUES (:id, :body)"

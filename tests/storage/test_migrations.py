@@ -10,6 +10,7 @@ import anyio
 import pytest
 
 from agent_runtime_storage import MigrationError, NotADatabase, open_store
+from agent_runtime_storage.drivers.sqlite.driver import SqliteDriver
 from agent_runtime_storage.errors import StoreError
 from agent_runtime_storage.migrations import migrate
 from agent_runtime_storage.queries import (
@@ -18,7 +19,6 @@ from agent_runtime_storage.queries import (
     load_queries,
     parse_blocks,
 )
-from agent_runtime_storage.sqlite import SqliteDriver
 
 from .items import run_raw
 

@@ -15,8 +15,8 @@ from agent_runtime_storage import (
     StoreReadOnly,
     StoreUnavailable,
 )
-from agent_runtime_storage.driver import BatchMissed, ConstraintFailed, Statement
-from agent_runtime_storage.sqlite import SqliteDriver
+from agent_runtime_storage.drivers.protocol import BatchMissed, ConstraintFailed, Statement
+from agent_runtime_storage.drivers.sqlite.driver import SqliteDriver
 
 from .items import CREATE, IDS, Blocker, ids, insert
 

@@ -19,9 +19,9 @@ from agent_runtime_storage import (
     StoreUnavailable,
     open_store,
 )
-from agent_runtime_storage.driver import ConstraintFailed, Statement
-from agent_runtime_storage.sqlite import SqliteDriver
-from agent_runtime_storage.sqlite_connection import map_error
+from agent_runtime_storage.drivers.protocol import ConstraintFailed, Statement
+from agent_runtime_storage.drivers.sqlite.connection import map_error
+from agent_runtime_storage.drivers.sqlite.driver import SqliteDriver
 
 from .items import CREATE, ids, insert
 
@@ -48,7 +48,8 @@ async def test_a_folder_and_a_missing_folder_are_refused(tmp_path: Path) -> None
 
 _OPEN = """
 import os, sys, anyio
-import agent_runtime_storage.sqlite, agent_runtime_storage.store, agent_runtime_storage.migrations
+import agent_runtime_storage.drivers.sqlite.driver
+import agent_runtime_storage.store, agent_runtime_storage.migrations
 from agent_runtime_storage import open_store, StoreError
 if os.geteuid() == 0:
     os.setegid(65534)
@@ -112,8 +113,8 @@ def test_every_error_of_the_library_is_mapped() -> None:
 _WRITE = """
 import sys, anyio
 from pathlib import Path
-from agent_runtime_storage.driver import Statement
-from agent_runtime_storage.sqlite import SqliteDriver
+from agent_runtime_storage.drivers.protocol import Statement
+from agent_runtime_storage.drivers.sqlite.driver import SqliteDriver
 async def main():
     driver = await SqliteDriver.open(Path(sys.argv[1]))
     first, count = int(sys.argv[2]), int(sys.argv[3])

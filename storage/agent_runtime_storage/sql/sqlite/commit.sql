@@ -1,14 +1,19 @@
 -- The parts of a commit, in the order in which they run.
 
 -- name: commit_guard
--- Whoever lost the lease misses here, before anything else is written.
+-- Whoever lost the lease misses here, before anything else is written, and so does a commit that is
+-- tried again although it went through.
 UPDATE runs
-SET steps = coalesce(:steps, steps),
+SET commit_id = :commit_id, steps = coalesce(:steps, steps),
     own_reserved_tokens = own_reserved_tokens + :own_tokens,
     own_reserved_cost = own_reserved_cost + :own_cost,
     updated_at = unixepoch('subsec')
 WHERE user_id = :user_id AND id = :run_id AND epoch = :epoch AND status = 'running'
-  AND thread_id = :thread_id AND root_run_id = :root_run_id;
+  AND thread_id = :thread_id AND root_run_id = :root_run_id
+  AND (:after_commit IS NULL OR commit_id = :after_commit);
+
+-- name: newest_commit
+SELECT commit_id FROM runs WHERE user_id = :user_id AND id = :run_id;
 
 -- name: commit_thread
 UPDATE threads

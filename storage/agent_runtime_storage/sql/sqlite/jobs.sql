@@ -18,15 +18,18 @@ WHERE user_id = :user_id AND id = (
     ORDER BY created_at, id LIMIT 1)
 RETURNING id, thread_id, kind, key, payload, blob, attempts, token;
 
+-- The ends of a claim can be written twice by the one who holds its token, should the first answer
+-- be lost on its way.
+
 -- name: finish_job
 UPDATE jobs SET status = 'done', finished_at = unixepoch('subsec')
-WHERE user_id = :user_id AND id = :id AND token = :token AND status = 'claimed';
+WHERE user_id = :user_id AND id = :id AND token = :token AND status IN ('claimed', 'done');
 
 -- name: retry_job
 UPDATE jobs
 SET status = 'ready', due_at = unixepoch('subsec') + :retry_after, detail = :detail
-WHERE user_id = :user_id AND id = :id AND token = :token AND status = 'claimed';
+WHERE user_id = :user_id AND id = :id AND token = :token AND status IN ('claimed', 'ready');
 
 -- name: give_up_job
 UPDATE jobs SET status = 'failed', detail = :detail, finished_at = unixepoch('subsec')
-WHERE user_id = :user_id AND id = :id AND token = :token AND status = 'claimed';
+WHERE user_id = :user_id AND id = :id AND token = :token AND status IN ('claimed', 'failed');

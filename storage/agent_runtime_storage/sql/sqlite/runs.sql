@@ -43,8 +43,8 @@ WHERE r.user_id = :user_id AND r.root_run_id = :root_run_id AND {run_filter};
 -- name: run_exists
 SELECT 1 FROM runs WHERE user_id = :user_id AND id = :run_id;
 
--- name: run_root
-SELECT root_run_id FROM runs WHERE user_id = :user_id AND id = :run_id;
+-- name: run_place
+SELECT thread_id, root_run_id FROM runs WHERE user_id = :user_id AND id = :run_id;
 
 -- name: parent_can_spawn
 SELECT 1 FROM runs
@@ -77,8 +77,7 @@ SET status = 'running', stop_reason = NULL, detail = '', output = x'', output_bl
     finished_at = NULL, cancel_requested = 0, epoch = epoch + 1,
     lease_host = :host, lease_boot = :boot, lease_pid = :pid, lease_started = :started,
     lease_until = unixepoch('subsec') + :seconds, updated_at = unixepoch('subsec')
-WHERE user_id = :user_id AND id = :run_id AND epoch = :replaces AND status <> 'succeeded'
-RETURNING thread_id, root_run_id, epoch;
+WHERE user_id = :user_id AND id = :run_id AND epoch = :replaces AND status <> 'succeeded';
 
 -- name: take_thread
 UPDATE threads SET active_run = :run_id
@@ -107,7 +106,7 @@ WITH RECURSIVE subtree (id) AS (
 UPDATE runs SET cancel_requested = 1, updated_at = unixepoch('subsec')
 WHERE user_id = :user_id AND id IN (SELECT id FROM subtree)
   AND status IN ('queued', 'running', 'suspended')
-RETURNING id;
+RETURNING id, thread_id;
 
 -- name: poll
 SELECT r.cancel_requested,

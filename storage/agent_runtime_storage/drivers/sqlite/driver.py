@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from .driver import Dialect, Row, Statement, Value
-from .open_files import OpenDatabase
-from .sqlite_connection import Synchronous, open_connection
-from .sqlite_readers import Readers
-from .sqlite_writer import Writer
+from agent_runtime_storage.drivers.protocol import Dialect, Row, Statement, Value
+from agent_runtime_storage.drivers.signals import Signals
+from agent_runtime_storage.open_files import OpenDatabase
+
+from .connection import Synchronous, open_connection
+from .readers import Readers
+from .writer import Writer
 
 
 class SqliteDriver:
@@ -25,6 +27,7 @@ class SqliteDriver:
         self._files = files
         self._writer = writer
         self._readers = readers
+        self.signals = Signals()
 
     @property
     def waiting(self) -> bool:
@@ -75,12 +78,24 @@ class SqliteDriver:
         )
         return cls(files, writer, pool)
 
-    async def read(self, sql: str, params: Mapping[str, Value]) -> list[Row]:
+    async def read(
+        self, sql: str, params: Mapping[str, Value], *, owner: str | None = None
+    ) -> list[Row]:
         """Answer one query from a consistent snapshot of what is committed."""
         return await self._readers.read(sql, params)
 
-    async def batch(self, statements: Sequence[Statement]) -> list[list[Row]]:
+    async def batch(
+        self,
+        statements: Sequence[Statement],
+        *,
+        owner: str | None = None,
+        locks: Sequence[str] = (),
+        repeatable: bool = False,
+    ) -> list[list[Row]]:
         """Run the statements in one transaction and return the rows of each, once it is durable.
+
+        One thread writes for this process and SQLite's lock keeps others out, so every batch is
+        alone already, and none is ever in doubt.
 
         Raises:
             BatchMissed: a statement missed its row count; nothing was written.

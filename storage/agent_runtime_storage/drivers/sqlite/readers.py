@@ -10,9 +10,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from .driver import Row, Value
-from .sqlite_connection import Connection, closed_error, map_error, run_query
-from .sqlite_writer import outlast
+from agent_runtime_storage.drivers.protocol import Row, Value
+from agent_runtime_storage.drivers.waiting import outlast
+
+from .connection import Connection, closed_error, map_error, run_query
 
 
 class _Query(NamedTuple):

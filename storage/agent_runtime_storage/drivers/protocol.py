@@ -4,6 +4,9 @@ Two verbs.  `read` answers one query; `batch` runs a list of statements in one t
 with the number of rows it must affect, and a statement that misses aborts the whole batch.  No
 transaction is ever held open across an await, so one implementation is a job of a writer thread,
 another one conditional batch over HTTP, another one pipeline.
+
+Batches that share a lock run one after another, each seeing all of the one before; over a file
+all do.  `signals` carries word of what has changed to whoever waits for it.
 """
 
 from __future__ import annotations
@@ -11,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
+
+from .signals import Signals
 
 Value = str | int | float | bytes | None
 Row = tuple[Any, ...]
@@ -43,33 +48,57 @@ class BatchMissed(Exception):
         self.index = index
 
 
+class ConstraintFailed(Exception):
+    """A statement broke a constraint of the schema; the batch was rolled back."""
+
+
 class Driver(Protocol):
     """A database: reads, and batches.
 
     Every error of the database's own client is mapped to a `StoreError`; a statement that breaks
-    a constraint raises `ConstraintFailed`.  Cancellation: a read is abandoned; a batch that has
-    not begun is withdrawn, one that has begun is awaited to its end under a shield, so a caller
-    that is cancelled never leaves it in doubt.
+    a constraint raises `ConstraintFailed`.  A server that went away is waited for, for a while;
+    then it is `StoreUnavailable`.
+
+    Cancellation: a read is abandoned; a batch that has not begun is withdrawn, one that has begun
+    is awaited to its end under a shield, so a caller that is cancelled never leaves it in doubt.
     """
 
     dialect: Dialect
+    signals: Signals
 
-    async def read(self, sql: str, params: Mapping[str, Value]) -> list[Row]:
-        """Answer one query from a consistent snapshot of what is committed."""
+    async def read(self, sql: str, params: Mapping[str, Value], *, owner: str | None) -> list[Row]:
+        """Answer one query from a consistent snapshot of what is committed.
+
+        Args:
+            owner: whose rows the database is to show; None for the runtime's own work over all
+                owners (migrations, sweeps).  Only a database with a wall of its own (row-level
+                security) heeds it; the SQL names the owner besides.
+        """
         ...
 
-    async def batch(self, statements: Sequence[Statement]) -> list[list[Row]]:
+    async def batch(
+        self,
+        statements: Sequence[Statement],
+        *,
+        owner: str | None,
+        locks: Sequence[str] = (),
+        repeatable: bool = False,
+    ) -> list[list[Row]]:
         """Run the statements in one transaction and return the rows of each, once it is durable.
+
+        Args:
+            owner: as for `read`.
+            locks: names, within the owner's, that no other batch holds meanwhile.
+            repeatable: whether running it twice does the same as once.  Then it is run again if
+                the connection broke and nobody knows whether it was committed.
 
         Raises:
             BatchMissed: a statement missed its row count; nothing was written.
+            ConstraintFailed: a statement broke a constraint; nothing was written.
+            StoreInDoubt: the connection broke on the way of a batch that is not repeatable.
         """
         ...
 
     async def close(self) -> None:
         """Finish what was accepted, then release everything; calling it twice is harmless."""
         ...
-
-
-class ConstraintFailed(Exception):
-    """A statement broke a constraint of the schema; the batch was rolled back."""

@@ -15,13 +15,14 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-import anyio
 import apsw
 
-from .driver import BatchMissed, Row, Statement
-from .sqlite_connection import (
+from agent_runtime_storage.drivers.protocol import BatchMissed, Row, Statement
+from agent_runtime_storage.drivers.waiting import outlast
+
+from .connection import (
     Connection,
     Synchronous,
     closed_error,
@@ -313,16 +314,3 @@ def _set_done(future: asyncio.Future[None]) -> None:
 def _set_exception(future: asyncio.Future[None], error: Exception) -> None:
     if not future.done():
         future.set_exception(error)
-
-
-async def outlast(future: asyncio.Future[Any]) -> None:
-    """Wait until the future is done, whatever is cancelled meanwhile."""
-    interrupted: asyncio.CancelledError | None = None
-    with anyio.CancelScope(shield=True):
-        while not future.done():
-            try:
-                await asyncio.wait([future])
-            except asyncio.CancelledError as error:
-                interrupted = error
-    if interrupted is not None:
-        raise interrupted

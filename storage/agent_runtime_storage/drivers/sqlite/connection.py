@@ -10,8 +10,14 @@ from typing import Any, Literal, Protocol, cast
 import apsw
 import sqlite_vec  # pyright: ignore[reportMissingTypeStubs]  # it ships none
 
-from .driver import BatchMissed, ConstraintFailed, Row, Statement, Value
-from .errors import (
+from agent_runtime_storage.drivers.protocol import (
+    BatchMissed,
+    ConstraintFailed,
+    Row,
+    Statement,
+    Value,
+)
+from agent_runtime_storage.errors import (
     NotADatabase,
     StoreBusy,
     StoreError,

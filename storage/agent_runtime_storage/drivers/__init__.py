@@ -1,0 +1,1 @@
+"""The databases: one driver each, all behind the protocol in `protocol.py`."""
