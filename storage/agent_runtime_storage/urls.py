@@ -1,4 +1,4 @@
-"""From a database URL to an open store."""
+"""From a database URL to an open store: the URL alone decides which database it is."""
 
 from __future__ import annotations
 
@@ -12,11 +12,43 @@ from .errors import StoreError, UnknownScheme
 
 if TYPE_CHECKING:
     from .contract import Store
+    from .drivers.protocol import Driver
 
 Synchronous = Literal["full", "normal"]
+Backend = Literal["file", "libsql-http", "libsql-ws", "postgres"]
 
-_REMOTE = frozenset({"libsql", "http", "https", "ws", "wss", "postgres", "postgresql"})
+_BACKENDS: dict[str, Backend] = {
+    "": "file",
+    "file": "file",
+    "libsql": "libsql-http",
+    "http": "libsql-http",
+    "https": "libsql-http",
+    "ws": "libsql-ws",
+    "wss": "libsql-ws",
+    "postgres": "postgres",
+    "postgresql": "postgres",
+}
 _USE_FILE = "Use a local file, such as `file:agent_runtime.db`."
+
+
+def backend_of(url: str) -> Backend:
+    """Return which database a URL, or a bare path, names.
+
+    Raises:
+        UnknownScheme: the URL's scheme names no backend.
+        StoreError: the URL is empty.
+    """
+    if not url.strip():
+        raise StoreError("The database URL is empty.", cure=_USE_FILE)
+    scheme = url_scheme(url)
+    backend = _BACKENDS.get(scheme)
+    if backend is None:
+        known = ", ".join(sorted(filter(None, _BACKENDS)))
+        raise UnknownScheme(
+            f"No database backend has the URL scheme {scheme!r}.",
+            cure=f"Use one of {known}, or the path of a file.",
+        )
+    return backend
 
 
 def file_path(url: str) -> Path:
@@ -24,20 +56,11 @@ def file_path(url: str) -> Path:
 
     Raises:
         UnknownScheme: the URL's scheme names no backend.
-        StoreError: the scheme's backend is not served, or the URL says more than a path.
+        StoreError: the URL names a server, or says more than a path.
     """
-    if not url.strip():
-        raise StoreError("The database URL is empty.", cure=_USE_FILE)
-    scheme = url_scheme(url)
-    if scheme in _REMOTE:
-        raise StoreError(
-            f"The database URL {redact_url(url)} names a {scheme} server; this version of the "
-            "runtime serves local files only.",
-            cure=_USE_FILE,
-        )
-    if scheme not in ("", "file"):
-        raise UnknownScheme(f"No database backend has the URL scheme {scheme!r}.", cure=_USE_FILE)
-    path = _path_of_file_url(url) if scheme else url
+    if backend_of(url) != "file":
+        raise StoreError(f"The database URL {redact_url(url)} names a server.", cure=_USE_FILE)
+    path = _path_of_file_url(url) if url_scheme(url) else url
     if path == ":memory:":
         raise StoreError(
             "A database in memory cannot be shared by the store's connections.",
@@ -66,33 +89,64 @@ def _path_of_file_url(url: str) -> str:
     return path
 
 
-async def open_store(url: str, *, synchronous: Synchronous = "full") -> Store:
+async def open_driver(
+    url: str, *, synchronous: Synchronous = "full", auth_token: str | None = None
+) -> Driver:
+    """Connect to the database that the URL names; see `open_store`."""
+    match backend_of(url):
+        case "file":
+            from .drivers.sqlite.driver import SqliteDriver
+
+            return await SqliteDriver.open(file_path(url), synchronous=synchronous)
+        case "libsql-http":
+            from .drivers.libsql.http import HttpDriver
+
+            return await HttpDriver.open(url, auth_token=auth_token)
+        case "libsql-ws":
+            from .drivers.libsql.websocket import WebSocketDriver
+
+            return await WebSocketDriver.open(url, auth_token=auth_token)
+        case "postgres":
+            from .drivers.postgres.driver import PostgresDriver
+
+            return await PostgresDriver.open(url)
+
+
+async def open_store(
+    url: str,
+    *,
+    synchronous: Synchronous = "full",
+    auth_token: str | None = None,
+    migrate: bool = True,
+) -> Store:
     """Open the database that the URL names, create or upgrade its schema, and return the store.
 
-    The store belongs to the running event loop, and to the caller, who closes it.  While it is
-    open, this process must not open its files by other means (Python's `sqlite3`, a plain `open`):
-    closing them again would drop the locks that keep other processes out.
+    The store belongs to the running event loop, and to the caller, who closes it.  While a file
+    is open, this process must not open it by other means (Python's `sqlite3`, a plain `open`):
+    closing it again would drop the locks that keep other processes out.
 
     Args:
-        url: `file:relative`, `file:/absolute`, `file:///absolute` or a bare path.  The file is
-            created if it is not there, its folder is not.
-        synchronous: `full` survives a loss of power; `normal` is faster and may lose the last
-            commits then, though never the file's consistency.
+        url: a file, as `file:relative`, `file:/absolute`, `file:///absolute` or a bare path (it
+            is created if it is not there, its folder is not); a libSQL server, as `libsql:`,
+            `http:`, `https:`, `ws:` or `wss:`; or Postgres, as `postgresql:`.
+        synchronous: of a file: `full` survives a loss of power; `normal` is faster and may lose
+            the last commits then, though never the file's consistency.
+        auth_token: of a libSQL server, if it asks for one.
+        migrate: whether to bring the schema up to date; without it the store serves only what
+            looks at the database as a whole.
 
     Raises:
         UnknownScheme, StoreUnavailable (and its subclasses), MigrationError, StoreError.
     """
-    path = file_path(url)
-
     import anyio
 
-    from .drivers.sqlite.driver import SqliteDriver
-    from .migrations import migrate
+    from .migrations import migrate as bring_up_to_date
     from .store import SqlStore
 
-    driver = await SqliteDriver.open(path, synchronous=synchronous)
+    driver = await open_driver(url, synchronous=synchronous, auth_token=auth_token)
     try:
-        await migrate(driver)
+        if migrate:
+            await bring_up_to_date(driver)
     except BaseException:
         with anyio.CancelScope(shield=True):
             await driver.close()

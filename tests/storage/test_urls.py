@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agent_runtime_storage import StoreError, UnknownScheme, open_store
-from agent_runtime_storage.urls import file_path
+from agent_runtime_storage.urls import backend_of, file_path
 
 
 @pytest.mark.parametrize(
@@ -33,25 +33,29 @@ def test_a_file_url_names_its_path(url: str, path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "url",
+    ("url", "backend"),
     [
-        "libsql://token@host.example",
-        "http://host.example:8080",
-        "https://host.example?authToken=secret",
-        "ws://host.example",
-        "wss://host.example",
-        "postgres://ann:secret@host.example/db",
-        "postgresql://ann:secret@host.example/db",
+        ("agent.db", "file"),
+        ("FILE:agent.db", "file"),
+        ("libsql://host.example", "libsql-http"),
+        ("http://host.example:8080", "libsql-http"),
+        ("https://host.example", "libsql-http"),
+        ("ws://host.example", "libsql-ws"),
+        ("wss://host.example", "libsql-ws"),
+        ("postgres://host.example/db", "postgres"),
+        ("postgresql://host.example/db", "postgres"),
     ],
 )
-async def test_a_server_is_refused_by_name_with_a_cure(url: str) -> None:
-    with pytest.raises(StoreError, match=url.split(":")[0]) as raised:
-        await open_store(url)
+def test_the_scheme_decides_the_backend(url: str, backend: str) -> None:
+    assert backend_of(url) == backend
 
-    assert not isinstance(raised.value, UnknownScheme)
-    assert "file:" in raised.value.cure
+
+@pytest.mark.parametrize("url", ["postgres://ann:secret@host.example/db", "libsql://secret@host"])
+def test_a_server_is_no_file(url: str) -> None:
+    with pytest.raises(StoreError, match=url.split(":")[0]) as raised:
+        file_path(url)
+
     assert "secret" not in str(raised.value)
-    assert "token@" not in str(raised.value)
 
 
 @pytest.mark.parametrize("url", ["mysql://ann:secret@host/db", "sqlite:///a.db", "ann:secret@host"])
