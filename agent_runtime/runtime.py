@@ -144,7 +144,12 @@ class Runtime:
             StoreError: the database cannot be opened.
         """
         settings = settings or load_settings()
-        store = await open_store(settings.database_url, synchronous=settings.synchronous)
+        token = settings.database_auth_token
+        store = await open_store(
+            settings.database_url,
+            synchronous=settings.synchronous,
+            auth_token=token.get_secret_value() if token else None,
+        )
         try:
             yield cls(settings, store, model)
         finally:

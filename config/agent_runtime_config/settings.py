@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError
 from pydantic_core import ErrorDetails, PydanticCustomError
 from pydantic_settings import (
     BaseSettings,
@@ -87,9 +87,12 @@ class Settings(BaseSettings):
     )
     database_url: DatabaseUrl = Field(
         default="file:agent_runtime.db",
-        description="The database: a file, as `file:…` or a path. `postgresql:`, `libsql:`, "
-        "`http(s):` and `ws(s):` name servers, which this version does not serve. Where it is "
-        "unset, `DATABASE_URL` counts if it names Postgres.",
+        description="The database: a file, as `file:…` or a path; a libSQL server, as `libsql:…`, "
+        "`http(s):…` or (with the extra `libsql`) `ws(s):…`; or Postgres, as `postgresql:…`. Where "
+        "it is unset, `DATABASE_URL` counts if it names Postgres.",
+    )
+    database_auth_token: SecretStr | None = Field(
+        default=None, description="The token that a libSQL server asks for."
     )
     synchronous: Synchronous = Field(
         default="full",
@@ -268,6 +271,8 @@ def value_text(value: object) -> str:
     """Return a setting's value as one would write it in the environment; "none" for unset."""
     if value is None or value == "":
         return "none"
+    if isinstance(value, SecretStr):
+        return "***"
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float) and value.is_integer():

@@ -102,3 +102,13 @@ def test_importing_the_package_loads_no_library() -> None:
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "[]"
+
+
+def test_a_token_is_neither_described_nor_printed() -> None:
+    environ = {"AGENT_RUNTIME_DATABASE_AUTH_TOKEN": "hidden-token"}
+    settings = load_settings(environ)
+
+    shown = {row.variable: row.value for row in describe_settings(settings, environ)}
+
+    assert shown["AGENT_RUNTIME_DATABASE_AUTH_TOKEN"] == "***"
+    assert "hidden-token" not in repr(settings)

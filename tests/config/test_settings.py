@@ -10,6 +10,7 @@ from agent_runtime_config import ConfigError, Settings, load_settings
 DEFAULTS: dict[str, object] = {
     "model": "",
     "database_url": "file:agent_runtime.db",
+    "database_auth_token": None,
     "synchronous": "full",
     "user": "local",
     "last_messages": 20,
