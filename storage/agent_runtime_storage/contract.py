@@ -31,7 +31,7 @@ finished under a shield before the cancellation goes on; it is never in doubt.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, Protocol
 
 from .records import (
@@ -197,6 +197,16 @@ class UserStore(Protocol):
 
     async def events(self, thread_id: str, *, after: int = 0, limit: int = 1000) -> list[Event]:
         """Return events with ids above `after`, in order, without gaps. Raises `NotFound`."""
+        ...
+
+    def follow(self, thread_id: str, *, after: int = 0) -> AsyncGenerator[Event]:
+        """Iterate over the events with ids above `after`, in order, without gaps, without end.
+
+        What is there comes at once, what is new as it is committed, by whatever process: within
+        milliseconds where the database can tell (and always within this process), else within a
+        quarter of a second.  Raises `NotFound`.  Cancellation ends it at any time; close the
+        iterator (`contextlib.aclosing`) when you leave it otherwise.
+        """
         ...
 
     # Usage

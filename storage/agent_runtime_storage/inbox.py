@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
+
 from .bodies import Bodies
 from .drivers.protocol import BatchMissed
+from .drivers.signals import topic_of
 from .errors import StoreError
 from .owner import Owner, not_found
 from .records import Event, InboxItem, Usage, UsageTotal
@@ -51,6 +54,18 @@ class Inbox(Owner):
         if not rows:
             await self._require_thread(thread_id)
         return [to_event(row) for row in rows]
+
+    async def follow(self, thread_id: str, *, after: int = 0) -> AsyncGenerator[Event]:
+        signals = self._driver.signals
+        # Before the first read: what is committed after it wakes the listener.
+        with signals.listen(topic_of(self.user_id, thread_id)) as listener:
+            while True:
+                events = await self.events(thread_id, after=after)
+                for event in events:
+                    after = event.id
+                    yield event
+                if not events:
+                    await listener.wait(signals.poll_seconds)
 
     async def usage_total(
         self,

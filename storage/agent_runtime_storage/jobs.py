@@ -6,8 +6,8 @@ import secrets
 import time
 
 from .bodies import Bodies, unpack
-from .drivers.protocol import BatchMissed, Statement
-from .errors import LeaseLost
+from .drivers.protocol import BatchMissed, Statement, Value
+from .errors import LeaseLost, StoreInDoubt
 from .owner import Owner, not_found
 from .records import Job
 
@@ -39,13 +39,18 @@ class Jobs(Owner):
         return bool(rows[-1])
 
     async def claim(self, kind: str, *, seconds: float, thread_id: str | None = None) -> Job | None:
-        values = {
+        values: dict[str, Value] = {
             "kind": kind,
             "seconds": seconds,
             "thread_id": thread_id,
             "token": secrets.token_hex(16),
         }
-        [rows] = await self._batch([self._statement("claim_job", values)], repeatable=True)
+        try:
+            [rows] = await self._batch([self._statement("claim_job", values)])
+        except StoreInDoubt:
+            rows = await self._read("claimed_job", kind=kind, token=values["token"])
+            if not rows:
+                raise
         if not rows:
             return None
         [(identity, thread, job_kind, key, payload, blob, attempts, token)] = rows

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
+from pydantic import SecretStr
+
 from agent_runtime_config import ConfigError, Settings, load_settings
 
 DEFAULTS: dict[str, object] = {
@@ -35,6 +37,7 @@ DEFAULTS: dict[str, object] = {
 }
 
 GOOD: list[tuple[str, str, object]] = [
+    ("DATABASE_AUTH_TOKEN", "hidden", SecretStr("hidden")),
     ("MODEL", " anthropic/claude-sonnet-4-5 ", "anthropic/claude-sonnet-4-5"),
     ("DATABASE_URL", "data/agent.db", "data/agent.db"),
     ("DATABASE_URL", "libsql://db.example.com", "libsql://db.example.com"),

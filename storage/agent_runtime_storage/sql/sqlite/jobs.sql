@@ -18,6 +18,10 @@ WHERE user_id = :user_id AND id = (
     ORDER BY created_at, id LIMIT 1)
 RETURNING id, thread_id, kind, key, payload, blob, attempts, token;
 
+-- name: claimed_job
+SELECT id, thread_id, kind, key, payload, blob, attempts, token FROM jobs
+WHERE user_id = :user_id AND kind = :kind AND status = 'claimed' AND token = :token;
+
 -- The ends of a claim can be written twice by the one who holds its token, should the first answer
 -- be lost on its way.
 

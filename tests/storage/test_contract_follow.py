@@ -1,0 +1,101 @@
+"""Following a thread's events as they are committed, from this store and from another one."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+
+import anyio
+import pytest
+
+from agent_runtime_storage import (
+    Commit,
+    Event,
+    NewEvent,
+    NotFound,
+    UserStore,
+    open_store,
+)
+
+from .helpers import begin
+
+
+async def _first(user: UserStore, count: int, *, after: int = 0) -> list[int]:
+    seen: list[int] = []
+    async with aclosing(user.follow("t1", after=after)) as events:
+        async for event in events:
+            seen.append(event.id)
+            if len(seen) == count:
+                break
+    return seen
+
+
+async def test_what_is_there_comes_at_once(user: UserStore) -> None:
+    lease = await begin(user)
+    await user.commit(lease, Commit(events=(NewEvent("a"), NewEvent("b"), NewEvent("c"))))
+
+    assert await _first(user, 2, after=1) == [2, 3]
+
+
+async def test_new_events_come_in_order_without_gaps(user: UserStore) -> None:
+    lease = await begin(user)
+    seen: list[Event] = []
+
+    async def listen() -> None:
+        async with aclosing(user.follow("t1")) as events:
+            async for event in events:
+                seen.append(event)
+                if len(seen) == 40:
+                    return
+
+    with anyio.fail_after(30):
+        async with anyio.create_task_group() as group:
+            group.start_soon(listen)
+            for number in range(20):
+                await user.commit(lease, Commit(events=(NewEvent("a"), NewEvent("b"))))
+                if number % 5 == 0:
+                    await anyio.sleep(0.01)
+
+    assert [event.id for event in seen] == list(range(1, 41))
+
+
+async def test_events_of_another_store_come_too(user: UserStore, database_url: str) -> None:
+    lease = await begin(user)
+    other = await open_store(database_url)
+    found: list[int] = []
+
+    async def listen() -> None:
+        found.extend(await _first(other.of("ann"), 2))
+
+    try:
+        with anyio.fail_after(30):
+            async with anyio.create_task_group() as group:
+                group.start_soon(listen)
+                await anyio.sleep(0.05)
+                await user.commit(lease, Commit(events=(NewEvent("a"),)))
+                await user.commit(lease, Commit(events=(NewEvent("b"),)))
+    finally:
+        await other.close()
+
+    assert found == [1, 2]
+
+
+async def test_leaving_leaves_nobody_listening(user: UserStore) -> None:
+    await begin(user)
+
+    with anyio.move_on_after(0.05) as scope:
+        await _first(user, 1)
+
+    assert scope.cancelled_caught
+    lease = await begin(user, "r2", "t2")
+    assert await user.commit(lease, Commit(events=(NewEvent("a"),))) == 1
+
+
+async def test_a_thread_that_is_not_there_cannot_be_followed(
+    user: UserStore, stranger: UserStore
+) -> None:
+    await begin(user)
+
+    for one in (user.follow("nowhere"), stranger.follow("t1")):
+        with pytest.raises(NotFound):
+            async for _ in one:
+                pass
