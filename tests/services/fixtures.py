@@ -1,0 +1,171 @@
+"""The servers as fixtures: started when the first test needs them, ended with the session.
+
+A server that cannot be had skips the tests that need it, and fails them under CI.  A URL in the
+environment replaces it; it should name a server whose data may be lost.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NoReturn, TypeAlias
+
+import anyio
+import pytest
+
+from agent_runtime_storage import open_store
+
+from . import libsql as libsql_server
+from . import postgres as postgres_server
+from .libsql import Libsql, LibsqlServer
+from .postgres import CREATOR, FAST, Logins, Postgres, PostgresServer, remove_scratch
+from .process import MissingPart, in_ci
+
+StartPostgres: TypeAlias = Callable[..., PostgresServer]
+StartLibsql: TypeAlias = Callable[..., LibsqlServer]
+
+MISSING = "a server is missing"
+"""How the reasons of such skips begin."""
+
+
+def missing(part: MissingPart) -> NoReturn:
+    """Skip the test for want of a server; under CI, fail it."""
+    if in_ci():
+        pytest.fail(f"{MISSING}: {part}", pytrace=False)
+    pytest.skip(f"{MISSING}: {part}")
+
+
+@pytest.fixture(scope="session")
+def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the servers' logs are kept."""
+    return tmp_path_factory.mktemp("servers")
+
+
+# Postgres
+
+
+@pytest.fixture(scope="session")
+def postgres(logs: Path) -> Iterator[Postgres]:
+    """The Postgres server that the tests share; none may kill it."""
+    if url := os.environ.get(postgres_server.EXTERNAL):
+        yield Postgres(url)
+        return
+    try:
+        server = PostgresServer(logs, FAST)
+    except MissingPart as error:
+        missing(error)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()
+        remove_scratch()
+
+
+@pytest.fixture
+def start_postgres(logs: Path, postgres: Postgres) -> Iterator[StartPostgres]:
+    """Start a server of the test's own, which it may kill and start again; settings by name."""
+    started: list[PostgresServer] = []
+
+    def start(**settings: str) -> PostgresServer:
+        try:
+            server = PostgresServer(logs, settings)
+        except MissingPart as error:
+            missing(error)
+        started.append(server)
+        server.start()
+        return server
+
+    yield start
+    for server in started:
+        server.stop()
+
+
+@pytest.fixture(scope="session")
+def postgres_template(postgres: Postgres) -> Iterator[str]:
+    """The name of a database with the store's schema, to be cloned."""
+    owner = _owner(postgres)
+    name = postgres.create(owner=owner)
+
+    async def migrate() -> None:
+        store = await open_store(postgres.url(name, owner))
+        await store.close()
+
+    with ThreadPoolExecutor(1) as thread:
+        # In a thread of its own: this one's event loop is the tests'.
+        thread.submit(anyio.run, migrate).result()
+    yield name
+    postgres.drop(name)
+
+
+@pytest.fixture
+def postgres_url(postgres: Postgres, postgres_template: str) -> Iterator[str]:
+    """The URL of a database with the store's schema, for an ordinary login that owns it."""
+    owner = _owner(postgres)
+    name = postgres.create(postgres_template, owner=owner)
+    yield postgres.url(name, owner)
+    postgres.drop(name)
+
+
+def _owner(server: Postgres) -> str | None:
+    """Return the login that is to own a database; on a server of others, the URL's."""
+    if not isinstance(server, PostgresServer):
+        return None
+    server.ensure_logins()
+    return CREATOR
+
+
+@pytest.fixture
+def empty_postgres_url(postgres: Postgres) -> Iterator[str]:
+    """The URL of a database that holds nothing but pgvector, for a superuser."""
+    name = postgres.create()
+    yield postgres.url(name)
+    postgres.drop(name)
+
+
+@pytest.fixture
+def postgres_logins(postgres: Postgres) -> Iterator[Logins]:
+    """The URLs of a database that holds nothing but pgvector, for logins with different rights."""
+    name = postgres.create()
+    yield postgres.logins(name)
+    postgres.drop(name)
+
+
+# libSQL
+
+
+@pytest.fixture
+def start_libsql(logs: Path) -> Iterator[StartLibsql]:
+    """Start a server of the test's own, which it may kill and start again."""
+    started: list[LibsqlServer] = []
+
+    def start(*, vec: bool = False, options: tuple[str, ...] = ()) -> LibsqlServer:
+        try:
+            server = LibsqlServer(logs, vec=vec, options=options)
+        except MissingPart as error:
+            missing(error)
+        started.append(server)
+        server.start()
+        return server
+
+    yield start
+    for server in started:
+        server.stop()
+
+
+@pytest.fixture
+def libsql(start_libsql: StartLibsql) -> Libsql:
+    """A libSQL server with an empty database; a process of its own, which starts in 0.03 s."""
+    if url := os.environ.get(libsql_server.EXTERNAL):
+        server = Libsql(url)
+        server.wipe()
+        return server
+    return start_libsql()
+
+
+@pytest.fixture
+def libsql_with_vec(start_libsql: StartLibsql) -> LibsqlServer:
+    """A libSQL server with sqlite-vec, and an empty database."""
+    return start_libsql(vec=True)

