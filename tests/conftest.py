@@ -8,6 +8,7 @@ from collections.abc import Generator
 import pytest
 
 from .services.fixtures import MISSING
+from .services.fixtures import database_url as database_url
 from .services.fixtures import empty_postgres_url as empty_postgres_url
 from .services.fixtures import libsql as libsql
 from .services.fixtures import libsql_with_vec as libsql_with_vec

@@ -19,12 +19,15 @@ from agent_runtime_storage import open_store
 
 from . import libsql as libsql_server
 from . import postgres as postgres_server
+from .backends import BACKENDS
 from .libsql import Libsql, LibsqlServer
 from .postgres import CREATOR, FAST, Logins, Postgres, PostgresServer, remove_scratch
 from .process import MissingPart, in_ci
 
 StartPostgres: TypeAlias = Callable[..., PostgresServer]
 StartLibsql: TypeAlias = Callable[..., LibsqlServer]
+
+READY = tuple(one for one in BACKENDS if one == "file")
 
 MISSING = "a server is missing"
 """How the reasons of such skips begin."""
@@ -169,3 +172,19 @@ def libsql(start_libsql: StartLibsql) -> Libsql:
 def libsql_with_vec(start_libsql: StartLibsql) -> LibsqlServer:
     """A libSQL server with sqlite-vec, and an empty database."""
     return start_libsql(vec=True)
+
+
+# Whichever it is
+
+
+@pytest.fixture(params=READY)
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of an empty database, of each backend in turn."""
+    match request.param:
+        case "file":
+            return f"file:{tmp_path / 'store.db'}"
+        case "postgres":
+            return request.getfixturevalue("postgres_url")
+        case backend:
+            server = request.getfixturevalue("libsql")
+            return server.ws_url if backend == "libsql-ws" else server.http_url

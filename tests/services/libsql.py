@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import httpx
-import sqlite_vec
+import sqlite_vec  # pyright: ignore[reportMissingTypeStubs]
 
 from .process import MissingPart, Service
 

@@ -99,7 +99,8 @@ class Postgres:
 
     def ensure_logins(self) -> None:
         """Create the two ordinary logins if they are not there."""
-        for name, right in ((CREATOR, "CREATEROLE"), (PLAIN, "NOCREATEROLE")):
+        rights: dict[str, LiteralString] = {CREATOR: "CREATEROLE", PLAIN: "NOCREATEROLE"}
+        for name, right in rights.items():
             statement = sql.SQL("CREATE ROLE {} LOGIN NOSUPERUSER {} PASSWORD {}").format(
                 sql.Identifier(name), sql.SQL(right), sql.Literal(PASSWORD)
             )

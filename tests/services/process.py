@@ -1,4 +1,4 @@
-"""A server process that belongs to the tests: started, killed, started again, and never left over."""
+"""A server process of the tests: started, killed, started again, and never left over."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stores that the contract is tried on: a backend joins by its name in BACKENDS."""
+"""The stores that the contract is tried on: on each backend in turn (`database_url`)."""
 
 from __future__ import annotations
 
@@ -12,15 +12,6 @@ from agent_runtime_storage.drivers.protocol import Statement
 from agent_runtime_storage.drivers.sqlite.driver import SqliteDriver
 
 from .items import CREATE
-
-BACKENDS = ("file",)
-
-
-@pytest.fixture(params=BACKENDS)
-def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The URL of an empty database of the backend."""
-    assert request.param == "file"
-    return f"file:{tmp_path / 'store.db'}"
 
 
 @pytest.fixture
