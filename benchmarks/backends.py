@@ -21,7 +21,7 @@ def parse_backends(text: str) -> tuple[Backend, ...]:
     Raises:
         ValueError: there is no such backend.
     """
-    known = {name: name for name in BACKENDS}
+    known: dict[str, Backend] = {name: name for name in BACKENDS}
     try:
         return tuple(known[part] for part in text.split(","))
     except KeyError as error:
