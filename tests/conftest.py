@@ -8,6 +8,7 @@ from collections.abc import Generator
 import pytest
 
 from .services.fixtures import MISSING
+from .services.fixtures import database_contents as database_contents
 from .services.fixtures import database_url as database_url
 from .services.fixtures import empty_postgres_url as empty_postgres_url
 from .services.fixtures import libsql as libsql

@@ -1,6 +1,6 @@
 """A run in another process, which a test can watch, let go on, stop and kill.
 
-As a program it runs an agent over a database file and writes each event, and its end, as a line
+As a program it runs an agent over a database and writes each event, and its end, as a line
 of JSON.  The agent calls `wait`, directly or by a child run, which ends when stdin does.
 """
 
@@ -10,7 +10,6 @@ import signal
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -54,7 +53,7 @@ def agent(name: str) -> Agent:
     )
 
 
-async def main(database: str, thread: str, name: str) -> None:
+async def main(database_url: str, thread: str, name: str) -> None:
     """Run the agent on the thread."""
 
     def tell(event: Event) -> None:
@@ -62,7 +61,7 @@ async def main(database: str, thread: str, name: str) -> None:
         sys.stdout.buffer.write(orjson.dumps({**line, "data": dict(event.data)}) + b"\n")
         sys.stdout.buffer.flush()
 
-    async with Runtime.open(Settings(database_url=f"file:{database}")) as runtime:
+    async with Runtime.open(Settings(database_url=database_url)) as runtime:
         await runtime.run(agent(name), "Wait.", thread=thread, on_event=tell)
 
 
@@ -94,10 +93,10 @@ class Elsewhere:
 
 @asynccontextmanager
 async def elsewhere(
-    database: Path, *, thread: str = "t", tool: str = "wait"
+    database_url: str, *, thread: str = "t", tool: str = "wait"
 ) -> AsyncGenerator[Elsewhere]:
     """Start a run in another process; it is killed at the end, if it still lives."""
-    command = [sys.executable, "-m", "tests.elsewhere", str(database), thread, tool]
+    command = [sys.executable, "-m", "tests.elsewhere", database_url, thread, tool]
     environ = clean_environ()
     async with await anyio.open_process(command, cwd=ROOT, env=environ, stderr=None) as process:
         other = Elsewhere(process)
@@ -111,5 +110,5 @@ async def elsewhere(
 
 
 if __name__ == "__main__":
-    _, database, thread, name = sys.argv
-    anyio.run(main, database, thread, name)
+    _, database_url, thread, name = sys.argv
+    anyio.run(main, database_url, thread, name)

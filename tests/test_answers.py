@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from agent_runtime import Agent, Runtime, ScriptedModel, Settings, tool
@@ -43,14 +41,14 @@ def test_surrogates_are_joined_or_replaced(text: str, clean: str) -> None:
     assert message.opaque.data == {"thinking_blocks": [{"thinking": clean}]}
 
 
-async def test_a_thread_outlives_surrogates_and_depth(tmp_path: Path) -> None:
+async def test_a_thread_outlives_surrogates_and_depth(database_url: str) -> None:
     @tool
     def odd(x: str = "") -> str:
         """Return what no file can hold."""
         return "\ud800" + x
 
     script = [answer("", RawCall("odd", nested(300))), call("odd"), say("done \ud83d")]
-    async with Runtime.open(Settings(database_url=f"file:{tmp_path}/a.db")) as runtime:
+    async with Runtime.open(Settings(database_url=database_url)) as runtime:
         first = await runtime.run(
             Agent(ScriptedModel(script), tools=[odd], instructions="\ud800", name="n\ud800"),
             "Go \udfff",
@@ -61,21 +59,21 @@ async def test_a_thread_outlives_surrogates_and_depth(tmp_path: Path) -> None:
         assert again.ok
 
 
-async def test_an_absurd_usage_report_does_not_shut_a_model_out(tmp_path: Path) -> None:
+async def test_an_absurd_usage_report_does_not_shut_a_model_out(database_url: str) -> None:
     absurd = ModelAnswer("done", (), "stop", "m", usage=TokenUsage(9_000_000, 1))
-    async with Runtime.open(Settings(database_url=f"file:{tmp_path}/a.db")) as runtime:
+    async with Runtime.open(Settings(database_url=database_url)) as runtime:
         long = "word " * 2000
         await runtime.run(Agent(ScriptedModel([absurd])), long)
         assert (await runtime.run(Agent(ScriptedModel([say("ok")])), long)).ok
 
 
-async def test_a_later_run_may_want_more_recent_messages(tmp_path: Path) -> None:
+async def test_a_later_run_may_want_more_recent_messages(database_url: str) -> None:
     @tool
     def work() -> str:
         """Work."""
         return "r"
 
-    async with Runtime.open(Settings(database_url=f"file:{tmp_path}/a.db")) as runtime:
+    async with Runtime.open(Settings(database_url=database_url)) as runtime:
         script = [*[call("work")] * 12, say("done")]
         few = Agent(ScriptedModel(script), tools=[work], last_messages=4)
         many = Agent(ScriptedModel(script), tools=[work], last_messages=40)
@@ -83,18 +81,17 @@ async def test_a_later_run_may_want_more_recent_messages(tmp_path: Path) -> None
         assert (await runtime.run(many, "On.", thread="t")).ok
 
 
-async def test_a_runs_budget_holds_where_the_setting_is_gone(tmp_path: Path) -> None:
+async def test_a_runs_budget_holds_where_the_setting_is_gone(database_url: str) -> None:
     @tool
     def work() -> str:
         """Work."""
         return "r" * 400
 
-    url = f"file:{tmp_path}/a.db"
     price = Price(1000, 1000, 1000, 1000)
-    async with Runtime.open(Settings(database_url=url, budget_tokens=9000)) as runtime:
+    async with Runtime.open(Settings(database_url=database_url, budget_tokens=9000)) as runtime:
         script = ScriptedModel([call("work")] * 2, price=price)
         first = await runtime.run(Agent(script, tools=[work], max_steps=1), "Go.")
-    async with Runtime.open(Settings(database_url=url)) as runtime:
+    async with Runtime.open(Settings(database_url=database_url)) as runtime:
         endless = ScriptedModel(lambda request: call("work"), price=price)
         result = await runtime.resume(first.run_id, Agent(endless, tools=[work], max_steps=400))
         assert result.stop_reason == "budget"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from pathlib import Path
 
 import anyio
 import orjson
@@ -27,16 +26,10 @@ from .elsewhere import elsewhere
 
 
 @pytest.fixture
-def database(tmp_path: Path) -> Path:
-    """The file that the runs of a test share."""
-    return tmp_path / "runs.db"
-
-
-@pytest.fixture
-async def runtime(database: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Runtime]:
-    """A runtime over it, which looks for cancels often."""
+async def runtime(database_url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Runtime]:
+    """A runtime over a database of the test's own, which looks for cancels often."""
     monkeypatch.setattr("agent_runtime.lifecycle.POLL_SECONDS", 0.02)
-    async with Runtime.open(Settings(database_url=f"file:{database}")) as runtime:
+    async with Runtime.open(Settings(database_url=database_url)) as runtime:
         yield runtime
 
 
@@ -235,9 +228,9 @@ async def test_a_run_that_is_over_is_not_changed_by_a_cancel(runtime: Runtime) -
 
 
 async def test_a_cancel_reaches_another_process_and_its_children(
-    runtime: Runtime, database: Path
+    runtime: Runtime, database_url: str
 ) -> None:
-    async with elsewhere(database, tool="delegate") as other:
+    async with elsewhere(database_url, tool="delegate") as other:
         parent = (await other.until("tool-start", tool="delegate"))["run_id"]
         child = (await other.until("tool-start", tool="wait"))["run_id"]
 
@@ -255,8 +248,10 @@ async def test_a_cancel_reaches_another_process_and_its_children(
     await assert_ended(runtime, child)
 
 
-async def test_a_cancel_ends_a_run_whose_process_is_dead(runtime: Runtime, database: Path) -> None:
-    async with elsewhere(database, tool="delegate") as other:
+async def test_a_cancel_ends_a_run_whose_process_is_dead(
+    runtime: Runtime, database_url: str
+) -> None:
+    async with elsewhere(database_url, tool="delegate") as other:
         parent = (await other.until("tool-start", tool="delegate"))["run_id"]
         child = (await other.until("tool-start", tool="wait"))["run_id"]
         await other.kill()

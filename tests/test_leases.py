@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, cast
 
 import anyio
@@ -22,15 +21,9 @@ OTHER = LeaseOwner(host="another-host", boot="b", pid=1, started="1")
 
 
 @pytest.fixture
-def database(tmp_path: Path) -> Path:
-    """The file that the runs of a test share."""
-    return tmp_path / "runs.db"
-
-
-@pytest.fixture
-async def runtime(database: Path) -> AsyncGenerator[Runtime]:
-    """A runtime over it."""
-    async with Runtime.open(Settings(database_url=f"file:{database}")) as runtime:
+async def runtime(database_url: str) -> AsyncGenerator[Runtime]:
+    """A runtime over a database of the test's own."""
+    async with Runtime.open(Settings(database_url=database_url)) as runtime:
         yield runtime
 
 
@@ -55,9 +48,9 @@ async def test_a_second_run_on_a_busy_thread_is_refused(runtime: Runtime) -> Non
 
 
 async def test_a_run_on_a_thread_that_another_process_works_on_is_refused(
-    runtime: Runtime, database: Path
+    runtime: Runtime, database_url: str
 ) -> None:
-    async with elsewhere(database) as other:
+    async with elsewhere(database_url) as other:
         started = await other.until("tool-start")
 
         with pytest.raises(ThreadBusy) as caught:
@@ -69,9 +62,9 @@ async def test_a_run_on_a_thread_that_another_process_works_on_is_refused(
 
 
 async def test_a_run_of_another_process_cannot_be_resumed_while_it_lives(
-    runtime: Runtime, database: Path
+    runtime: Runtime, database_url: str
 ) -> None:
-    async with elsewhere(database) as other:
+    async with elsewhere(database_url) as other:
         started = await other.until("tool-start")
 
         with pytest.raises(ThreadBusy):
@@ -82,9 +75,9 @@ async def test_a_run_of_another_process_cannot_be_resumed_while_it_lives(
 
 
 async def test_a_run_whose_process_was_killed_is_taken_over_at_once(
-    runtime: Runtime, database: Path
+    runtime: Runtime, database_url: str
 ) -> None:
-    async with elsewhere(database) as other:
+    async with elsewhere(database_url) as other:
         run_id = (await other.until("tool-start"))["run_id"]
         await other.kill()
 

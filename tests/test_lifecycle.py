@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -18,9 +17,9 @@ from agent_runtime_storage import Commit, InboxItem, Lease, LeaseOwner, UserStor
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> Settings:
+def settings(database_url: str) -> Settings:
     """Settings with a database of the test's own."""
-    return Settings(database_url=f"file:{tmp_path}/runs.db")
+    return Settings(database_url=database_url)
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from pathlib import Path
 
 import anyio
 import pytest
@@ -17,15 +16,9 @@ from .elsewhere import agent, elsewhere
 
 
 @pytest.fixture
-def database(tmp_path: Path) -> Path:
-    """The file that the runs of a test share."""
-    return tmp_path / "runs.db"
-
-
-@pytest.fixture
-async def runtime(database: Path) -> AsyncGenerator[Runtime]:
-    """A runtime over it."""
-    async with Runtime.open(Settings(database_url=f"file:{database}")) as runtime:
+async def runtime(database_url: str) -> AsyncGenerator[Runtime]:
+    """A runtime over a database of the test's own."""
+    async with Runtime.open(Settings(database_url=database_url)) as runtime:
         yield runtime
 
 
@@ -124,19 +117,19 @@ async def test_after_a_cancel_the_model_is_told_what_was_under_way(runtime: Runt
     assert CANCELLED not in told(again)
 
 
-async def test_after_a_timeout_a_run_can_be_resumed(database: Path) -> None:
+async def test_after_a_timeout_a_run_can_be_resumed(database_url: str) -> None:
     @tool
     async def hang() -> str:
         """Hang."""
         await anyio.sleep_forever()
         return "never"
 
-    settings = Settings(database_url=f"file:{database}", run_timeout=0.05)
+    settings = Settings(database_url=database_url, run_timeout=0.05)
     async with Runtime.open(settings) as runtime:
         first = await runtime.run(Agent(ScriptedModel([call("hang")] * 99), tools=[hang]), "Go.")
     assert (first.status, first.stop_reason) == ("failed", "timeout")
 
-    async with Runtime.open(Settings(database_url=f"file:{database}")) as runtime:
+    async with Runtime.open(Settings(database_url=database_url)) as runtime:
         again = await runtime.resume(first.run_id, Agent(ScriptedModel([say("done")])))
     assert again.output == "done"
 
@@ -187,9 +180,9 @@ async def test_a_run_that_is_not_there_is_not_found(runtime: Runtime) -> None:
 
 
 async def test_a_call_that_a_crash_left_uncertain_does_not_run_again(
-    runtime: Runtime, database: Path
+    runtime: Runtime, database_url: str
 ) -> None:
-    async with elsewhere(database, tool="wait") as other:
+    async with elsewhere(database_url, tool="wait") as other:
         run_id = (await other.until("tool-start"))["run_id"]
         await other.kill()
 
@@ -209,9 +202,9 @@ async def test_a_call_that_a_crash_left_uncertain_does_not_run_again(
 
 
 async def test_a_call_of_an_idempotent_tool_runs_again_after_a_crash(
-    runtime: Runtime, database: Path
+    runtime: Runtime, database_url: str
 ) -> None:
-    async with elsewhere(database, tool="look") as other:
+    async with elsewhere(database_url, tool="look") as other:
         run_id = (await other.until("tool-start"))["run_id"]
         await other.kill()
 
@@ -226,9 +219,9 @@ async def test_a_call_of_an_idempotent_tool_runs_again_after_a_crash(
 
 
 async def test_children_that_died_with_their_parent_are_ended_when_it_is_resumed(
-    runtime: Runtime, database: Path
+    runtime: Runtime, database_url: str
 ) -> None:
-    async with elsewhere(database, tool="delegate") as other:
+    async with elsewhere(database_url, tool="delegate") as other:
         parent_id = (await other.until("tool-start", tool="delegate"))["run_id"]
         child_id = (await other.until("tool-start", tool="wait"))["run_id"]
         await other.kill()
@@ -246,8 +239,8 @@ async def test_children_that_died_with_their_parent_are_ended_when_it_is_resumed
     assert (call_.status, call_.outcome) == ("done", "interrupted")
 
 
-async def test_a_child_can_be_resumed_by_itself(runtime: Runtime, database: Path) -> None:
-    async with elsewhere(database, tool="delegate") as other:
+async def test_a_child_can_be_resumed_by_itself(runtime: Runtime, database_url: str) -> None:
+    async with elsewhere(database_url, tool="delegate") as other:
         parent_id = (await other.until("tool-start", tool="delegate"))["run_id"]
         child_id = (await other.until("tool-start", tool="wait"))["run_id"]
         await other.kill()

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import itertools
-import subprocess
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
@@ -40,11 +38,16 @@ def double(number: int) -> int:
 
 @dataclass
 class World:
-    """A runtime on a database of its own, and all events of what it ran."""
+    """A runtime on a database of its own, and all events of what it ran.
+
+    Attributes:
+        contents: returns all bytes of the database.
+    """
 
     runtime: Runtime
     model: Model
-    folder: Path
+    database_url: str
+    contents: Callable[[], bytes]
     events: list[Event] = field(default_factory=list[Event])
 
     @property
@@ -79,11 +82,6 @@ class World:
         found = [decode_result(call.body) for node in nodes for call in node.calls]
         return [(one.outcome, one.text) for one in found]
 
-    def bytes_on_disk(self) -> bytes:
-        """Return all bytes of the database and of what lies beside it."""
-        # Opened here, they would lose the locks of the runtime that has them open.
-        return subprocess.check_output(["cat", *sorted(self.folder.iterdir())])
-
 
 @dataclass
 class Served(World):
@@ -112,7 +110,9 @@ def in_turn(replies: Iterable[Reply]) -> Script:
 
 
 @pytest.fixture
-def serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Serve:
+def serve(
+    database_url: str, database_contents: Callable[[], bytes], monkeypatch: pytest.MonkeyPatch
+) -> Serve:
     """Return what opens a runtime whose model is a server that plays replies.
 
     Retries wait no time of their own, so that only `retry-after` could make a test wait.
@@ -129,19 +129,18 @@ def serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Serve:
         **options: Any,
     ) -> AsyncGenerator[Served]:
         script: Any = replies if callable(replies) else in_turn(replies)
-        url = f"file:{tmp_path / 'runs.db'}"
         async with OpenAIServer(script, factor=factor) as server:
             options = {"base_url": server.base_url, "api_key": KEY, "retries": 2} | options
             model = LiteLLMModel(options.pop("name", "openai/test"), **options)
-            given = Settings(database_url=url, **(settings or {}))
+            given = Settings(database_url=database_url, **(settings or {}))
             async with Runtime.open(given, model=model) as runtime:
-                yield Served(runtime, model, tmp_path, server=server)
+                yield Served(runtime, model, database_url, database_contents, server=server)
 
     return open_served
 
 
 @pytest.fixture
-def play(tmp_path: Path) -> Play:
+def play(database_url: str, database_contents: Callable[[], bytes]) -> Play:
     """Return what opens a runtime whose model answers by a script."""
 
     @asynccontextmanager
@@ -152,8 +151,8 @@ def play(tmp_path: Path) -> Play:
         **options: Any,
     ) -> AsyncGenerator[World]:
         model = ScriptedModel(script, **options)
-        given = Settings(database_url=f"file:{tmp_path / 'runs.db'}", **(settings or {}))
+        given = Settings(database_url=database_url, **(settings or {}))
         async with Runtime.open(given, model=model) as runtime:
-            yield World(runtime, model, tmp_path)
+            yield World(runtime, model, database_url, database_contents)
 
     return open_scripted

@@ -88,7 +88,7 @@ async def test_a_fault_ends_the_run_with_its_cure_and_resuming_goes_on_from_ther
         assert await world.results(result.thread_id) == [("ok", "42")]
         everything = repr(world.events) + "".join(traceback.format_exception(raised.value))
     assert KEY not in everything
-    assert KEY.encode() not in world.bytes_on_disk()
+    assert KEY.encode() not in world.contents()
 
 
 @pytest.mark.parametrize(

@@ -39,14 +39,14 @@ async def test_hello_world_takes_ten_lines(serve: Serve) -> None:
         environment = os.environ | {
             "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
             "AGENT_RUNTIME_MODEL_BASE_URL": world.server.base_url,
-            "AGENT_RUNTIME_DATABASE_URL": f"file:{world.folder / 'hello.db'}",
+            "AGENT_RUNTIME_DATABASE_URL": world.database_url,
             "OPENAI_API_KEY": KEY,
         }
         done = await anyio.run_process([sys.executable, "-c", HELLO], env=environment)
         assert done.stdout.decode() == "Rain.\n"
         assert done.stderr == b""
         assert world.sent()[1][-1]["content"] == "It rains in Oslo."
-    assert KEY.encode() not in world.bytes_on_disk()
+    assert KEY.encode() not in world.contents()
 
 
 async def test_parallel_calls_run_at_once_and_their_results_go_back_in_call_order(

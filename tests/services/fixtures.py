@@ -7,15 +7,18 @@ environment replaces it; it should name a server whose data may be lost.
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NoReturn, TypeAlias
+from urllib.parse import urlsplit
 
 import anyio
 import pytest
 
 from agent_runtime_storage import open_store
+from agent_runtime_storage.urls import backend_of
 
 from . import libsql as libsql_server
 from . import postgres as postgres_server
@@ -188,3 +191,19 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         case backend:
             server = request.getfixturevalue("libsql")
             return server.ws_url if backend == "libsql-ws" else server.http_url
+
+
+@pytest.fixture
+def database_contents(
+    request: pytest.FixtureRequest, database_url: str, tmp_path: Path
+) -> Callable[[], bytes]:
+    """Return all that the database holds, past the store."""
+    if backend_of(database_url) == "file":
+        # In a process of its own: opened here, the file would lose the locks of who has it open.
+        return lambda: subprocess.check_output(
+            ["cat", *sorted(one for one in tmp_path.rglob("*") if one.is_file())]
+        )
+    if backend_of(database_url) == "postgres":
+        server: Postgres = request.getfixturevalue("postgres")
+        return lambda: server.contents(urlsplit(database_url).path.removeprefix("/"))
+    return Libsql(database_url).contents

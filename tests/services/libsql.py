@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import functools
 import hashlib
 import os
@@ -11,6 +12,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -31,12 +33,12 @@ class Libsql:
     """A libSQL server.
 
     Args:
-        url: of its HTTP interface (`http://`, `https://` or `libsql://`).
+        url: of its HTTP or WebSocket interface, or a `libsql:` URL.
     """
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
-        plain = parts.scheme == "http" or parse_qs(parts.query).get("tls") == ["0"]
+        plain = parts.scheme in ("http", "ws") or parse_qs(parts.query).get("tls") == ["0"]
         secure = "" if plain else "s"
         rest = f"://{parts.netloc}{parts.path.rstrip('/')}"
         query = f"?{parts.query}" if parts.query and "authToken" in parts.query else ""
@@ -61,8 +63,17 @@ class Libsql:
             if result["type"] != "ok":
                 raise RuntimeError(result["error"]["message"])
             found = result["response"]["result"]["rows"]
-            rows.append([[cell.get("value") for cell in row] for row in found])
+            rows.append([[_value(cell) for cell in row] for row in found])
         return rows
+
+    def contents(self) -> bytes:
+        """Return every value of every table, after the texts of the schema."""
+        [tables, texts] = self.execute(
+            "SELECT name FROM sqlite_master WHERE type = 'table'", "SELECT sql FROM sqlite_master"
+        )
+        rows = self.execute(*(f"SELECT * FROM {_quoted(name)}" for (name,) in tables))
+        values = [value for table in [texts, *rows] for row in table for value in row]
+        return b"\n".join(one if isinstance(one, bytes) else str(one).encode() for one in values)
 
     def wipe(self) -> None:
         """Drop everything that its database holds."""
@@ -120,6 +131,12 @@ def _extensions(folder: Path) -> Path:
     digest = hashlib.sha256(library.read_bytes()).hexdigest()
     (into / "trusted.lst").write_text(f"{digest}  {library.name}\n")
     return into
+
+
+def _value(cell: Mapping[str, Any]) -> Any:
+    if cell["type"] == "blob":
+        return base64.b64decode(cell["base64"] + "==")
+    return cell.get("value")
 
 
 def _quoted(name: str) -> str:

@@ -97,6 +97,19 @@ class Postgres:
         """Drop a database, whoever is connected to it."""
         self.run("DROP DATABASE IF EXISTS {} WITH (FORCE)", name)
 
+    def contents(self, database: str) -> bytes:
+        """Return every value of every table of a database."""
+        listed = (
+            "SELECT schemaname, tablename FROM pg_tables"
+            " WHERE schemaname NOT IN ('pg_catalog', 'information_schema')"
+        )
+        values: list[object] = []
+        with psycopg.connect(self.url(database)) as connection:
+            for schema, table in connection.execute(listed).fetchall():
+                query = sql.SQL("SELECT * FROM {}").format(sql.Identifier(schema, table))
+                values += [value for row in connection.execute(query) for value in row]
+        return b"\n".join(one if isinstance(one, bytes) else str(one).encode() for one in values)
+
     def ensure_logins(self) -> None:
         """Create the two ordinary logins if they are not there."""
         rights: dict[str, LiteralString] = {CREATOR: "CREATEROLE", PLAIN: "NOCREATEROLE"}
