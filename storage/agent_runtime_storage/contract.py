@@ -45,8 +45,10 @@ from .records import (
     LeaseOwner,
     NewRun,
     Node,
+    NodeText,
     Run,
     RunStatus,
+    TextHit,
     Thread,
     Usage,
     UsageTotal,
@@ -209,6 +211,43 @@ class UserStore(Protocol):
         """
         ...
 
+    # Text
+
+    async def search_text(
+        self,
+        query: str,
+        *,
+        thread_id: str | None = None,
+        limit: int = 10,
+        every_word: bool = False,
+    ) -> list[TextHit]:
+        """Return what holds words of the query, the best hits first, ranked by BM25.
+
+        Any text is a query, and its words alone count: there are no operators.  Identifiers and
+        paths are found whole and by their parts, whatever their case.  The figures behind the
+        ranking are the owner's own, and every database ranks alike.  Of each text the first
+        100,000 characters are found, of the query the first 64 distinct words count.  Equal hits
+        come in the order of thread, node and call; the node itself comes before its calls.
+
+        Args:
+            thread_id: search in this thread only. Raises `NotFound`.
+            every_word: whether a hit must hold all words, instead of any.
+        """
+        ...
+
+    async def index_texts(self, thread_id: str, texts: Sequence[NodeText]) -> None:
+        """Index texts of nodes and results that are in the log already.
+
+        `begin_run` and `commit` index what they append; this is for what came otherwise.  A node
+        or result that is indexed already is left as it is, so doing it again changes nothing.
+        Large numbers are written in several batches.
+
+        Raises:
+            NotFound: the thread is not there.
+            Conflict: a node is not there.
+        """
+        ...
+
     # Usage
 
     async def usage_total(
@@ -246,6 +285,44 @@ class UserStore(Protocol):
         """Free a claimed job for a retry after so many seconds; None gives it up for good.
 
         Raises `LeaseLost` if another claimed it meanwhile.
+        """
+        ...
+
+
+    # Retention
+
+    async def delete_thread(
+        self, thread_id: str, *, unchanged_since: float | None = None
+    ) -> list[str]:
+        """Delete a thread and the threads of its runs' sub-agents; return the ids of all.
+
+        Everything derived from them goes too: nodes, results, events, usage, inbox, jobs, runs,
+        vectors, text index, objects.  The thread is gone for everybody from the first transaction
+        on; of a large one the rows follow in pieces, and a deletion that a crash cut short is
+        taken up by calling this again or by `clean_up`.
+
+        Nothing of it is left in a database file or its write-ahead log, unless a reader held the
+        log open for seconds.  A server keeps what was deleted until its own clean-up (`VACUUM`).
+
+        Args:
+            unchanged_since: delete only a thread that was last updated before this moment.
+
+        Raises:
+            NotFound, ThreadBusy (a run of it has a live lease), Conflict.
+        """
+        ...
+
+    async def idle_threads(self, *, seconds: float, limit: int = 1000) -> list[Thread]:
+        """Return threads that were not updated for so long and have no run at work, oldest first.
+
+        Threads of sub-agents are not among them: they go with the thread that they worked for.
+        """
+        ...
+
+    async def clean_up(self) -> list[str]:
+        """Delete what is left of imports and deletions that were cut short; return the ids.
+
+        Only of those that nobody has gone on with for 5 minutes.
         """
         ...
 

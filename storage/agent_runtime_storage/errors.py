@@ -8,12 +8,16 @@ AgentRuntimeError
     │   ├── StoreReadOnly     the file or its folder cannot be written
     │   ├── StoreFull         no space is left on the device
     │   ├── NotADatabase      the file is something else, or damaged
+    │   ├── ObjectsUnavailable the store of large bodies cannot be reached or used
     │   └── StoreInDoubt      the connection broke while a write was on its way
     ├── MigrationError        the schema is newer than the code, or a migration was changed
     ├── NotFound              no such thread, run, node or call for this owner
     ├── CorruptThread         the chain of nodes is broken: an ancestor is missing, or a cycle
+    │   └── ObjectLost        a body lies in an object that is not there, or is damaged
+    ├── InvalidExport         what is to be imported is no whole export; `.line` says where
     └── Conflict              the state is not what the writer thought; nothing was written
         ├── ThreadBusy        the thread has an active run; `.run_id` names it
+        ├── ThreadExists      the thread that is to be imported is there already
         ├── LeaseLost         another process took the run over
         ├── RunCancelled      the run, or one it was started by, is cancelled
         ├── InboxWaiting      something waits in the inbox of a run that was to end
@@ -57,6 +61,10 @@ class StoreInDoubt(StoreUnavailable):
     """The connection broke while a write was on its way: all of it was written, or nothing."""
 
 
+class ObjectsUnavailable(StoreUnavailable):
+    """The object store that holds large bodies cannot be reached, written to or used."""
+
+
 class MigrationError(StoreError):
     """The schema is newer than this code knows, or an applied migration was changed."""
 
@@ -69,6 +77,22 @@ class CorruptThread(StoreError):
     """The chain of nodes is broken: an ancestor is missing, or it runs in a circle."""
 
 
+class InvalidExport(StoreError):
+    """What is to be imported is no whole export of a thread.
+
+    Attributes:
+        line: the record at fault, counted from 1.
+    """
+
+    def __init__(self, message: str, *, line: int, cure: str = "") -> None:
+        super().__init__(f"Line {line}: {message}", cure=cure)
+        self.line = line
+
+
+class ObjectLost(CorruptThread):
+    """A body lies in an object that is not in the object store, or is damaged."""
+
+
 class Conflict(StoreError):
     """The state is not what the writer thought; the whole batch was rolled back."""
 
@@ -79,6 +103,10 @@ class ThreadBusy(Conflict):
     def __init__(self, message: str, *, run_id: str, cure: str = "") -> None:
         super().__init__(message, cure=cure)
         self.run_id = run_id
+
+
+class ThreadExists(Conflict):
+    """The thread that is to be imported is there already."""
 
 
 class LeaseLost(Conflict):

@@ -90,6 +90,8 @@ class Runs(Commits):
         run = await self.run(run_id)
         if label == "thread":
             rows = await self._read("thread", thread_id=run.thread_id)
+            if not rows:
+                return not_found("thread", run.thread_id)
             return thread_busy(run.thread_id, str(rows[0][7]))
         if run.status == "succeeded":
             return Conflict(

@@ -9,25 +9,29 @@ from .drivers.protocol import Driver
 from .inbox import Inbox
 from .jobs import Jobs
 from .log import Log
+from .objects import Objects
+from .retention import Retention
 from .runs import Runs
+from .search import Search
 from .threads import Threads
 
 
-class SqlUserStore(Threads, Log, Runs, Inbox, Jobs):
+class SqlUserStore(Threads, Log, Runs, Inbox, Jobs, Retention, Search):
     """`UserStore` over any driver, by the SQL of its dialect."""
 
 
 class SqlStore:
     """`Store` over any driver."""
 
-    def __init__(self, driver: Driver) -> None:
+    def __init__(self, driver: Driver, objects: Objects | None = None) -> None:
         self._driver = driver
+        self._objects = objects
 
     def of(self, user_id: str) -> UserStore:
         """Return the store as one owner sees it. Raises `ConfigError` if the owner is empty."""
         if not user_id:
             raise ConfigError("The owner (user_id) is empty.", cure="Name the user.")
-        return SqlUserStore(self._driver, user_id)
+        return SqlUserStore(self._driver, user_id, self._objects)
 
     async def close(self) -> None:
         """Finish what was accepted, then release everything; calling it twice is harmless."""

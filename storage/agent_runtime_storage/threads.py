@@ -31,7 +31,13 @@ class Threads(Owner):
         }
         create = self._statement("create_thread", values)
         read = self._statement("thread", {"thread_id": thread_id}, rows=1)
-        _, rows = await self._batch([create, read], thread=thread_id, repeatable=True)
+        try:
+            _, rows = await self._batch([create, read], thread=thread_id, repeatable=True)
+        except BatchMissed as error:
+            raise Conflict(
+                f"Thread {thread_id} is being imported or deleted.",
+                cure="Wait for it to be over; if it was cut short, import or delete it again.",
+            ) from error
         return to_thread(rows[0])
 
     async def thread(self, thread_id: str) -> Thread:

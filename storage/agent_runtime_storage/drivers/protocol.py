@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from .signals import Signals
 
@@ -101,4 +101,31 @@ class Driver(Protocol):
 
     async def close(self) -> None:
         """Finish what was accepted, then release everything; calling it twice is harmless."""
+        ...
+
+
+@runtime_checkable
+class Purging(Protocol):
+    """A driver that can delete without looking for what refers to each row.
+
+    Where rows refer to runs there is no index by run, as it would make every append dearer; so
+    the search costs a scan of the owner's log for each run.
+    """
+
+    async def purge(
+        self, statements: Sequence[Statement], *, owner: str | None, locks: Sequence[str] = ()
+    ) -> list[list[Row]]:
+        """Run a batch as `Driver.batch` does, without checks of foreign keys.
+
+        It is for deleting whole threads: whatever refers to their rows is deleted with them.
+        """
+        ...
+
+
+@runtime_checkable
+class Scrubbing(Protocol):
+    """A driver whose database keeps what was deleted for a while, and can be told not to."""
+
+    async def scrub(self) -> bool:
+        """Remove what deleted rows left behind; return whether it could be done at once."""
         ...

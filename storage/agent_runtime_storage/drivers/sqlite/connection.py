@@ -158,6 +158,8 @@ def open_connection(
             _use_wal(connection, path, busy_seconds)
         connection.pragma("synchronous", synchronous)
         connection.pragma("foreign_keys", True)
+        # What is deleted is overwritten with zeros.
+        connection.pragma("secure_delete", True)
         connection.pragma("journal_size_limit", _JOURNAL_LIMIT)
         if not write:
             connection.pragma("query_only", True)

@@ -103,6 +103,23 @@ class SqliteDriver:
         """
         return await self._writer.write(statements)
 
+    async def purge(
+        self, statements: Sequence[Statement], *, owner: str | None, locks: Sequence[str] = ()
+    ) -> list[list[Row]]:
+        """Run a batch that deletes whole threads, without checks of foreign keys.
+
+        Raises what `batch` raises.
+        """
+        return await self._writer.write(statements, "purge")
+
+    async def scrub(self) -> bool:
+        """Empty the write-ahead log; False if a reader held it open for 2 seconds.
+
+        Deleted rows are overwritten where they lay in the file; the log may still hold them.
+        """
+        [[(done,)]] = await self._writer.write([], "scrub")
+        return bool(done)
+
     async def close(self) -> None:
         """Finish what was accepted, then end the threads; calling it twice is harmless."""
         # The writer goes last: the last connection to close cleans up the write-ahead log.

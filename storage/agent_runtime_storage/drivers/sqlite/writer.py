@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import apsw
 
@@ -32,20 +33,28 @@ from .connection import (
 )
 
 _Result: TypeAlias = list[list[Row]]
+_Kind: TypeAlias = Literal["batch", "purge", "scrub"]
+"""A purge is a batch without checks of foreign keys; a scrub empties the write-ahead log."""
 
 _GROUP = 256
 _CHECKPOINT_SECONDS = 30.0
+_SCRUB_SECONDS = 2.0
 _STATEMENT_BYTES = 256
 
 
 class _Job:
     """A batch on its way; `started` and `withdrawn` exclude each other, under the writer's lock."""
 
-    __slots__ = ("future", "result", "size", "started", "statements", "withdrawn")
+    __slots__ = ("future", "kind", "result", "size", "started", "statements", "withdrawn")
 
     def __init__(
-        self, statements: Sequence[Statement], size: int, future: asyncio.Future[_Result]
+        self,
+        statements: Sequence[Statement],
+        size: int,
+        future: asyncio.Future[_Result],
+        kind: _Kind,
     ) -> None:
+        self.kind = kind
         self.statements = statements
         self.size = size
         self.future = future
@@ -101,7 +110,7 @@ class Writer:
                 self._opened.exception()
             raise
 
-    async def write(self, statements: Sequence[Statement]) -> _Result:
+    async def write(self, statements: Sequence[Statement], kind: _Kind = "batch") -> _Result:
         """Run a batch; returns once it is durable.
 
         Waits while the queue holds too many bytes.  Cancelled before the batch has begun, it is
@@ -112,7 +121,7 @@ class Writer:
         if self._closed:
             self._release(size)
             raise closed_error(self._path)
-        job = _Job(statements, size, self._loop.create_future())
+        job = _Job(statements, size, self._loop.create_future(), kind)
         with self._lock:
             self._unbegun += 1
         self._queue.put(job)
@@ -222,8 +231,11 @@ class Writer:
             live = [job for job in group if not job.withdrawn]
             for job in live:
                 job.started = True
-        if live:
-            self._write_group(connection, live)
+        for kind, jobs in itertools.groupby(live, key=lambda job: job.kind):
+            if kind == "batch":
+                self._write_group(connection, list(jobs))
+            else:
+                self._write_apart(connection, kind, jobs)
         self._call(self._acknowledge, group)
         # The futures are the event loop's now: it must not wait for the next job to free them.
         del group, live, first
@@ -246,6 +258,21 @@ class Writer:
                 return
             for job in jobs:
                 self._write_group(connection, [job])
+
+    def _write_apart(self, connection: Connection, kind: str, jobs: Iterable[_Job]) -> None:
+        """Do what cannot be done beside other batches in one transaction."""
+        for job in jobs:
+            try:
+                if kind == "scrub":
+                    job.result = [[(self._truncate(connection, _SCRUB_SECONDS),)]]
+                    continue
+                connection.pragma("foreign_keys", False)
+                try:
+                    self._write_group(connection, [job])
+                finally:
+                    connection.pragma("foreign_keys", True)
+            except Exception as error:
+                job.result = map_error(error, self._path)
 
     def _transaction(self, connection: Connection, jobs: Sequence[_Job]) -> None:
         connection.execute("BEGIN IMMEDIATE")
@@ -283,14 +310,19 @@ class Writer:
         if now - self._checkpointed < _CHECKPOINT_SECONDS or not self._queue.empty():
             return
         self._checkpointed = now
-        connection.set_busy_timeout(0)
+        # Where it fails it costs nothing but a longer log: the next one will do it.
+        self._truncate(connection, 0.0)
+
+    def _truncate(self, connection: Connection, patience: float) -> bool:
+        """Copy the write-ahead log back and truncate it; False if readers were in the way."""
+        connection.set_busy_timeout(round(patience * 1000))
         try:
             connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
         except apsw.Error:
-            # It costs nothing but a longer log: a reader was in the way; the next one will do it.
-            return
+            return False
         finally:
             connection.set_busy_timeout(round(self._busy_seconds * 1000))
+        return True
 
     def _call(self, callback: Callable[..., object], *args: object) -> None:
         # A closed loop has nobody left who waits.

@@ -2,7 +2,7 @@
 
 -- name: count_post
 UPDATE threads SET last_inbox = last_inbox + 1
-WHERE user_id = :user_id AND id = :thread_id
+WHERE user_id = :user_id AND id = :thread_id AND hidden = ''
 RETURNING last_inbox;
 
 -- name: post
@@ -11,7 +11,7 @@ SELECT user_id, id, last_inbox, :run_id, :kind, :body, :blob, unixepoch('subsec'
 FROM threads WHERE user_id = :user_id AND id = :thread_id;
 
 -- name: inbox
-SELECT i.id, i.run_id, i.kind, i.body, iif(i.blob IS NULL, '', coalesce(b.codec, 'lost')), b.data,
+SELECT i.id, i.run_id, i.kind, i.body, iif(i.blob IS NULL, '', coalesce(b.object, b.codec, 'lost')), b.data,
        i.created_at
 FROM inbox AS i
 LEFT JOIN blobs AS b ON b.user_id = i.user_id AND b.thread_id = i.thread_id AND b.hash = i.blob

@@ -3,7 +3,7 @@
 -- name: run_select
 SELECT r.id, r.thread_id, r.parent_run_id, r.root_run_id, r.agent, r.status, r.stop_reason,
        r.detail, r.task_id, r.open_node, r.steps, r.max_steps, r.cancel_requested, r.spec,
-       r.output, iif(r.output_blob IS NULL, '', coalesce(b.codec, 'lost')), b.data,
+       r.output, iif(r.output_blob IS NULL, '', coalesce(b.object, b.codec, 'lost')), b.data,
        r.epoch, r.lease_host, r.lease_boot, r.lease_pid, r.lease_started,
        coalesce(r.lease_until > unixepoch('subsec'), 0),
        r.budget_tokens, r.budget_cost, r.tree_reserved_tokens, r.tree_reserved_cost,
@@ -13,15 +13,20 @@ FROM runs AS r
 LEFT JOIN blobs AS b
     ON b.user_id = r.user_id AND b.thread_id = r.thread_id AND b.hash = r.output_blob
 
+-- name: visible_run_filter
+EXISTS (SELECT 1 FROM threads AS t
+        WHERE t.user_id = r.user_id AND t.id = r.thread_id AND t.hidden = '')
+
 -- name: run
 {run_select}
-WHERE r.user_id = :user_id AND r.id = :run_id;
+WHERE r.user_id = :user_id AND r.id = :run_id AND {visible_run_filter};
 
 -- name: run_filter
 (:thread_id IS NULL OR r.thread_id = :thread_id)
   AND (:parent_run_id IS NULL OR r.parent_run_id = :parent_run_id)
   AND (:root_run_id IS NULL OR r.root_run_id = :root_run_id)
   AND (:status IS NULL OR r.status IN (SELECT value FROM json_each(:status)))
+  AND {visible_run_filter}
 ORDER BY r.created_at DESC, r.id DESC LIMIT :limit
 
 -- name: runs
@@ -41,10 +46,11 @@ WHERE r.user_id = :user_id AND r.parent_run_id = :parent_run_id AND {run_filter}
 WHERE r.user_id = :user_id AND r.root_run_id = :root_run_id AND {run_filter};
 
 -- name: run_exists
-SELECT 1 FROM runs WHERE user_id = :user_id AND id = :run_id;
+SELECT 1 FROM runs AS r WHERE r.user_id = :user_id AND r.id = :run_id AND {visible_run_filter};
 
 -- name: run_place
-SELECT thread_id, root_run_id FROM runs WHERE user_id = :user_id AND id = :run_id;
+SELECT r.thread_id, r.root_run_id FROM runs AS r
+WHERE r.user_id = :user_id AND r.id = :run_id AND {visible_run_filter};
 
 -- name: parent_can_spawn
 SELECT 1 FROM runs
@@ -66,7 +72,7 @@ UPDATE threads
 SET active_run = :run_id, last_seq = last_seq + :nodes,
     last_activation = last_activation + :activations, last_event = last_event + :events,
     updated_at = unixepoch('subsec')
-WHERE user_id = :user_id AND id = :thread_id AND active_run IS NULL
+WHERE user_id = :user_id AND id = :thread_id AND hidden = '' AND active_run IS NULL
   AND head IS :expect_head AND last_seq = :expect_seq
   AND (:activations = 0 OR last_activation = :expect_activation)
 RETURNING last_event;
@@ -83,7 +89,7 @@ WHERE user_id = :user_id AND id = :run_id AND epoch = :replaces AND status <> 's
 UPDATE threads SET active_run = :run_id
 WHERE user_id = :user_id
   AND id = (SELECT thread_id FROM runs WHERE user_id = :user_id AND id = :run_id)
-  AND (active_run IS NULL OR active_run = :run_id);
+  AND hidden = '' AND (active_run IS NULL OR active_run = :run_id);
 
 -- name: free_thread
 UPDATE threads SET active_run = NULL, updated_at = unixepoch('subsec')

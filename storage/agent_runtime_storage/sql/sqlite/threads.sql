@@ -6,15 +6,15 @@ created_at, updated_at
 
 -- name: thread
 SELECT {thread_columns}
-FROM threads WHERE user_id = :user_id AND id = :thread_id;
+FROM threads WHERE user_id = :user_id AND id = :thread_id AND hidden = '';
 
 -- name: thread_exists
-SELECT 1 FROM threads WHERE user_id = :user_id AND id = :thread_id;
+SELECT 1 FROM threads WHERE user_id = :user_id AND id = :thread_id AND hidden = '';
 
 -- name: threads
 SELECT {thread_columns}
 FROM threads
-WHERE user_id = :user_id AND updated_at < coalesce(:before, 9e999)
+WHERE user_id = :user_id AND updated_at < coalesce(:before, 9e999) AND hidden = ''
 ORDER BY updated_at DESC, id DESC LIMIT :limit;
 
 -- name: create_thread
@@ -25,11 +25,13 @@ ON CONFLICT (user_id, id) DO NOTHING;
 -- name: update_thread
 UPDATE threads SET title = :title, metadata = :metadata, updated_at = unixepoch('subsec')
 WHERE user_id = :user_id AND id = :thread_id AND title = :old_title AND metadata = :old_metadata
+  AND hidden = ''
 RETURNING {thread_columns};
 
 -- name: move_head
 UPDATE threads SET head = :head, updated_at = unixepoch('subsec')
 WHERE user_id = :user_id AND id = :thread_id AND active_run IS NULL AND head IS :expect
+  AND hidden = ''
   AND (:head IS NULL OR EXISTS (
       SELECT 1 FROM nodes
       WHERE user_id = :user_id AND thread_id = :thread_id AND id = :head AND status = 'closed'));
