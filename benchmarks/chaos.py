@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import os
 import random
+import secrets
 import shutil
 import signal
 import subprocess
@@ -30,9 +31,11 @@ import anyio
 import orjson
 
 from agent_runtime.errors import AgentRuntimeError
+from agent_runtime_config.urls import redact_url
 
+from .backends import BACKENDS, empty_databases
 from .chaos_check import Verdict, check, journal
-from .chaos_worker import Death, Life
+from .chaos_worker import USER, Death, Life
 from .frame import Report, at_least, at_most
 
 RANDOM = "a random instant"
@@ -124,28 +127,49 @@ class Course:
         return [*dict.fromkeys(point for point, _ in self.points), *self.resume_points]
 
 
-def survey(work: Worker, folder: Path) -> Course:
+class Ground:
+    """Where the runs of a campaign take place, each with a folder and an owner of its own.
+
+    Args:
+        url: of a database that they share; None for a file in the folder of each.
+    """
+
+    def __init__(self, folder: Path, url: str | None = None) -> None:
+        self._folder = folder
+        self._url = url or ""
+        # A database that is not ours alone may know the owners of a campaign before.
+        self._campaign = secrets.token_hex(4)
+
+    def life(self, name: str) -> Life:
+        """Return a life of a new run, in a folder that is made for it."""
+        folder = self._folder / name
+        folder.mkdir()
+        user = f"chaos-{self._campaign}-{name}" if self._url else USER
+        return Life(str(folder), url=self._url, user=user)
+
+
+def survey(work: Worker, ground: Ground) -> Course:
     """Find the points at which a run can be killed.
 
     Raises:
         ChaosError: an undisturbed run does not pass.
     """
-    calm, resumed = folder / "calm", folder / "resumed"
-    for one in (calm, resumed):
-        one.mkdir()
-    death = work.live(Life(str(calm), trace=True))
+    calm, resumed = replace(ground.life("calm"), trace=True), ground.life("resumed")
+    # The first life over a database brings its schema up to date, which is not what is timed.
+    work.live(ground.life("first"))
+    death = work.live(calm)
     if death.signal or death.code or anyio.run(check, calm).violations:
-        raise ChaosError("A run that nobody kills does not pass.", cure=f"See {calm}.")
+        raise ChaosError("A run that nobody kills does not pass.", cure=f"See {calm.folder}.")
     points = tuple(_points(calm))
     known = {point for point, _ in points}
-    work.live(Life(str(resumed), point="after the effect of send", passing=2))
-    work.live(Life(str(resumed), trace=True))
+    work.live(replace(resumed, point="after the effect of send", passing=2))
+    work.live(replace(resumed, trace=True))
     new = dict.fromkeys(point for point, _ in _points(resumed) if point not in known)
     return Course(points, tuple(new), death.seconds)
 
 
-def _points(folder: Path) -> list[Kill]:
-    facts = journal(folder)
+def _points(life: Life) -> list[Kill]:
+    facts = journal(Path(life.folder))
     return [(one["point"], one["passing"]) for one in facts if one["what"] == "point"]
 
 
@@ -181,38 +205,37 @@ def _with_another(trial: Trial, course: Course, chance: random.Random) -> Trial:
     return replace(trial, kills=kills, budget=BUDGET if chance.random() < 1 / 2 else None)
 
 
-def attempt(work: Worker, trial: Trial, folder: Path) -> Outcome:
+def attempt(work: Worker, trial: Trial, base: Life) -> Outcome:
     """Run a trial to the end of its run, and judge it.
 
     Raises:
         ChaosError: a life neither ended well nor by its kill.
     """
-    folder.mkdir()
+    base = replace(base, budget=trial.budget)
     hits = lives = 0
     ended = False
     while not ended and lives < MOST_LIVES:
-        death = work.live(_life(folder, trial, lives))
+        death = work.live(_life(base, trial, lives))
         lives += 1
         if death.code or death.signal not in (0, signal.SIGKILL):
             raise ChaosError(
                 f"A process ended with code {death.code} and signal {death.signal} after "
                 f"{trial.boundary!r}, kills {trial.kills}.",
-                cure=f"Its database is in {folder}.",
+                cure=f"It is owner {base.user} of {redact_url(base.database_url)}.",
             )
         hits += death.signal == signal.SIGKILL
         # A kill may have come too late: the run must then stay as it ended.
         ended = not death.signal and lives > len(trial.kills)
-    return Outcome(trial, hits, lives, anyio.run(check, folder))
+    return Outcome(trial, hits, lives, anyio.run(check, base))
 
 
-def _life(folder: Path, trial: Trial, number: int) -> Life:
-    life = Life(str(folder), budget=trial.budget)
+def _life(base: Life, trial: Trial, number: int) -> Life:
     if number >= len(trial.kills):
-        return life
+        return base
     kill = trial.kills[number]
     if isinstance(kill, tuple):
-        return replace(life, point=kill[0], passing=kill[1])
-    return replace(life, after=kill)
+        return replace(base, point=kill[0], passing=kill[1])
+    return replace(base, after=kill)
 
 
 @dataclass(slots=True)
@@ -235,16 +258,25 @@ class Tally:
 
 
 def campaign(
-    kills: int, folder: Path, *, seed: int, on_outcome: Callable[[Outcome], None]
+    kills: int,
+    folder: Path,
+    *,
+    seed: int,
+    on_outcome: Callable[[Outcome], None],
+    url: str | None = None,
 ) -> Course:
     """Kill runs at least so many times: each boundary once, then as many random instants.
 
     From then on boundaries and random instants take turns.
+
+    Args:
+        url: of the database that the runs share; None for a file of each run's own.
     """
+    ground = Ground(folder, url)
     chance = random.Random(seed)
     hits = at_boundaries = at_random = 0
     with worker() as work:
-        course = survey(work, folder)
+        course = survey(work, ground)
         boundaries, instants = boundary_trials(course, chance), random_trials(course, chance)
         while at_boundaries < len(course.boundaries) or hits < kills:
             if at_boundaries < len(course.boundaries) or at_boundaries <= at_random:
@@ -253,7 +285,7 @@ def campaign(
             else:
                 trial = next(instants)
                 at_random += 1
-            outcome = attempt(work, trial, folder / f"{at_boundaries + at_random:05}")
+            outcome = attempt(work, trial, ground.life(f"{at_boundaries + at_random:05}"))
             on_outcome(outcome)
             hits += outcome.kills
     return course
@@ -284,22 +316,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the benchmark's options."""
     parser.add_argument("--kills", type=int, default=200, help="how many kills at least")
     parser.add_argument("--seed", type=int, default=0, help="of the random instants")
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--backend", choices=BACKENDS, default="file", help="a new database of it")
+    where.add_argument("--url", help="of a database that is there already")
 
 
 def run(args: argparse.Namespace) -> Report:
     """Kill, resume and check."""
     tallies: defaultdict[str, Tally] = defaultdict(Tally)
     folder = Path(tempfile.mkdtemp(prefix="chaos-"))
-    campaign(
-        args.kills,
-        folder,
-        seed=args.seed,
-        on_outcome=lambda outcome: tallies[outcome.trial.boundary].add(outcome),
-    )
+    with empty_databases() as make:
+        # Files are the one backend of which every run gets a database of its own.
+        url = args.url or (None if args.backend == "file" else make(args.backend))
+        campaign(
+            args.kills,
+            folder,
+            seed=args.seed,
+            on_outcome=lambda outcome: tallies[outcome.trial.boundary].add(outcome),
+            url=url,
+        )
     kills = sum(tally.kills for tally in tallies.values())
     violations = sum(len(tally.violations) for tally in tallies.values())
     if violations:
-        print(f"The databases of the runs are kept in {folder}.", file=sys.stderr)
+        print(f"The journals of the runs are kept in {folder}.", file=sys.stderr)
     else:
         shutil.rmtree(folder)
     targets = [

@@ -20,7 +20,7 @@ from agent_runtime.messages import (
 )
 from agent_runtime_storage import Node, Run, Thread, UserStore, open_store
 
-from .chaos_worker import CHILD_PLAN, IDEMPOTENT, PLAN, THREAD, USER
+from .chaos_worker import CHILD_PLAN, IDEMPOTENT, PLAN, THREAD, Life
 
 Fact = dict[str, Any]
 
@@ -40,12 +40,16 @@ def journal(folder: Path) -> list[Fact]:
     return [orjson.loads(line) for line in (folder / "journal").read_bytes().splitlines()]
 
 
-async def check(folder: Path) -> Verdict:
-    """Read what the lives of a run left behind, and judge it."""
-    facts = journal(folder)
-    store = await open_store(f"file:{folder / 'run.db'}")
+async def check(life: Life) -> Verdict:
+    """Read what the lives of a run left behind, and judge it.
+
+    Args:
+        life: any of them; it names the journal, the database and the owner.
+    """
+    facts = journal(Path(life.folder))
+    store = await open_store(life.database_url)
     try:
-        own = store.of(USER)
+        own = store.of(life.user)
         violations: list[str] = []
         effects = Effects(facts)
         root = (await own.runs(thread_id=THREAD))[0]

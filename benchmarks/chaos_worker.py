@@ -1,8 +1,8 @@
-"""The process that `benchmarks.chaos` kills: an agent's run over a database file.
+"""The process that `benchmarks.chaos` kills: an agent's run over a database.
 
 The agent does the same each time: its model answers by its prompt alone.  Everything that a tool
-does to the world, and what else must be known after a kill, is a line of a journal beside the
-database, written at once and by nothing of the runtime.  A life ends by itself, or by SIGKILL: at
+does to the world, and what else must be known after a kill, is a line of a journal in a folder of
+the run, written at once and by nothing of the runtime.  A life ends by itself, or by SIGKILL: at
 the n-th passing of a named point in here, or from outside after so many seconds.
 
 As a program it reads lives from stdin, one as JSON a line, runs each in a process forked from
@@ -11,6 +11,7 @@ this one (what is imported is imported once), and answers with how it ended.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import signal
@@ -21,6 +22,7 @@ import traceback
 from collections import Counter
 from collections.abc import Awaitable
 from dataclasses import asdict, dataclass, replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -45,6 +47,7 @@ from agent_runtime_storage import (
     UserStore,
     open_store,
 )
+from agent_runtime_storage.urls import Backend, backend_of
 
 T = TypeVar("T")
 
@@ -70,6 +73,13 @@ PLAN: tuple[tuple[str, ...], ...] = (
 CHILD_PLAN: tuple[tuple[str, ...], ...] = (("press", "send"), ("put",))
 IDEMPOTENT = frozenset({"put", "fetch"})
 
+_DRIVERS: dict[Backend, tuple[str, ...]] = {
+    "file": ("apsw",),
+    "libsql-http": ("httpx",),
+    "libsql-ws": ("libsql_client",),
+    "postgres": ("psycopg", "psycopg_pool"),
+}
+
 LONGEST_LIFE = 60
 """Seconds after which a life that hangs is ended by a signal of its own."""
 
@@ -79,7 +89,9 @@ class Life:
     """One process of a run.
 
     Attributes:
-        folder: of the database and the journal.
+        folder: of the journal, and of the database if there is no URL.
+        url: of a database that many runs may share.
+        user: the owner of the run in it.
         point: where the process kills itself; empty for nowhere.
         passing: at which passing of the point, from 1.
         after: seconds after which it is killed from outside; None for never.
@@ -88,11 +100,18 @@ class Life:
     """
 
     folder: str
+    url: str = ""
+    user: str = USER
     point: str = ""
     passing: int = 1
     after: float | None = None
     trace: bool = False
     budget: int | None = None
+
+    @property
+    def database_url(self) -> str:
+        """Where the run's database is."""
+        return self.url or f"file:{Path(self.folder, 'run.db')}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,10 +332,11 @@ class FaultyStore:
 async def live(life: Life) -> None:
     """Begin the run, or take it over from the process that died, and drive it to its end."""
     world = World(life)
-    store = await open_store(f"file:{Path(life.folder, 'run.db')}")
+    store = await open_store(life.database_url)
     try:
-        runtime = Runtime(Settings(budget_tokens=life.budget), FaultyStore(store, world))
-        own = store.of(USER)
+        settings = Settings(budget_tokens=life.budget, user=life.user)
+        runtime = Runtime(settings, FaultyStore(store, world))
+        own = store.of(life.user)
         await own.ensure_thread(THREAD)
         runs = await own.runs(thread_id=THREAD)
         if not runs:
@@ -353,11 +373,20 @@ def _live_here(life: Life) -> int:
     return 0
 
 
+@functools.cache
+def preload(backend: Backend) -> None:
+    """Import what every life over such a database needs, so that it is imported once."""
+    count_text("load the vocabulary before the first fork")
+    for module in _DRIVERS[backend]:
+        import_module(module)
+
+
 def main() -> None:
     """Run the lives that stdin names."""
-    count_text("load the vocabulary before the first fork")
     for line in sys.stdin.buffer:
-        death = fork(Life(**orjson.loads(line)))
+        life = Life(**orjson.loads(line))
+        preload(backend_of(life.database_url))
+        death = fork(life)
         sys.stdout.buffer.write(orjson.dumps(asdict(death)) + b"\n")
         sys.stdout.buffer.flush()
 

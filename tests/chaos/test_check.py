@@ -85,7 +85,7 @@ async def test_a_journal_that_does_not_fit_the_log_is_found(
     lines = [orjson.dumps(fact) + b"\n" for fact in facts]
     (folder / "journal").write_bytes(b"".join(lines))
 
-    verdict = await check(folder)
+    verdict = await check(Life(str(folder)))
 
     assert any(finding in what for what in verdict.violations), verdict
 
@@ -110,12 +110,12 @@ async def test_a_log_that_breaks_a_promise_is_found(folder: Path, sql: str, find
     with closing(sqlite3.connect(folder / "run.db")) as connection, connection:
         assert connection.execute(sql).rowcount > 0
 
-    verdict = await check(folder)
+    verdict = await check(Life(str(folder)))
 
     assert any(finding in what for what in verdict.violations), verdict
 
 
 async def test_a_run_that_nobody_killed_passes(calm: Path) -> None:
-    verdict = await check(calm)
+    verdict = await check(Life(str(calm)))
 
     assert (verdict.violations, verdict.interrupted, verdict.repeated) == ((), 0, 0)
