@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 
-from .bodies import Bodies
 from .drivers.protocol import BatchMissed
 from .drivers.signals import topic_of
 from .errors import StoreError
@@ -19,7 +18,7 @@ class Inbox(Owner):
     async def post(
         self, thread_id: str, kind: str, body: bytes, *, run_id: str | None = None
     ) -> int:
-        bodies = Bodies(self._sql["put_blob"], self.user_id, thread_id)
+        bodies = self._bodies(thread_id)
         await bodies.pack([body])
         packed = bodies.get(body)
         count = self._statement("count_post", {"thread_id": thread_id}, rows=1, miss="thread")

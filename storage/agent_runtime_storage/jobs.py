@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 
-from .bodies import Bodies, unpack
+from .bodies import unpack
 from .drivers.protocol import BatchMissed, Statement, Value
 from .errors import LeaseLost, StoreInDoubt
 from .owner import Owner, not_found
@@ -16,7 +16,7 @@ class Jobs(Owner):
     """The methods of `UserStore` for durable jobs."""
 
     async def enqueue(self, thread_id: str, kind: str, key: str, payload: bytes) -> bool:
-        bodies = Bodies(self._sql["put_blob"], self.user_id, thread_id)
+        bodies = self._bodies(thread_id)
         await bodies.pack([payload])
         packed = bodies.get(payload)
         values = {

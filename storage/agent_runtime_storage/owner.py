@@ -7,23 +7,47 @@ from typing import Any
 
 import orjson
 
+from .bodies import Bodies, fetch
 from .drivers.protocol import ConstraintFailed, Driver, Row, Statement, Value
 from .drivers.signals import topic_of
-from .errors import Conflict, NotFound, StoreError
+from .errors import Conflict, NotFound, ObjectLost, StoreError
+from .objects import Objects
 from .queries import load_queries
+from .rows import BODIES, objects_in, with_bodies
 
 
 class Owner:
     """One owner's view of a database: it adds the owner to every statement."""
 
-    def __init__(self, driver: Driver, user_id: str) -> None:
+    def __init__(self, driver: Driver, user_id: str, objects: Objects | None = None) -> None:
         self.user_id = user_id
         self._driver = driver
+        self._objects = objects
         self._sql = load_queries(driver.dialect)
 
     async def _read(self, name: str, **params: Value) -> list[Row]:
+        """Answer a query by its name; bodies that lie in objects are fetched.
+
+        Raises:
+            ObjectLost, ObjectsUnavailable: a body cannot be fetched.
+        """
         values = {"user_id": self.user_id, **params}
-        return await self._driver.read(self._sql[name], values, owner=self.user_id)
+        rows = await self._driver.read(self._sql[name], values, owner=self.user_id)
+        columns = BODIES.get(name)
+        if not columns or not (keys := objects_in(rows, columns)):
+            return rows
+        try:
+            bodies = await fetch(self._objects, keys)
+        except ObjectLost:
+            # The objects of a thread that is deleted go after its rows.
+            rows = await self._driver.read(self._sql[name], values, owner=self.user_id)
+            if objects_in(rows, columns) >= keys:
+                raise
+            bodies = await fetch(self._objects, objects_in(rows, columns))
+        return with_bodies(rows, columns, bodies)
+
+    def _bodies(self, thread_id: str) -> Bodies:
+        return Bodies(self._sql["put_blob"], self.user_id, thread_id, self._objects)
 
     def _statement(
         self, name: str, params: Mapping[str, Value], *, rows: int | None = None, miss: str = ""

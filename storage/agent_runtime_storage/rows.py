@@ -1,13 +1,20 @@
-"""From rows, in the column order of the `.sql` files, to records."""
+"""From rows, in the column order of the `.sql` files, to records.
+
+A body is three columns: what lies inline, the word of where the rest is, and a blob's data.  The
+word is empty for what is inline, a blob's codec, `lost` if the blob should be there and is not, or
+the key of an object.  Of the queries in `BODIES` the objects are fetched when they are read, so the
+functions here find every body in its row.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import orjson
 
 from .bodies import unpack
 from .drivers.protocol import Row
+from .objects import is_key
 from .records import (
     Activation,
     Amount,
@@ -22,6 +29,43 @@ from .records import (
     Usage,
     UsageTotal,
 )
+
+_NODE = (9,)
+_RUN = (15,)
+BODIES: Mapping[str, tuple[int, ...]] = {
+    "branch": _NODE,
+    "node": _NODE,
+    "children": _NODE,
+    "call": _NODE,
+    "activation": (7, 9),
+    "inbox": (4,),
+    "blob": (0,),
+    "run": _RUN,
+    "runs": _RUN,
+    "runs_of_thread": _RUN,
+    "runs_of_parent": _RUN,
+    "runs_of_root": _RUN,
+}
+"""By the names of queries, the columns that say where a body is; its data is the next column."""
+
+
+def objects_in(rows: Sequence[Row], columns: Sequence[int]) -> set[str]:
+    """Return the keys of the objects that the rows refer to in these columns."""
+    return {row[column] for row in rows for column in columns if is_key(row[column])}
+
+
+def with_bodies(
+    rows: Sequence[Row], columns: Sequence[int], bodies: Mapping[str, bytes]
+) -> list[Row]:
+    """Return the rows with the bodies of objects in the place of their keys."""
+    filled: list[Row] = []
+    for row in rows:
+        values = list(row)
+        for column in columns:
+            if is_key(row[column]):
+                values[column : column + 2] = "raw", bodies[row[column]]
+        filled.append(tuple(values))
+    return filled
 
 
 def to_thread(row: Row) -> Thread:

@@ -40,7 +40,7 @@ class RunStatements(Owner):
             prefixes.append(activation.prefix)
         if finish is not None:
             inline.append(finish.output)
-        bodies = Bodies(self._sql["put_blob"], self.user_id, thread_id)
+        bodies = self._bodies(thread_id)
         await bodies.pack(inline, blobs=prefixes)
         return bodies
 

@@ -13,6 +13,7 @@ from .errors import StoreError, UnknownScheme
 if TYPE_CHECKING:
     from .contract import Store
     from .drivers.protocol import Driver
+    from .objects import Objects
 
 Synchronous = Literal["full", "normal"]
 Backend = Literal["file", "libsql-http", "libsql-ws", "postgres"]
@@ -117,6 +118,7 @@ async def open_store(
     *,
     synchronous: Synchronous = "full",
     auth_token: str | None = None,
+    objects: str | None = None,
     migrate: bool = True,
 ) -> Store:
     """Open the database that the URL names, create or upgrade its schema, and return the store.
@@ -132,6 +134,9 @@ async def open_store(
         synchronous: of a file: `full` survives a loss of power; `normal` is faster and may lose
             the last commits then, though never the file's consistency.
         auth_token: of a libSQL server, if it asks for one.
+        objects: the URL of the object store for the largest bodies: a folder, or `s3:`, `gs:`,
+            `az:` or `abfss:`.  None takes a folder beside a database file, and keeps the bodies in
+            the database of a server, as other machines could not read a folder of this one.
         migrate: whether to bring the schema up to date; without it the store serves only what
             looks at the database as a whole.
 
@@ -147,8 +152,20 @@ async def open_store(
     try:
         if migrate:
             await bring_up_to_date(driver)
+        held = await _open_objects(driver, url, objects)
     except BaseException:
         with anyio.CancelScope(shield=True):
             await driver.close()
         raise
-    return SqlStore(driver)
+    return SqlStore(driver, held)
+
+
+async def _open_objects(driver: Driver, url: str, objects: str | None) -> Objects | None:
+    from .objects import default_folder
+    from .orphans import open_objects
+
+    if objects is None:
+        if backend_of(url) != "file":
+            return None
+        objects = str(default_folder(file_path(url)))
+    return await open_objects(driver, objects)

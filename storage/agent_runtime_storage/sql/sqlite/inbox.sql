@@ -11,8 +11,8 @@ SELECT user_id, id, last_inbox, :run_id, :kind, :body, :blob, unixepoch('subsec'
 FROM threads WHERE user_id = :user_id AND id = :thread_id;
 
 -- name: inbox
-SELECT i.id, i.run_id, i.kind, i.body, iif(i.blob IS NULL, '', coalesce(b.object, b.codec, 'lost')), b.data,
-       i.created_at
+SELECT i.id, i.run_id, i.kind, i.body,
+       iif(i.blob IS NULL, '', coalesce(b.object, b.codec, 'lost')), b.data, i.created_at
 FROM inbox AS i
 LEFT JOIN blobs AS b ON b.user_id = i.user_id AND b.thread_id = i.thread_id AND b.hash = i.blob
 WHERE i.user_id = :user_id AND i.thread_id = :thread_id

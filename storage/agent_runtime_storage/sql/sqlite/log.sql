@@ -2,22 +2,24 @@
 -- one snapshot:
 --   0, id, parent_id, kind, status, role, run_id, activation_id, body..., tokens, created_at
 --   1, node_id, position, tool, status, outcome, NULL, shown, body..., tokens, NULL
--- where body... is three columns: the inline body, the codec of the blob that stands for it
--- ('' for none, 'lost' if it should be there and is not), and the blob's data.
+-- where body... is three columns: the inline body, where the blob is that stands for it ('' for
+-- none, the codec of the data in the next column, the key of an object, 'lost' if it should be there
+-- and is not), and the blob's data.
 --
 -- A {name} in braces stands for the block of that name.  CROSS JOIN fixes the order of a join: the
 -- planner cannot know how short a chain is, and would scan the thread.
 
 -- name: node_columns
 SELECT 0, n.id, n.parent_id, n.kind, n.status, n.role, n.run_id, n.activation_id,
-       n.body, iif(n.blob IS NULL, '', coalesce(b.codec, 'lost')), b.data, n.tokens, n.created_at
+       n.body, iif(n.blob IS NULL, '', coalesce(b.object, b.codec, 'lost')), b.data, n.tokens,
+       n.created_at
 
 -- name: node_blob
 LEFT JOIN blobs AS b ON b.user_id = :user_id AND b.thread_id = :thread_id AND b.hash = n.blob
 
 -- name: call_columns
 SELECT 1, k.node_id, k.position, k.tool, k.status, k.outcome, NULL, k.shown,
-       k.body, iif(k.blob IS NULL, '', coalesce(b.codec, 'lost')), b.data, k.tokens, NULL
+       k.body, iif(k.blob IS NULL, '', coalesce(b.object, b.codec, 'lost')), b.data, k.tokens, NULL
 
 -- name: call_blob
 LEFT JOIN blobs AS b ON b.user_id = :user_id AND b.thread_id = :thread_id AND b.hash = k.blob
@@ -90,8 +92,8 @@ WITH wanted (head, id) AS (
     WHERE t.user_id = :user_id AND t.id = :thread_id
 )
 SELECT w.head, w.id, a.id, a.anchor, a.run_id, a.cause,
-       a.body, iif(a.blob IS NULL, '', coalesce(b.codec, 'lost')), b.data,
-       coalesce(p.codec, 'lost'), p.data, a.created_at
+       a.body, iif(a.blob IS NULL, '', coalesce(b.object, b.codec, 'lost')), b.data,
+       coalesce(p.object, p.codec, 'lost'), p.data, a.created_at
 FROM wanted AS w
 LEFT JOIN activations AS a ON a.user_id = :user_id AND a.thread_id = :thread_id AND a.id = w.id
 LEFT JOIN blobs AS b ON b.user_id = :user_id AND b.thread_id = :thread_id AND b.hash = a.blob
@@ -99,10 +101,10 @@ LEFT JOIN blobs AS p
     ON p.user_id = :user_id AND p.thread_id = :thread_id AND p.hash = a.prefix_blob;
 
 -- name: blob
-SELECT codec, data FROM blobs
+SELECT coalesce(object, codec), data FROM blobs
 WHERE user_id = :user_id AND thread_id = :thread_id AND hash = :hash;
 
 -- name: put_blob
-INSERT INTO blobs (user_id, thread_id, hash, codec, data)
-VALUES (:user_id, :thread_id, :hash, :codec, :data)
+INSERT INTO blobs (user_id, thread_id, hash, codec, data, object, object_bytes)
+VALUES (:user_id, :thread_id, :hash, :codec, :data, :object, :object_bytes)
 ON CONFLICT (user_id, thread_id, hash) DO NOTHING;

@@ -1,0 +1,228 @@
+"""Where objects lie, by obstore: a folder of this machine, or a bucket."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import shutil
+from collections.abc import AsyncGenerator, Callable, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import anyio.to_thread
+import obstore
+from obstore.store import LocalStore, from_url
+
+from .object_errors import store_is_missing
+from .objects import ObjectInfo, check_folder
+
+if TYPE_CHECKING:
+    from obstore import ListStream, ObjectMeta
+    from obstore.store import ObjectStore
+
+_LIST_CHUNK = 1000
+_RETRIES = 6
+# obstore writes beside the object and renames; a killed writer leaves the file behind.
+_HALF_WRITTEN = re.compile(r"#\d+$")
+
+T = TypeVar("T")
+
+
+class Folder:
+    """A room in a folder, by obstore's local store.
+
+    Each operation is one job of a worker thread.  obstore writes atomically, but leaves the data
+    in the system's cache; so the file and the folders that name it are synchronised afterwards.
+    """
+
+    def __init__(self, root: Path, room: str) -> None:
+        self._root = root
+        self._room = root / room if room else root
+
+    async def put(self, key: str, data: bytes) -> None:
+        await _in_thread(lambda: self._put(key, data))
+
+    async def get(self, key: str) -> bytes:
+        return await _in_thread(
+            lambda: obstore.get(self._store(), key).bytes().to_bytes()  # a copy that Python owns
+        )
+
+    async def info(self, key: str) -> ObjectInfo:
+        return await _in_thread(lambda: _info(obstore.head(self._store(), key)))
+
+    async def delete(self, keys: list[str]) -> None:
+        await _in_thread(lambda: self._delete(keys))
+
+    async def delete_prefix(self, prefix: str) -> None:
+        await _in_thread(lambda: self._delete_tree(self._room / prefix))
+
+    async def list(self, prefix: str) -> AsyncGenerator[list[ObjectInfo]]:
+        if not await _in_thread(self._room.is_dir):
+            return
+        stream = await _in_thread(lambda: _stream(self._store(), prefix))
+        while chunk := await _in_thread(lambda: next(stream, None)):
+            yield [_info(meta) for meta in chunk]
+
+    async def clean(self, before: float) -> int:
+        return await _in_thread(lambda: self._clean(before))
+
+    def _store(self) -> LocalStore:
+        if not self._room.is_dir():
+            raise FileNotFoundError(f"The folder {self._room} is not there.")
+        return LocalStore(self._room, automatic_cleanup=True)
+
+    def _put(self, key: str, data: bytes) -> None:
+        for last in (False, False, True):
+            self._make_room()
+            try:
+                obstore.put(self._store(), key, data, use_multipart=False)
+                self._sync(key)
+                return
+            except FileNotFoundError:
+                # Whoever deletes removes empty folders, also one that was to be written into.
+                if last:
+                    raise
+
+    def _make_room(self) -> None:
+        if not self._room.is_dir():
+            # Not their parents: an unmounted disk is to be noticed.
+            check_folder(self._root)
+            self._root.mkdir(exist_ok=True)
+            self._room.mkdir(exist_ok=True)
+
+    def _sync(self, key: str) -> None:
+        path = self._room / key
+        _fsync(path)
+        # A name lasts only once its folder is synchronised.  Others may have made any of these
+        # folders a moment ago, and one that has not changed costs little.
+        for folder in path.parents:
+            _fsync(folder)
+            if folder == self._root.parent:
+                break
+
+    def _delete(self, keys: list[str]) -> None:
+        for key in keys:
+            with contextlib.suppress(FileNotFoundError):
+                obstore.delete(self._store(), key)
+
+    def _delete_tree(self, folder: Path) -> None:
+        # The tree, not a list of objects: what a killed writer left half written goes as well.
+        for last in (*[False] * 9, True):
+            try:
+                shutil.rmtree(folder)
+                break
+            except FileNotFoundError:
+                if not folder.exists():
+                    break
+            except OSError as error:
+                # Somebody writes into it at the same time.
+                if error.errno != errno.ENOTEMPTY or last:
+                    raise
+        for parent in folder.parents:
+            if not parent.is_relative_to(self._room):
+                break
+            with contextlib.suppress(FileNotFoundError):
+                if parent == self._room or any(parent.iterdir()):
+                    _fsync(parent)
+                    break
+                _remove_empty(parent)
+
+    def _clean(self, before: float) -> int:
+        removed = 0
+        for folder, _, names in os.walk(self._room):
+            for name in names:
+                path = Path(folder, name)
+                if _HALF_WRITTEN.search(name) and path.lstat().st_mtime < before:
+                    path.unlink(missing_ok=True)
+                    removed += 1
+        return removed
+
+
+class Bucket:
+    """A room in a bucket, by obstore's client of its provider.
+
+    Args:
+        seconds: how long obstore tries an operation again.
+    """
+
+    def __init__(self, url: str, room: str, seconds: float) -> None:
+        patience = timedelta(seconds=seconds)
+        self._store: ObjectStore = from_url(
+            f"{url.rstrip('/')}/{room}".rstrip("/"),
+            client_options={"timeout": patience},
+            retry_config={"max_retries": _RETRIES, "retry_timeout": patience},
+        )
+
+    async def put(self, key: str, data: bytes) -> None:
+        # In one request: of an upload in parts that breaks off, hidden parts stay and are paid for.
+        await obstore.put_async(self._store, key, data, use_multipart=False)
+
+    async def get(self, key: str) -> bytes:
+        result = await obstore.get_async(self._store, key)
+        return (await result.bytes_async()).to_bytes()
+
+    async def info(self, key: str) -> ObjectInfo:
+        return _info(await obstore.head_async(self._store, key))
+
+    async def delete(self, keys: list[str]) -> None:
+        for start in range(0, len(keys), _LIST_CHUNK):
+            try:
+                await obstore.delete_async(self._store, keys[start : start + _LIST_CHUNK])
+            except FileNotFoundError:
+                # Only some providers tell; those before it are gone, so one at a time.
+                for key in keys[start : start + _LIST_CHUNK]:
+                    await self._delete_one(key)
+
+    async def _delete_one(self, key: str) -> None:
+        try:
+            await obstore.delete_async(self._store, key)
+        except FileNotFoundError as error:
+            if store_is_missing(error):
+                raise
+
+    async def delete_prefix(self, prefix: str) -> None:
+        async for chunk in self.list(prefix):
+            await self.delete([info.key for info in chunk])
+
+    async def list(self, prefix: str) -> AsyncGenerator[list[ObjectInfo]]:
+        async for chunk in _stream(self._store, prefix):
+            yield [_info(meta) for meta in chunk]
+
+    async def clean(self, before: float) -> int:
+        # A bucket shows no object before it is whole.
+        del before
+        return 0
+
+
+def _fsync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _remove_empty(folder: Path) -> None:
+    try:
+        folder.rmdir()
+    except OSError as error:
+        if error.errno != errno.ENOTEMPTY:
+            raise
+
+
+def _stream(store: ObjectStore, prefix: str) -> ListStream[Sequence[ObjectMeta]]:
+    # One of its overloads names a type of a package that is not installed.
+    return obstore.list(  # pyright: ignore[reportUnknownMemberType]
+        store, prefix or None, chunk_size=_LIST_CHUNK
+    )
+
+
+def _info(meta: ObjectMeta) -> ObjectInfo:
+    return ObjectInfo(meta["path"], meta["size"], meta["last_modified"].timestamp())
+
+
+async def _in_thread(job: Callable[[], T]) -> T:
+    return await anyio.to_thread.run_sync(job)

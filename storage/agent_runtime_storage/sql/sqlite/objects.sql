@@ -1,0 +1,12 @@
+-- Objects: bodies that lie outside of the database.  These queries are of all owners.
+
+-- name: room
+SELECT name FROM rooms;
+
+-- name: known_objects
+SELECT object FROM blobs WHERE object IN (SELECT value FROM json_each(:keys));
+
+-- name: objects_after
+SELECT object, user_id, thread_id, object_bytes FROM blobs
+WHERE object > :after
+ORDER BY object LIMIT :limit;
