@@ -1,0 +1,1 @@
+"""Remote libSQL servers: Hrana over HTTP, and over WebSockets through libsql-client."""

@@ -1,0 +1,226 @@
+"""Hrana, the protocol of libSQL servers, apart from any input and output.
+
+A batch of the store becomes one conditional batch of Hrana: BEGIN IMMEDIATE, each statement only
+if the one before it went well, after each counted one a check that fails unless it affected as
+many rows as it had to, COMMIT, and ROLLBACK if that was not reached.  So the server decides
+everything in one request, and no transaction waits for the network.
+"""
+
+from __future__ import annotations
+
+import binascii
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, NotRequired, TypedDict
+
+from agent_runtime_storage.drivers.protocol import BatchMissed, Row, Statement, Value
+from agent_runtime_storage.errors import StoreError
+
+from .failures import Failure, map_error
+from .statements import is_query, is_write, placeholders
+
+
+class HranaError(TypedDict, total=False):
+    """An error as the server tells it."""
+
+    message: str
+    code: str | None
+
+
+class Step(TypedDict):
+    """A step of a conditional batch."""
+
+    stmt: dict[str, Any]
+    condition: NotRequired[dict[str, Any]]
+
+
+class StepResult(TypedDict):
+    """What a step gave; there is more in it that nobody here asks for."""
+
+    rows: list[list[dict[str, Any]]]
+
+
+class BatchAnswer(TypedDict):
+    """What a conditional batch gave: of each step its result, its error, or neither."""
+
+    step_results: list[StepResult | None]
+    step_errors: list[HranaError | None]
+
+
+class Plan(NamedTuple):
+    """A batch as Hrana's steps.
+
+    Attributes:
+        results: for each statement the step that runs it.
+        missed: for each check's step the label and the index of the statement that it checks.
+        commit: the step that commits.
+        size: roughly how many bytes it is on its way.
+    """
+
+    steps: list[Step]
+    results: list[int]
+    missed: dict[int, tuple[str, int]]
+    commit: int
+    size: int
+
+
+# SQLite has no statement that fails on demand; a malformed JSON path fails, and its error shows it.
+_MISSED = "missed-its-rows"
+_CHECK = "SELECT json_extract('{{}}', iif(({count}) = {rows}, '$', '" + _MISSED + "'))"
+_STEP_BYTES = 150
+_INTEGER_LIMIT = 2**63
+
+
+def statement(sql: str, params: Mapping[str, Value], *, rows: bool = True) -> dict[str, Any]:
+    """Return a statement with those of the values that it asks for.
+
+    Raises:
+        StoreError: a value cannot be stored.
+        KeyError: a value is missing.
+    """
+    named = [{"name": name, "value": encode(params[name])} for name in placeholders(sql)]
+    return {"sql": sql, "named_args": named, "want_rows": rows}
+
+
+def plan_batch(statements: Sequence[Statement], *, foreign_keys: bool) -> Plan:
+    """Return the conditional batch that runs the statements in one transaction.
+
+    Args:
+        foreign_keys: whether they have to be switched on, because the server does not.
+
+    Raises:
+        StoreError: a value cannot be stored.
+    """
+    steps: list[Step] = []
+    results: list[int] = []
+    missed: dict[int, tuple[str, int]] = {}
+
+    def add(stmt: dict[str, Any]) -> None:
+        step: Step = {"stmt": stmt}
+        if steps:
+            step["condition"] = {"type": "ok", "step": len(steps) - 1}
+        steps.append(step)
+
+    if foreign_keys:
+        add(statement("PRAGMA foreign_keys = ON", {}, rows=False))
+    begin = len(steps)
+    add(statement("BEGIN IMMEDIATE", {}, rows=False))
+    for index, item in enumerate(statements):
+        results.append(len(steps))
+        add(statement(item.sql, item.params))
+        if item.rows is not None:
+            missed[len(steps)] = (item.miss, index)
+            add(_check(item))
+    commit = len(steps)
+    add(statement("COMMIT", {}, rows=False))
+    # After some errors the transaction is gone already; then this fails, which harms nothing.
+    undone = {"type": "not", "cond": {"type": "ok", "step": commit}}
+    steps.append(
+        {
+            "stmt": statement("ROLLBACK", {}, rows=False),
+            "condition": {"type": "and", "conds": [{"type": "ok", "step": begin}, undone]},
+        }
+    )
+    return Plan(steps, results, missed, commit, sum(map(_size, steps)))
+
+
+def _check(item: Statement) -> dict[str, Any]:
+    if is_write(item.sql):
+        return statement(_CHECK.format(count="changes()", rows=item.rows), {}, rows=False)
+    if not is_query(item.sql):
+        raise ValueError(f"rows of this statement cannot be counted: {item.sql}")
+    count = f"SELECT count(*) FROM ({item.sql})"
+    return statement(_CHECK.format(count=count, rows=item.rows), item.params, rows=False)
+
+
+def batch_rows(plan: Plan, answer: BatchAnswer, shown: str) -> list[list[Row]]:
+    """Return the rows of each statement of a batch that was committed.
+
+    Raises:
+        BatchMissed, ConstraintFailed, Failure, StoreError: it was not.
+    """
+    # The last step, ROLLBACK, may fail; what it undid has an error of its own.
+    for step, error in enumerate(answer["step_errors"][:-1]):
+        if error is not None:
+            if step in plan.missed and _MISSED in error.get("message", ""):
+                raise BatchMissed(*plan.missed[step])
+            raise map_error(error.get("code"), error.get("message", ""), shown)
+    results = answer["step_results"]
+    if len(results) != len(plan.steps) or results[plan.commit] is None:
+        raise Failure("lost", "the server's answer does not tell whether it committed")
+    return [decode_rows(results[step], shown) for step in plan.results]
+
+
+def encode(value: Value) -> dict[str, Any]:
+    """Return a value as Hrana has it.
+
+    Raises:
+        StoreError: it is one that cannot be stored.
+    """
+    match value:
+        case None:
+            return {"type": "null"}
+        case str():
+            try:
+                value.encode()
+            except UnicodeEncodeError as error:
+                raise _cannot_store(str(error)) from error
+            return {"type": "text", "value": value}
+        case int():
+            if not -_INTEGER_LIMIT <= value < _INTEGER_LIMIT:
+                raise _cannot_store("the integer needs more than 64 bits")
+            # As text, because JSON's numbers are exact up to 53 bits only.
+            return {"type": "integer", "value": str(int(value))}
+        case float():
+            if math.isnan(value):
+                return {"type": "null"}
+            if math.isinf(value):
+                raise _cannot_store("the number is infinite, which the protocol cannot carry")
+            return {"type": "float", "value": value}
+        case _:
+            text = binascii.b2a_base64(value, newline=False).decode()
+            return {"type": "blob", "base64": text}
+
+
+def decode_rows(result: StepResult | None, shown: str) -> list[Row]:
+    """Return the rows of a result.
+
+    Raises:
+        StoreError: there is a value in them that the protocol does not carry.
+    """
+    if result is None:
+        return []
+    return [tuple([_decode(value, shown) for value in row]) for row in result["rows"]]
+
+
+def _decode(value: Mapping[str, Any], shown: str) -> Value:
+    match value["type"]:
+        case "null":
+            return None
+        case "text":
+            return value["value"]
+        case "integer":
+            return int(value["value"])
+        case "float" if value["value"] is not None:
+            return float(value["value"])
+        case "blob":
+            text: str = value["base64"]
+            # Servers leave the padding away.
+            return binascii.a2b_base64(text + "=" * (-len(text) % 4))
+        case _:
+            raise StoreError(f"The database {shown} holds a number that the protocol cannot carry.")
+
+
+def _cannot_store(why: str) -> StoreError:
+    return StoreError(
+        f"A value cannot be stored: {why}.",
+        cure="Text must be valid Unicode without lone surrogates, numbers finite and of 64 bits.",
+    )
+
+
+def _size(step: Step) -> int:
+    size = _STEP_BYTES + len(step["stmt"]["sql"])
+    for argument in step["stmt"]["named_args"]:
+        value = argument["value"]
+        size += 40 + len(value.get("base64") or str(value.get("value", "")))
+    return size

@@ -1,0 +1,215 @@
+"""The driver for libSQL servers over HTTP: `libsql:`, `http:` and `https:` URLs."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import httpx
+import orjson
+
+from agent_runtime_storage.errors import StoreError, StoreUnavailable
+
+from .address import Address, parse_address
+from .failures import Failure, map_error, not_a_server, refused_token
+from .hrana import BatchAnswer, Plan, Step, StepResult
+from .remote import RemoteDriver
+
+# A server lets a transaction hold its lock for so long; each batch of a request may wait for it.
+_LOCK_SECONDS = 5.0
+_KEEP_ALIVE = 30.0
+_VERSIONS = ("v3", "v2")
+_CLOSE = {"type": "close"}
+_NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError)
+
+
+class HttpDriver(RemoteDriver):
+    """A libSQL server over HTTP; see `Driver`."""
+
+    @classmethod
+    async def open(
+        cls,
+        url: str,
+        *,
+        auth_token: str | None = None,
+        concurrency: int = 16,
+        timeout: float = 30.0,
+        patience: float = 60.0,
+    ) -> HttpDriver:
+        """Connect to a server and ask what it can do.
+
+        Args:
+            url: `libsql://host`, `http://host:port` or `https://host`.
+            auth_token: the server's token, if the URL does not carry it.
+            concurrency: how many queries may be on their way at once.
+            timeout: how many seconds an answer may take.
+            patience: for how many seconds a server that is away or busy is waited for, once the
+                store is open.
+
+        Raises:
+            StoreUnavailable: the server cannot be reached, or does not let us in.
+            StoreError: the URL is wrong, or the server too old.
+        """
+        address = parse_address(url, auth_token=auth_token)
+        transport = HttpTransport(address, connections=concurrency + 4, timeout=timeout)
+        driver = cls(transport, address.shown, concurrency=concurrency, patience=patience)
+        await driver._begin()
+        return driver
+
+
+class HttpTransport:
+    """Hrana's pipelines over HTTP; each request is a stream of its own, opened and closed by it."""
+
+    def __init__(self, address: Address, *, connections: int, timeout: float) -> None:
+        self._shown = address.shown
+        self._timeout = timeout
+        self._version: str | None = None
+        headers = {"Content-Type": "application/json"}
+        if address.token is not None:
+            headers["Authorization"] = f"Bearer {address.token}"
+        elif address.login is not None:
+            login = base64.b64encode(":".join(address.login).encode()).decode()
+            headers["Authorization"] = f"Basic {login}"
+        try:
+            self._client = httpx.AsyncClient(
+                base_url=address.url,
+                headers=headers,
+                timeout=timeout,
+                limits=httpx.Limits(
+                    max_connections=connections,
+                    max_keepalive_connections=connections,
+                    keepalive_expiry=_KEEP_ALIVE,
+                ),
+            )
+        except (httpx.InvalidURL, ValueError) as error:
+            raise StoreError(
+                f"The database URL {address.shown} or its token is malformed.",
+                cure="Check host and port, and that the token has no spaces or line ends.",
+            ) from error
+
+    async def query(self, step: Step) -> StepResult:
+        """Run one reading statement; see `Transport`."""
+        request = {"type": "execute", "stmt": step["stmt"]}
+        [answer] = await self._pipeline([request], self._timeout)
+        if answer["type"] == "ok":
+            return answer["response"]["result"]
+        error = answer["error"]
+        if error.get("code") == "RESPONSE_TOO_LARGE" and self._version == "v3":
+            return await self._stream(step)
+        raise map_error(error.get("code"), error.get("message", ""), self._shown)
+
+    async def write(self, plans: Sequence[Plan]) -> list[BatchAnswer | Exception]:
+        """Run batches one after another; see `Transport`."""
+        requests = [{"type": "batch", "batch": {"steps": plan.steps}} for plan in plans]
+        timeout = self._timeout + _LOCK_SECONDS * (len(plans) - 1)
+        answers: list[BatchAnswer | Exception] = []
+        for answer in await self._pipeline(requests, timeout):
+            if answer["type"] == "ok":
+                answers.append(answer["response"]["result"])
+            else:
+                error = answer["error"]
+                code, message = error.get("code"), error.get("message", "")
+                answers.append(map_error(code, message, self._shown))
+        return answers
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._client.aclose()
+
+    async def _pipeline(
+        self, requests: Sequence[Mapping[str, Any]], timeout: float
+    ) -> list[dict[str, Any]]:
+        """Send one pipeline and return what it says to each request."""
+        content = orjson.dumps({"baton": None, "requests": [*requests, _CLOSE]})
+        if self._version is None:
+            response = await self._post_first(content, timeout)
+        else:
+            response = await self._post(f"{self._version}/pipeline", content, timeout)
+        self._raise_for_status(response)
+        try:
+            results = orjson.loads(response.content)["results"]
+        except (orjson.JSONDecodeError, KeyError, TypeError) as error:
+            raise not_a_server(self._shown, "the answer is no Hrana") from error
+        if len(results) != len(requests) + 1:
+            raise not_a_server(self._shown, "the answer has another length than the request")
+        return results[:-1]
+
+    async def _post_first(self, content: bytes, timeout: float) -> httpx.Response:
+        """Find out which version of the protocol the server has."""
+        newest, older = _VERSIONS
+        version, response = newest, await self._post(f"{newest}/pipeline", content, timeout)
+        if response.status_code == 404:
+            version, response = older, await self._post(f"{older}/pipeline", content, timeout)
+        if response.is_success:
+            self._version = version
+        return response
+
+    async def _post(self, path: str, content: bytes, timeout: float) -> httpx.Response:
+        limits = httpx.Timeout(timeout, connect=min(timeout, 10.0))
+        try:
+            return await self._client.post(path, content=content, timeout=limits)
+        except httpx.HTTPError as error:
+            raise self._failure(error) from error
+
+    async def _stream(self, step: Step) -> StepResult:
+        """Run a query whose answer is too large for a pipeline: a cursor has no such limit."""
+        content = orjson.dumps({"baton": None, "batch": {"steps": [step]}})
+        rows: list[list[dict[str, Any]]] = []
+        try:
+            async with self._client.stream("POST", "v3/cursor", content=content) as response:
+                if not response.is_success:
+                    await response.aread()
+                    self._raise_for_status(response)
+                ended = False
+                async for line in response.aiter_lines():
+                    entry: dict[str, Any] = orjson.loads(line) if line else {}
+                    match entry.get("type"):
+                        case "row":
+                            rows.append(entry["row"])
+                        case "step_end":
+                            ended = True
+                        case "step_error" | "error":
+                            error = entry["error"]
+                            code, message = error.get("code"), error.get("message", "")
+                            raise map_error(code, message, self._shown)
+                        case _:
+                            continue
+        except httpx.HTTPError as error:
+            raise self._failure(error) from error
+        except orjson.JSONDecodeError as error:
+            raise not_a_server(self._shown, "the answer is no Hrana") from error
+        if not ended:
+            raise Failure("lost", "the answer ended early")
+        return {"rows": rows}
+
+    def _failure(self, error: httpx.HTTPError) -> Exception:
+        why = f"{type(error).__name__}: {error}".rstrip(": ")
+        if isinstance(error, httpx.ConnectError) and "CERTIFICATE_VERIFY_FAILED" in why:
+            return StoreUnavailable(
+                f"The certificate of {self._shown} cannot be trusted.",
+                cure="Check the host's name; a plain connection is `libsql://host:port?tls=0`.",
+            )
+        return Failure("unsent" if isinstance(error, _NOT_SENT) else "lost", why)
+
+    def _raise_for_status(self, response: httpx.Response) -> None:
+        match status := response.status_code:
+            case _ if response.is_success:
+                return
+            case 401 | 403:
+                raise refused_token(self._shown)
+            case 413:
+                raise StoreError(
+                    f"The database {self._shown} refused a request as too large.",
+                    cure="Write less at once, or keep large values as files.",
+                )
+            case 429 | 503:
+                raise Failure("busy", f"the server answered {status}")
+            case _ if status >= 500:
+                raise Failure("lost", f"the server answered {status}")
+            case 400 if self._version is not None:
+                raise StoreError(
+                    f"The database {self._shown} refused a request: {response.text[:200]}."
+                )
+            case _:
+                raise not_a_server(self._shown, f"it answered {status}")

@@ -1,0 +1,233 @@
+"""What the drivers for libSQL servers share: waiting, trying again, closing, and features."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Literal, TypeVar
+
+import anyio
+
+from agent_runtime_storage.drivers.protocol import Dialect, Row, Statement, Value
+from agent_runtime_storage.drivers.signals import Signals
+from agent_runtime_storage.drivers.waiting import outlast
+from agent_runtime_storage.errors import StoreError, StoreReadOnly, StoreUnavailable
+
+from .failures import Failure, closed_error, give_up
+from .hrana import batch_rows, decode_rows, plan_batch, statement
+from .sender import Sender, Transport
+from .statements import only_reads
+
+VectorFunction = Literal["vec_distance_cosine", "vector_distance_cos"]
+T = TypeVar("T")
+
+# Nobody tells a client of a libSQL server what others wrote, so who waits has to ask.
+_POLL_SECONDS = 0.5
+_FIRST_PAUSE = 0.05
+_LONGEST_PAUSE = 2.0
+_OPENING_SECONDS = 5.0
+_OLDEST_SQLITE = (3, 42)
+
+
+@dataclass(frozen=True, slots=True)
+class Features:
+    """What a server can do.
+
+    Attributes:
+        sqlite: the version of its SQLite.
+        vector_function: the SQL function that gives the cosine distance of two float32 blobs:
+            sqlite-vec's if the server has loaded it, else libSQL's own; None if it has neither.
+        fts5: whether it has full-text search.
+        foreign_keys: whether it checks foreign keys without being told to.
+    """
+
+    sqlite: str
+    vector_function: VectorFunction | None
+    fts5: bool
+    foreign_keys: bool
+
+
+class RemoteDriver:
+    """A libSQL server; see `Driver`.  It belongs to the event loop in which it was opened."""
+
+    dialect: Dialect = "sqlite"
+
+    def __init__(
+        self, transport: Transport, shown: str, *, concurrency: int, patience: float
+    ) -> None:
+        self._transport = transport
+        self._sender = Sender(transport)
+        self._shown = shown
+        self._patience = patience
+        self._reads = anyio.Semaphore(concurrency, fast_acquire=True)
+        self._active = 0
+        self._closing = anyio.Event()
+        self._idle: asyncio.Future[None] | None = None
+        self._features: Features | None = None
+        self.signals = Signals(poll_seconds=_POLL_SECONDS)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._shown}>"
+
+    @property
+    def features(self) -> Features:
+        """What the server can do, as it said when it was opened."""
+        if self._features is None:
+            raise closed_error(self._shown)
+        return self._features
+
+    @property
+    def vector_function(self) -> VectorFunction | None:
+        """The SQL function of the cosine distance; see `Features`."""
+        return self.features.vector_function
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a batch waits that was not sent yet."""
+        return self._sender.waiting > 0
+
+    async def read(
+        self, sql: str, params: Mapping[str, Value], *, owner: str | None = None
+    ) -> list[Row]:
+        """Answer one query from a consistent snapshot of what is committed.
+
+        Raises:
+            StoreReadOnly: the statement is no query.
+            StoreUnavailable: the server stayed away; `StoreBusy`: it stayed busy.
+            StoreError: it refused the query.
+        """
+        if not only_reads(sql):
+            raise StoreReadOnly("A statement that writes was given to be read.")
+        stmt = statement(sql, params)
+
+        async def attempt() -> list[Row]:
+            return decode_rows(await self._transport.query({"stmt": stmt}), self._shown)
+
+        with self._accepted():
+            async with self._reads:
+                return await self._insist(attempt, repeatable=True)
+
+    async def batch(
+        self,
+        statements: Sequence[Statement],
+        *,
+        owner: str | None = None,
+        locks: Sequence[str] = (),
+        repeatable: bool = False,
+    ) -> list[list[Row]]:
+        """Run the statements in one transaction and return the rows of each, once it is committed.
+
+        The server writes one transaction at a time, so every batch is alone already.  While it is
+        on its way a cancellation waits for its answer; while it waits for the server, or to be
+        tried again, it is withdrawn.
+
+        Raises:
+            BatchMissed: a statement missed its row count; nothing was written.
+            ConstraintFailed: a statement broke a constraint; nothing was written.
+            StoreInDoubt: the answer never came, and it is not repeatable.
+            StoreUnavailable: the server stayed away; `StoreBusy`: it stayed busy.
+            StoreError: it refused a statement.
+        """
+        if not statements:
+            return []
+        switch_on = self._features is not None and not self._features.foreign_keys
+        plan = plan_batch(statements, foreign_keys=switch_on)
+
+        async def attempt() -> list[list[Row]]:
+            return batch_rows(plan, await self._sender.send(plan), self._shown)
+
+        with self._accepted():
+            return await self._insist(attempt, repeatable=repeatable)
+
+    async def close(self) -> None:
+        """Finish what was accepted, then let go of the server; calling it twice is harmless.
+
+        What waits for a server that is away is not waited for: it ends as `StoreUnavailable`.
+        """
+        self._closing.set()
+        if self._active:
+            if self._idle is None:
+                self._idle = asyncio.get_running_loop().create_future()
+            await outlast(self._idle)
+        with anyio.CancelScope(shield=True):
+            await self._sender.close()
+            await self._transport.close()
+
+    async def _begin(self) -> None:
+        """Ask the server what it can do; whoever names a wrong host should not wait for long."""
+        patience = self._patience
+        self._patience = min(patience, _OPENING_SECONDS)
+        try:
+            self._features = await self._probe()
+        except BaseException:
+            await self.close()
+            raise
+        self._patience = patience
+
+    async def _probe(self) -> Features:
+        [[version, subseconds]] = await self.read(
+            "SELECT sqlite_version(), unixepoch('subsec')", {}
+        )
+        if subseconds is None or _version(version) < _OLDEST_SQLITE:
+            raise StoreError(
+                f"The database {self._shown} runs SQLite {version}, which is too old.",
+                cure="Use a server with SQLite 3.42 or newer.",
+            )
+        [[foreign_keys]] = await self.read("PRAGMA foreign_keys", {})
+        fts5 = await self.read("SELECT 1 FROM pragma_module_list WHERE name = 'fts5'", {})
+        vector_function: VectorFunction | None = None
+        names: tuple[VectorFunction, ...] = ("vec_distance_cosine", "vector_distance_cos")
+        for name in names:
+            if await self._answers(f"SELECT {name}(x'0000803f', x'0000803f')"):
+                vector_function = name
+                break
+        return Features(version, vector_function, bool(fts5), bool(foreign_keys))
+
+    async def _answers(self, sql: str) -> bool:
+        try:
+            await self.read(sql, {})
+        except StoreUnavailable:
+            raise
+        except StoreError:
+            return False
+        return True
+
+    @contextmanager
+    def _accepted(self) -> Generator[None]:
+        if self._closing.is_set():
+            raise closed_error(self._shown)
+        self._active += 1
+        try:
+            yield
+        finally:
+            self._active -= 1
+            if not self._active and self._idle is not None and not self._idle.done():
+                self._idle.set_result(None)
+
+    async def _insist(self, attempt: Callable[[], Awaitable[T]], *, repeatable: bool) -> T:
+        """Return the attempt's result, tried again as long as it may help and patience lasts."""
+        deadline = time.monotonic() + self._patience
+        pause, in_doubt = _FIRST_PAUSE, False
+        while True:
+            try:
+                return await attempt()
+            except Failure as failure:
+                if failure.kind == "lost":
+                    in_doubt = in_doubt or not repeatable
+                    if in_doubt:
+                        raise give_up(failure, self._shown, in_doubt=True) from failure
+                wait = pause * random.uniform(0.5, 1.5)
+                if time.monotonic() + wait > deadline:
+                    raise give_up(failure, self._shown, in_doubt=False) from failure
+                with anyio.move_on_after(wait):
+                    await self._closing.wait()
+                    raise closed_error(self._shown) from failure
+                pause = min(pause * 2, _LONGEST_PAUSE)
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(".")[:2] if part.isdigit())

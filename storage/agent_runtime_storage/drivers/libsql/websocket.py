@@ -1,0 +1,251 @@
+"""The driver for libSQL servers over WebSockets: `ws:` and `wss:` URLs, through libsql-client."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import anyio
+
+from agent_runtime_storage.errors import StoreError, StoreUnavailable
+
+from .address import Address, parse_address
+from .failures import Failure, map_error, not_a_server, refused_token
+from .hrana import BatchAnswer, Plan, Step, StepResult
+from .remote import RemoteDriver
+
+if TYPE_CHECKING:
+    import aiohttp
+
+
+# Untyped, and no longer changed by anybody; 0.3.1 is the last.
+_CLIENT = "libsql_client.hrana.conn"
+# Two hundred requests at once went well on one socket, three hundred broke it.
+_MOST_AT_ONCE = 64
+# A server closes the socket on a message of more than 16 MiB.
+_MESSAGE_BYTES = 15 * 2**20
+_LOCK_SECONDS = 5.0
+_HEARTBEAT = 20.0
+
+
+class Stream(Protocol):
+    """What we use of a stream of libsql-client."""
+
+    def execute(self, stmt: Any) -> asyncio.Future[Any]: ...
+    def batch(self, batch: Any) -> asyncio.Future[Any]: ...
+    def close(self) -> None: ...
+
+
+class Connection(Protocol):
+    """What we use of a connection of libsql-client."""
+
+    exception: BaseException | None
+
+    async def wait_connected(self) -> None: ...
+    def open_stream(self) -> Stream: ...
+    async def close(self) -> None: ...
+
+
+class WebSocketDriver(RemoteDriver):
+    """A libSQL server over one WebSocket; see `Driver`."""
+
+    @classmethod
+    async def open(
+        cls,
+        url: str,
+        *,
+        auth_token: str | None = None,
+        concurrency: int = 16,
+        timeout: float = 30.0,
+        patience: float = 60.0,
+    ) -> WebSocketDriver:
+        """Connect to a server and ask what it can do.
+
+        Args:
+            url: `ws://host:port` or `wss://host`.
+            auth_token: the server's token, if the URL does not carry it.
+            concurrency: how many queries may be on their way at once, at most 64.
+            timeout: how many seconds an answer may take.
+            patience: for how many seconds a server that is away or busy is waited for, once the
+                store is open.
+
+        Raises:
+            StoreUnavailable: the server cannot be reached, or does not let us in.
+            StoreError: the URL is wrong, the server too old, or libsql-client is not installed.
+        """
+        address = parse_address(url, auth_token=auth_token)
+        if address.login is not None:
+            raise StoreError(
+                f"The database URL {address.shown} has a user name, which WebSockets cannot send.",
+                cure="Use an auth token, or an `http:` URL.",
+            )
+        try:
+            importlib.import_module(_CLIENT)
+        except ImportError as error:
+            raise StoreError(
+                f"The database URL {address.shown} needs the package libsql-client.",
+                cure="Install it with `pip install 'agent-runtime-om[libsql]'`, or use an "
+                "`http:` or `libsql:` URL.",
+            ) from error
+        concurrency = min(concurrency, _MOST_AT_ONCE)
+        transport = WebSocketTransport(address, timeout=timeout)
+        driver = cls(transport, address.shown, concurrency=concurrency, patience=patience)
+        await driver._begin()
+        return driver
+
+
+class _Session:
+    """An aiohttp session as libsql-client wants it, with limits that fit what is sent."""
+
+    def __init__(self, session: aiohttp.ClientSession) -> None:
+        self._session = session
+
+    async def ws_connect(self, url: str, **options: Any) -> aiohttp.ClientWebSocketResponse:
+        import aiohttp
+
+        return await self._session.ws_connect(
+            url,
+            **options,
+            # The server limits its answers itself; the default of 4 MiB would break the socket.
+            max_msg_size=0,
+            heartbeat=_HEARTBEAT,
+            # A server that is gone answers no farewell.
+            timeout=aiohttp.ClientWSTimeout(ws_close=1.0),
+        )
+
+
+class WebSocketTransport:
+    """One socket of libsql-client, connected anew when it broke; a stream for each request."""
+
+    def __init__(self, address: Address, *, timeout: float) -> None:
+        self._address = address
+        self._shown = address.shown
+        self._timeout = timeout
+        self._session: aiohttp.ClientSession | None = None
+        self._connection: Connection | None = None
+        self._connecting = anyio.Lock()
+
+    async def query(self, step: Step) -> StepResult:
+        """Run one reading statement; see `Transport`."""
+        stream = (await self._connected()).open_stream()
+        answer = stream.execute(step["stmt"])
+        stream.close()
+        return await self._answer(answer, self._timeout)
+
+    async def write(self, plans: Sequence[Plan]) -> list[BatchAnswer | Exception]:
+        """Run batches one after another; see `Transport`."""
+        stream = (await self._connected()).open_stream()
+        waiting = [self._send(stream, plan) for plan in plans]
+        stream.close()
+        answers: list[BatchAnswer | Exception] = []
+        for place, answer in enumerate(waiting):
+            if isinstance(answer, Exception):
+                answers.append(answer)
+                continue
+            try:
+                patience = self._timeout if place == 0 else _LOCK_SECONDS + self._timeout
+                answers.append(await self._answer(answer, patience))
+            except (Failure, StoreError) as error:
+                answers.append(error)
+            except Exception as error:
+                answers.append(error)
+        return answers
+
+    async def close(self) -> None:
+        """Close the socket."""
+        with anyio.CancelScope(shield=True):
+            connection, self._connection = self._connection, None
+            if connection is not None:
+                await connection.close()
+            session, self._session = self._session, None
+            if session is not None:
+                await session.close()
+
+    def _send(self, stream: Stream, plan: Plan) -> asyncio.Future[Any] | Exception:
+        if plan.size > _MESSAGE_BYTES:
+            return StoreError(
+                f"The database {self._shown} takes no batch of {plan.size} bytes over a WebSocket.",
+                cure="Write less at once, keep large values as files, or use an `http:` URL.",
+            )
+        return stream.batch({"steps": plan.steps})
+
+    async def _answer(self, answer: asyncio.Future[Any], timeout: float) -> Any:
+        """Wait for an answer; when cancelled it is abandoned, and dropped when it comes."""
+        # The client sets the future's result when the answer comes, whoever still waits for it.
+        answer.add_done_callback(_retrieve)
+        try:
+            with anyio.fail_after(timeout):
+                return await asyncio.shield(answer)
+        except TimeoutError as error:
+            raise Failure("lost", f"no answer within {timeout:g} seconds") from error
+        except Exception as error:
+            raise self._map(error, sent=True) from error
+
+    async def _connected(self) -> Connection:
+        async with self._connecting:
+            if self._connection is not None:
+                if self._connection.exception is None:
+                    return self._connection
+                broken, self._connection = self._connection, None
+                with anyio.CancelScope(shield=True):
+                    await broken.close()
+            self._connection = await self._connect()
+            return self._connection
+
+    async def _connect(self) -> Connection:
+        import aiohttp
+
+        connect: Callable[..., Connection] = importlib.import_module(_CLIENT).HranaConn
+        if self._session is None:
+            self._session = aiohttp.ClientSession()
+        connection = connect(_Session(self._session), self._address.url, self._address.token)
+        try:
+            with anyio.fail_after(self._timeout):
+                await connection.wait_connected()
+                # A refused token shows only after the handshake.
+                stream = connection.open_stream()
+                first = stream.execute({"sql": "SELECT 1", "want_rows": False})
+                first.add_done_callback(_retrieve)
+                stream.close()
+                await asyncio.shield(first)
+        except BaseException as error:
+            with anyio.CancelScope(shield=True):
+                await connection.close()
+            if isinstance(error, TimeoutError):
+                raise Failure("unsent", "no answer to the handshake") from error
+            if isinstance(error, Exception):
+                raise self._map(error, sent=False) from error
+            raise
+        return connection
+
+    def _map(self, error: Exception, *, sent: bool) -> Exception:
+        import aiohttp
+
+        if isinstance(error, aiohttp.WSServerHandshakeError):
+            if error.status in (401, 403):
+                return refused_token(self._shown)
+            if error.status in (429,) or error.status >= 500:
+                return Failure("unsent", f"the server answered {error.status}")
+            return not_a_server(self._shown, f"it answered {error.status} to a WebSocket")
+        if isinstance(error, aiohttp.ClientConnectorCertificateError):
+            return StoreUnavailable(
+                f"The certificate of {self._shown} cannot be trusted.",
+                cure="Check the host's name.",
+            )
+        # Only the client's own error has a code: what the server said, or its name for a break.
+        code = getattr(error, "code", None)
+        if isinstance(code, str) and code not in _BROKEN:
+            return map_error(code, str(error).removeprefix(f"{code}: "), self._shown)
+        why = f"{type(error).__name__}: {error}".rstrip(": ")
+        return Failure("lost" if sent else "unsent", why)
+
+
+# What libsql-client says of the connection, not the server of a statement.
+_BROKEN = ("HRANA_WEBSOCKET_ERROR", "HRANA_PROTO_ERROR", "CLIENT_CLOSED", "STREAM_CLOSED")
+
+
+def _retrieve(answer: asyncio.Future[Any]) -> None:
+    if not answer.cancelled():
+        answer.exception()
