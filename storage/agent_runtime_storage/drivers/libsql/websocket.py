@@ -28,6 +28,7 @@ _MOST_AT_ONCE = 64
 _MESSAGE_BYTES = 15 * 2**20
 _LOCK_SECONDS = 5.0
 _HEARTBEAT = 20.0
+_FAREWELL = 1.0
 
 
 class Stream(Protocol):
@@ -102,17 +103,14 @@ class _Session:
     def __init__(self, session: aiohttp.ClientSession) -> None:
         self._session = session
 
-    async def ws_connect(self, url: str, **options: Any) -> aiohttp.ClientWebSocketResponse:
-        import aiohttp
-
-        return await self._session.ws_connect(
+    async def ws_connect(self, url: str, **options: Any) -> Any:
+        connect: Any = self._session.ws_connect
+        return await connect(
             url,
             **options,
             # The server limits its answers itself; the default of 4 MiB would break the socket.
             max_msg_size=0,
             heartbeat=_HEARTBEAT,
-            # A server that is gone answers no farewell.
-            timeout=aiohttp.ClientWSTimeout(ws_close=1.0),
         )
 
 
@@ -155,10 +153,10 @@ class WebSocketTransport:
 
     async def close(self) -> None:
         """Close the socket."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await _leave(connection)
         with anyio.CancelScope(shield=True):
-            connection, self._connection = self._connection, None
-            if connection is not None:
-                await connection.close()
             session, self._session = self._session, None
             if session is not None:
                 await session.close()
@@ -189,8 +187,7 @@ class WebSocketTransport:
                 if self._connection.exception is None:
                     return self._connection
                 broken, self._connection = self._connection, None
-                with anyio.CancelScope(shield=True):
-                    await broken.close()
+                await _leave(broken)
             self._connection = await self._connect()
             return self._connection
 
@@ -211,8 +208,7 @@ class WebSocketTransport:
                 stream.close()
                 await asyncio.shield(first)
         except BaseException as error:
-            with anyio.CancelScope(shield=True):
-                await connection.close()
+            await _leave(connection)
             if isinstance(error, TimeoutError):
                 raise Failure("unsent", "no answer to the handshake") from error
             if isinstance(error, Exception):
@@ -244,6 +240,12 @@ class WebSocketTransport:
 
 # What libsql-client says of the connection, not the server of a statement.
 _BROKEN = ("HRANA_WEBSOCKET_ERROR", "HRANA_PROTO_ERROR", "CLIENT_CLOSED", "STREAM_CLOSED")
+
+
+async def _leave(connection: Connection) -> None:
+    # A server that is gone answers no farewell.
+    with anyio.move_on_after(_FAREWELL, shield=True):
+        await connection.close()
 
 
 def _retrieve(answer: asyncio.Future[Any]) -> None:
