@@ -4,10 +4,10 @@ AgentRuntimeError                   .message says what and why, .cure what to do
 ├── ConfigError                     a setting, a model name or an agent is not usable
 ├── StoreError                      see agent_runtime_storage.errors
 │   ├── UnknownScheme
-│   ├── StoreUnavailable: StoreBusy, StoreReadOnly, StoreFull, NotADatabase
+│   ├── StoreUnavailable: StoreBusy, StoreReadOnly, StoreFull, NotADatabase, ObjectsUnavailable
 │   ├── MigrationError
 │   ├── NotFound
-│   ├── CorruptThread
+│   ├── CorruptThread: ObjectLost
 │   └── Conflict: ThreadBusy, LeaseLost, RunCancelled, InboxWaiting, BudgetExceeded
 ├── ModelError                      a model call failed for good
 │   ├── ModelAuthError              the key is missing or wrong, or may not use the model
@@ -36,6 +36,8 @@ from agent_runtime_storage.errors import (
     MigrationError,
     NotADatabase,
     NotFound,
+    ObjectLost,
+    ObjectsUnavailable,
     RunCancelled,
     StoreBusy,
     StoreError,
@@ -66,6 +68,8 @@ __all__ = [
     "ModelUnavailable",
     "NotADatabase",
     "NotFound",
+    "ObjectLost",
+    "ObjectsUnavailable",
     "PromptTooLarge",
     "RealModelForbidden",
     "RunCancelled",

@@ -149,6 +149,7 @@ class Runtime:
             settings.database_url,
             synchronous=settings.synchronous,
             auth_token=token.get_secret_value() if token else None,
+            objects=settings.object_store_url,
         )
         try:
             yield cls(settings, store, model)

@@ -25,6 +25,7 @@ PACKAGES = (
     "apsw",
     "click",
     "litellm",
+    "obstore",
     "orjson",
     "pydantic",
     "pydantic-settings",
@@ -81,7 +82,12 @@ async def _checks() -> list[Check]:
     checks.append(Check("settings", "ok", "all names are known, all values valid"))
     if url_scheme(settings.database_url) in POSTGRES_SCHEMES:
         checks.append(check_postgres())
-    return [*checks, await check_model(settings), await check_database(settings)]
+    return [
+        *checks,
+        await check_model(settings),
+        await check_database(settings),
+        await check_objects(settings),
+    ]
 
 
 def check_python(version: tuple[int, int]) -> Check:
@@ -164,6 +170,26 @@ async def check_database(settings: Settings) -> Check:
     except AgentRuntimeError as error:
         return Check("database", "fail", f"{shown}: {error.message}", error.cure)
     return Check("database", "ok", f"{shown} opens, its schema is current")
+
+
+async def check_objects(settings: Settings) -> Check:
+    """Check the object store, if one is set, by writing, reading and deleting an object."""
+    from agent_runtime.errors import AgentRuntimeError
+    from agent_runtime_storage.objects import Objects, default_folder
+    from agent_runtime_storage.urls import backend_of, file_path
+
+    url = settings.object_store_url
+    try:
+        if url is not None:
+            objects = Objects.open(url)
+            await objects.probe()
+            return Check("objects", "ok", f"{objects.shown} can be written and read")
+        if backend_of(settings.database_url) == "file":
+            folder = default_folder(file_path(settings.database_url))
+            return Check("objects", "ok", f"large bodies lie in {folder}")
+    except AgentRuntimeError as error:
+        return Check("objects", "fail", error.message, error.cure)
+    return Check("objects", "ok", "large bodies lie in the database; no object store is set")
 
 
 def broken_litellm(version: str) -> bool:

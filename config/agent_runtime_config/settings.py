@@ -25,6 +25,8 @@ PREFIX = "AGENT_RUNTIME_"
 POSTGRES_SCHEMES = ("postgresql", "postgres")
 DATABASE_SCHEMES = ("file", "libsql", "http", "https", "ws", "wss", *POSTGRES_SCHEMES)
 
+OBJECT_SCHEMES = ("file", "s3", "gs", "az", "abfs", "abfss")
+
 
 def _database_url(url: str) -> str:
     scheme = url_scheme(url)
@@ -34,10 +36,23 @@ def _database_url(url: str) -> str:
             "names the unknown scheme {scheme}; known are {known}",
             {"scheme": scheme, "known": ", ".join(DATABASE_SCHEMES)},
         )
-    if re.match(r"\w+\s*=", url):
+    return _no_keywords(url)
+
+
+def _object_store_url(url: str) -> str:
+    scheme = url_scheme(url)
+    if scheme and scheme not in OBJECT_SCHEMES:
         raise PydanticCustomError(
-            "database_keywords", "must be a URL or a path, not a list of keywords"
+            "object_scheme",
+            "names the unknown scheme {scheme}; known are {known}",
+            {"scheme": scheme, "known": ", ".join(OBJECT_SCHEMES)},
         )
+    return _no_keywords(url)
+
+
+def _no_keywords(url: str) -> str:
+    if re.match(r"\w+\s*=", url):
+        raise PydanticCustomError("url_keywords", "must be a URL or a path, not a list of keywords")
     return url
 
 
@@ -52,6 +67,7 @@ def _lower(value: object) -> object:
 
 
 DatabaseUrl = Annotated[str, AfterValidator(_database_url)]
+ObjectStoreUrl = Annotated[str, AfterValidator(_object_store_url)]
 HttpUrl = Annotated[str, AfterValidator(_http_url)]
 Count = Annotated[int, Field(ge=1)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -93,6 +109,13 @@ class Settings(BaseSettings):
     )
     database_auth_token: SecretStr | None = Field(
         default=None, description="The token that a libSQL server asks for."
+    )
+    object_store_url: ObjectStoreUrl | None = Field(
+        default=None,
+        description="Where bodies above 256 KiB (compressed) lie: a folder, as `file:…` or a path, "
+        "or a bucket, as `s3://…`, `gs://…`, `az://…` or `abfss://…`, with its credentials in the "
+        "provider's own variables. Where it is unset, they lie in a folder beside a database file, "
+        "and in the database of a server, since other machines do not see a folder.",
     )
     synchronous: Synchronous = Field(
         default="full",

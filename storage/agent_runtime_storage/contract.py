@@ -21,7 +21,8 @@ while there is one.  A branch is the chain of parents of a head; a missing ances
 raises `CorruptThread`, never a shorter history.
 
 **Bodies.**  The store does not interpret them.  Large ones (above 4 KB) lie compressed beside
-their row, once for each distinct content of a thread; readers never notice.
+their row, once for each distinct content of a thread; the largest (above 256 KB compressed) in an
+object store, if there is one.  Readers never notice, unless one is gone: `ObjectLost`.
 
 **Cancellation.**  A cancelled read is abandoned.  A cancelled write either did not begin, or is
 finished under a shield before the cancellation goes on; it is never in doubt.

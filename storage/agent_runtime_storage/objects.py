@@ -13,6 +13,7 @@ takes another's objects for orphans.
 from __future__ import annotations
 
 import hashlib
+import secrets
 import stat
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing, asynccontextmanager
@@ -171,6 +172,18 @@ class Objects:
         """Remove what killed writers left half written before that time; return how many."""
         async with self._slot("Cleaning the objects"):
             return await (await self._place()).clean(before)
+
+    async def probe(self) -> None:
+        """Write an object, read it and delete it, to see that all of that works.
+
+        Raises:
+            ObjectLost: what was written is not there.
+        """
+        key, data = f"probe/{secrets.token_hex(8)}.raw", secrets.token_bytes(64)
+        await self.put(key, data)
+        if await self.get(key) != data:
+            raise object_damaged(key, self.shown)
+        await self.delete([key])
 
     async def _place(self) -> Place:
         if self._made is None:

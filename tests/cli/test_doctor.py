@@ -35,6 +35,7 @@ def test_a_fresh_install_passes_and_says_that_no_model_is_set() -> None:
         "settings": "ok",
         "model": "warn",
         "database": "ok",
+        "objects": "ok",
     }
     assert "AGENT_RUNTIME_MODEL" in checks["model"]["cure"]
 
