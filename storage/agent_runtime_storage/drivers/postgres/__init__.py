@@ -1,0 +1,1 @@
+"""The driver for a Postgres server with pgvector."""

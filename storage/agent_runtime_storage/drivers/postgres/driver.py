@@ -1,0 +1,397 @@
+"""The driver for a Postgres server: a pool of connections, one round trip for a read or a batch."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import hashlib
+import random
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import anyio
+import orjson
+import psycopg
+from agent_runtime_config.urls import redact_url
+from psycopg.conninfo import conninfo_to_dict
+from psycopg.pq.abc import PGresult
+
+from agent_runtime_storage.drivers.protocol import (
+    BatchMissed,
+    Dialect,
+    Row,
+    Statement,
+    Value,
+)
+from agent_runtime_storage.drivers.signals import Signals
+from agent_runtime_storage.drivers.waiting import outlast
+from agent_runtime_storage.errors import StoreError
+
+from .connections import Connections
+from .mapping import (
+    CLASHES,
+    STALE,
+    Unreachable,
+    closed_error,
+    doubt_error,
+    lost_error,
+    map_connect,
+    map_refusal,
+)
+from .notifications import NOTIFY, AnyConnection, PostgresSignals
+from .pipeline import ConnectionLost, ServerError, Session
+from .results import Rows
+from .setup import APP_ROLE, Isolation, Prepared, Setup, setup_queries
+from .translation import Command, batch_command, command, was_missed
+
+_CLASH_TRIES = 8
+_SHORTEST_WAIT = 0.05
+_LONGEST_WAIT = 1.0
+_CONNECT_SECONDS = 10
+# At the opening a wrong host or port is more likely than a server that restarts.
+_OPENING_SECONDS = 5.0
+_MIGRATIONS = "migrations"
+_MIGRATION_SECONDS = 3600
+_DEFAULTS: Mapping[str, str | int] = {
+    "application_name": "agent_runtime",
+    "client_encoding": "utf8",
+    "connect_timeout": _CONNECT_SECONDS,
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+}
+
+
+_T = TypeVar("_T")
+
+
+@dataclass(slots=True)
+class _Operation(Generic[_T]):
+    """Something on its way that needs a connection.
+
+    Attributes:
+        work: what is done with it.
+        repeatable: whether doing it twice does the same as once.
+        begun: whether it is at work, or was and nobody knows how it ended.
+    """
+
+    work: Callable[[Session], Awaitable[_T]]
+    repeatable: bool
+    begun: bool = False
+
+
+def _run(
+    commands: Sequence[Command], *, repeatable: bool, patient: bool = False
+) -> _Operation[list[PGresult]]:
+    return _Operation(lambda session: session.run(commands, patient=patient), repeatable)
+
+
+class PostgresDriver:
+    """A Postgres database; see `Driver`.  It belongs to the event loop in which it was opened."""
+
+    dialect: Dialect = "postgres"
+
+    def __init__(
+        self, url: str, *, connections: int, statement_seconds: float, patience: float
+    ) -> None:
+        self._shown = redact_url(url)
+        self._conninfo = _parse_url(url, self._shown)
+        self._statement_seconds = statement_seconds
+        self._patience = patience
+        self._prepared = Prepared("agent_runtime", uses_role=False)
+        self._connections = Connections(self._connect_session, connections)
+        self._rows = Rows()
+        self._running: set[asyncio.Task[Any]] = set()
+        self._closing: asyncio.Task[None] | None = None
+        self._postgres_signals = PostgresSignals(
+            connect=self._connect, send=self._notify, is_own=lambda pid: self._connections.owns(pid)
+        )
+        self.signals: Signals = self._postgres_signals
+
+    def __repr__(self) -> str:
+        return f"<PostgresDriver {self._shown}>"
+
+    @classmethod
+    async def open(
+        cls,
+        url: str,
+        *,
+        connections: int = 8,
+        statement_seconds: float = 30,
+        patience: float = 60.0,
+    ) -> PostgresDriver:
+        """Open the database and create what the migrations need: schema, pgvector, roles.
+
+        Args:
+            url: `postgresql://user:password@host:port/database?parameters`, as libpq reads it.
+            connections: the most connections at a time; one more listens, once somebody does.
+            statement_seconds: after so long the server cancels a statement.
+            patience: how long a server that went away is waited for, in seconds.
+
+        Raises:
+            StoreUnavailable: the server or the database cannot be reached.
+            MigrationError: something is missing that the login cannot create.
+            StoreError: the URL is not valid.
+        """
+        driver = cls(
+            url,
+            connections=connections,
+            statement_seconds=statement_seconds,
+            patience=min(patience, _OPENING_SECONDS),
+        )
+        try:
+            await driver._prepare()
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await driver.close()
+            raise
+        driver._patience = patience
+        return driver
+
+    async def read(self, sql: str, params: Mapping[str, Value], *, owner: str | None) -> list[Row]:
+        """Answer one query from a consistent snapshot of what is committed.
+
+        Cancelled, it has the server cancel the query before the cancellation goes on.
+        """
+        commands = [self._prologue(owner, (), read_only=True), command(sql, params)]
+        operation = _run(commands, repeatable=True)
+        try:
+            results = await self._perform(operation, abandon=True)
+        except ServerError as error:
+            raise map_refusal(error, self._shown) from None
+        return await self._rows.load(results[1])
+
+    async def batch(
+        self,
+        statements: Sequence[Statement],
+        *,
+        owner: str | None,
+        locks: Sequence[str] = (),
+        repeatable: bool = False,
+    ) -> list[list[Row]]:
+        """Run the statements in one transaction and return the rows of each, once it is durable.
+
+        Raises:
+            BatchMissed: a statement missed its row count; nothing was written.
+            ConstraintFailed: a statement broke a constraint; nothing was written.
+            StoreInDoubt: the connection broke on the way of a batch that is not repeatable.
+        """
+        migrating = _MIGRATIONS in locks
+        prologue = [_patient()] if migrating else []
+        prologue.append(self._prologue(owner, locks, read_only=False))
+        own = [
+            batch_command(statement, place, prepare=not migrating)
+            for place, statement in enumerate(statements)
+        ]
+        operation = _run([*prologue, *own], repeatable=repeatable, patient=migrating)
+        try:
+            results = await self._perform(operation)
+        except ServerError as error:
+            place = was_missed(error.message)
+            if place is not None:
+                raise BatchMissed(statements[place].miss, place) from None
+            raise map_refusal(error, self._shown) from None
+        return [
+            await self._rows.load(result) if sent.returns else []
+            for sent, result in zip(own, results[len(prologue) :], strict=True)
+        ]
+
+    async def isolation(self) -> Isolation:
+        """Return how the database itself keeps owners apart."""
+        uses_role = self._prepared.uses_role
+        operation = _Operation(
+            lambda session: self._setup(session).isolation(uses_role=uses_role), repeatable=True
+        )
+        return await self._perform(operation, abandon=True)
+
+    async def close(self) -> None:
+        """Finish what was accepted, then close the connections; calling it twice is harmless.
+
+        What waits for a server that went away is given up.
+        """
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._close())
+        await outlast(self._closing)
+        self._closing.result()
+
+    async def _close(self) -> None:
+        while self._running:
+            await asyncio.wait(self._running)
+        await self._postgres_signals.close()
+        self._connections.close()
+
+    # One operation
+
+    async def _perform(self, operation: _Operation[_T], *, abandon: bool = False) -> _T:
+        """Do it in a task of its own, which outlasts the caller's cancellation.
+
+        Args:
+            abandon: whether it may be cancelled at work; if not, only before.
+        """
+        if self._closing is not None:
+            raise closed_error(self._shown)
+        await anyio.lowlevel.checkpoint_if_cancelled()
+        # psycopg and asyncio's own locks are cancelled once; an anyio scope would do it again and
+        # again, and cost the connection.
+        task = asyncio.create_task(self._attempts(operation))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if abandon or not operation.begun:
+                task.cancel()
+            await outlast(task)
+            if not task.cancelled():
+                task.exception()
+            raise
+
+    async def _attempts(self, operation: _Operation[_T]) -> _T:
+        """Run the operation; wait for a server that is away, and try again what can be."""
+        deadline: float | None = None
+        wait = _SHORTEST_WAIT
+        clashes = 0
+        while True:
+            try:
+                return await self._attempt(operation)
+            except ServerError as error:
+                # Nothing of it was written.
+                operation.begun = False
+                limit = 1 if error.sqlstate in STALE else _CLASH_TRIES
+                if error.sqlstate not in CLASHES | STALE or clashes >= limit:
+                    raise
+                clashes += 1
+                await asyncio.sleep(random.uniform(0, 0.005 * 2**clashes))
+                continue
+            except ConnectionLost as lost:
+                if lost.doubtful and not operation.repeatable:
+                    raise doubt_error(str(lost), self._shown) from None
+                operation.begun = lost.doubtful
+                failure = lost_error(str(lost), self._shown)
+            except Unreachable as refused:
+                failure = refused.error
+                if refused.lasting:
+                    raise failure from None
+            now = time.monotonic()
+            deadline = now + self._patience if deadline is None else deadline
+            if now >= deadline or self._closing is not None:
+                raise failure
+            await asyncio.sleep(min(wait * random.uniform(0.5, 1.0), deadline - now))
+            wait = min(wait * 2, _LONGEST_WAIT)
+
+    async def _attempt(self, operation: _Operation[_T]) -> _T:
+        session = await self._connections.take()
+        try:
+            operation.begun = True
+            return await operation.work(session)
+        except ServerError as error:
+            if error.sqlstate in STALE:
+                session.forget_prepared()
+            raise
+        finally:
+            self._connections.give(session)
+
+    def _prologue(self, owner: str | None, locks: Sequence[str], *, read_only: bool) -> Command:
+        """Return what makes the transaction the owner's, and takes its locks in order.
+
+        It is a statement of its own, so that those after it see what was committed while it waited.
+        """
+        keys = sorted({_lock_key(owner, name) for name in locks})
+        params: dict[str, Value] = {"owner": owner or ""}
+        params |= {f"key{place}": key for place, key in enumerate(keys)}
+        sql = _prologue_sql(
+            len(keys),
+            as_app=owner is not None and self._prepared.uses_role,
+            owned=owner is not None,
+            read_only=read_only,
+        )
+        return command(sql, params)
+
+    # Connections
+
+    async def _connect(self) -> AnyConnection:
+        try:
+            return await psycopg.AsyncConnection.connect(self._conninfo, autocommit=True)
+        except (psycopg.Error, OSError, UnicodeError) as error:
+            raise map_connect(str(error), self._shown) from None
+
+    async def _connect_session(self) -> Session:
+        connection = await self._connect()
+        session = Session(connection, self._statement_seconds + _CONNECT_SECONDS)
+        milliseconds = round(self._statement_seconds * 1000)
+        settings = {
+            "path": self._prepared.path,
+            "statement_timeout": str(milliseconds),
+            # A lock that is waited for says more than a statement that takes too long.
+            "lock_timeout": str(round(milliseconds * 0.9)),
+            "idle_timeout": str(milliseconds),
+        }
+        try:
+            await session.run([command(setup_queries()["settings"], settings, prepare=False)])
+        except ConnectionLost as lost:
+            raise map_connect(str(lost), self._shown) from None
+        except BaseException:
+            session.discard()
+            raise
+        return session
+
+    async def _prepare(self) -> None:
+        operation = _Operation(lambda session: self._setup(session).prepare(), repeatable=True)
+        self._prepared = await self._perform(operation, abandon=True)
+        # The connection of the setup has not the search path that came of it.
+        self._connections.close()
+        self._connections = Connections(self._connect_session, self._connections.limit)
+
+    def _setup(self, session: Session) -> Setup:
+        async def ask(sql: str, params: Mapping[str, Value]) -> list[Row]:
+            [result] = await session.run([command(sql, params, prepare=False)])
+            return await self._rows.load(result)
+
+        return Setup(ask, self._shown)
+
+    async def _notify(self, topics: Sequence[str]) -> None:
+        sent = {"topics": orjson.dumps(list(topics)).decode()}
+        await self._attempt(_run([command(NOTIFY, sent)], repeatable=True))
+
+
+def _parse_url(url: str, shown: str) -> str:
+    try:
+        given = conninfo_to_dict(url)
+    except psycopg.Error:
+        # libpq's message repeats the part of the URL that it cannot read.
+        raise StoreError(
+            f"The database URL {shown} cannot be read.",
+            cure="Write postgresql://user:password@host:port/database; in user and password write "
+            "special characters as %XX.",
+        ) from None
+    return psycopg.conninfo.make_conninfo(**{**_DEFAULTS, **given})
+
+
+def _lock_key(owner: str | None, name: str) -> int:
+    named = f"{'' if owner is None else len(owner)}:{owner or ''}:{name}"
+    digest = hashlib.blake2b(named.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, signed=True)
+
+
+def _patient() -> Command:
+    limit = str(_MIGRATION_SECONDS * 1000)
+    sql = (
+        "SELECT set_config('statement_timeout', :limit, true), "
+        "set_config('lock_timeout', :limit, true)"
+    )
+    return command(sql, {"limit": limit}, prepare=False)
+
+
+@functools.cache
+def _prologue_sql(locks: int, *, as_app: bool, owned: bool, read_only: bool) -> str:
+    parts = ["set_config('agent_runtime.user_id', :owner, true)"]
+    if not owned:
+        parts.append("set_config('agent_runtime.system', 'on', true)")
+    if as_app:
+        parts.append(f"set_config('role', '{APP_ROLE}', true)")
+    if read_only:
+        parts.append("set_config('transaction_read_only', 'on', true)")
+    parts += [f"pg_advisory_xact_lock(:key{place})" for place in range(locks)]
+    return f"SELECT {', '.join(parts)}"

@@ -1,0 +1,122 @@
+"""Signals between processes, by LISTEN and NOTIFY.
+
+A NOTIFY in a write's own transaction would let only one transaction of the database commit at a
+time, so topics are sent after it, all that wait in one statement.  They are hints: one that is lost
+costs a listener the wait until it looks by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from typing import TypeAlias
+
+import psycopg
+
+from agent_runtime_storage.drivers.signals import Listener, Signals
+
+CHANNEL = "agent_runtime"
+NOTIFY = (
+    f"SELECT count(pg_notify('{CHANNEL}', t.topic)) "
+    "FROM json_array_elements_text(:topics::json) AS t (topic)"
+)
+_POLL_SECONDS = 5.0
+# Between two sends, so that many commits share one.
+_REST_SECONDS = 0.005
+_PENDING = 10_000
+_LONGEST_WAIT = 5.0
+
+AnyConnection: TypeAlias = psycopg.AsyncConnection[tuple[object, ...]]
+
+
+class PostgresSignals(Signals):
+    """Signals that other processes on the database hear too; see `Signals`.
+
+    Sending and listening begin when the first one needs them, so a short program pays for neither.
+
+    Args:
+        connect: makes a connection to listen on.
+        send: sends topics; raises any exception if it cannot now.
+        is_own: tells by the server process whether a notification is this driver's own.
+    """
+
+    def __init__(
+        self,
+        *,
+        connect: Callable[[], Awaitable[AnyConnection]],
+        send: Callable[[Sequence[str]], Awaitable[None]],
+        is_own: Callable[[int], bool],
+    ) -> None:
+        super().__init__(poll_seconds=_POLL_SECONDS, forward=self._enqueue)
+        self._connect = connect
+        self._send = send
+        self._is_own = is_own
+        self._pending: dict[str, None] = {}
+        self._sender: asyncio.Task[None] | None = None
+        self._listening: asyncio.Task[None] | None = None
+        self._closed = False
+
+    @contextlib.contextmanager
+    def listen(self, topic: str) -> Generator[Listener]:
+        """Listen to a topic; begin before reading, or what came in between is waited for."""
+        if self._listening is None and not self._closed:
+            self._listening = asyncio.create_task(self._hear_others())
+        with super().listen(topic) as listener:
+            yield listener
+
+    async def close(self) -> None:
+        """Send what waits to be sent, as far as that works at once, and end both tasks."""
+        self._closed = True
+        tasks = [task for task in (self._sender, self._listening) if task is not None]
+        if self._sender is not None:
+            await asyncio.wait([self._sender], timeout=1.0)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _enqueue(self, topic: str) -> None:
+        if self._closed:
+            return
+        if len(self._pending) >= _PENDING:
+            self._pending.pop(next(iter(self._pending)))
+        self._pending[topic] = None
+        if self._sender is None or self._sender.done():
+            self._sender = asyncio.create_task(self._send_pending())
+
+    async def _send_pending(self) -> None:
+        wait = _REST_SECONDS
+        while self._pending:
+            topics = list(self._pending)
+            self._pending.clear()
+            try:
+                await self._send(topics)
+            except Exception:
+                if self._closed:
+                    return
+                # Those that came meanwhile stay behind them; the wait spares a server in need.
+                self._pending = dict.fromkeys([*topics, *self._pending][-_PENDING:])
+                wait = min(max(wait * 2, 0.1), _LONGEST_WAIT)
+            else:
+                wait = _REST_SECONDS
+            if not self._closed:
+                await asyncio.sleep(wait)
+
+    async def _hear_others(self) -> None:
+        wait = 0.1
+        while True:
+            with contextlib.suppress(Exception):
+                connection = await self._connect()
+                try:
+                    await connection.execute(f"LISTEN {CHANNEL}")
+                    wait = 0.1
+                    # Whatever was said before is lost.
+                    self.hear_all()
+                    async for notification in connection.notifies():
+                        if not self._is_own(notification.pid):
+                            self.hear(notification.payload)
+                finally:
+                    await connection.close()
+            await asyncio.sleep(wait * random.uniform(0.5, 1.0))
+            wait = min(wait * 2, _LONGEST_WAIT)

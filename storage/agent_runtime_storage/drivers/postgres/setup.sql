@@ -1,0 +1,101 @@
+-- What the driver needs of a database before any migration, and what it asks about it.
+
+-- name: look
+SELECT current_setting('server_version_num')::int8,
+       current_user::text,
+       EXISTS (SELECT 1 FROM pg_roles
+               WHERE rolname = current_user AND (rolsuper OR rolbypassrls)),
+       pg_is_in_recovery(),
+       to_regnamespace('agent_runtime') IS NOT NULL,
+       (SELECT extversion FROM pg_extension WHERE extname = 'vector'),
+       (SELECT quote_ident(n.nspname)
+        FROM pg_extension AS e JOIN pg_namespace AS n ON n.oid = e.extnamespace
+        WHERE e.extname = 'vector'),
+       to_regnamespace('public') IS NOT NULL,
+       (SELECT count(*) FROM pg_roles
+        WHERE rolname IN ('agent_runtime_app', 'agent_runtime_system'));
+
+-- name: roles_usable
+-- Whether the login may act as the one role and has the rights of the other.
+SELECT coalesce(
+    pg_has_role(current_user, to_regrole('agent_runtime_app')::oid,
+                CASE WHEN current_setting('server_version_num')::int8 >= 160000
+                     THEN 'SET' ELSE 'MEMBER' END)
+    AND pg_has_role(current_user, to_regrole('agent_runtime_system')::oid, 'USAGE'),
+    false);
+
+-- name: policies
+-- How many tables are guarded for the system role, how many for the setting, how many are not the
+-- login's own.
+SELECT count(*) FILTER (WHERE NOT p.polroles @> ARRAY[0::oid]),
+       count(*) FILTER (WHERE p.polroles @> ARRAY[0::oid]),
+       count(*) FILTER (WHERE NOT pg_has_role(current_user, c.relowner, 'USAGE'))
+FROM pg_policy AS p JOIN pg_class AS c ON c.oid = p.polrelid
+WHERE c.relnamespace = to_regnamespace('agent_runtime') AND p.polname = 'of_system';
+
+-- name: unforced
+-- Tables with owners' rows that no policy guards.
+SELECT c.relname::text
+FROM pg_class AS c
+WHERE c.relnamespace = to_regnamespace('agent_runtime') AND c.relkind IN ('r', 'p')
+  AND EXISTS (SELECT 1 FROM pg_attribute AS a
+              WHERE a.attrelid = c.oid AND a.attname = 'user_id' AND NOT a.attisdropped)
+  AND NOT (c.relrowsecurity AND c.relforcerowsecurity)
+ORDER BY 1;
+
+-- name: app_bypasses
+SELECT 1 FROM pg_roles
+WHERE rolname = 'agent_runtime_app' AND (rolsuper OR rolbypassrls);
+
+-- name: lock
+SELECT 1 FROM (SELECT pg_advisory_lock(:key)) AS l;
+
+-- name: unlock
+SELECT pg_advisory_unlock(:key);
+
+-- name: create_schema
+CREATE SCHEMA IF NOT EXISTS agent_runtime;
+
+-- name: create_extension_in_public
+CREATE EXTENSION IF NOT EXISTS vector SCHEMA public;
+
+-- name: create_extension
+CREATE EXTENSION IF NOT EXISTS vector SCHEMA agent_runtime;
+
+-- name: create_role_app
+-- Roles are the whole cluster's: another database may create them at the same time.
+DO $$ BEGIN
+    CREATE ROLE agent_runtime_app NOLOGIN;
+EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL;
+END $$;
+
+-- name: create_role_system
+DO $$ BEGIN
+    CREATE ROLE agent_runtime_system NOLOGIN;
+EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL;
+END $$;
+
+-- name: grant_roles
+-- Since version 16 the right to use a role and the right to its rights are told apart.
+DO $$ BEGIN
+    IF current_setting('server_version_num')::int8 >= 160000 THEN
+        EXECUTE 'GRANT agent_runtime_app TO CURRENT_USER WITH SET TRUE, INHERIT FALSE';
+        EXECUTE 'GRANT agent_runtime_system TO CURRENT_USER WITH INHERIT TRUE';
+    ELSE
+        EXECUTE 'GRANT agent_runtime_app, agent_runtime_system TO CURRENT_USER';
+    END IF;
+END $$;
+
+-- name: guard_again
+SELECT 1 FROM (SELECT agent_runtime.guard_all()) AS g;
+
+-- name: settings
+-- Those of a connection.  A generic plan of a short query is as good as one made for its values;
+-- compiling queries costs more than any of ours runs.
+SELECT set_config('search_path', :path, false),
+       set_config('statement_timeout', :statement_timeout, false),
+       set_config('lock_timeout', :lock_timeout, false),
+       set_config('idle_in_transaction_session_timeout', :idle_timeout, false),
+       set_config('default_transaction_isolation', 'read committed', false),
+       set_config('jit', 'off', false),
+       set_config('row_security', 'on', false);

@@ -1,0 +1,219 @@
+"""From the store's SQL and values to what libpq takes.
+
+The store writes `:name` in every dialect; Postgres wants `$1`.  A statement with a row count is
+wrapped so that a miss is an error of the server's, inside the same round trip: whatever was sent
+after it is skipped, and nothing is committed.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from agent_runtime_storage.drivers.protocol import Statement, Value
+from agent_runtime_storage.errors import StoreError
+
+# What may hold a colon that begins no placeholder comes first.
+_TOKEN = re.compile(
+    r"""
+      \b[eE]'(?:[^'\\]|\\.|'')*'
+    | '(?:[^']|'')*'
+    | "(?:[^"]|"")*"
+    | \$(?P<tag>[A-Za-z_]\w*|)\$.*?\$(?P=tag)\$
+    | --[^\n]*
+    | /\*.*?\*/
+    | ::
+    | :(?P<name>[a-z_][a-z0-9_]*)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_WORD = re.compile(r"[A-Za-z_]+")
+_CHANGES = frozenset({"INSERT", "UPDATE", "DELETE", "MERGE"})
+_MISSED = re.compile(r"agent_runtime: statement (\d+) affected")
+
+_INT8, _FLOAT8, _BYTEA, _UNKNOWN = 20, 701, 17, 0
+_pack_int = struct.Struct("!q").pack
+_pack_float = struct.Struct("!d").pack
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A statement as the server takes it.
+
+    Attributes:
+        names: the name of the value for each placeholder, in the order of their numbers.
+        returns: whether it answers with rows that the store wants.
+    """
+
+    sql: bytes
+    names: tuple[str, ...]
+    returns: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A statement with its values, as libpq takes them."""
+
+    sql: bytes
+    values: tuple[bytes | None, ...] = ()
+    types: tuple[int, ...] = ()
+    formats: tuple[int, ...] = ()
+    prepare: bool = True
+    returns: bool = True
+
+
+@functools.lru_cache(maxsize=1024)
+def translate(sql: str) -> Text:
+    """Return the text with `$1`, `$2`... for its placeholders; literals and casts are left alone.
+
+    A slice of an array must be written with spaces or parentheses (`a[1 : n]`), for `:n` is a
+    placeholder.
+    """
+    numbers: dict[str, int] = {}
+
+    def number(match: re.Match[str]) -> str:
+        name = match["name"]
+        if name is None:
+            return match[0]
+        return f"${numbers.setdefault(name, len(numbers) + 1)}"
+
+    return Text(_TOKEN.sub(number, sql).encode(), tuple(numbers))
+
+
+@functools.lru_cache(maxsize=1024)
+def translate_counted(sql: str) -> Text:
+    """Return the statement wrapped so that another number of rows is an error.
+
+    The two placeholders after the statement's own are its place in the batch and the number of
+    rows that it must affect.  A text that is no number is cast to one to raise the error, so that
+    it needs no function in the database; `was_missed` knows it again.
+    """
+    inner = translate(sql)
+    place, wanted = len(inner.names) + 1, len(inner.names) + 2
+    changes, returning = _kind(sql)
+    body = inner.sql.decode()
+    if changes and not returning:
+        body += "\nRETURNING 1"
+    check = (
+        f"CASE WHEN {{count}} = ${wanted}::bigint THEN 1 ELSE ('agent_runtime: statement ' "
+        f"|| ${place}::bigint || ' affected ' || {{count}} || ' rows')::integer END"
+    )
+    if changes and not returning:
+        wrapped = f"WITH s AS (\n{body}\n)\nSELECT {check.format(count='count(*)')} FROM s"
+    else:
+        # The one row of `c` is always looked at, so the check is made although `s` is empty.
+        wrapped = (
+            f"WITH s AS MATERIALIZED (\n{body}\n), c AS (SELECT count(*) AS n FROM s)\n"
+            f"SELECT s.* FROM c LEFT JOIN s ON true WHERE {check.format(count='c.n')} = 1"
+        )
+    return Text(wrapped.encode(), inner.names, returns=returning or not changes)
+
+
+@functools.lru_cache(maxsize=1024)
+def _kind(sql: str) -> tuple[bool, bool]:
+    """Return whether a statement changes rows, and whether it returns what it changed."""
+    depth = 0
+    changes = returning = False
+    bare = _TOKEN.sub(" ", sql)
+    for match in re.finditer(r"[()]|[A-Za-z_]+", bare):
+        token = match[0].upper()
+        if token == "(":
+            depth += 1
+        elif token == ")":
+            depth -= 1
+        elif depth == 0:
+            changes = changes or token in _CHANGES
+            returning = returning or token == "RETURNING"
+            if token == "SELECT" and not changes:
+                return False, True
+    return changes, returning
+
+
+def was_missed(message: str) -> int | None:
+    """Return the place of the statement whose count was wrong, if that is what the error says."""
+    match = _MISSED.search(message)
+    return int(match[1]) if match else None
+
+
+def command(sql: str, params: Mapping[str, Value], *, prepare: bool = True) -> Command:
+    """Return a query or an uncounted statement with its values."""
+    text = translate(sql)
+    values, types, formats = _encode(text.names, params)
+    return Command(text.sql, values, types, formats, prepare)
+
+
+def batch_command(statement: Statement, place: int, *, prepare: bool = True) -> Command:
+    """Return the statement at this place of a batch."""
+    if statement.rows is None:
+        return command(statement.sql, statement.params, prepare=prepare)
+    text = translate_counted(statement.sql)
+    values, types, formats = _encode(text.names, statement.params)
+    return Command(
+        text.sql,
+        (*values, _pack_int(place), _pack_int(statement.rows)),
+        (*types, _INT8, _INT8),
+        (*formats, 1, 1),
+        prepare,
+        # Of a statement that must affect none, the wrapping leaves one row of NULLs.
+        text.returns and statement.rows > 0,
+    )
+
+
+def _encode(
+    names: tuple[str, ...], params: Mapping[str, Value]
+) -> tuple[tuple[bytes | None, ...], tuple[int, ...], tuple[int, ...]]:
+    values: list[bytes | None] = []
+    types: list[int] = []
+    formats: list[int] = []
+    for name in names:
+        value, kind, form = _encode_value(name, params[name])
+        values.append(value)
+        types.append(kind)
+        formats.append(form)
+    return tuple(values), tuple(types), tuple(formats)
+
+
+def _encode_value(name: str, value: Value) -> tuple[bytes | None, int, int]:
+    """Return the value's bytes, type and format (0: text, 1: binary).
+
+    Every whole number has one type, whatever its size, so that a statement is not prepared again
+    for each combination.  The server takes the type of a text from where it stands.
+    """
+    # A test by type, not by isinstance: this runs for every value of every statement.
+    kind = type(value)
+    if kind is str:
+        return _encode_text(name, str(value)), _UNKNOWN, 0
+    if value is None:
+        return None, _UNKNOWN, 0
+    if isinstance(value, bytes):
+        return value, _BYTEA, 1
+    if isinstance(value, float):
+        return _pack_float(value), _FLOAT8, 1
+    if isinstance(value, int):
+        try:
+            return _pack_int(value), _INT8, 1
+        except struct.error as error:
+            raise _unstorable(name, "the number does not fit 64 bits") from error
+    return _encode_text(name, value), _UNKNOWN, 0
+
+
+def _encode_text(name: str, value: str) -> bytes:
+    try:
+        encoded = value.encode()
+    except UnicodeEncodeError:
+        # The codec's error holds the whole text.
+        raise _unstorable(name, "the text holds a lone surrogate") from None
+    if b"\0" in encoded:
+        raise _unstorable(name, "the text holds a zero byte, which Postgres does not take")
+    return encoded
+
+
+def _unstorable(name: str, why: str) -> StoreError:
+    return StoreError(
+        f"A value ({name}) cannot be stored: {why}.",
+        cure="Text must be valid Unicode without zero bytes and lone surrogates, numbers fit "
+        "64 bits.",
+    )

@@ -1,0 +1,120 @@
+-- The parts of a commit, in the order in which they run.
+
+-- name: commit_guard
+-- Whoever lost the lease misses here, before anything else is written, and so does a commit that is
+-- tried again although it went through.
+UPDATE runs
+SET commit_id = :commit_id, steps = coalesce(:steps, steps),
+    own_reserved_tokens = own_reserved_tokens + :own_tokens,
+    own_reserved_cost = own_reserved_cost + :own_cost,
+    updated_at = unix_seconds()
+WHERE user_id = :user_id AND id = :run_id AND epoch = :epoch AND status = 'running'
+  AND thread_id = :thread_id AND root_run_id = :root_run_id
+  AND (:after_commit IS NULL OR commit_id = :after_commit);
+
+-- name: newest_commit
+SELECT commit_id FROM runs WHERE user_id = :user_id AND id = :run_id;
+
+-- name: commit_thread
+UPDATE threads
+SET last_seq = last_seq + :nodes, last_activation = last_activation + :activations,
+    last_event = last_event + :events, last_usage = last_usage + :usage,
+    updated_at = unix_seconds()
+WHERE user_id = :user_id AND id = :thread_id
+  AND (:nodes = 0 OR last_seq = :expect_seq)
+  AND (:activations = 0 OR last_activation = :expect_activation)
+RETURNING last_event;
+
+-- name: start_call
+UPDATE calls SET status = 'started'
+WHERE user_id = :user_id AND thread_id = :thread_id AND node_id = :node_id
+  AND position = :position AND status = 'pending';
+
+-- name: finish_call
+UPDATE calls
+SET status = 'done', outcome = :outcome, body = :body, blob = :blob, shown = :shown,
+    tokens = :tokens
+WHERE user_id = :user_id AND thread_id = :thread_id AND node_id = :node_id
+  AND position = :position AND status IN ('pending', 'started');
+
+-- name: show_call
+UPDATE calls SET shown = :shown, tokens = :tokens
+WHERE user_id = :user_id AND thread_id = :thread_id AND node_id = :node_id
+  AND position = :position AND status = 'done';
+
+-- name: close_node
+UPDATE nodes
+SET status = 'closed',
+    tokens = tokens + (SELECT coalesce(sum(tokens), 0)::bigint FROM calls
+                       WHERE user_id = :user_id AND thread_id = :thread_id AND node_id = :id)
+WHERE user_id = :user_id AND thread_id = :thread_id AND id = :id AND status = 'open'
+  AND NOT EXISTS (SELECT 1 FROM calls
+                  WHERE user_id = :user_id AND thread_id = :thread_id AND node_id = :id
+                    AND status <> 'done');
+
+-- name: clear_open_node
+UPDATE runs SET open_node = NULL
+WHERE user_id = :user_id AND id = :run_id AND open_node = :id;
+
+-- name: append_node
+-- Nothing is appended under an open exchange, nor under a node that is not there.
+INSERT INTO nodes (user_id, thread_id, id, parent_id, kind, status, role, run_id, activation_id,
+                   body, blob, tokens, created_at)
+SELECT :user_id, :thread_id, :id, :parent_id, :kind, :status, :role, :run_id, :activation_id,
+       :body, :blob, :tokens, unix_seconds()
+WHERE :parent_id IS NULL OR EXISTS (
+    SELECT 1 FROM nodes
+    WHERE user_id = :user_id AND thread_id = :thread_id AND id = :parent_id
+      AND status = 'closed');
+
+-- name: append_call
+INSERT INTO calls (user_id, thread_id, node_id, position, tool, status)
+VALUES (:user_id, :thread_id, :node_id, :position, :tool, 'pending');
+
+-- name: set_open_node
+UPDATE runs SET open_node = :id
+WHERE user_id = :user_id AND id = :run_id AND open_node IS NULL;
+
+-- name: set_head
+UPDATE threads SET head = :head
+WHERE user_id = :user_id AND id = :thread_id AND EXISTS (
+    SELECT 1 FROM nodes
+    WHERE user_id = :user_id AND thread_id = :thread_id AND id = :head AND status = 'closed');
+
+-- name: append_activation
+INSERT INTO activations (user_id, thread_id, id, anchor, run_id, cause, body, blob, prefix_blob,
+                         created_at)
+VALUES (:user_id, :thread_id, :id, :anchor, :run_id, :cause, :body, :blob, :prefix_blob,
+        unix_seconds());
+
+-- name: drain_inbox
+DELETE FROM inbox WHERE user_id = :user_id AND thread_id = :thread_id AND id = :id;
+
+-- name: require_quiet_inbox
+UPDATE threads SET updated_at = updated_at
+WHERE user_id = :user_id AND id = :thread_id
+  AND NOT EXISTS (SELECT 1 FROM inbox WHERE user_id = :user_id AND thread_id = :thread_id);
+
+-- name: append_usage
+-- `back` counts from the last of the commit's rows, whose number the thread's counter holds.
+INSERT INTO usage (user_id, thread_id, id, run_id, root_run_id, node_id, purpose, model,
+                   prompt_tokens, cached_tokens, cache_write_tokens, completion_tokens,
+                   counted_tokens, cost, reported, created_at)
+SELECT user_id, id, last_usage - :back, :run_id, :root_run_id, :node_id, :purpose, :model,
+       :prompt_tokens, :cached_tokens, :cache_write_tokens, :completion_tokens,
+       :counted_tokens, :cost, :reported, unix_seconds()
+FROM threads WHERE user_id = :user_id AND id = :thread_id;
+
+-- name: finish_run
+UPDATE runs
+SET status = :status, stop_reason = :stop_reason, detail = :detail, output = :output,
+    output_blob = :output_blob,
+    finished_at = CASE WHEN :status <> 'suspended' THEN unix_seconds() END,
+    lease_host = NULL, lease_boot = NULL, lease_pid = NULL, lease_started = NULL,
+    lease_until = NULL
+WHERE user_id = :user_id AND id = :run_id;
+
+-- name: append_event
+INSERT INTO events (user_id, thread_id, id, run_id, kind, node_id, data, created_at)
+SELECT user_id, id, last_event - :back, :run_id, :kind, :node_id, :data, unix_seconds()
+FROM threads WHERE user_id = :user_id AND id = :thread_id;

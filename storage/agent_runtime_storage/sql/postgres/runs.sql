@@ -1,0 +1,155 @@
+-- Runs, their leases, and the budget of their tree.
+
+-- name: run_select
+SELECT r.id, r.thread_id, r.parent_run_id, r.root_run_id, r.agent, r.status, r.stop_reason,
+       r.detail, r.task_id, r.open_node, r.steps, r.max_steps, r.cancel_requested, r.spec,
+       r.output,
+       CASE WHEN r.output_blob IS NULL THEN '' ELSE coalesce(b.object, b.codec, 'lost') END, b.data,
+       r.epoch, r.lease_host, r.lease_boot, r.lease_pid, r.lease_started,
+       coalesce(r.lease_until > unix_seconds(), false),
+       r.budget_tokens, r.budget_cost, r.tree_reserved_tokens, r.tree_reserved_cost,
+       r.tree_settled_tokens, r.tree_settled_cost, r.tree_unsettled_tokens, r.tree_unsettled_cost,
+       r.created_at, r.updated_at, r.finished_at
+FROM runs AS r
+LEFT JOIN blobs AS b
+    ON b.user_id = r.user_id AND b.thread_id = r.thread_id AND b.hash = r.output_blob
+
+-- name: visible_run_filter
+EXISTS (SELECT 1 FROM threads AS t
+        WHERE t.user_id = r.user_id AND t.id = r.thread_id AND t.hidden = '')
+
+-- name: run
+{run_select}
+WHERE r.user_id = :user_id AND r.id = :run_id AND {visible_run_filter};
+
+-- name: run_filter
+(:thread_id IS NULL OR r.thread_id = :thread_id)
+  AND (:parent_run_id IS NULL OR r.parent_run_id = :parent_run_id)
+  AND (:root_run_id IS NULL OR r.root_run_id = :root_run_id)
+  AND (:status IS NULL OR r.status IN (SELECT jsonb_array_elements_text(:status::jsonb)))
+  AND {visible_run_filter}
+ORDER BY r.created_at DESC, r.id DESC LIMIT :limit
+
+-- name: runs
+{run_select}
+WHERE r.user_id = :user_id AND {run_filter};
+
+-- name: runs_of_thread
+{run_select}
+WHERE r.user_id = :user_id AND r.thread_id = :thread_id AND {run_filter};
+
+-- name: runs_of_parent
+{run_select}
+WHERE r.user_id = :user_id AND r.parent_run_id = :parent_run_id AND {run_filter};
+
+-- name: runs_of_root
+{run_select}
+WHERE r.user_id = :user_id AND r.root_run_id = :root_run_id AND {run_filter};
+
+-- name: run_exists
+SELECT 1 FROM runs AS r WHERE r.user_id = :user_id AND r.id = :run_id AND {visible_run_filter};
+
+-- name: run_place
+SELECT r.thread_id, r.root_run_id FROM runs AS r
+WHERE r.user_id = :user_id AND r.id = :run_id AND {visible_run_filter};
+
+-- name: parent_can_spawn
+SELECT 1 FROM runs
+WHERE user_id = :user_id AND id = :parent_run_id AND root_run_id = :root_run_id
+  AND status = 'running' AND cancel_requested = 0;
+
+-- name: begin_run
+INSERT INTO runs (user_id, id, thread_id, parent_run_id, root_run_id, agent, status, task_id,
+                  max_steps, spec, epoch, lease_host, lease_boot, lease_pid, lease_started,
+                  lease_until, budget_tokens, budget_cost, own_reserved_tokens, own_reserved_cost,
+                  created_at, updated_at)
+VALUES (:user_id, :run_id, :thread_id, :parent_run_id, :root_run_id, :agent, 'running', :task_id,
+        :max_steps, :spec, 1, :host, :boot, :pid, :started,
+        unix_seconds() + :seconds, :budget_tokens, :budget_cost, :own_tokens, :own_cost,
+        unix_seconds(), unix_seconds());
+
+-- name: begin_thread
+UPDATE threads
+SET active_run = :run_id, last_seq = last_seq + :nodes,
+    last_activation = last_activation + :activations, last_event = last_event + :events,
+    updated_at = unix_seconds()
+WHERE user_id = :user_id AND id = :thread_id AND hidden = '' AND active_run IS NULL
+  AND head IS NOT DISTINCT FROM :expect_head AND last_seq = :expect_seq
+  AND (:activations = 0 OR last_activation = :expect_activation)
+RETURNING last_event;
+
+-- name: take_run
+UPDATE runs
+SET status = 'running', stop_reason = NULL, detail = '', output = '', output_blob = NULL,
+    finished_at = NULL, cancel_requested = 0, epoch = epoch + 1,
+    lease_host = :host, lease_boot = :boot, lease_pid = :pid, lease_started = :started,
+    lease_until = unix_seconds() + :seconds, updated_at = unix_seconds()
+WHERE user_id = :user_id AND id = :run_id AND epoch = :replaces AND status <> 'succeeded';
+
+-- name: take_thread
+UPDATE threads SET active_run = :run_id
+WHERE user_id = :user_id
+  AND id = (SELECT thread_id FROM runs WHERE user_id = :user_id AND id = :run_id)
+  AND hidden = '' AND (active_run IS NULL OR active_run = :run_id);
+
+-- name: free_thread
+UPDATE threads SET active_run = NULL, updated_at = unix_seconds()
+WHERE user_id = :user_id
+  AND id = (SELECT thread_id FROM runs WHERE user_id = :user_id AND id = :run_id)
+  AND active_run = :run_id;
+
+-- name: renew_lease
+UPDATE runs SET lease_until = unix_seconds() + :seconds
+WHERE user_id = :user_id AND id = :run_id AND epoch = :epoch AND status = 'running'
+RETURNING cancel_requested;
+
+-- name: cancel_runs
+WITH RECURSIVE subtree (id) AS (
+    SELECT id FROM runs WHERE user_id = :user_id AND id = :run_id
+    UNION
+    SELECT r.id FROM subtree AS s JOIN runs AS r
+      ON r.user_id = :user_id AND r.parent_run_id = s.id
+)
+UPDATE runs SET cancel_requested = 1, updated_at = unix_seconds()
+WHERE user_id = :user_id AND id IN (SELECT id FROM subtree)
+  AND status IN ('queued', 'running', 'suspended')
+RETURNING id, thread_id;
+
+-- name: poll
+SELECT r.cancel_requested,
+       EXISTS (SELECT 1 FROM inbox AS i WHERE i.user_id = r.user_id AND i.thread_id = r.thread_id)
+FROM runs AS r
+WHERE r.user_id = :user_id AND r.id = :run_id AND r.epoch = :epoch AND r.status = 'running';
+
+-- name: spend
+-- On the root.  Spending is booked whatever the limit; only a new reservation has to fit.
+UPDATE runs
+SET tree_reserved_tokens = tree_reserved_tokens - :release_tokens + :reserve_tokens,
+    tree_reserved_cost = tree_reserved_cost - :release_cost + :reserve_cost,
+    tree_settled_tokens = tree_settled_tokens + :settle_tokens,
+    tree_settled_cost = tree_settled_cost + :settle_cost,
+    tree_unsettled_tokens = tree_unsettled_tokens + :unsettle_tokens,
+    tree_unsettled_cost = tree_unsettled_cost + :unsettle_cost
+WHERE user_id = :user_id AND id = :root_run_id
+  AND (:reserving = 0 OR (
+      (budget_tokens IS NULL
+       OR tree_settled_tokens + :settle_tokens + tree_unsettled_tokens + :unsettle_tokens
+          + tree_reserved_tokens - :release_tokens + :reserve_tokens <= budget_tokens)
+      AND (budget_cost IS NULL
+       OR tree_settled_cost + :settle_cost + tree_unsettled_cost + :unsettle_cost
+          + tree_reserved_cost - :release_cost + :reserve_cost <= budget_cost)));
+
+-- name: unsettle_own
+-- What a dead run had reserved may have been billed: it counts as spent at its bound.
+UPDATE runs AS root
+SET tree_reserved_tokens = root.tree_reserved_tokens - own.own_reserved_tokens,
+    tree_reserved_cost = root.tree_reserved_cost - own.own_reserved_cost,
+    tree_unsettled_tokens = root.tree_unsettled_tokens + own.own_reserved_tokens,
+    tree_unsettled_cost = root.tree_unsettled_cost + own.own_reserved_cost
+FROM (SELECT root_run_id, own_reserved_tokens, own_reserved_cost
+      FROM runs WHERE user_id = :user_id AND id = :run_id) AS own
+WHERE root.user_id = :user_id AND root.id = own.root_run_id;
+
+-- name: clear_own
+UPDATE runs SET own_reserved_tokens = 0, own_reserved_cost = 0
+WHERE user_id = :user_id AND id = :run_id;
