@@ -39,6 +39,7 @@ from .records import (
     Activation,
     Call,
     Commit,
+    Embedder,
     Event,
     InboxItem,
     Job,
@@ -53,6 +54,9 @@ from .records import (
     Thread,
     Usage,
     UsageTotal,
+    VectorHit,
+    VectorItem,
+    VectorKey,
 )
 
 
@@ -246,6 +250,84 @@ class UserStore(Protocol):
         Raises:
             NotFound: the thread is not there.
             Conflict: a node is not there.
+        """
+        ...
+
+    # Vectors
+
+    async def upsert_vectors(self, model: str, items: Sequence[VectorItem]) -> None:
+        """Write vectors, all or none, each in the place of that of the same key and model.
+
+        Vectors of different models are never compared.  The first ones fix the model's number of
+        dimensions, as long as there are vectors of it.  One batch: send a few hundred at a time.
+
+        Raises:
+            InvalidVector: one is empty, longer than 16,000 numbers, zero, or not finite.
+            DimensionMismatch: one has another length than the model's others.
+            NotFound: a thread is not there.
+        """
+        ...
+
+    async def search_vectors(
+        self,
+        model: str,
+        query: Sequence[float],
+        *,
+        limit: int = 10,
+        thread_id: str | None = None,
+        sources: Sequence[str] | None = None,
+    ) -> list[VectorHit]:
+        """Return what is most like the query among the model's vectors, the likest first.
+
+        Equal hits are ordered by their keys.  The answer is exact, but on Postgres among more
+        than 20,000 candidates (see `nearest_vectors` in its migrations).  A model that has no
+        vectors gives nothing.
+
+        Args:
+            sources: only what was made of these.
+
+        Raises:
+            InvalidVector, DimensionMismatch: as for `upsert_vectors`, of the query.
+            NotFound: the thread is not there.
+        """
+        ...
+
+    async def delete_vectors(
+        self,
+        thread_id: str,
+        *,
+        model: str | None = None,
+        source: str | None = None,
+        source_ids: Sequence[int] | None = None,
+    ) -> int:
+        """Delete a thread's vectors that match all that is given; return how many there were.
+
+        Raises `NotFound` if the thread is not there.
+        """
+        ...
+
+    async def embedders(self) -> list[Embedder]:
+        """Return the models that the owner has vectors of, by name."""
+        ...
+
+    async def to_embed(self, model: str, *, limit: int = 100) -> list[VectorKey]:
+        """Return what has a vector of another model and none of this one, in the order of keys.
+
+        So a change of the model is noticed, and made good by embedding again what this lists.
+        """
+        ...
+
+    async def vectors_of_thread(
+        self,
+        thread_id: str,
+        *,
+        after: tuple[str, VectorKey | VectorItem] | None = None,
+        limit: int = 500,
+    ) -> list[tuple[str, VectorItem]]:
+        """Return a thread's vectors with their models, ordered by model and key, a page at a time.
+
+        Args:
+            after: the model and key of the last one of the page before.
         """
         ...
 

@@ -14,6 +14,8 @@ AgentRuntimeError
     ├── NotFound              no such thread, run, node or call for this owner
     ├── CorruptThread         the chain of nodes is broken: an ancestor is missing, or a cycle
     │   └── ObjectLost        a body lies in an object that is not there, or is damaged
+    ├── InvalidVector         a vector has no direction: empty, zero, or not finite
+    ├── DimensionMismatch     a vector has another length than its model's; `.known`, `.given`
     ├── InvalidExport         what is to be imported is no whole export; `.line` says where
     └── Conflict              the state is not what the writer thought; nothing was written
         ├── ThreadBusy        the thread has an active run; `.run_id` names it
@@ -91,6 +93,19 @@ class InvalidExport(StoreError):
 
 class ObjectLost(CorruptThread):
     """A body lies in an object that is not in the object store, or is damaged."""
+
+
+class InvalidVector(StoreError):
+    """No cosine can be told of the vector; nothing was written."""
+
+
+class DimensionMismatch(StoreError):
+    """The vector has another number of dimensions than those of its model; nothing was written."""
+
+    def __init__(self, message: str, *, known: int, given: int, cure: str = "") -> None:
+        super().__init__(message, cure=cure)
+        self.known = known
+        self.given = given
 
 
 class Conflict(StoreError):

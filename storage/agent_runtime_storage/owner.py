@@ -59,13 +59,14 @@ class Owner:
         statements: Sequence[Statement],
         *,
         thread: str | None = None,
+        threads: Sequence[str] = (),
         tree: str | None = None,
         repeatable: bool = False,
     ) -> list[list[Row]]:
-        """Run a batch, alone among those on the same thread and on the same run tree.
+        """Run a batch, alone among those on the same threads and on the same run tree.
 
         Args:
-            thread: the thread whose rows it writes.
+            thread, threads: the threads whose rows it writes.
             tree: the root of the runs whose rows it writes.
             repeatable: as for `Driver.batch`.
 
@@ -73,7 +74,8 @@ class Owner:
             BatchMissed, StoreInDoubt: as `Driver.batch`.
             Conflict: it breaks a constraint.
         """
-        locks = [f"thread {thread}"] if thread is not None else []
+        named = threads if thread is None else (thread, *threads)
+        locks = [f"thread {one}" for one in named]
         if tree is not None:
             locks.append(f"tree {tree}")
         try:

@@ -7,7 +7,7 @@ Money is in integer nanodollars, time in seconds since the epoch by the database
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -235,6 +235,66 @@ class InboxItem:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeText:
+    """What full text search finds a node by, or (with `call`) the result of one of its calls."""
+
+    node_id: int
+    call: int | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class TextHit:
+    """A node, or the result of a call, that a search found; a higher score is a better hit."""
+
+    thread_id: str
+    node_id: int
+    call: int | None
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class VectorKey:
+    """What a vector was made of: a part of a source of a thread, such as `message` 17."""
+
+    thread_id: str
+    source: str
+    source_id: int
+    part: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class VectorItem:
+    """A vector, kept in single precision, and what it was made of."""
+
+    thread_id: str
+    source: str
+    source_id: int
+    values: Sequence[float]
+    part: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class VectorHit:
+    """What a search found; `similarity` is the cosine, from -1 (opposite) to 1 (the same)."""
+
+    thread_id: str
+    source: str
+    source_id: int
+    part: int
+    similarity: float
+
+
+@dataclass(frozen=True, slots=True)
+class Embedder:
+    """A model that made vectors of an owner's, their dimensions, and how many there are."""
+
+    model: str
+    dimensions: int
+    vectors: int
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """A durable unit of background work, unique by (thread, kind, key)."""
 
@@ -265,6 +325,8 @@ class NewNode:
     status: NodeStatus = "closed"
     tools: tuple[str, ...] = ()
     """For an exchange, the tool of each call in order; each begins as `pending`."""
+    text: str = ""
+    """What full text search finds it by; kept as an index only, up to 100,000 characters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,6 +350,8 @@ class CallDone:
     body: bytes
     tokens: int
     shown: int | None = None
+    text: str = ""
+    """What full text search finds the result by, as for `NewNode`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -382,3 +446,7 @@ class NewRun:
     budget: Budget = Budget()
     reserve: Amount | None = None
     events: tuple[NewEvent, ...] = ()
+
+
+TextOf = Callable[[Literal["node", "call"], bytes], str]
+"""From the body of a node, or of a call's result, to the text that search finds it by."""

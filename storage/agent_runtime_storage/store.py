@@ -9,14 +9,15 @@ from .drivers.protocol import Driver
 from .inbox import Inbox
 from .jobs import Jobs
 from .log import Log
+from .names import name_problem
 from .objects import Objects
-from .retention import Retention
 from .runs import Runs
 from .search import Search
 from .threads import Threads
+from .transfer import Transfer
 
 
-class SqlUserStore(Threads, Log, Runs, Inbox, Jobs, Retention, Search):
+class SqlUserStore(Threads, Log, Runs, Inbox, Jobs, Transfer, Search):
     """`UserStore` over any driver, by the SQL of its dialect."""
 
 
@@ -28,9 +29,15 @@ class SqlStore:
         self._objects = objects
 
     def of(self, user_id: str) -> UserStore:
-        """Return the store as one owner sees it. Raises `ConfigError` if the owner is empty."""
-        if not user_id:
-            raise ConfigError("The owner (user_id) is empty.", cure="Name the user.")
+        """Return the store as one owner sees it.
+
+        Raises:
+            ConfigError: the owner is empty, or a name that not every database can hold.
+        """
+        if problem := name_problem(user_id):
+            raise ConfigError(
+                f"The owner (user_id) {problem}.", cure="Name the user, in at most 512 bytes."
+            )
         return SqlUserStore(self._driver, user_id, self._objects)
 
     async def close(self) -> None:

@@ -123,6 +123,16 @@ class Purging(Protocol):
 
 
 @runtime_checkable
+class Measuring(Protocol):
+    """A driver of the dialect `sqlite` whose database may lack sqlite-vec."""
+
+    @property
+    def vector_function(self) -> str | None:
+        """The SQL function for the cosine distance of two float32 blobs; None if it has none."""
+        ...
+
+
+@runtime_checkable
 class Scrubbing(Protocol):
     """A driver whose database keeps what was deleted for a while, and can be told not to."""
 

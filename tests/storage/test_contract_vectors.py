@@ -1,0 +1,319 @@
+"""The contract of vectors: written, found by likeness, deleted; models are never mixed."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+
+import pytest
+
+from agent_runtime_storage import (
+    DimensionMismatch,
+    Embedder,
+    InvalidVector,
+    NotFound,
+    StoreError,
+    UserStore,
+    VectorHit,
+    VectorItem,
+    VectorKey,
+)
+
+MODEL = "embedder/small"
+
+
+def item(
+    source_id: int,
+    values: Sequence[float],
+    *,
+    thread: str = "t1",
+    source: str = "message",
+    part: int = 0,
+) -> VectorItem:
+    return VectorItem(thread, source, source_id, values, part)
+
+
+def ids(hits: Sequence[VectorHit]) -> list[int]:
+    return [hit.source_id for hit in hits]
+
+
+@pytest.fixture
+async def user(user: UserStore) -> UserStore:
+    """An owner with two threads."""
+    await user.ensure_thread("t1")
+    await user.ensure_thread("t2")
+    return user
+
+
+async def test_the_likest_come_first_with_their_cosine(user: UserStore) -> None:
+    await user.upsert_vectors(
+        MODEL, [item(1, [1, 0, 0]), item(2, [-2, 0, 0]), item(3, [3, 3, 0]), item(4, [0, 0, 5])]
+    )
+
+    hits = await user.search_vectors(MODEL, [1, 0, 0])
+
+    assert ids(hits) == [1, 3, 4, 2]
+    assert [hit.similarity for hit in hits] == pytest.approx([1, math.sqrt(0.5), 0, -1], abs=1e-6)
+    assert all(-1 <= hit.similarity <= 1 for hit in hits)
+    assert hits[0] == VectorHit("t1", "message", 1, 0, hits[0].similarity)
+
+
+async def test_random_vectors_are_ranked_as_their_cosines_are(user: UserStore) -> None:
+    draw = random.Random(7)
+    vectors = [[draw.gauss(0, 1) for _ in range(40)] for _ in range(300)]
+    await user.upsert_vectors(MODEL, [item(number, v) for number, v in enumerate(vectors)])
+    query = [draw.gauss(0, 1) for _ in range(40)]
+
+    def likeness(vector: Sequence[float]) -> float:
+        dot = sum(a * b for a, b in zip(vector, query, strict=True))
+        return dot / math.hypot(*vector) / math.hypot(*query)
+
+    hits = await user.search_vectors(MODEL, query, limit=25)
+
+    wanted = sorted(range(300), key=lambda number: -likeness(vectors[number]))[:25]
+    assert ids(hits) == wanted
+    assert [hit.similarity for hit in hits] == pytest.approx(
+        [likeness(vectors[number]) for number in wanted], abs=1e-5
+    )
+
+
+async def test_equal_hits_are_ordered_by_their_keys(user: UserStore) -> None:
+    same = [0.5, 0.5]
+    await user.upsert_vectors(
+        MODEL,
+        [
+            item(2, same),
+            item(1, same, thread="t2"),
+            item(1, same, part=1),
+            item(1, same),
+            item(10, same, source="Z"),
+        ],
+    )
+
+    hits = await user.search_vectors(MODEL, same)
+
+    assert [(hit.thread_id, hit.source, hit.source_id, hit.part) for hit in hits] == [
+        ("t1", "Z", 10, 0),
+        ("t1", "message", 1, 0),
+        ("t1", "message", 1, 1),
+        ("t1", "message", 2, 0),
+        ("t2", "message", 1, 0),
+    ]
+
+
+async def test_a_search_is_held_to_its_limit_thread_and_sources(user: UserStore) -> None:
+    await user.upsert_vectors(
+        MODEL,
+        [
+            item(1, [1, 0]),
+            item(2, [1, 0.1], source="observation"),
+            item(3, [1, 0.2], thread="t2"),
+            item(4, [1, 0.3], thread="t2", source="it's"),
+        ],
+    )
+
+    assert ids(await user.search_vectors(MODEL, [1, 0], limit=3)) == [1, 2, 3]
+    assert await user.search_vectors(MODEL, [1, 0], limit=0) == []
+    assert ids(await user.search_vectors(MODEL, [1, 0], thread_id="t2")) == [3, 4]
+    assert ids(await user.search_vectors(MODEL, [1, 0], sources=["it's", "observation"])) == [2, 4]
+    assert ids(await user.search_vectors(MODEL, [1, 0], thread_id="t2", sources=["it's"])) == [4]
+    assert await user.search_vectors(MODEL, [1, 0], sources=[]) == []
+    with pytest.raises(NotFound, match="t9"):
+        await user.search_vectors(MODEL, [1, 0], thread_id="t9")
+
+
+async def test_a_vector_takes_the_place_of_that_of_its_key(user: UserStore) -> None:
+    await user.upsert_vectors(MODEL, [item(1, [1, 0]), item(1, [0, 1], part=1)])
+
+    await user.upsert_vectors(MODEL, [item(1, [5, 5]), item(1, [-1, 0])])
+
+    hits = await user.search_vectors(MODEL, [1, 0])
+    assert [(hit.part, round(hit.similarity, 6)) for hit in hits] == [(1, 0), (0, -1)]
+    assert await user.embedders() == [Embedder(MODEL, 2, 2)]
+
+
+async def test_models_are_kept_apart(user: UserStore) -> None:
+    await user.upsert_vectors("a", [item(1, [1, 0]), item(2, [0, 1])])
+    await user.upsert_vectors("b", [item(1, [0, 0, 1])])
+
+    assert ids(await user.search_vectors("a", [0, 1])) == [2, 1]
+    assert ids(await user.search_vectors("b", [0, 0, 1])) == [1]
+    assert await user.embedders() == [Embedder("a", 2, 2), Embedder("b", 3, 1)]
+
+
+async def test_a_model_that_has_no_vectors_finds_nothing(user: UserStore) -> None:
+    assert await user.search_vectors("unheard of", [1, 2, 3]) == []
+    assert await user.embedders() == []
+
+
+async def test_another_dimension_is_refused_and_nothing_is_written(user: UserStore) -> None:
+    await user.upsert_vectors(MODEL, [item(1, [1, 0])])
+
+    with pytest.raises(DimensionMismatch) as raised:
+        await user.upsert_vectors(MODEL, [item(2, [1, 0, 0])])
+    assert (raised.value.known, raised.value.given) == (2, 3)
+    assert MODEL in str(raised.value)
+    assert f"{MODEL}@3" in raised.value.cure
+    with pytest.raises(DimensionMismatch, match="the query"):
+        await user.search_vectors(MODEL, [1, 0, 0])
+    with pytest.raises(DimensionMismatch, match="message 4"):
+        await user.upsert_vectors(MODEL, [item(3, [1, 0]), item(4, [1, 0, 0])])
+
+    assert ids(await user.search_vectors(MODEL, [1, 0])) == [1]
+
+
+async def test_a_model_without_vectors_takes_another_dimension(user: UserStore) -> None:
+    await user.upsert_vectors(MODEL, [item(1, [1, 0]), item(1, [1, 0], thread="t2")])
+    await user.delete_vectors("t1")
+    with pytest.raises(DimensionMismatch):
+        await user.upsert_vectors(MODEL, [item(1, [1, 0, 0])])
+    await user.delete_vectors("t2")
+
+    await user.upsert_vectors(MODEL, [item(1, [1, 0, 0])])
+
+    assert await user.embedders() == [Embedder(MODEL, 3, 1)]
+    assert ids(await user.search_vectors(MODEL, [1, 0, 0])) == [1]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [],
+        [0.0, 0.0],
+        [1e-60, 0.0],
+        [1e-30, 0.0],
+        [1e30, 0.0],
+        [1e300, 0.0],
+        [math.nan, 1.0],
+        [math.inf, 1.0],
+        [1.0] * 16_001,
+        ["one"],
+    ],
+    ids=lambda values: f"{len(values)}-{values[0] if values else 'none'}",
+)
+async def test_what_is_no_direction_is_refused(user: UserStore, values: list[float]) -> None:
+    with pytest.raises(InvalidVector, match="message 2") as raised:
+        await user.upsert_vectors(MODEL, [item(1, [1.0, 0.0]), item(2, values)])
+    assert raised.value.cure
+    with pytest.raises(InvalidVector, match="the query"):
+        await user.search_vectors(MODEL, values)
+
+    assert await user.embedders() == []
+
+
+async def test_a_model_without_a_name_is_refused(user: UserStore) -> None:
+    with pytest.raises(StoreError, match="name"):
+        await user.upsert_vectors("", [item(1, [1.0])])
+
+
+async def test_vectors_of_any_length_are_kept(user: UserStore) -> None:
+    draw = random.Random(3)
+    for size in (1, 2000, 2001, 4000, 4001, 16_000):
+        near = [draw.gauss(0, 1) for _ in range(size)]
+        model = f"m@{size}"
+        await user.upsert_vectors(model, [item(1, near), item(2, [-x for x in near])])
+
+        [hit, far] = await user.search_vectors(model, near)
+
+        assert (hit.source_id, far.source_id) == (1, 2)
+        assert (hit.similarity, far.similarity) == pytest.approx((1, -1), abs=1e-5)
+
+
+async def test_nothing_is_written_for_a_thread_that_is_not_there(user: UserStore) -> None:
+    with pytest.raises(NotFound, match="t9"):
+        await user.upsert_vectors(MODEL, [item(1, [1, 0]), item(1, [1, 0], thread="t9")])
+
+    assert await user.embedders() == []
+    await user.upsert_vectors(MODEL, [])
+    assert await user.embedders() == []
+
+
+async def test_deletion_takes_what_matches_and_counts_it(user: UserStore) -> None:
+    for model in ("a", "b"):
+        await user.upsert_vectors(
+            model,
+            [
+                item(1, [1, 0]),
+                item(1, [1, 0], part=1),
+                item(2, [1, 0]),
+                item(1, [1, 0], source="observation"),
+                item(1, [1, 0], thread="t2"),
+            ],
+        )
+
+    assert await user.delete_vectors("t1", model="a", source="message", source_ids=[1, 7]) == 2
+    assert await user.delete_vectors("t1", source_ids=[]) == 0
+    assert await user.delete_vectors("t1", source="observation") == 2
+    assert await user.embedders() == [Embedder("a", 2, 2), Embedder("b", 2, 4)]
+    assert await user.delete_vectors("t1") == 4
+    assert await user.delete_vectors("t1") == 0
+    assert await user.embedders() == [Embedder("a", 2, 1), Embedder("b", 2, 1)]
+    with pytest.raises(NotFound, match="t9"):
+        await user.delete_vectors("t9")
+
+
+async def test_what_lacks_a_models_vectors_is_listed_until_it_has_them(user: UserStore) -> None:
+    await user.upsert_vectors("old", [item(2, [1, 0]), item(1, [1, 0]), item(1, [0, 1], part=1)])
+    await user.upsert_vectors("older", [item(1, [1]), item(5, [1], thread="t2")])
+    await user.upsert_vectors("new", [item(1, [1, 0, 0])])
+
+    missing = await user.to_embed("new")
+
+    assert missing == [
+        VectorKey("t1", "message", 1, 1),
+        VectorKey("t1", "message", 2, 0),
+        VectorKey("t2", "message", 5, 0),
+    ]
+    assert await user.to_embed("new", limit=2) == missing[:2]
+    await user.upsert_vectors(
+        "new", [VectorItem(k.thread_id, k.source, k.source_id, [1, 1, 1], k.part) for k in missing]
+    )
+    assert await user.to_embed("new") == []
+
+
+async def test_a_threads_vectors_are_paged_and_come_back_to_the_bit(user: UserStore) -> None:
+    draw = random.Random(5)
+    items = [
+        item(number // 2, [draw.gauss(0, 1) for _ in range(8)], part=number % 2)
+        for number in range(6)
+    ]
+    await user.upsert_vectors("a", items)
+    await user.upsert_vectors("b", items[:1])
+    await user.upsert_vectors("b", [item(1, [1.0] * 8, thread="t2")])
+
+    pages: list[tuple[str, VectorItem]] = []
+    while page := await user.vectors_of_thread("t1", after=pages[-1] if pages else None, limit=3):
+        pages += page
+
+    assert [(model, one.source_id, one.part) for model, one in pages] == [
+        *(("a", number // 2, number % 2) for number in range(6)),
+        ("b", 0, 0),
+    ]
+    for model, one in pages:
+        await user.upsert_vectors(f"copy of {model}", [one])
+    copied = await user.vectors_of_thread("t1")
+    by_model = [one for model, one in copied if model == "copy of a"]
+    assert by_model == [one for model, one in pages if model == "a"]
+    assert pages[0][1].values == pytest.approx(items[0].values, rel=1e-7)
+
+
+async def test_another_owners_vectors_are_neither_found_nor_touched(
+    user: UserStore, stranger: UserStore
+) -> None:
+    await stranger.ensure_thread("t1")
+    await user.upsert_vectors(MODEL, [item(1, [1, 0])])
+    await stranger.upsert_vectors(MODEL, [item(9, [1, 0, 0])])
+
+    assert ids(await user.search_vectors(MODEL, [1, 0])) == [1]
+    assert ids(await stranger.search_vectors(MODEL, [1, 0, 0], thread_id="t1")) == [9]
+    assert await stranger.embedders() == [Embedder(MODEL, 3, 1)]
+    assert await stranger.to_embed("another") == [VectorKey("t1", "message", 9, 0)]
+    with pytest.raises(NotFound):
+        await stranger.search_vectors(MODEL, [1, 0, 0], thread_id="t2")
+    with pytest.raises(NotFound):
+        await stranger.upsert_vectors(MODEL, [item(1, [1, 0, 0], thread="t2")])
+    assert await stranger.vectors_of_thread("t2") == []
+    assert await stranger.delete_vectors("t1") == 1
+
+    assert ids(await user.search_vectors(MODEL, [1, 0])) == [1]
