@@ -15,9 +15,10 @@ from .runs import Runs
 from .search import Search
 from .threads import Threads
 from .transfer import Transfer
+from .vectors import Vectors
 
 
-class SqlUserStore(Threads, Log, Runs, Inbox, Jobs, Transfer, Search):
+class SqlUserStore(Threads, Log, Runs, Inbox, Jobs, Transfer, Search, Vectors):
     """`UserStore` over any driver, by the SQL of its dialect."""
 
 
