@@ -15,7 +15,7 @@ import orjson
 
 from agent_runtime_storage.drivers.protocol import Driver, Row
 
-from .interleavings_world import COMMITS, LIMIT, MAIN, Op, Side
+from .interleavings_history import COMMITS, LIMIT, MAIN, Op, Side
 
 ENDED = ("succeeded", "failed", "cancelled")
 
@@ -145,6 +145,8 @@ class Judge:
                     self._say(f"{op.what} {op.id} was written after its cancellation had returned")
             if op.what == "repeat" and op.outcome == "ok":
                 self._say(f"the commit of {op.facts['of']} was written again")
+            if op.what == "wrong" and op.outcome == "ok":
+                self._say(f"{op.id} wrote what must be refused: {op.facts['wrong']}")
         for op in self.written:
             if op not in self.ops:
                 self._say(f"nobody in the history wrote {op}")
@@ -395,6 +397,13 @@ class Judge:
                 takes = [t for t in self._of("take") if t.facts.get("run") == identity]
                 if not takes and not runs[identity][6]:
                     self._say(f"{identity} lost the cancel {cancel.id}")
+        for child in begun.values():
+            parent = child.facts["parent"]
+            takes = [t for t in self._of("take") if t.facts.get("run") == parent]
+            for end in self._of("end"):
+                over = end.outcome == "ok" and end.facts["run"] == parent
+                if over and child.outcome == "ok" and not takes and end.end < child.start:  # pyright: ignore[reportOptionalOperand]
+                    self._say(f"child {child.id} began after {end.id} had ended its parent")
 
     # Jobs, metadata, readers, refusals
 

@@ -19,9 +19,9 @@ from agent_runtime.errors import AgentRuntimeError
 from agent_runtime_storage import Store
 
 from .interleavings_check import Judge, read_rows
+from .interleavings_history import MAIN, Op
 from .interleavings_run import Verdict, driver_of
 from .interleavings_worker import Life, read_journal
-from .interleavings_world import MAIN, Op
 
 ROOT = Path(__file__).parents[1]
 VICTIM, SURVIVOR = "victim", "survivor"

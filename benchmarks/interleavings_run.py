@@ -18,7 +18,8 @@ from agent_runtime_storage.drivers.protocol import Driver
 
 from .interleavings_check import Judge, read_rows
 from .interleavings_gate import Gate, GatedDriver, Ticket
-from .interleavings_world import COMMITS, MAIN, Actor, Op, Side, choose
+from .interleavings_history import COMMITS, MAIN, Op, Side
+from .interleavings_world import Actor, choose
 
 WIDTH = 4
 """How many actions are under way at most."""

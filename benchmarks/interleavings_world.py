@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from agent_runtime_storage import (
@@ -21,7 +21,6 @@ from agent_runtime_storage import (
     Commit,
     Conflict,
     Finish,
-    Job,
     Lease,
     LeaseOwner,
     NewActivation,
@@ -38,53 +37,11 @@ from agent_runtime_storage import (
 )
 from agent_runtime_storage.records import RunStatus
 
-MAIN = "main"
+from .interleavings_history import COMMITS, LIMIT, MAIN, Op, Side
+
 KEYS = ("observe 1", "observe 2", "observe 3")
-LIMIT = 100
-"""Tokens of a run tree that has a budget; its money is twice that."""
 _CHOICES = 6
 _ENDS: tuple[RunStatus, ...] = ("succeeded", "failed", "cancelled", "suspended", "suspended")
-COMMITS = ("begin", "child", "think", "start", "result", "close", "say", "drain", "activate", "end")
-"""The actions that write events."""
-
-
-@dataclass(slots=True)
-class Op:
-    """One action: what it meant to do, when, and what came of it.
-
-    Attributes:
-        start, end: nanoseconds of the machine's monotonic clock; no end if its process was killed.
-        outcome: `ok`, `refused`, `cancelled`, `doubt`, or `open` while nothing is known.
-        error: the name of the error's class.
-        facts: what it wrote or learned, by name.
-    """
-
-    id: str
-    what: str
-    side: str
-    start: int
-    end: int | None = None
-    outcome: str = "open"
-    error: str = ""
-    facts: dict[str, Any] = field(default_factory=dict[str, Any])
-
-
-@dataclass
-class Side:
-    """What one store's user knows of the thread; it may be out of date."""
-
-    name: str
-    leases: dict[str, Lease] = field(default_factory=dict[str, Lease])
-    own: dict[str, int] = field(default_factory=dict[str, int])
-    """Tokens that each run has reserved, as its holder believes."""
-    threads: dict[str, Thread] = field(default_factory=dict[str, Thread])
-    runs: list[Run] = field(default_factory=list[Run])
-    jobs: list[Job] = field(default_factory=list[Job])
-    last: tuple[str, Lease, Commit] | None = None
-    """The id of the last commit that states what it appends, and the commit."""
-    following: bool = False
-    cursor: int = 0
-    followed: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
 
 
 class NothingToDo(Exception):
@@ -379,6 +336,32 @@ class Actor:
         self.op.facts["of"] = original
         await self.user.commit(lease, commit)
 
+    async def wrong(self) -> None:
+        """Commit, with a lease that may be good, what no state of the thread allows."""
+        lease = self.some_lease()
+        node, pending, started = await self._open_exchange(lease)
+        thread = await self.user.thread(lease.thread_id)
+        seq = thread.last_seq + 1
+        under_open = NewNode(seq, node, "message", "user", b"", 1, 0)
+        wrongs = {
+            "head on an open node": Commit(head=node),
+            "node under an open one": Commit(nodes=(under_open,)),
+            "head on a node that is not there": Commit(head=seq),
+            "item that is not there": Commit(drained=(10**6,)),
+            "seq left out": Commit(nodes=(self.message(seq + 1, thread.head),), head=seq + 1),
+            "activation left out": Commit(
+                activation=NewActivation(thread.last_activation + 2, None, "x", b"{}", b"")
+            ),
+        }
+        if pending + started:
+            wrongs["exchange closed early"] = Commit(close=(node,))
+        if pending:
+            wrongs["call started twice"] = Commit(start=((node, pending[0]),) * 2)
+            done = CallDone(node, pending[0], "ok", b"", 1)
+            wrongs["call done twice"] = Commit(done=(done, done))
+        self.op.facts["wrong"] = name = self.chance.choice(list(wrongs))
+        await self.user.commit(lease, wrongs[name])
+
     # Without a lease, or about it
 
     async def take(self) -> None:
@@ -489,7 +472,7 @@ ACTIONS: dict[str, Callable[[Actor], Awaitable[None]]] = {
     name: getattr(Actor, name)
     for name in (
         *COMMITS,
-        *("repeat", "take", "renew", "poll", "cancel", "post", "move", "describe"),
+        *("repeat", "wrong", "take", "renew", "poll", "cancel", "post", "move", "describe"),
         *("enqueue", "claim", "settle_job", "follow", "read"),
     )
 }
@@ -497,7 +480,7 @@ _WEIGHTS = (
     dict.fromkeys(ACTIONS, 2)
     | dict.fromkeys(("begin", "think", "close"), 5)
     | dict.fromkeys(("say", "child", "end", "result"), 4)
-    | dict.fromkeys(("take", "post", "follow"), 3)
+    | dict.fromkeys(("take", "post", "follow", "move", "wrong"), 3)
     | {"poll": 1}
 )
 
