@@ -8,7 +8,16 @@ from dataclasses import replace
 
 from .bodies import Bodies
 from .drivers.protocol import BatchMissed, Row, Statement
-from .errors import BudgetExceeded, Conflict, InboxWaiting, LeaseLost, RunCancelled, StoreInDoubt
+from .errors import (
+    BudgetExceeded,
+    Conflict,
+    InboxWaiting,
+    LeaseLost,
+    RunCancelled,
+    StoreError,
+    StoreInDoubt,
+)
+from .names import name_problem
 from .owner import not_found
 from .records import (
     Amount,
@@ -28,6 +37,8 @@ class Commits(RunStatements):
     """The methods of `UserStore` that begin a run and write its steps."""
 
     async def begin_run(self, run: NewRun) -> tuple[Lease, int]:
+        if problem := name_problem(run.id):
+            raise StoreError(f"The run's id {problem}.", cure="Give the run a short id.")
         root = run.root_run_id or await self._root_of_new(run)
         _check_seqs(run.nodes, run.expect_seq + 1)
         bodies = await self._pack(run.thread_id, run.nodes, run.activation)
@@ -62,6 +73,7 @@ class Commits(RunStatements):
         if run.reserve is not None:
             batch.append(self._spend(root, reserve=run.reserve))
         batch += self._append_events(run.thread_id, run.id, run.events)
+        batch += await self._index_new(run.thread_id, run.nodes)
         lease = Lease(run.id, run.thread_id, root, 1)
         try:
             rows = await self._batch(batch, thread=run.thread_id, tree=root)
@@ -91,6 +103,7 @@ class Commits(RunStatements):
         )
         own = secrets.token_hex(8)
         guard, *batch = self._commit_batch(lease, commit, bodies, own)
+        batch += await self._index_new(lease.thread_id, commit.nodes, commit.done)
         try:
             try:
                 rows = await self._commit_once(lease, [guard, *batch])

@@ -32,7 +32,7 @@ finished under a shield before the cancellation goes on; it is never in doubt.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from .records import (
@@ -51,6 +51,7 @@ from .records import (
     Run,
     RunStatus,
     TextHit,
+    TextOf,
     Thread,
     Usage,
     UsageTotal,
@@ -406,6 +407,48 @@ class UserStore(Protocol):
         """Delete what is left of imports and deletions that were cut short; return the ids.
 
         Only of those that nobody has gone on with for 5 minutes.
+        """
+        ...
+
+    # Transfer
+
+    def export_thread(self, thread_id: str) -> AsyncGenerator[Mapping[str, Any]]:
+        """Give a thread, and the threads of its sub-agents, as JSON records, page by page.
+
+        Everything is in them but the text index, leases and secrets; `transfer_format` has the
+        form.  The last record is given only if nothing changed meanwhile, so what an import takes
+        is one state of the thread.  Close the generator (`contextlib.aclosing`) when you leave it
+        early.
+
+        Raises:
+            NotFound, ThreadBusy (a run of it has a live lease), ObjectLost.
+            Conflict: it was changed meanwhile.
+        """
+        ...
+
+    async def import_thread(
+        self,
+        records: AsyncIterable[Mapping[str, Any]],
+        *,
+        rename: str | None = None,
+        texts: TextOf | None = None,
+    ) -> list[str]:
+        """Write an exported thread with those of its sub-agents; return the ids of all.
+
+        Ids, times, heads and all else are those of the original, so exporting it again gives the
+        same records; runs whose parent is not in the export become roots.  Nothing of it is seen
+        until all of it is there: what a failure or cancellation leaves is deleted, what a crash
+        leaves stays hidden until `clean_up`, or the next import 5 minutes later.
+
+        Args:
+            rename: another id for the thread; sub-agents' threads, runs and jobs get new ones.
+            texts: gives the text that search finds a node or result by; without it nothing of the
+                import is found by search.
+
+        Raises:
+            InvalidExport: the records are no whole export, or of another version.
+            ThreadExists: a thread of it is there already.
+            Conflict: another id of it is taken.
         """
         ...
 

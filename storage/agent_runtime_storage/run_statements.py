@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from .bodies import Bodies
 from .drivers.protocol import Statement, Value
 from .errors import Conflict
-from .owner import Owner, encode_json
+from .owner import encode_json
 from .records import (
     Amount,
     CallDone,
@@ -18,11 +18,13 @@ from .records import (
     NewEvent,
     NewNode,
     NewRun,
+    NodeText,
     Usage,
 )
+from .search import Indexing
 
 
-class RunStatements(Owner):
+class RunStatements(Indexing):
     """From what the engine wants written to statements, in the order of a batch."""
 
     async def _pack(
@@ -43,6 +45,13 @@ class RunStatements(Owner):
         bodies = self._bodies(thread_id)
         await bodies.pack(inline, blobs=prefixes)
         return bodies
+
+    async def _index_new(
+        self, thread_id: str, nodes: Sequence[NewNode], done: Sequence[CallDone] = ()
+    ) -> list[Statement]:
+        texts = [NodeText(node.seq, None, node.text) for node in nodes if node.text]
+        texts += [NodeText(call.node_id, call.index, call.text) for call in done if call.text]
+        return await self._index(thread_id, texts)
 
     def _begin_row(self, run: NewRun, root: str) -> Statement:
         reserve = run.reserve or Amount()

@@ -1,0 +1,115 @@
+"""Full text: what was said in the log, found by its words and ranked by BM25.
+
+Every database ranks alike: the words are made here (`words`), the figures are the owner's own
+(how many texts there are, how long they are, how many hold a word), and the databases compute the
+same sum from them.  The ranking is exact as long as the query's words occur in few texts; see
+`CANDIDATES`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+import orjson
+
+from .drivers.protocol import Statement, Value
+from .owner import Owner
+from .records import NodeText, TextHit
+from .words import Terms, owner_key, query_terms, terms_of
+
+POSTINGS = 50_000
+"""How many texts a search looks at, once for each word that they have.
+
+The query's words count in the order of their rarity, as long as they are together in no more texts
+than this; the rarest always counts.  So only an owner with very many texts, asking with words that
+most of them have, notices.
+"""
+_BATCH = 100
+_NO_CALL = -1
+_SATURATION = 1.2
+_LENGTH_SHARE = 0.75
+
+
+class Indexing(Owner):
+    """How texts get into the index, for all who write them."""
+
+    async def _index(self, thread_id: str, texts: Iterable[NodeText]) -> list[Statement]:
+        """Return what indexes texts; what is indexed already, or has no words, is left out."""
+        key = owner_key(self.user_id)
+        batch: list[Statement] = []
+        for text in texts:
+            terms = await terms_of(text.text, key)
+            if terms.length:
+                values: dict[str, Value] = {
+                    "thread_id": thread_id,
+                    "node_id": text.node_id,
+                    "call": _NO_CALL if text.call is None else text.call,
+                    "length": terms.length,
+                    "terms": self._encode(terms),
+                }
+                batch.append(self._statement("index_text", values))
+        return batch
+
+    def _encode(self, terms: Terms) -> str:
+        if self._driver.dialect == "postgres":
+            return terms.by_place()
+        return orjson.dumps(terms.by_bit()).decode()
+
+
+class Search(Indexing):
+    """The methods of `UserStore` for full text."""
+
+    async def search_text(
+        self,
+        query: str,
+        *,
+        thread_id: str | None = None,
+        limit: int = 10,
+        every_word: bool = False,
+    ) -> list[TextHit]:
+        if thread_id is not None:
+            await self._require_thread(thread_id)
+        terms = query_terms(query, owner_key(self.user_id), plain=every_word)
+        if not terms or limit < 1:
+            return []
+        rows = await self._read("search_figures", terms=orjson.dumps(terms).decode())
+        counts = {str(term): int(texts) for term, texts, _ in rows}
+        texts = counts.pop("")
+        counts = {term: count for term, count in counts.items() if count > 0}
+        if not counts or (every_word and len(counts) < len(terms)):
+            return []
+        length = sum(int(row[2]) for row in rows)
+        asked: dict[str, Value] = {
+            "words": orjson.dumps(_weights(counts, texts)).decode(),
+            "per_word": _SATURATION * _LENGTH_SHARE * texts / length,
+            "thread_id": thread_id,
+            "limit": limit,
+        }
+        if every_word:
+            rows = await self._read("search_all", **asked, terms=" ".join(terms))
+        else:
+            rows = await self._read("search_any", **asked)
+        return [
+            TextHit(str(thread), int(node), None if call == _NO_CALL else int(call), float(score))
+            for thread, node, call, score in rows
+        ]
+
+    async def index_texts(self, thread_id: str, texts: Sequence[NodeText]) -> None:
+        await self._require_thread(thread_id)
+        for first in range(0, len(texts), _BATCH):
+            batch = await self._index(thread_id, texts[first : first + _BATCH])
+            if batch:
+                await self._batch(batch, thread=thread_id, repeatable=True)
+
+
+def _weights(counts: Mapping[str, int], texts: int) -> list[tuple[str, float]]:
+    """Return the terms that count, each with its weight: the rarer it is, the more it weighs."""
+    weights: list[tuple[str, float]] = []
+    room = POSTINGS
+    for term, count in sorted(counts.items(), key=lambda item: (item[1], item[0])):
+        if weights and count > room:
+            break
+        room -= count
+        weights.append((term, math.log1p((texts - count + 0.5) / (count + 0.5))))
+    return weights

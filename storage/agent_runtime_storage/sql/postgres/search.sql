@@ -1,0 +1,73 @@
+-- Full text: what is found in the index, ranked by the owner's own figures.
+--
+-- A text's score is the sum, over the words that it has, of weight * n * 2.2 / (n + norm), where n
+-- is how often it has the word: BM25 with k1 = 1.2 and b = 0.75.
+
+-- name: index_text
+WITH added AS (
+    INSERT INTO search_texts (user_id, thread_id, node_id, call, length)
+    VALUES (:user_id, :thread_id, :node_id, :call, :length)
+    ON CONFLICT (user_id, thread_id, node_id, call) DO NOTHING
+    RETURNING id, user_id, thread_id, length
+), indexed AS (
+    INSERT INTO search_index (id, terms) SELECT id, :terms::tsvector FROM added
+)
+INSERT INTO search_totals AS t (user_id, thread_id, texts, length)
+SELECT user_id, thread_id, 1, length FROM added
+ON CONFLICT (user_id, thread_id) DO UPDATE
+SET texts = t.texts + 1, length = t.length + excluded.length;
+
+-- name: purge_search
+WITH totals AS (
+    DELETE FROM search_totals WHERE user_id = :user_id AND thread_id = :thread_id
+)
+DELETE FROM search_texts WHERE user_id = :user_id AND thread_id = :thread_id;
+
+-- name: search_figures
+-- What the owner has in all (under no term), and how many texts have each term.  A term is one
+-- owner's, so the count tells nothing of others.
+SELECT '', coalesce(sum(texts), 0)::bigint, coalesce(sum(length), 0)::bigint
+FROM search_totals WHERE user_id = :user_id
+UNION ALL
+SELECT t.term, (SELECT count(*) FROM search_index WHERE terms @@ t.term::tsquery), 0::bigint
+FROM json_array_elements_text(:terms::json) AS t (term);
+
+-- name: search_posted
+word (query, weight) AS MATERIALIZED (
+    SELECT (value ->> 0)::tsquery, (value ->> 1)::double precision
+    FROM json_array_elements(:words::json)
+), posted (id, weight, n) AS (
+    SELECT i.id, w.weight, search_times(i.terms, w.query)
+    FROM word AS w JOIN search_index AS i ON i.terms @@ w.query
+)
+
+-- name: search_scored
+SELECT t.thread_id, t.node_id, t.call,
+       sum(p.weight * p.n * 2.2 / (p.n + 0.3 + :per_word * t.length)) AS score
+FROM posted AS p JOIN search_texts AS t ON t.id = p.id
+WHERE t.user_id = :user_id AND (:thread_id::text IS NULL OR t.thread_id = :thread_id::text)
+  AND t.thread_id NOT IN (SELECT id FROM threads WHERE user_id = :user_id AND hidden <> '')
+
+-- name: search_best
+GROUP BY t.id
+
+-- name: search_order
+SELECT thread_id, node_id, call, score FROM scored
+ORDER BY round(score::numeric, 9) DESC, thread_id, node_id, call LIMIT :limit
+
+-- name: search_any
+WITH {search_posted}, scored AS (
+    {search_scored}
+    {search_best}
+)
+{search_order};
+
+-- name: search_all
+WITH {search_posted}, whole (id) AS MATERIALIZED (
+    SELECT id FROM search_index WHERE terms @@ replace(:terms, ' ', ' & ')::tsquery
+), scored AS (
+    {search_scored}
+      AND p.id IN (SELECT id FROM whole)
+    {search_best}
+)
+{search_order};

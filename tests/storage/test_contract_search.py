@@ -1,0 +1,220 @@
+"""The store's contract: full text search over what is in the log."""
+
+from __future__ import annotations
+
+import pytest
+
+from agent_runtime_storage import (
+    CallDone,
+    Commit,
+    Conflict,
+    Lease,
+    NewNode,
+    NodeText,
+    NotFound,
+    TextHit,
+    UserStore,
+)
+
+from .helpers import begin, exchange, message
+
+
+def said(seq: int, text: str) -> NewNode:
+    """A message under the one before it."""
+    return NewNode(seq, seq - 1 or None, "message", "user", b"body", 1, 0, text=text)
+
+
+async def tell(user: UserStore, *texts: str, run: str = "r1", thread: str = "t1") -> Lease:
+    """Begin a run whose thread holds these texts, one a message."""
+    nodes = tuple(said(seq, text) for seq, text in enumerate(texts, 1))
+    return await begin(user, run, thread, nodes=nodes)
+
+
+async def found(user: UserStore, query: str, *, every_word: bool = False) -> list[int]:
+    """Return the nodes of the hits in all threads, in the order of their ids."""
+    hits = await user.search_text(query, limit=100, every_word=every_word)
+    return sorted(hit.node_id for hit in hits)
+
+
+async def test_any_word_matches_and_the_rarer_one_counts_for_more(user: UserStore) -> None:
+    await tell(user, "the cat sat", "the dog sat", "the zebra ran", "nothing of it")
+    hits = await user.search_text("the zebra sat")
+    assert [hit.node_id for hit in hits] == [3, 1, 2]
+    assert hits[0].score > hits[1].score == hits[2].score > 0
+    assert hits[0] == TextHit("t1", 3, None, hits[0].score)
+
+
+async def test_every_word_must_match_if_asked(user: UserStore) -> None:
+    await tell(user, "alpha beta", "beta gamma", "gamma alpha beta", "alpha")
+    assert await found(user, "beta alpha", every_word=True) == [1, 3]
+    assert await found(user, "beta missing", every_word=True) == []
+    assert await found(user, "beta missing") == [1, 2, 3]
+
+
+async def test_the_word_said_more_often_and_the_shorter_text_win(user: UserStore) -> None:
+    filler = "one two three four five six"
+    await tell(user, f"lemon {filler}", f"lemon lemon {filler}", "lemon", filler)
+    assert [hit.node_id for hit in await user.search_text("lemon")] == [3, 2, 1]
+
+
+async def test_identifiers_are_found_whole_and_by_their_parts(user: UserStore) -> None:
+    await tell(
+        user,
+        "see src/app/user_store.py line 7",
+        "call getUserName() then",
+        "set foo_bar.baz",
+        "version 2.14.1 of HTTPServer",
+        "end-to-end at a@example.com",
+    )
+    for query, nodes in {
+        "src/app/user_store.py": [1],
+        "user_store.py": [1],
+        "user_store": [1],
+        "getusername": [2],
+        "name": [2],
+        "FOO_BAR": [3],
+        "baz": [3],
+        "2.14.1": [4],
+        "server": [4],
+        "HttpServer": [4],
+        "example": [5],
+        "end": [5],
+        "user": [1, 2],
+    }.items():
+        assert await found(user, query, every_word=True) == nodes, query
+    whole, _ = await user.search_text("getUserName user")
+    assert whole.node_id == 2
+
+
+async def test_case_accents_and_scripts_without_spaces(user: UserStore) -> None:
+    await tell(user, "Das CAFÉ in der Straße", "東京タワーへ行った", "猫が好き", "हिन्दी भाषा")
+    for query, nodes in {
+        "cafe": [1],
+        "STRASSE": [1],
+        "東京": [2],
+        "タワー": [2],
+        "京東": [],
+        "猫": [3],
+        "हिन्दी": [4],
+    }.items():
+        assert await found(user, query, every_word=True) == nodes, query
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "",
+        "   ",
+        "\"'`;--/*",
+        "() {} [] * ^ : + - & | ! <->",
+        "\0",
+        "😀 🎉",
+        "\ud800",
+        "_ __",
+    ],
+)
+async def test_a_query_without_words_finds_nothing(user: UserStore, query: str) -> None:
+    await tell(user, f"a text with {query.encode('utf-8', 'replace').decode()} in it")
+    assert await user.search_text(query) == []
+    assert await user.search_text(query, every_word=True) == []
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        'needle" OR "1"="1',
+        "needle AND (NOT NEAR(",
+        "needle* ^needle terms:needle {1}:needle",
+        "needle'; DROP TABLE search_texts; --",
+        "needle & | ! <-> :*",
+        "nee\0dle needle",
+        "needle 😀\ud800",
+        "%needle_ \\needle\\ $1 :user_id ?",
+    ],
+)
+async def test_any_text_is_a_safe_query(user: UserStore, query: str) -> None:
+    await tell(user, "a needle in a haystack", "only hay")
+    assert 1 in await found(user, query)
+
+
+async def test_very_long_queries_and_texts(user: UserStore) -> None:
+    lexicon = " ".join(f"word{number}" for number in range(120_000))
+    assert len(lexicon) > 1_000_000
+    await tell(user, lexicon, "word3 and " + "x" * 50_000)
+    assert await found(user, lexicon) == [1, 2]
+    assert await found(user, "word3") == [1, 2]
+    # What lies beyond the first 100,000 characters is not indexed.
+    assert await found(user, "word5000") == [1]
+    assert await found(user, "word119999") == []
+
+
+async def test_results_and_exchanges_are_found_once_they_are_there(user: UserStore) -> None:
+    lease = await begin(user)
+    opened = NewNode(
+        2, 1, "exchange", "assistant", b"calls", 10, 0, "open", ("grep", "read"), "looking around"
+    )
+    await user.commit(lease, Commit(nodes=(opened,)))
+    results = tuple(
+        CallDone(2, index, "ok", b"result", 1, text=text)
+        for index, text in enumerate(["a pelican", "two herons"])
+    )
+    await user.commit(lease, Commit(done=results, close=(2,), head=2))
+    hits = await user.search_text("pelican herons looking")
+    assert {(hit.node_id, hit.call) for hit in hits} == {(2, None), (2, 0), (2, 1)}
+    # What is not appended is not found.
+    with pytest.raises(Conflict):
+        await user.commit(lease, Commit(nodes=(said(9, "an ostrich"),)))
+    assert await user.search_text("ostrich") == []
+
+
+async def test_a_thread_alone_a_limit_and_the_order_of_equal_hits(user: UserStore) -> None:
+    await tell(user, "same words", "same words", run="r1", thread="b")
+    await tell(user, "same words", run="r2", thread="a")
+    hits = await user.search_text("same words")
+    assert [(hit.thread_id, hit.node_id) for hit in hits] == [("a", 1), ("b", 1), ("b", 2)]
+    assert len({hit.score for hit in hits}) == 1
+    hits = await user.search_text("words", thread_id="b", limit=1)
+    assert [(hit.thread_id, hit.node_id) for hit in hits] == [("b", 1)]
+    assert await user.search_text("words", limit=0) == []
+    with pytest.raises(NotFound):
+        await user.search_text("words", thread_id="c")
+
+
+async def test_owners_neither_see_nor_weigh_each_other(
+    user: UserStore, stranger: UserStore
+) -> None:
+    await tell(user, "a lighthouse", "a harbour", "a lighthouse in a harbour")
+    before = await user.search_text("lighthouse harbour")
+    await tell(stranger, *["the lighthouse keeper"] * 50, run="r9", thread="t9")
+    assert await user.search_text("lighthouse harbour") == before
+    assert await stranger.search_text("harbour") == []
+    assert {hit.thread_id for hit in await stranger.search_text("lighthouse")} == {"t9"}
+    with pytest.raises(NotFound):
+        await stranger.search_text("harbour", thread_id="t1")
+    with pytest.raises(NotFound):
+        await stranger.index_texts("t1", [NodeText(1, None, "mine now")])
+
+
+async def test_texts_of_the_log_are_indexed_once(user: UserStore) -> None:
+    lease = await begin(user, nodes=(message(1, None),))
+    await user.commit(lease, Commit(nodes=(exchange(2, 1, "grep"),)))
+    texts = [NodeText(1, None, "a heron"), NodeText(2, 0, "a pelican"), NodeText(2, None, "...")]
+    await user.index_texts("t1", texts)
+    before = await user.search_text("heron pelican")
+    assert [(hit.node_id, hit.call) for hit in before] == [(1, None), (2, 0)]
+    await user.index_texts("t1", [*texts, NodeText(1, None, "another text")])
+    assert await user.search_text("heron pelican") == before
+    assert await user.search_text("another") == []
+    await user.index_texts("t1", [])
+    with pytest.raises(Conflict):
+        await user.index_texts("t1", [NodeText(3, None, "of no node")])
+    with pytest.raises(NotFound):
+        await user.index_texts("t2", texts)
+
+
+async def test_more_texts_than_one_batch_takes(user: UserStore) -> None:
+    nodes = tuple(message(seq, seq - 1 or None) for seq in range(1, 251))
+    await begin(user, nodes=nodes)
+    await user.index_texts("t1", [NodeText(seq, None, f"number n{seq}") for seq in range(1, 251)])
+    assert len(await user.search_text("number", limit=1000)) == 250
+    assert await found(user, "n250") == [250]
