@@ -121,7 +121,7 @@ def plan_batch(statements: Sequence[Statement], *, foreign_keys: bool) -> Plan:
             "condition": {"type": "and", "conds": [{"type": "ok", "step": begin}, undone]},
         }
     )
-    return Plan(steps, results, missed, commit, sum(map(_size, steps)))
+    return Plan(steps, results, missed, commit, sum(map(size_of, steps)))
 
 
 def _check(item: Statement) -> dict[str, Any]:
@@ -218,7 +218,8 @@ def _cannot_store(why: str) -> StoreError:
     )
 
 
-def _size(step: Step) -> int:
+def size_of(step: Step) -> int:
+    """Return roughly how many bytes a step is on its way."""
     size = _STEP_BYTES + len(step["stmt"]["sql"])
     for argument in step["stmt"]["named_args"]:
         value = argument["value"]

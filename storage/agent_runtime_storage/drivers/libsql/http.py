@@ -13,7 +13,7 @@ from agent_runtime_storage.errors import StoreError, StoreUnavailable
 
 from .address import Address, parse_address
 from .failures import Failure, map_error, not_a_server, refused_token
-from .hrana import BatchAnswer, Plan, Step, StepResult
+from .hrana import BatchAnswer, HranaError, Plan, Step, StepResult
 from .remote import RemoteDriver
 
 # A server lets a transaction hold its lock for so long; each batch of a request may wait for it.
@@ -33,7 +33,7 @@ class HttpDriver(RemoteDriver):
         url: str,
         *,
         auth_token: str | None = None,
-        concurrency: int = 16,
+        concurrency: int = 4,
         timeout: float = 30.0,
         patience: float = 60.0,
     ) -> HttpDriver:
@@ -42,7 +42,8 @@ class HttpDriver(RemoteDriver):
         Args:
             url: `libsql://host`, `http://host:port` or `https://host`.
             auth_token: the server's token, if the URL does not carry it.
-            concurrency: how many queries may be on their way at once.
+            concurrency: how many requests with queries may be on their way at once, each with up
+                to 8 of them; with more connections httpx takes longer for each.
             timeout: how many seconds an answer may take.
             patience: for how many seconds a server that is away or busy is waited for, once the
                 store is open.
@@ -52,8 +53,8 @@ class HttpDriver(RemoteDriver):
             StoreError: the URL is wrong, or the server too old.
         """
         address = parse_address(url, auth_token=auth_token)
-        transport = HttpTransport(address, connections=concurrency + 4, timeout=timeout)
-        driver = cls(transport, address.shown, concurrency=concurrency, patience=patience)
+        transport = HttpTransport(address, concurrency=concurrency, timeout=timeout)
+        driver = cls(transport, address.shown, patience=patience)
         await driver._begin()
         return driver
 
@@ -61,7 +62,9 @@ class HttpDriver(RemoteDriver):
 class HttpTransport:
     """Hrana's pipelines over HTTP; each request is a stream of its own, opened and closed by it."""
 
-    def __init__(self, address: Address, *, connections: int, timeout: float) -> None:
+    def __init__(self, address: Address, *, concurrency: int, timeout: float) -> None:
+        self.read_lanes = concurrency
+        self.read_group = 8
         self._shown = address.shown
         self._timeout = timeout
         self._version: str | None = None
@@ -76,10 +79,9 @@ class HttpTransport:
                 base_url=address.url,
                 headers=headers,
                 timeout=timeout,
+                # The lanes are the limit, so nothing ever waits for a connection here.
                 limits=httpx.Limits(
-                    max_connections=connections,
-                    max_keepalive_connections=connections,
-                    keepalive_expiry=_KEEP_ALIVE,
+                    max_keepalive_connections=concurrency + 2, keepalive_expiry=_KEEP_ALIVE
                 ),
             )
         except (httpx.InvalidURL, ValueError) as error:
@@ -88,16 +90,22 @@ class HttpTransport:
                 cure="Check host and port, and that the token has no spaces or line ends.",
             ) from error
 
-    async def query(self, step: Step) -> StepResult:
-        """Run one reading statement; see `Transport`."""
-        request = {"type": "execute", "stmt": step["stmt"]}
-        [answer] = await self._pipeline([request], self._timeout)
-        if answer["type"] == "ok":
-            return answer["response"]["result"]
-        error = answer["error"]
-        if error.get("code") == "RESPONSE_TOO_LARGE" and self._version == "v3":
-            return await self._stream(step)
-        raise map_error(error.get("code"), error.get("message", ""), self._shown)
+    async def query(self, steps: Sequence[Step]) -> list[StepResult | Exception]:
+        """Run reading statements; see `Transport`."""
+        requests = [{"type": "execute", "stmt": step["stmt"]} for step in steps]
+        results: list[StepResult | Exception] = []
+        answers = await self._pipeline(requests, self._timeout)
+        for step, answer in zip(steps, answers, strict=True):
+            if answer["type"] == "ok":
+                results.append(answer["response"]["result"])
+            elif answer["error"].get("code") == "RESPONSE_TOO_LARGE" and self._version == "v3":
+                try:
+                    results.append(await self._stream(step))
+                except (Failure, StoreError) as error:
+                    results.append(error)
+            else:
+                results.append(self._map(answer["error"]))
+        return results
 
     async def write(self, plans: Sequence[Plan]) -> list[BatchAnswer | Exception]:
         """Run batches one after another; see `Transport`."""
@@ -108,9 +116,7 @@ class HttpTransport:
             if answer["type"] == "ok":
                 answers.append(answer["response"]["result"])
             else:
-                error = answer["error"]
-                code, message = error.get("code"), error.get("message", "")
-                answers.append(map_error(code, message, self._shown))
+                answers.append(self._map(answer["error"]))
         return answers
 
     async def close(self) -> None:
@@ -170,9 +176,7 @@ class HttpTransport:
                         case "step_end":
                             ended = True
                         case "step_error" | "error":
-                            error = entry["error"]
-                            code, message = error.get("code"), error.get("message", "")
-                            raise map_error(code, message, self._shown)
+                            raise self._map(entry["error"])
                         case _:
                             continue
         except httpx.HTTPError as error:
@@ -182,6 +186,9 @@ class HttpTransport:
         if not ended:
             raise Failure("lost", "the answer ended early")
         return {"rows": rows}
+
+    def _map(self, error: HranaError) -> Exception:
+        return map_error(error.get("code"), error.get("message", ""), self._shown)
 
     def _failure(self, error: httpx.HTTPError) -> Exception:
         why = f"{type(error).__name__}: {error}".rstrip(": ")

@@ -1,8 +1,7 @@
-"""Sends batches to a server that writes one at a time: a few requests, each with what waits.
+"""Sends requests to a server in a few lanes: one that goes carries several of those that wait.
 
-More writers at once make such a server slower, and its lock a lottery.  So no more than a couple
-of requests are on their way, and each carries several of the batches that waited meanwhile; every
-batch is still a transaction of its own.
+Every request costs the client and the server far more than what it carries, and more of them at
+once cost more each.  So no more than a few are on their way, and each carries what came meanwhile.
 """
 
 from __future__ import annotations
@@ -10,78 +9,68 @@ from __future__ import annotations
 import asyncio
 import copy
 from collections import deque
-from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from agent_runtime_storage.drivers.waiting import outlast
 
 from .failures import Failure
-from .hrana import BatchAnswer, Plan, Step, StepResult
+
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
 
 
-class Transport(Protocol):
-    """A way to a server."""
-
-    async def query(self, step: Step) -> StepResult:
-        """Run one reading statement.
-
-        Raises:
-            Failure, StoreError: there is no answer.
-        """
-        ...
-
-    async def write(self, plans: Sequence[Plan]) -> list[BatchAnswer | Exception]:
-        """Run batches one after another, and return for each its answer or its error.
-
-        Raises:
-            Failure, StoreError: there is no answer to any of them.
-        """
-        ...
-
-    async def close(self) -> None:
-        """Release the connections."""
-        ...
+@dataclass(eq=False, slots=True)
+class _Job(Generic[Item, Answer]):
+    item: Item
+    size: int
+    answer: asyncio.Future[Answer]
 
 
-class _Job(NamedTuple):
-    plan: Plan
-    answer: asyncio.Future[BatchAnswer]
-
-
-class Sender:
-    """The batches on their way, and those that wait for it; it belongs to one event loop.
+class Sender(Generic[Item, Answer]):
+    """What is on its way to a server, and what waits for it; it belongs to one event loop.
 
     Args:
+        deliver: sends some items and returns for each its answer or its error; or raises for all.
         lanes: how many requests are on their way at once.
-        group: how many batches a request carries at most.
-        group_bytes: from which size on a request carries no further batch.
+        group: how many items a request carries at most.
+        abandon: whether an item that was sent may be left alone when its sender is cancelled.
+        group_bytes: from which size on a request carries no further item.
     """
 
     def __init__(
-        self, transport: Transport, *, lanes: int = 2, group: int = 8, group_bytes: int = 2**20
+        self,
+        deliver: Callable[[Sequence[Item]], Awaitable[Sequence[Answer | Exception]]],
+        *,
+        lanes: int,
+        group: int,
+        abandon: bool,
+        group_bytes: int = 2**20,
     ) -> None:
-        self._transport = transport
+        self._deliver = deliver
         self._lanes = lanes
         self._group = group
+        self._abandon = abandon
         self._group_bytes = group_bytes
-        self._waiting: deque[_Job] = deque()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._waiting: deque[_Job[Item, Answer]] = deque()
+        self._sent: dict[asyncio.Task[None], list[_Job[Item, Answer]]] = {}
 
     @property
     def waiting(self) -> int:
-        """How many batches are not on their way yet."""
+        """How many items are not on their way yet."""
         return len(self._waiting)
 
-    async def send(self, plan: Plan) -> BatchAnswer:
-        """Send a batch and return the answer.
+    async def send(self, item: Item, size: int) -> Answer:
+        """Send an item of about so many bytes and return the answer.
 
-        Cancelled before it is on its way, it is withdrawn; after that its answer is awaited, and
-        then the cancellation goes on.
+        Cancelled before it is on its way, it is withdrawn.  After that it is abandoned if that is
+        allowed; else its answer is awaited, and then the cancellation goes on.
 
         Raises:
             Failure, StoreError: there is no answer.
         """
-        job = _Job(plan, asyncio.get_running_loop().create_future())
+        job = _Job(item, size, asyncio.get_running_loop().create_future())
         self._waiting.append(job)
         self._fill()
         try:
@@ -90,38 +79,48 @@ class Sender:
             if job in self._waiting:
                 self._waiting.remove(job)
                 job.answer.cancel()
+            elif self._abandon:
+                job.answer.cancel()
+                self._drop_request_of(job)
             else:
                 await outlast(job.answer)
                 job.answer.exception()
             raise
 
     async def close(self) -> None:
-        """Wait until everything has its answer."""
-        while self._tasks:
-            await outlast(next(iter(self._tasks)))
+        """Wait until everything that is on its way has its answer."""
+        while self._sent:
+            await outlast(next(iter(self._sent)))
 
     def _fill(self) -> None:
-        while self._waiting and len(self._tasks) < self._lanes:
-            jobs, size = [self._waiting.popleft()], 0
+        while self._waiting and len(self._sent) < self._lanes:
+            jobs = [self._waiting.popleft()]
+            size = jobs[0].size
             while self._waiting and len(jobs) < self._group:
-                size += jobs[-1].plan.size
-                if size + self._waiting[0].plan.size > self._group_bytes:
+                size += self._waiting[0].size
+                if size > self._group_bytes:
                     break
                 jobs.append(self._waiting.popleft())
-            task = asyncio.create_task(self._deliver(jobs))
-            self._tasks.add(task)
-            task.add_done_callback(self._delivered)
+            task = asyncio.create_task(self._run(jobs))
+            self._sent[task] = jobs
+            task.add_done_callback(self._ended)
 
-    def _delivered(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
+    def _drop_request_of(self, job: _Job[Item, Answer]) -> None:
+        """End the request that carries the job if nobody waits for any part of it."""
+        for task, jobs in self._sent.items():
+            if job in jobs and all(other.answer.done() for other in jobs):
+                task.cancel()
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        del self._sent[task]
         self._fill()
 
-    async def _deliver(self, jobs: Sequence[_Job]) -> None:
-        answers: Sequence[BatchAnswer | Exception]
+    async def _run(self, jobs: Sequence[_Job[Item, Answer]]) -> None:
+        answers: Sequence[Answer | Exception]
         try:
-            answers = await self._transport.write([job.plan for job in jobs])
+            answers = await self._deliver([job.item for job in jobs])
         except asyncio.CancelledError:
-            # The event loop is being torn down.
+            # Nobody waits any more, or the event loop is being torn down.
             _settle(jobs, [Failure("lost", "the program ended") for _ in jobs])
             raise
         except Exception as error:
@@ -129,7 +128,7 @@ class Sender:
         _settle(jobs, answers)
 
 
-def _settle(jobs: Sequence[_Job], answers: Sequence[BatchAnswer | Exception]) -> None:
+def _settle(jobs: Sequence[_Job[Item, Answer]], answers: Sequence[Answer | Exception]) -> None:
     for job, answer in zip(jobs, answers, strict=True):
         if job.answer.done():
             continue

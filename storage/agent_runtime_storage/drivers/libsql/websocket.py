@@ -91,8 +91,8 @@ class WebSocketDriver(RemoteDriver):
                 "`http:` or `libsql:` URL.",
             ) from error
         concurrency = min(concurrency, _MOST_AT_ONCE)
-        transport = WebSocketTransport(address, timeout=timeout)
-        driver = cls(transport, address.shown, concurrency=concurrency, patience=patience)
+        transport = WebSocketTransport(address, concurrency=concurrency, timeout=timeout)
+        driver = cls(transport, address.shown, patience=patience)
         await driver._begin()
         return driver
 
@@ -117,7 +117,9 @@ class _Session:
 class WebSocketTransport:
     """One socket of libsql-client, connected anew when it broke; a stream for each request."""
 
-    def __init__(self, address: Address, *, timeout: float) -> None:
+    def __init__(self, address: Address, *, concurrency: int, timeout: float) -> None:
+        self.read_lanes = concurrency
+        self.read_group = 1
         self._address = address
         self._shown = address.shown
         self._timeout = timeout
@@ -125,12 +127,14 @@ class WebSocketTransport:
         self._connection: Connection | None = None
         self._connecting = anyio.Lock()
 
-    async def query(self, step: Step) -> StepResult:
-        """Run one reading statement; see `Transport`."""
+    async def query(self, steps: Sequence[Step]) -> list[StepResult | Exception]:
+        """Run reading statements; see `Transport`."""
+        # One at a time: on a socket a request costs little, and none waits for another.
+        [step] = steps
         stream = (await self._connected()).open_stream()
         answer = stream.execute(step["stmt"])
         stream.close()
-        return await self._answer(answer, self._timeout)
+        return [await self._answer(answer, self._timeout)]
 
     async def write(self, plans: Sequence[Plan]) -> list[BatchAnswer | Exception]:
         """Run batches one after another; see `Transport`."""
@@ -145,8 +149,6 @@ class WebSocketTransport:
             try:
                 patience = self._timeout if place == 0 else _LOCK_SECONDS + self._timeout
                 answers.append(await self._answer(answer, patience))
-            except (Failure, StoreError) as error:
-                answers.append(error)
             except Exception as error:
                 answers.append(error)
         return answers
