@@ -62,16 +62,20 @@ class Retention(Owner):
         cleaned: list[str] = []
         for (thread_id,) in await self._read("cut_short", seconds=_ABANDONED_SECONDS):
             rows = await self._read("family", thread_id=thread_id)
-            family = [_Member(*row) for row in rows]
-            if not family:
-                continue
-            try:
-                await self._delete(str(thread_id), family, abandoned=True)
-            except BatchMissed:
-                # Somebody else has taken it up.
-                continue
-            cleaned += await self._deleted(str(thread_id), family)
+            cleaned += await self._delete_hidden(str(thread_id), rows)
         return cleaned
+
+    async def _delete_hidden(self, thread_id: str, rows: Sequence[Row]) -> list[str]:
+        """Delete what an import or a deletion has left, given as rows of `family`."""
+        family = [_Member(*row) for row in rows]
+        if not family:
+            return []
+        try:
+            await self._delete(thread_id, family, abandoned=True)
+        except BatchMissed:
+            # Somebody else has taken it up.
+            return []
+        return await self._deleted(thread_id, family)
 
     # Parts
 
@@ -83,6 +87,7 @@ class Retention(Owner):
         return family
 
     async def _deleted(self, thread_id: str, family: Sequence[_Member]) -> list[str]:
+        """Do what follows once the rows are gone, and return the ids, the thread's own first."""
         if isinstance(self._driver, Scrubbing):
             await self._driver.scrub()
         for member in family:
@@ -124,27 +129,36 @@ class Retention(Owner):
             self._purge("unlink_inbox", threads),
             self._purge("purge_inbox", threads),
             self._purge("purge_jobs", threads),
+            self._purge("purge_vectors", threads),
         ]
         rows = sum(
             2 * one.last_seq + one.last_activation + one.last_event + one.last_usage
             for one in family
         )
-        if rows <= _WHOLE:
-            await self._purge_batch([*first, *self._rest(threads, token, len(family))], locks)
+        if rows > _WHOLE:
+            await self._purge_batch(first, locks)
+            for member in family:
+                await self._trim(member, token, locks)
+            guard = {"threads": threads, "token": token}
+            first = [self._statement("require_hidden", guard, rows=len(family), miss="taken")]
+        rest = self._rest(threads, family)
+        last = self._purge("purge_threads", threads, rows=len(family), miss="taken", token=token)
+        if self._objects is None:
+            await self._purge_batch([*first, *rest, last], locks)
             return
-        await self._purge_batch(first, locks)
+        await self._purge_batch([*first, *rest], locks)
+        # While the threads are there, hidden, nobody else can put objects for threads of their ids.
         for member in family:
-            await self._trim(member, token, locks)
-        guard = self._purge("require_hidden", threads, rows=len(family), miss="taken", token=token)
-        await self._purge_batch([guard, *self._rest(threads, token, len(family))], locks)
+            await self._objects.delete_thread(self.user_id, member.id)
+        await self._purge_batch([last], locks)
 
-    def _rest(self, threads: str, token: str, count: int) -> list[Statement]:
+    def _rest(self, threads: str, family: Sequence[_Member]) -> list[Statement]:
         tables = ("events", "usage", "activations", "calls", "nodes")
         return [
+            *(self._statement("purge_search", {"thread_id": one.id}) for one in family),
             *(self._purge(f"purge_{table}", threads, after=0) for table in tables),
             self._purge("purge_runs", threads),
             self._purge("purge_blobs", threads),
-            self._purge("purge_threads", threads, rows=count, miss="taken", token=token),
         ]
 
     async def _trim(self, member: _Member, token: str, locks: Sequence[str]) -> None:
@@ -155,7 +169,7 @@ class Retention(Owner):
             (("events",), member.last_event),
             (("usage",), member.last_usage),
             (("activations",), member.last_activation),
-            (("calls", "nodes"), member.last_seq),
+            (("texts", "calls", "nodes"), member.last_seq),
         )
         for names, last in tables:
             for after in range(last - _PIECE, -_PIECE, -_PIECE):

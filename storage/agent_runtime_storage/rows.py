@@ -45,6 +45,12 @@ BODIES: Mapping[str, tuple[int, ...]] = {
     "runs_of_thread": _RUN,
     "runs_of_parent": _RUN,
     "runs_of_root": _RUN,
+    "export_runs": (14,),
+    "export_nodes": (8,),
+    "export_calls": (6,),
+    "export_activations": (5, 8),
+    "export_inbox": (4,),
+    "export_jobs": (4,),
 }
 """By the names of queries, the columns that say where a body is; its data is the next column."""
 

@@ -84,6 +84,10 @@ DELETE FROM inbox WHERE user_id = :user_id AND thread_id IN {family_filter};
 -- name: purge_jobs
 DELETE FROM jobs WHERE user_id = :user_id AND thread_id IN {family_filter};
 
+-- name: purge_texts
+DELETE FROM search_texts
+WHERE user_id = :user_id AND thread_id IN {family_filter} AND node_id > :after;
+
 -- name: purge_events
 DELETE FROM events
 WHERE user_id = :user_id AND thread_id IN {family_filter} AND id > :after;

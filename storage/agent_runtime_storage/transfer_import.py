@@ -1,0 +1,493 @@
+"""Writing what an export holds, hidden from everybody until all of it is there."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+from array import array
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from .bodies import Bodies
+from .drivers.protocol import BatchMissed, Statement, Value
+from .errors import Conflict, InvalidExport, ThreadExists
+from .records import NodeText, TextOf, VectorItem
+from .search import Indexing
+from .transfer_format import (
+    BROKEN,
+    THREAD,
+    VECTORS,
+    Checksum,
+    Fields,
+    Record,
+    Section,
+    check_header,
+    read_fields,
+    replace_ids,
+    section_of,
+)
+from .vectors import Vectors
+
+_CHUNK_ROWS = 400
+_CHUNK_BYTES = 2**20
+_COUNTED = {
+    "nodes": "last_seq",
+    "activations": "last_activation",
+    "events": "last_event",
+    "usage": "last_usage",
+}
+"""Sections whose ids count up from 1, and the thread's counter that is the last of them."""
+
+
+class Importing(Vectors, Indexing):
+    """What an import needs of the store."""
+
+    async def write_hidden(
+        self, thread_id: str, token: str, count: int, statements: list[Statement]
+    ) -> None:
+        """Run a batch for an import that has written so many threads.
+
+        Raises:
+            BatchMissed: a statement missed; `taken`, if the import was cleaned up as abandoned.
+            Conflict: the batch breaks a rule.
+        """
+        guard = self._statement("import_touch", {"token": token}, rows=count, miss="taken")
+        await self._batch([guard, *statements], thread=thread_id)
+
+    async def is_taken(self, thread_id: str) -> bool:
+        """Return whether a thread is there, be it hidden."""
+        return bool(await self._read("family", thread_id=thread_id))
+
+    async def statements_of_vector(
+        self, model: str, item: VectorItem, known: set[tuple[str, int]]
+    ) -> list[Statement]:
+        """Return what writes a vector; `known` are the models that were looked at already."""
+        key = (model, len(item.values))
+        batch = [] if key in known else await self._embedder(*key)
+        known.add(key)
+        return [*batch, self._put_vector(model, item)]
+
+    def statement(
+        self, name: str, params: Mapping[str, Value], *, rows: int | None = None, miss: str = ""
+    ) -> Statement:
+        """Return a statement of this owner."""
+        return self._statement(name, params, rows=rows, miss=miss)
+
+    def new_bodies(self, thread_id: str) -> Bodies:
+        """Return where the bodies of a batch go."""
+        return self._bodies(thread_id)
+
+    async def statements_of_texts(self, thread_id: str, texts: list[NodeText]) -> list[Statement]:
+        """Return what indexes texts."""
+        return await self._index(thread_id, texts)
+
+
+@dataclass(slots=True)
+class _Thread:
+    """A thread on its way in."""
+
+    id: str
+    fields: Fields
+    next_id: dict[str, int] = field(default_factory=dict[str, int])
+    last_inbox: int = 0
+    last_call: tuple[int, int] = (0, -1)
+
+
+@dataclass(slots=True)
+class _Row:
+    section: Section
+    fields: Fields
+
+
+class Importer:
+    """Takes the records of an export one by one, and writes them in batches.
+
+    Attributes:
+        token: what its threads are hidden by.
+        ended: whether the last record was taken, and all is visible.
+        threads: the ids of the threads as they are here.
+    """
+
+    def __init__(self, store: Importing, *, rename: str | None, texts: TextOf | None) -> None:
+        self.token = f"import {secrets.token_hex(8)}"
+        self.ended = False
+        self._store = store
+        self._rename = rename
+        self._text_of = texts
+        self._head: Record = {}
+        self._checksum = Checksum()
+        self._members: list[_Thread] = []
+        self._ids: dict[str, str] = {}
+        self._roots: dict[str, str] = {}
+        self._orphans: dict[str, str] = {}
+        self._posted: list[tuple[str, int, str]] = []
+        self._open: list[tuple[str, int]] = []
+        self._rows: list[_Row] = []
+        self._bytes = 0
+        self._embedders: set[tuple[str, int]] = set()
+
+    @property
+    def threads(self) -> list[str]:
+        return [member.id for member in self._members]
+
+    async def take(self, record: Record, line: int) -> None:
+        """Take the next record.
+
+        Raises:
+            InvalidExport: it is not what can come here.
+            ThreadExists: the thread, or one of its sub-agents, is there already.
+            Conflict: an id is taken.
+        """
+        if line == 1:
+            check_header(record)
+            self._head = record
+            return
+        if self.ended:
+            raise InvalidExport("there is more after the end.", line=line, cure=BROKEN)
+        if record.get("section") == "end":
+            await self._end(record, line)
+            return
+        section = section_of(record, line, self._head)
+        fields = read_fields(section, record, line)
+        self._checksum.add(record)
+        if section is THREAD:
+            await self._begin(fields)
+            return
+        if not self._members:
+            fields.fail("it comes before its thread.")
+        self._check(section, fields)
+        self._rows.append(_Row(section, fields))
+        self._bytes += 200 + sum(len(body) for body in fields.bodies.values())
+        if len(self._rows) >= _CHUNK_ROWS or self._bytes >= _CHUNK_BYTES:
+            await self._flush()
+
+    # Threads
+
+    async def _begin(self, fields: Fields) -> None:
+        """Begin a thread, which stays hidden."""
+        await self._finish_thread(fields.line)
+        old = str(fields.values["id"])
+        if not old:
+            fields.fail("the thread's id is empty.")
+        if old in self._ids:
+            fields.fail(f"thread {old} is there twice.")
+        new = old
+        if self._rename is not None:
+            new = _new_id() if self._members else self._rename
+        self._ids[old] = new
+        if await self._store.is_taken(new):
+            raise ThreadExists(
+                f"Thread {new} is there already, or is being imported or deleted.",
+                cure="Import it under another id (--as), or delete that one first.",
+            )
+        values = fields.values
+        create = self._store.statement(
+            "import_thread",
+            {
+                "id": new,
+                "title": values["title"],
+                "metadata": orjson.dumps(values["metadata"]).decode(),
+                "created_at": values["created_at"],
+                "token": self.token,
+                **{
+                    name: values[name]
+                    for name in (
+                        "last_seq",
+                        "last_activation",
+                        "last_event",
+                        "last_inbox",
+                        "last_usage",
+                    )
+                },
+            },
+        )
+        self._members.append(_Thread(new, fields))
+        await self._write([create], fields.line, count=len(self._members) - 1)
+
+    async def _finish_thread(self, line: int) -> None:
+        """Write what remains of the last thread, and check that all of it came."""
+        if not self._members:
+            return
+        await self._flush()
+        member = self._members[-1]
+        for section, counter in _COUNTED.items():
+            came, wanted = member.next_id.get(section, 1) - 1, member.fields.values[counter]
+            if came != wanted:
+                raise InvalidExport(
+                    f"thread {member.fields.values['id']} has {came} {section}, not {wanted}.",
+                    line=line,
+                    cure=BROKEN,
+                )
+
+    # Checks that a database would make too late or not at all
+
+    def _check(self, section: Section, fields: Fields) -> None:
+        member, values = self._members[-1], fields.values
+        if section.name in _COUNTED:
+            wanted = member.next_id.get(section.name, 1)
+            if values["id"] != wanted:
+                fields.fail(f"the id of {section.name} is {values['id']}, not {wanted}.")
+            member.next_id[section.name] = wanted + 1
+        match section.name:
+            case "runs":
+                self._check_run(fields)
+            case "nodes":
+                parent = values["parent_id"]
+                if parent is not None and not 0 < parent < values["id"]:
+                    fields.fail(f"the parent of node {values['id']} is node {parent}.")
+            case "calls":
+                node, position = values["node_id"], values["position"]
+                before, last = member.last_call
+                if (node, position) != (before, last + 1) and not (node > before and not position):
+                    fields.fail(f"call {position} of node {node} is out of order.")
+                member.last_call = (node, position)
+                self._check_node(fields, node)
+            case "inbox":
+                if not member.last_inbox < values["id"] <= member.fields.values["last_inbox"]:
+                    fields.fail(f"the id of the inbox item is {values['id']}.")
+                member.last_inbox = values["id"]
+            case _:
+                pass
+        for name in ("node_id", "anchor"):
+            if values.get(name) is not None:
+                self._check_node(fields, values[name])
+        if section.name != "runs" and values.get("run_id") is not None:
+            self._check_known(section, fields)
+
+    def _check_node(self, fields: Fields, node: int) -> None:
+        if not 0 < node <= self._members[-1].fields.values["last_seq"]:
+            fields.fail(f"it refers to node {node}, which is not there.")
+
+    def _check_known(self, section: Section, fields: Fields) -> None:
+        run_id = fields.values["run_id"]
+        if run_id in self._roots:
+            return
+        if section.name != "inbox":
+            fields.fail(f"it refers to run {run_id}, which is not there.")
+        # What a run posted that does not come with it stays, without it; that is known at the end.
+        self._posted.append((self._members[-1].id, fields.values["id"], run_id))
+        fields.values["run_id"] = None
+
+    def _check_run(self, fields: Fields) -> None:
+        """Take up a run: its id here, its root, and whether its parent comes with it."""
+        values = fields.values
+        run_id, parent = values["id"], values["parent_run_id"]
+        if run_id in self._roots:
+            fields.fail(f"run {run_id} is there twice.")
+        if (parent is None) != (values["root_run_id"] == run_id):
+            fields.fail(f"run {run_id} is neither a root nor a child.")
+        self._ids[run_id] = run_id if self._rename is None else _new_id()
+        self._roots[run_id] = run_id
+        if parent in self._roots:
+            self._roots[run_id] = self._roots[parent]
+        elif parent is not None:
+            # Of a parent that is not in the export it is a root; that is known at the end.
+            self._orphans[run_id] = parent
+            values["parent_run_id"] = None
+        if values["open_node"] is not None:
+            self._check_node(fields, values["open_node"])
+            self._open.append((run_id, values["open_node"]))
+
+    # Writing
+
+    async def _flush(self) -> None:
+        """Write the rows that wait, in one batch."""
+        rows, self._rows, self._bytes = self._rows, [], 0
+        if not rows:
+            return
+        member = self._members[-1]
+        bodies = self._store.new_bodies(member.id)
+        stored = [one for one in rows if one.section is not VECTORS]
+        await bodies.pack(
+            [
+                body
+                for one in stored
+                for name, body in one.fields.bodies.items()
+                if name != "prefix"
+            ],
+            blobs=[one.fields.bodies["prefix"] for one in stored if "prefix" in one.fields.bodies],
+        )
+        statements = bodies.statements()
+        texts: list[NodeText] = []
+        for one in rows:
+            if one.section is VECTORS:
+                item = self._vector(member, one.fields)
+                model = one.fields.values["model"]
+                statements += await self._store.statements_of_vector(model, item, self._embedders)
+                continue
+            statements.append(self._insert(member, one, bodies))
+            texts += self._texts(one)
+        statements += await self._store.statements_of_texts(member.id, texts)
+        await self._write(statements, rows[0].fields.line)
+
+    async def _write(
+        self, statements: list[Statement], line: int, *, count: int | None = None
+    ) -> None:
+        member = self._members[-1]
+        written = len(self._members) if count is None else count
+        try:
+            await self._store.write_hidden(member.id, self.token, written, statements)
+        except BatchMissed as error:
+            raise _missed(error.label, line, self._members[0].id) from error
+        except Conflict as error:
+            raise Conflict(
+                f"From line {line} on: {error.message}",
+                cure="An id of the export may be taken here: import it under another id (--as).",
+            ) from error
+
+    def _insert(self, member: _Thread, row: _Row, bodies: Bodies) -> Statement:
+        values: dict[str, Value] = {"thread_id": member.id}
+        for column in row.section.columns:
+            if column.kind == "body":
+                body = row.fields.bodies[column.name]
+                blob = column.name == "prefix"
+                packed = bodies.blob(body) if blob else bodies.get(body)
+                values[f"{column.name}_blob"] = packed.hash
+                if not blob:
+                    values[column.name] = packed.inline
+                continue
+            value: Any = row.fields.values[column.name]
+            if column.kind == "json":
+                renamed = replace_ids(value, self._ids) if self._rename is not None else value
+                value = orjson.dumps(renamed).decode()
+            elif column.kind == "flag":
+                value = int(value)
+            values[column.name] = value
+        return self._store.statement(f"import_{row.section.name}", self._here(row.section, values))
+
+    def _here(self, section: Section, values: dict[str, Value]) -> dict[str, Value]:
+        """Return the values with the ids that runs and jobs have here."""
+        if section.name == "runs":
+            values["root_run_id"] = self._ids[self._roots[str(values["id"])]]
+            values.pop("open_node")
+        elif section.name == "usage":
+            values["root_run_id"] = self._ids[self._roots[str(values["run_id"])]]
+        names = ["run_id", "parent_run_id", *(["id"] if section.name == "runs" else [])]
+        for name in names:
+            if values.get(name) is not None:
+                values[name] = self._ids[str(values[name])]
+        if section.name == "jobs" and self._rename is not None:
+            values["id"] = _new_id()
+        return values
+
+    def _texts(self, row: _Row) -> list[NodeText]:
+        if self._text_of is None:
+            return []
+        values = row.fields.values
+        if row.section.name == "nodes":
+            text = self._text_of("node", row.fields.bodies["body"])
+            return [NodeText(values["id"], None, text)] if text else []
+        if row.section.name == "calls" and values["status"] == "done":
+            text = self._text_of("call", row.fields.bodies["body"])
+            return [NodeText(values["node_id"], values["position"], text)] if text else []
+        return []
+
+    def _vector(self, member: _Thread, fields: Fields) -> VectorItem:
+        raw = fields.bodies["values"]
+        if not raw or len(raw) % 4:
+            fields.fail("the values of a vector are no single-precision numbers.")
+        numbers = array("f", raw)
+        if sys.byteorder == "big":
+            numbers.byteswap()
+        values = fields.values
+        return VectorItem(
+            member.id, values["source"], values["source_id"], tuple(numbers), values["part"]
+        )
+
+    # The end
+
+    async def _end(self, record: Record, line: int) -> None:
+        """Check the whole, and make it visible in one transaction."""
+        if not self._members:
+            raise InvalidExport("the export holds no thread.", line=line, cure=BROKEN)
+        if (record.get("sha256"), record.get("counts")) != (
+            self._checksum.digest,
+            self._checksum.counts,
+        ):
+            raise InvalidExport(
+                "the checksum does not fit what came before it.", line=line, cure=BROKEN
+            )
+        await self._finish_thread(line)
+        statements = [*self._links(), *self._open_nodes()]
+        statements += [self._show(member) for member in self._members]
+        await self._write(statements, line)
+        self.ended = True
+
+    def _links(self) -> list[Statement]:
+        """Return what ties runs, and what runs posted, to runs that came after them."""
+        batch: list[Statement] = []
+        for run_id, parent in self._orphans.items():
+            if parent not in self._roots:
+                continue
+            root = parent
+            while self._orphans.get(root) in self._roots:
+                root = self._orphans[root]
+            values = {
+                "id": self._ids[run_id],
+                "parent_run_id": self._ids[parent],
+                "root_run_id": self._ids[self._roots[root]],
+            }
+            batch.append(self._store.statement("import_link", values, rows=1, miss="link"))
+            del values["parent_run_id"]
+            batch.append(self._store.statement("import_link_usage", values))
+        for thread_id, item, run_id in self._posted:
+            if run_id in self._roots:
+                key = {"thread_id": thread_id, "id": item, "run_id": self._ids[run_id]}
+                batch.append(self._store.statement("import_link_inbox", key, rows=1, miss="inbox"))
+        return batch
+
+    def _open_nodes(self) -> list[Statement]:
+        return [
+            self._store.statement(
+                "import_open_node",
+                {"id": self._ids[run_id], "open_node": node},
+                rows=1,
+                miss=f"run {run_id}",
+            )
+            for run_id, node in self._open
+        ]
+
+    def _show(self, member: _Thread) -> Statement:
+        values = member.fields.values
+        active = values["active_run"]
+        return self._store.statement(
+            "import_show",
+            {
+                "id": member.id,
+                "head": values["head"],
+                # One that is not known gives no id, and the statement misses.
+                "active_run": None if active is None else self._ids.get(active, "?"),
+                "updated_at": values["updated_at"],
+                "token": self.token,
+            },
+            rows=1,
+            miss=f"thread {values['id']}",
+        )
+
+
+def _missed(label: str, line: int, thread_id: str) -> Exception:
+    if label == "taken":
+        return Conflict(
+            f"The import of thread {thread_id} was taken for abandoned and cleaned up.",
+            cure="Import it again.",
+        )
+    if label == "dimensions":
+        return InvalidExport(
+            "the vectors of a model have another length than those of the same name here.",
+            line=line,
+            cure="Delete this owner's vectors of that model first.",
+        )
+    return InvalidExport(
+        f"the {label} has a head, an active run or an open node that cannot be.",
+        line=line,
+        cure=BROKEN,
+    )
+
+
+def _new_id() -> str:
+    import uuid_utils
+
+    return str(uuid_utils.uuid7())
