@@ -10,7 +10,7 @@ SET commit_id = :commit_id, steps = coalesce(:steps, steps),
     updated_at = unix_seconds()
 WHERE user_id = :user_id AND id = :run_id AND epoch = :epoch AND status = 'running'
   AND thread_id = :thread_id AND root_run_id = :root_run_id
-  AND (:after_commit IS NULL OR commit_id = :after_commit);
+  AND (:after_commit::text IS NULL OR commit_id = :after_commit);
 
 -- name: newest_commit
 SELECT commit_id FROM runs WHERE user_id = :user_id AND id = :run_id;
@@ -62,7 +62,7 @@ INSERT INTO nodes (user_id, thread_id, id, parent_id, kind, status, role, run_id
                    body, blob, tokens, created_at)
 SELECT :user_id, :thread_id, :id, :parent_id, :kind, :status, :role, :run_id, :activation_id,
        :body, :blob, :tokens, unix_seconds()
-WHERE :parent_id IS NULL OR EXISTS (
+WHERE :parent_id::bigint IS NULL OR EXISTS (
     SELECT 1 FROM nodes
     WHERE user_id = :user_id AND thread_id = :thread_id AND id = :parent_id
       AND status = 'closed');

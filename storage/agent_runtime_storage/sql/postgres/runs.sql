@@ -23,10 +23,10 @@ EXISTS (SELECT 1 FROM threads AS t
 WHERE r.user_id = :user_id AND r.id = :run_id AND {visible_run_filter};
 
 -- name: run_filter
-(:thread_id IS NULL OR r.thread_id = :thread_id)
-  AND (:parent_run_id IS NULL OR r.parent_run_id = :parent_run_id)
-  AND (:root_run_id IS NULL OR r.root_run_id = :root_run_id)
-  AND (:status IS NULL OR r.status IN (SELECT jsonb_array_elements_text(:status::jsonb)))
+(:thread_id::text IS NULL OR r.thread_id = :thread_id)
+  AND (:parent_run_id::text IS NULL OR r.parent_run_id = :parent_run_id)
+  AND (:root_run_id::text IS NULL OR r.root_run_id = :root_run_id)
+  AND (:status::text IS NULL OR r.status IN (SELECT jsonb_array_elements_text(:status::jsonb)))
   AND {visible_run_filter}
 ORDER BY r.created_at DESC, r.id DESC LIMIT :limit
 

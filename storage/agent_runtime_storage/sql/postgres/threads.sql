@@ -34,6 +34,6 @@ UPDATE threads SET head = :head, updated_at = unix_seconds()
 WHERE user_id = :user_id AND id = :thread_id AND active_run IS NULL
   AND head IS NOT DISTINCT FROM :expect
   AND hidden = ''
-  AND (:head IS NULL OR EXISTS (
+  AND (:head::bigint IS NULL OR EXISTS (
       SELECT 1 FROM nodes
       WHERE user_id = :user_id AND thread_id = :thread_id AND id = :head AND status = 'closed'));
