@@ -181,7 +181,7 @@ async def check_objects(settings: Settings) -> Check:
     url = settings.object_store_url
     try:
         if url is not None:
-            objects = Objects.open(url)
+            objects = Objects.open(url, seconds=10)
             await objects.probe()
             return Check("objects", "ok", f"{objects.shown} can be written and read")
         if backend_of(settings.database_url) == "file":

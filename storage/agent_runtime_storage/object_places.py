@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
 _LIST_CHUNK = 1000
-_RETRIES = 6
+# It is the time that ends them.
+_RETRIES = 1000
+_LONGEST_WAIT = timedelta(seconds=2)
 # obstore writes beside the object and renames; a killed writer leaves the file behind.
 _HALF_WRITTEN = re.compile(r"#\d+$")
 
@@ -149,11 +151,14 @@ class Bucket:
     """
 
     def __init__(self, url: str, room: str, seconds: float) -> None:
-        patience = timedelta(seconds=seconds)
+        # Options of the client would replace those in the environment, such as AWS_ALLOW_HTTP.
         self._store: ObjectStore = from_url(
             f"{url.rstrip('/')}/{room}".rstrip("/"),
-            client_options={"timeout": patience},
-            retry_config={"max_retries": _RETRIES, "retry_timeout": patience},
+            retry_config={
+                "max_retries": _RETRIES,
+                "retry_timeout": timedelta(seconds=seconds),
+                "backoff": {"max_backoff": _LONGEST_WAIT},
+            },
         )
 
     async def put(self, key: str, data: bytes) -> None:

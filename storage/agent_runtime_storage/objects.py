@@ -41,6 +41,7 @@ _SET = (
 _BUCKETS = frozenset({"s3", "gs", "az", "abfs", "abfss"})
 # What is on its way at once; more of them only wait for each other's bandwidth.
 _AT_ONCE = 8
+_TRYING = 0.8
 _DATABASE_ENDINGS = (".db", ".db3", ".sqlite", ".sqlite3")
 
 T = TypeVar("T")
@@ -93,7 +94,7 @@ class Objects:
         self._slots = anyio.CapacityLimiter(_AT_ONCE)
 
     @classmethod
-    def open(cls, url: str, *, room: str = "", seconds: float = 120.0) -> Objects:
+    def open(cls, url: str, *, room: str = "", seconds: float = 60.0) -> Objects:
         """Return the store that the URL names; nothing is created or connected to yet.
 
         Args:
@@ -118,7 +119,8 @@ class Objects:
             raise UnknownScheme(f"No object store has the URL scheme {scheme!r}.", cure=_USE)
         _check_bucket(url)
         try:
-            bucket = _bucket(url, room, seconds)
+            # It gives up a little earlier, and then says what is wrong.
+            bucket = _bucket(url, room, seconds * _TRYING)
         except Exception as error:
             raise told(error, f"The object store {url} cannot be opened", cure=_SET) from None
         # It holds no credentials: that was checked.

@@ -1,0 +1,69 @@
+"""A server that speaks S3: moto's, over real HTTP, with its buckets in memory."""
+
+from __future__ import annotations
+
+import socket
+import sys
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from .process import Service
+
+BUCKET = "bucket"
+SECRET = "a-secret-key"
+
+
+class S3Server(Service):
+    """A server with one bucket."""
+
+    def __init__(self, logs: Path) -> None:
+        super().__init__("s3", logs)
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def environ(self) -> dict[str, str]:
+        """The variables by which a client finds it."""
+        return {
+            "AWS_ENDPOINT": self.endpoint,
+            "AWS_ALLOW_HTTP": "true",
+            "AWS_REGION": "us-east-1",
+            "AWS_ACCESS_KEY_ID": "an-access-key",
+            "AWS_SECRET_ACCESS_KEY": SECRET,
+        }
+
+    def command(self) -> list[str]:
+        return [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(self.port)]
+
+    def answers(self) -> bool:
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", self.port)) == 0
+
+    def start(self) -> None:
+        super().start()
+        create = urllib.request.Request(f"{self.endpoint}/{BUCKET}", method="PUT")
+        with urllib.request.urlopen(create) as answer:
+            assert answer.status == 200
+
+
+@pytest.fixture(scope="session")
+def s3_server(logs: Path) -> Iterator[S3Server]:
+    """The server that the tests share."""
+    server = S3Server(logs)
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def s3_url(
+    s3_server: S3Server, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> str:
+    """The URL of an empty part of the bucket, of which the environment knows the server."""
+    for name, value in s3_server.environ().items():
+        monkeypatch.setenv(name, value)
+    return f"s3://{BUCKET}/{abs(hash(request.node.nodeid)):x}"
