@@ -7,6 +7,7 @@ from typing import Any
 
 from .drivers.protocol import BatchMissed
 from .errors import Conflict, StoreError, StoreInDoubt, ThreadBusy
+from .names import name_problem
 from .owner import Owner, encode_json, not_found
 from .records import Thread
 from .rows import to_thread
@@ -20,8 +21,8 @@ class Threads(Owner):
     async def ensure_thread(
         self, thread_id: str, *, title: str = "", metadata: Mapping[str, Any] | None = None
     ) -> Thread:
-        if not thread_id:
-            raise StoreError("The thread's id is empty.", cure="Give the thread an id.")
+        if problem := name_problem(thread_id):
+            raise StoreError(f"The thread's id {problem}.", cure="Give the thread a short id.")
         if rows := await self._read("thread", thread_id=thread_id):
             return to_thread(rows[0])
         values = {
