@@ -4,7 +4,8 @@ Each interleaving is some forty actions (runs begun, steps, results, posts, drai
 cancels, child runs, jobs, moves of the head, with stale knowledge, repetitions and cancelled
 tasks), whose reads and writes one scheduler brings into the order that the seed says.  With
 `--processes` two processes act at the same time instead, and one is killed.  What was found wrong
-is shown with its seed; `--seed` runs it again.
+is shown with its seed; `--seed` runs it again.  With `--serial` one call at a time goes to the
+database, so a seed gives the same in every run.
 """
 
 from __future__ import annotations
@@ -67,12 +68,15 @@ async def run_seeds(
     *,
     parallel: int = 1,
     actions: int = 40,
+    concurrent: bool = True,
 ) -> None:
     """Interleave two stores on the database, for each of so many seeds.
 
     Args:
         parallel: how many interleavings, of owners of their own, are under way at once.
         actions: how many actions one has on average.
+        concurrent: whether several calls are at times let through at once, and some cancelled
+            under way; how those end is not the seed's alone to say.
     """
     prefix = f"interleaving {uuid4().hex}"
     async with AsyncExitStack() as stack:
@@ -85,7 +89,7 @@ async def run_seeds(
             for seed in seeds:
                 try:
                     with anyio.fail_after(LONGEST):
-                        on_verdict(await interleave(stores, prefix, seed, actions))
+                        on_verdict(await interleave(stores, prefix, seed, actions, concurrent))
                 except TimeoutError:
                     on_verdict(Verdict(seed, (f"it hangs for {LONGEST:g} s",), ()))
 
@@ -126,6 +130,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0, help="the first seed")
     parser.add_argument("--parallel", type=int, default=4, help="interleavings at the same time")
     parser.add_argument("--actions", type=int, default=40, help="of one interleaving, on average")
+    parser.add_argument("--serial", action="store_true", help="let one call through at a time")
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--backend", choices=BACKENDS, default="file")
     where.add_argument("--url", help="a database of your own, in which rows are left")
@@ -139,7 +144,12 @@ def run(args: argparse.Namespace) -> Report:
         url = args.url or stack.enter_context(empty_databases())(args.backend)
         begun = time.monotonic()
         if args.count:
-            seeds = partial(run_seeds, parallel=args.parallel, actions=args.actions)
+            seeds = partial(
+                run_seeds,
+                parallel=args.parallel,
+                actions=args.actions,
+                concurrent=not args.serial,
+            )
             anyio.run(seeds, url, args.seed, args.count, tally.add)
         seconds = time.monotonic() - begun
         if args.processes:

@@ -52,8 +52,10 @@ class Scheduler:
 
     stores: Sequence[Store]
     owner: str
+    seed: int
     chance: random.Random
     actions: int
+    concurrent: bool
     gate: Gate = field(default_factory=Gate)
     sides: list[Side] = field(default_factory=list[Side])
     history: list[Op] = field(default_factory=list[Op])
@@ -84,7 +86,7 @@ class Scheduler:
 
     async def _act(self, op: Op, number: int) -> None:
         # Each action's own choices do not depend on when others make theirs.
-        chance = random.Random(f"{self.owner} {op.id}")
+        chance = random.Random(f"{self.seed} {op.id}")
         store = self.stores[number]
         gated = GatedDriver(driver_of(store), self.gate, op.id)
         op.start = time.monotonic_ns()
@@ -115,23 +117,26 @@ class Scheduler:
             await anyio.lowlevel.checkpoint()
             return
         together = [some]
-        if luck > 0.85:
+        if self.concurrent and luck > 0.85:
             together = self.chance.sample(waiting, min(len(waiting), self.chance.randint(2, 4)))
         for ticket in together:
             self.gate.let_through(ticket)
-        if luck > 0.95:
+        if self.concurrent and luck > 0.95:
             for _ in range(self.chance.randrange(4)):
                 await anyio.lowlevel.checkpoint()
             if scope := self.scopes.get(str(some.task)):
                 scope.cancel()
 
 
-async def interleave(stores: Sequence[Store], prefix: str, seed: int, actions: int) -> Verdict:
+async def interleave(
+    stores: Sequence[Store], prefix: str, seed: int, actions: int, concurrent: bool
+) -> Verdict:
     """Run the interleaving of a seed, for an owner of its own, and judge it."""
     owner = f"{prefix} {seed}"
     chance = random.Random(seed)
     await stores[0].of(owner).ensure_thread(MAIN)
-    scheduler = Scheduler(stores, owner, chance, chance.randint(actions // 2, actions * 3 // 2))
+    count = chance.randint(actions // 2, actions * 3 // 2)
+    scheduler = Scheduler(stores, owner, seed, chance, count, concurrent)
     await scheduler.run()
     for number, store in enumerate(stores):
         side = scheduler.sides[number]

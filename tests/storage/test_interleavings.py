@@ -1,4 +1,4 @@
-"""Two holders of leases on one thread, in every order: only the holder writes, without gaps."""
+"""Two stores on one thread, in many orders: only the holder writes, without gaps."""
 
 from __future__ import annotations
 
@@ -20,6 +20,11 @@ from agent_runtime_storage import (
     UserStore,
     open_store,
 )
+from agent_runtime_storage.urls import backend_of
+from benchmarks.interleavings import run_seeds
+from benchmarks.interleavings_history import COMMITS
+from benchmarks.interleavings_run import Verdict
+from benchmarks.interleavings_world import ACTIONS as ALL
 
 from .helpers import OTHER, OWNER, begin, done, exchange, message
 
@@ -160,3 +165,33 @@ async def test_of_many_who_append_the_same_seq_one_writes(user: UserStore) -> No
     assert len(refused) == 19
     [body] = [node.body for node in await user.children("t1", 1)]
     assert int(body) not in refused
+
+
+SEEDS = {"file": 200}
+"""How many seeds the tests try; `python -m benchmarks interleavings` tries more."""
+
+
+async def test_two_stores_on_one_thread_in_the_order_of_many_seeds(database_url: str) -> None:
+    verdicts: list[Verdict] = []
+    count = SEEDS.get(backend_of(database_url), 30)
+
+    await run_seeds(database_url, 0, count, verdicts.append, parallel=4)
+
+    assert {one.seed: one.problems for one in verdicts if one.problems} == {}
+    assert len(verdicts) == count
+    acted = {op.what for one in verdicts for op in one.history if op.outcome == "ok"}
+    assert acted >= set(ALL) - {"repeat", "wrong"}
+    refused = {op.what for one in verdicts for op in one.history if op.outcome == "refused"}
+    assert refused >= {*COMMITS, "repeat", "wrong", "take", "move"} - {"begin", "result", "start"}
+
+
+async def test_a_seed_gives_the_same_interleaving_again(database_url: str) -> None:
+    """Where no two calls are let through at once and none is cancelled under way, all is alike."""
+    verdicts: list[Verdict] = []
+
+    for _ in range(2):
+        await run_seeds(database_url, 1, 1, verdicts.append, concurrent=False)
+
+    first, second = ([(op.what, op.outcome, op.error) for op in one.history] for one in verdicts)
+    assert first == second
+    assert len(first) > 10

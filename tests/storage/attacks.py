@@ -1,0 +1,321 @@
+"""Every method of an owner's store, tried with another owner's ids."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from agent_runtime_config.errors import AgentRuntimeError
+from agent_runtime_storage import (
+    Amount,
+    CallDone,
+    Commit,
+    Job,
+    Lease,
+    NewActivation,
+    NewEvent,
+    NewNode,
+    NodeText,
+    Usage,
+    UserStore,
+    VectorItem,
+)
+
+from .helpers import LARGE, OTHER, begin, done, exchange, new_run
+
+SECRET = "a secret that only its owner may find"
+OWN = "own"
+"""The thread of each stranger; their run on it is `own-run`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What of another owner's is aimed at, and what the attacker has of their own."""
+
+    job: Job
+    own: Lease
+    thread: str = "t1"
+    run: str = "r1"
+    child: str = "r2"
+
+    @property
+    def lease(self) -> Lease:
+        """The other owner's lease."""
+        return Lease(self.run, self.thread, self.run, 1)
+
+
+Attempt = Callable[[UserStore, Target], Awaitable[object]]
+
+
+async def fill_other(user: UserStore) -> Job:
+    """Write something of everything that is worth an attack, and return a claimed job."""
+    lease = await begin(
+        user,
+        events=(NewEvent("run-start"),),
+        activation=NewActivation(1, None, "begin", b"{}", b"prompt"),
+        nodes=(text_node(1, None),),
+    )
+    usage = Usage("r1", "r1", None, "step", "m", 1, 0, 0, 1, 1, 1)
+    await user.commit(
+        lease, Commit(nodes=(exchange(2, 1, "a", "b"),), usage=(usage,), reserve=Amount(5, 5))
+    )
+    result = CallDone(2, 0, "ok", LARGE, 5, text=SECRET)
+    await user.commit(lease, Commit(done=(result,)))
+    await begin(user, "r2", "t2", parent_run_id="r1")
+    await user.post("t1", "steer", b"x")
+    await user.post("t1", "steer", LARGE)
+    await user.upsert_vectors("e", [_vector("t1"), _vector("t2")])
+    await user.upsert_vectors("theirs", [_vector("t1", 4)])
+    await user.enqueue("t1", "observe", "a", b"payload")
+    await user.enqueue("t1", "other", "a", LARGE)
+    job = await user.claim("other", seconds=3600)
+    assert job is not None
+    return job
+
+
+async def fill_own(user: UserStore) -> Lease:
+    """Write the little that an attacker has of their own."""
+    lease = await begin(user, "own-run", OWN, nodes=(text_node(1, None, "my own words"),))
+    usage = Usage("own-run", "own-run", None, "step", "m", 1, 0, 0, 1, 1, 1)
+    await user.commit(lease, Commit(nodes=(exchange(2, 1, "a"),), usage=(usage,)))
+    await user.post(OWN, "steer", b"x")
+    await user.upsert_vectors("e", [_vector(OWN)])
+    return lease
+
+
+def text_node(seq: int, parent: int | None, text: str = SECRET) -> NewNode:
+    """A message that full text search finds."""
+    return NewNode(seq, parent, "message", "user", text.encode(), 3, 0, text=text)
+
+
+def _use(to: Target) -> Usage:
+    return Usage(to.run, to.run, None, "step", "m", 1, 0, 0, 1, 1, 1)
+
+
+async def _on_own_thread(user: UserStore, **changes: object) -> object:
+    await user.ensure_thread("t9")
+    return await user.begin_run(new_run("r9", "t9", **changes))
+
+
+async def _same_run_id(user: UserStore, to: Target) -> object:
+    await user.ensure_thread("t9")
+    return await user.begin_run(new_run(to.run, "t9"))
+
+
+async def _first_event(user: UserStore, thread_id: str) -> object:
+    async for event in user.follow(thread_id):
+        return event
+    return None
+
+
+def _vector(thread_id: str, dimensions: int = 2, *, source_id: int = 1) -> VectorItem:
+    return VectorItem(thread_id, "message", source_id, [1.0] * dimensions)
+
+
+async def _export(user: UserStore, thread_id: str) -> object:
+    # But for the checksum, which is over times as well.
+    return [
+        {key: value for key, value in record.items() if key not in ("checksum", "exported_at")}
+        for record in [record async for record in user.export_thread(thread_id)]
+    ]
+
+
+async def _import(user: UserStore, rename: str) -> object:
+    """Import a thread of the attacker's own under a name that is another owner's thread."""
+    await user.ensure_thread("to export")
+
+    async def records() -> AsyncIterator[Mapping[str, Any]]:
+        async for record in user.export_thread("to export"):
+            yield record
+
+    return await user.import_thread(records(), rename=rename)
+
+
+def _commits(**commits: Callable[[Target], Commit]) -> dict[str, Attempt]:
+    """Attempts to commit, with a valid lease, what names another owner's things."""
+
+    def attempt(make: Callable[[Target], Commit]) -> Attempt:
+        return lambda user, to: user.commit(to.own, make(to))
+
+    return {name: attempt(make) for name, make in commits.items()}
+
+
+ATTACKS: Mapping[str, Mapping[str, Attempt]] = {
+    "ensure_thread": {"": lambda user, to: user.ensure_thread(to.thread)},
+    "thread": {"": lambda user, to: user.thread(to.thread)},
+    "threads": {"": lambda user, to: user.threads()},
+    "update_thread": {"": lambda user, to: user.update_thread(to.thread, title="mine")},
+    "move_head": {
+        "": lambda user, to: user.move_head(to.thread, None, expect=1),
+        "to a node": lambda user, to: user.move_head(to.thread, 1, expect=1),
+    },
+    "branch": {
+        "": lambda user, to: user.branch(to.thread, 1),
+        "from": lambda user, to: user.branch(to.thread, 2, first=1),
+    },
+    "node": {"": lambda user, to: user.node(to.thread, 1)},
+    "children": {
+        "": lambda user, to: user.children(to.thread, 1),
+        "roots": lambda user, to: user.children(to.thread, None),
+    },
+    "call": {"": lambda user, to: user.call(to.thread, 2, 0)},
+    "activation": {
+        "": lambda user, to: user.activation(to.thread, 1),
+        "first": lambda user, to: user.activation(to.thread, None),
+    },
+    "begin_run": {
+        "on the thread": lambda user, to: user.begin_run(new_run("r9", to.thread)),
+        "of the parent": lambda user, to: _on_own_thread(user, parent_run_id=to.run),
+        "in the tree": lambda user, to: _on_own_thread(
+            user, parent_run_id=to.run, root_run_id=to.run
+        ),
+        "of an own parent, in the tree": lambda user, to: _on_own_thread(
+            user, parent_run_id="own-run", root_run_id=to.run
+        ),
+        "at the root": lambda user, to: _on_own_thread(user, root_run_id=to.run),
+        "paid by the tree": lambda user, to: _on_own_thread(
+            user, root_run_id=to.run, reserve=Amount(1, 1)
+        ),
+        "of the same id": _same_run_id,
+    },
+    "commit": {
+        "with the lease": lambda user, to: user.commit(to.lease, Commit(steps=9)),
+        "in the tree": lambda user, to: user.commit(
+            dataclasses.replace(to.own, root_run_id=to.run), Commit(reserve=Amount(1, 1))
+        ),
+        "on the thread": lambda user, to: user.commit(
+            dataclasses.replace(to.own, thread_id=to.thread), Commit(steps=9)
+        ),
+        **_commits(
+            usage=lambda to: Commit(usage=(_use(to),)),
+            drain=lambda to: Commit(drained=(2,)),
+            start=lambda to: Commit(start=((2, 1),)),
+            result=lambda to: Commit(done=(done(2, 1),)),
+            event=lambda to: Commit(events=(NewEvent("x", 99),)),
+        ),
+    },
+    "run": {
+        "": lambda user, to: user.run(to.run),
+        "child": lambda user, to: user.run(to.child),
+    },
+    "runs": {
+        "": lambda user, to: user.runs(),
+        "of the thread": lambda user, to: user.runs(thread_id=to.thread),
+        "of the tree": lambda user, to: user.runs(root_run_id=to.run),
+        "of the parent": lambda user, to: user.runs(parent_run_id=to.run),
+        "active": lambda user, to: user.runs(status=("running",)),
+    },
+    "take_lease": {
+        "": lambda user, to: user.take_lease(to.run, OTHER, seconds=60, replaces=1),
+        "stale": lambda user, to: user.take_lease(to.run, OTHER, seconds=60, replaces=7),
+    },
+    "renew_lease": {"": lambda user, to: user.renew_lease(to.lease, seconds=60)},
+    "cancel_run": {
+        "": lambda user, to: user.cancel_run(to.run),
+        "child": lambda user, to: user.cancel_run(to.child),
+    },
+    "post": {
+        "to the thread": lambda user, to: user.post(to.thread, "steer", b"mine"),
+        "for the run": lambda user, to: user.post(OWN, "steer", b"mine", run_id=to.run),
+        "large": lambda user, to: user.post(to.thread, "steer", LARGE),
+    },
+    "inbox": {"": lambda user, to: user.inbox(to.thread)},
+    "poll": {"": lambda user, to: user.poll(to.lease)},
+    "events": {
+        "": lambda user, to: user.events(to.thread),
+        "later": lambda user, to: user.events(to.thread, after=99),
+    },
+    "follow": {"": lambda user, to: _first_event(user, to.thread)},
+    "usage_total": {
+        "of the tree": lambda user, to: user.usage_total(root_run_id=to.run),
+        "of the run": lambda user, to: user.usage_total(run_id=to.run),
+        "of the thread": lambda user, to: user.usage_total(thread_id=to.thread),
+    },
+    "recent_usage": {"": lambda user, to: user.recent_usage("m")},
+    "enqueue": {
+        "the same": lambda user, to: user.enqueue(to.thread, "observe", "a", b""),
+        "another": lambda user, to: user.enqueue(to.thread, "observe", "b", LARGE),
+    },
+    "claim": {
+        "": lambda user, to: user.claim("observe", seconds=60),
+        "of the thread": lambda user, to: user.claim("observe", seconds=60, thread_id=to.thread),
+    },
+    "search_text": {
+        "": lambda user, to: user.search_text(SECRET),
+        "every word": lambda user, to: user.search_text(SECRET, every_word=True),
+        "in the thread": lambda user, to: user.search_text(SECRET, thread_id=to.thread),
+        "own words": lambda user, to: user.search_text("my own words that only its owner may find"),
+    },
+    "index_texts": {
+        "": lambda user, to: user.index_texts(to.thread, [NodeText(1, None, "mine")]),
+        "of a call": lambda user, to: user.index_texts(to.thread, [NodeText(2, 0, "mine")]),
+    },
+    "upsert_vectors": {
+        "": lambda user, to: user.upsert_vectors("e", [_vector(to.thread)]),
+        "of other dimensions": lambda user, to: user.upsert_vectors("e", [_vector(to.thread, 3)]),
+        "own ones": lambda user, to: user.upsert_vectors("e", [_vector(OWN, 3, source_id=9)]),
+        "of their model": lambda user, to: user.upsert_vectors("theirs", [_vector(OWN, 5)]),
+    },
+    "search_vectors": {
+        "": lambda user, to: user.search_vectors("e", [1.0, 0.5]),
+        "in the thread": lambda user, to: user.search_vectors("e", [1, 0.5], thread_id=to.thread),
+        "of their model": lambda user, to: user.search_vectors("theirs", [1.0] * 5),
+        "of other dimensions": lambda user, to: user.search_vectors("theirs", [1.0] * 4),
+    },
+    "delete_vectors": {
+        "": lambda user, to: user.delete_vectors(to.thread),
+        "of a source": lambda user, to: user.delete_vectors(
+            to.thread, model="e", source="message", source_ids=[1]
+        ),
+    },
+    "embedders": {"": lambda user, to: user.embedders()},
+    "to_embed": {
+        "": lambda user, to: user.to_embed("a new model"),
+        "of their model": lambda user, to: user.to_embed("theirs"),
+    },
+    "vectors_of_thread": {"": lambda user, to: user.vectors_of_thread(to.thread)},
+    "delete_thread": {
+        "": lambda user, to: user.delete_thread(to.thread),
+        "child": lambda user, to: user.delete_thread("t2"),
+        "of the past": lambda user, to: user.delete_thread(to.thread, unchanged_since=0),
+    },
+    "idle_threads": {"": lambda user, to: user.idle_threads(seconds=0)},
+    "clean_up": {"": lambda user, to: user.clean_up()},
+    "export_thread": {
+        "": lambda user, to: _export(user, to.thread),
+        "child": lambda user, to: _export(user, "t2"),
+    },
+    "import_thread": {
+        "over the thread": lambda user, to: _import(user, to.thread),
+        "over the child": lambda user, to: _import(user, "t2"),
+    },
+    "finish_job": {"": lambda user, to: user.finish_job(to.job)},
+    "fail_job": {
+        "retry": lambda user, to: user.fail_job(to.job, retry_after=0, detail="mine"),
+        "for good": lambda user, to: user.fail_job(to.job, retry_after=None, detail="mine"),
+    },
+}
+
+
+async def outcome(attempt: Attempt, user: UserStore, to: Target) -> object:
+    """Return what the attempt gives or raises, but for times and for the job's own id."""
+    try:
+        return plain(await attempt(user, to))
+    except AgentRuntimeError as error:
+        said = [str(error), error.cure, *(str(part) for part in error.args)]
+        return [type(error).__name__, *(part.replace(to.job.id, "JOB") for part in said)]
+
+
+def plain(value: object) -> object:
+    """Return a value with every time as 0, for comparison."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = dataclasses.fields(value)
+        return {
+            field.name: None if field.name.endswith("_at") else plain(getattr(value, field.name))
+            for field in fields
+        }
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in cast("Sequence[object]", value)]
+    return value
