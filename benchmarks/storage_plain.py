@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import itertools
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -25,6 +26,7 @@ from agent_runtime_storage.drivers.signals import Signals
 Batch = Sequence[Statement]
 
 CONNECTIONS = 16
+_PLACEHOLDER = re.compile(r"(?<!:):([a-z_]+)")
 
 
 class Recorder:
@@ -128,26 +130,26 @@ class Psycopg(Plain):
         return cls(pool)
 
     async def write(self, batch: Batch) -> None:
-        from agent_runtime_storage.drivers.postgres.placeholders import translate
-
         async with (
             self._pool.connection() as connection,
             connection.pipeline(),
             connection.transaction(),
         ):
             for statement in batch:
-                sql = cast("LiteralString", translate(statement.sql))
+                sql = cast("LiteralString", _for_psycopg(statement.sql))
                 await connection.execute(sql, statement.params)
 
     async def read(self, sql: str, params: Mapping[str, Value]) -> list[Any]:
-        from agent_runtime_storage.drivers.postgres.placeholders import translate
-
         async with self._pool.connection() as connection:
-            cursor = await connection.execute(cast("LiteralString", translate(sql)), params)
+            cursor = await connection.execute(cast("LiteralString", _for_psycopg(sql)), params)
             return await cursor.fetchall()
 
     async def close(self) -> None:
         await self._pool.close()
+
+
+def _for_psycopg(sql: str) -> str:
+    return _PLACEHOLDER.sub(r"%(\1)s", sql.replace("%", "%%"))
 
 
 class Hrana(Plain):
