@@ -1,8 +1,9 @@
-"""Vectors on SQLite: the function that compares them, the index by thread, the schema's own wall."""
+"""Vectors on SQLite: the function that compares them, the index, the schema's own wall."""
 
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -86,7 +87,9 @@ async def test_a_database_that_cannot_compare_says_so(path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["search_vectors_of_thread", "delete_vectors", "purge_vectors"])
 async def test_a_threads_vectors_are_found_by_the_index(migrated: SqliteDriver, name: str) -> None:
-    rows = await migrated.read(f"EXPLAIN QUERY PLAN {load_queries('sqlite')[name]}", {})
+    sql = load_queries("sqlite")[name]
+    values = dict.fromkeys(re.findall(r":([a-z_]+)", sql))
+    rows = await migrated.read(f"EXPLAIN QUERY PLAN {sql}", values)
 
     plan = [str(row[3]) for row in rows]
     assert any("vectors USING" in step and "thread_id=?" in step for step in plan), plan
