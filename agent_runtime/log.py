@@ -57,6 +57,7 @@ from .messages import (
     encodable,
     encode_message,
     encode_result,
+    searchable,
 )
 from .tokens import count_text
 
@@ -126,6 +127,7 @@ def node_row(
         activation_id=activation_id,
         status="open" if calls else "closed",
         tools=tuple(call.name for call in calls),
+        text=searchable(message),
     )
 
 
@@ -473,6 +475,7 @@ class RunLog:
             outcome=result.outcome,
             body=encode_result(result),
             tokens=_tokens(result.text),
+            text=searchable(result),
         )
 
     def _finished(self, index: int, result: ToolResult, *, cut: bool) -> NewEvent:

@@ -8,9 +8,9 @@ with calls, and its `ToolResult`s).  A model is sent `PromptMessage`s, made from
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from agent_runtime_storage.records import CallOutcome
 
@@ -205,3 +205,39 @@ def encode_result(result: ToolResult) -> bytes:
 def decode_result(body: bytes) -> ToolResult:
     """Return the result that `encode_result` wrote."""
     return _result().validate_json(body)
+
+
+def searchable(said: LoggedMessage | ToolResult) -> str:
+    """Return the text by which full text search finds a message or a result.
+
+    Of calls it is the tools' names and what the arguments say; reasoning is not searched.
+    """
+    texts = [said.text]
+    if isinstance(said, AssistantMessage):
+        for call in said.calls:
+            texts.append(call.name)
+            texts += _leaves(call.arguments)
+            if call.raw is not None:
+                texts.append(call.raw)
+    elif not isinstance(said, Note):
+        texts += [file.name for file in said.files]
+    return "\n".join(filter(None, texts))
+
+
+def searchable_body(kind: Literal["node", "call"], body: bytes) -> str:
+    """Return the text by which search finds what the log keeps of a node, or a call's result."""
+    return searchable(decode_message(body) if kind == "node" else decode_result(body))
+
+
+def _leaves(value: Any) -> Iterator[str]:
+    """Yield the keys and values of JSON as plain texts, however deep they are nested."""
+    stack = [value]
+    while stack:
+        one = stack.pop()
+        if isinstance(one, dict):
+            for key, inner in reversed(cast("dict[str, Any]", one).items()):
+                stack += (inner, key)
+        elif isinstance(one, list):
+            stack += reversed(cast("list[Any]", one))
+        elif isinstance(one, str | int | float) and not isinstance(one, bool):
+            yield str(one)

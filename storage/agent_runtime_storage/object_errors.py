@@ -38,7 +38,7 @@ def told(error: Exception, what: str, *, cure: str = "") -> StoreError:
     Args:
         cure: what to do if the error itself tells nothing.
     """
-    number = _number(error)
+    number = os_number(error)
     reason = _reason(error)
     if number in _FULL:
         return StoreFull(f"{what}: {reason}.", cure="Free some space there, then try again.")
@@ -53,7 +53,8 @@ def told(error: Exception, what: str, *, cure: str = "") -> StoreError:
     return ObjectsUnavailable(f"{what}: {reason}.", cure=cure or _REACH)
 
 
-def _number(error: Exception) -> int | None:
+def os_number(error: Exception) -> int | None:
+    """Return the operating system's number of an error, also of one that obstore wraps."""
     if isinstance(error, OSError) and error.errno is not None:
         return error.errno
     found = _OS_ERROR.findall(str(error).partition("\n")[0])

@@ -16,7 +16,7 @@ import anyio.to_thread
 import obstore
 from obstore.store import LocalStore, from_url
 
-from .object_errors import store_is_missing
+from .object_errors import os_number, store_is_missing
 from .objects import ObjectInfo, check_folder
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ _RETRIES = 1000
 _LONGEST_WAIT = timedelta(seconds=2)
 # obstore writes beside the object and renames; a killed writer leaves the file behind.
 _HALF_WRITTEN = re.compile(r"#\d+$")
+# Whether it is the last.
+_TRIES = (*[False] * 19, True)
 
 T = TypeVar("T")
 
@@ -77,15 +79,15 @@ class Folder:
         return LocalStore(self._room, automatic_cleanup=True)
 
     def _put(self, key: str, data: bytes) -> None:
-        for last in (False, False, True):
+        for last in _TRIES:
             self._make_room()
             try:
                 obstore.put(self._store(), key, data, use_multipart=False)
                 self._sync(key)
                 return
-            except FileNotFoundError:
-                # Whoever deletes removes empty folders, also one that was to be written into.
-                if last:
+            except Exception as error:
+                # Whoever deletes a thread removes its folder, also while it is written into.
+                if os_number(error) != errno.ENOENT or last:
                     raise
 
     def _make_room(self) -> None:
@@ -112,7 +114,7 @@ class Folder:
 
     def _delete_tree(self, folder: Path) -> None:
         # The tree, not a list of objects: what a killed writer left half written goes as well.
-        for last in (*[False] * 9, True):
+        for last in _TRIES:
             try:
                 shutil.rmtree(folder)
                 break

@@ -16,6 +16,7 @@ import orjson
 
 from .drivers.protocol import BatchMissed, Measuring, Row, Statement, Value
 from .errors import DimensionMismatch, InvalidVector, StoreError
+from .names import name_problem
 from .owner import Owner, not_found
 from .records import Embedder, VectorHit, VectorItem, VectorKey
 
@@ -30,8 +31,9 @@ class Vectors(Owner):
     """The methods of `UserStore` for vectors."""
 
     async def upsert_vectors(self, model: str, items: Sequence[VectorItem]) -> None:
-        if not model:
-            raise StoreError("The embedder's name is empty.", cure="Name the model.")
+        _check_name(model, "embedder's name")
+        for source in {item.source for item in items}:
+            _check_name(source, "source of a vector")
         if not items:
             return
         packed = [_pack(item.values, _name(item)) for item in items]
@@ -69,6 +71,7 @@ class Vectors(Owner):
         sources: Sequence[str] | None = None,
     ) -> list[VectorHit]:
         values = _pack(query, "the query")
+        _check_name(model, "embedder's name")
         if thread_id is not None:
             await self._require_thread(thread_id)
         known = await self._dimensions(model)
@@ -215,6 +218,11 @@ class Vectors(Owner):
                 cure="Load sqlite-vec into it, or run a libSQL server, which can by itself.",
             )
         return sql.replace(f"{_DISTANCE}(", f"{function}(")
+
+
+def _check_name(name: str, what: str) -> None:
+    if problem := name_problem(name):
+        raise StoreError(f"The {what} {problem}.", cure="Name it otherwise.")
 
 
 def _pack(values: Sequence[float], what: str) -> array[float]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import random
 from collections.abc import Sequence
 
+import anyio
 import pytest
 
 from agent_runtime_storage import (
@@ -163,6 +165,26 @@ async def test_another_dimension_is_refused_and_nothing_is_written(user: UserSto
     assert ids(await user.search_vectors(MODEL, [1, 0])) == [1]
 
 
+async def test_of_writers_that_begin_at_once_one_fixes_the_dimension(user: UserStore) -> None:
+    written: list[int] = []
+
+    async def write(number: int) -> None:
+        size = 2 + number % 2
+        with contextlib.suppress(DimensionMismatch):
+            await user.upsert_vectors(
+                MODEL, [item(number, [1.0] * size, thread=f"t{1 + size % 2}")]
+            )
+            written.append(size)
+
+    async with anyio.create_task_group() as group:
+        for number in range(8):
+            group.start_soon(write, number)
+
+    [size] = set(written)
+    assert await user.embedders() == [Embedder(MODEL, size, len(written))]
+    assert len(await user.search_vectors(MODEL, [1.0] * size)) == len(written)
+
+
 async def test_a_model_without_vectors_takes_another_dimension(user: UserStore) -> None:
     await user.upsert_vectors(MODEL, [item(1, [1, 0]), item(1, [1, 0], thread="t2")])
     await user.delete_vectors("t1")
@@ -202,9 +224,16 @@ async def test_what_is_no_direction_is_refused(user: UserStore, values: list[flo
     assert await user.embedders() == []
 
 
-async def test_a_model_without_a_name_is_refused(user: UserStore) -> None:
-    with pytest.raises(StoreError, match="name"):
-        await user.upsert_vectors("", [item(1, [1.0])])
+@pytest.mark.parametrize("name", ["", "nul\0", "half \ud83d", "x" * 513], ids=repr)
+async def test_a_name_that_no_key_can_hold_is_refused(user: UserStore, name: str) -> None:
+    with pytest.raises(StoreError, match="embedder"):
+        await user.upsert_vectors(name, [item(1, [1.0])])
+    with pytest.raises(StoreError, match="embedder"):
+        await user.search_vectors(name, [1.0])
+    with pytest.raises(StoreError, match="source"):
+        await user.upsert_vectors(MODEL, [item(1, [1.0], source=name)])
+
+    assert await user.embedders() == []
 
 
 async def test_vectors_of_any_length_are_kept(user: UserStore) -> None:

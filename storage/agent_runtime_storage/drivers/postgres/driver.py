@@ -14,10 +14,10 @@ from typing import Any, Generic, TypeVar
 import anyio
 import orjson
 import psycopg
-from agent_runtime_config.urls import redact_url
-from psycopg.conninfo import conninfo_to_dict
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq.abc import PGresult
 
+from agent_runtime_config.urls import redact_url
 from agent_runtime_storage.drivers.protocol import (
     BatchMissed,
     Dialect,
@@ -366,7 +366,7 @@ def _parse_url(url: str, shown: str) -> str:
             cure="Write postgresql://user:password@host:port/database; in user and password write "
             "special characters as %XX.",
         ) from None
-    return psycopg.conninfo.make_conninfo(**{**_DEFAULTS, **given})
+    return make_conninfo("", **{**_DEFAULTS, **given})
 
 
 def _lock_key(owner: str | None, name: str) -> int:

@@ -1,4 +1,4 @@
-"""One connection in libpq's pipeline mode: a list of commands is one round trip and one transaction.
+"""A connection in libpq's pipeline mode: a list of commands is one round trip, one transaction.
 
 This talks to libpq (`psycopg.pq`) itself: psycopg's own pipeline goes to the event loop for every
 command, builds errors that hold other rows' values (DETAIL), and does not tell whether a

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import cast
 
 import psycopg
 from psycopg.adapt import AdaptersMap, Buffer, Loader, Transformer
@@ -71,5 +70,5 @@ class Rows:
             # Somebody else may have used the transformer meanwhile.
             self._transformer.set_pgresult(result)
             last = min(first + _SLICE, count)
-            rows += cast("list[Row]", self._transformer.load_rows(first, last, tuple))
+            rows += self._transformer.load_rows(first, last, tuple)
         return rows

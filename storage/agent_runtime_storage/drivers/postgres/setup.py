@@ -213,7 +213,7 @@ class Setup:
             raise MigrationError(
                 f"The login {found.login} is no member of the roles that guard the tables of "
                 f"{self._shown}.",
-                cure=f'Run as an administrator: GRANT {APP_ROLE}, {APP_ROLE[:-3]}system TO '
+                cure=f"Run as an administrator: GRANT {APP_ROLE}, {APP_ROLE[:-3]}system TO "
                 f'"{found.login}";',
             )
         if by_setting and usable and not foreign and not found.standby:
@@ -246,9 +246,7 @@ class Setup:
             f'"{found.login}"; then open the store again.'
         )
         if found.bypasses:
-            return Isolation(
-                "none", f"The login {found.login} bypasses row-level security.", cure
-            )
+            return Isolation("none", f"The login {found.login} bypasses row-level security.", cure)
         return Isolation("forced", f"The tables hold the login {found.login} by FORCE.", cure)
 
 

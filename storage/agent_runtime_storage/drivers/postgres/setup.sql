@@ -90,12 +90,14 @@ END $$;
 SELECT 1 FROM (SELECT agent_runtime.guard_all()) AS g;
 
 -- name: settings
--- Those of a connection.  A generic plan of a short query is as good as one made for its values;
--- compiling queries costs more than any of ours runs.
+-- Those of a connection.  A plan is kept for as long as the connection, and one that was made while
+-- a table was small must not read all of it for ever: every query has an index.  Compiling a query
+-- costs more than it runs.
 SELECT set_config('search_path', :path, false),
        set_config('statement_timeout', :statement_timeout, false),
        set_config('lock_timeout', :lock_timeout, false),
        set_config('idle_in_transaction_session_timeout', :idle_timeout, false),
        set_config('default_transaction_isolation', 'read committed', false),
+       set_config('enable_seqscan', 'off', false),
        set_config('jit', 'off', false),
        set_config('row_security', 'on', false);

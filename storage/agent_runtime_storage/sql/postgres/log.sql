@@ -6,7 +6,8 @@
 -- none, the codec of the data in the next column, the key of an object, 'lost' if it should be
 -- there and is not), and the blob's data.
 --
--- A {name} in braces stands for the block of that name.
+-- A {name} in braces stands for the block of that name.  OFFSET 0 has a blob looked up by its key: a
+-- plan made while there were few blobs reads all of the thread's, and is kept.
 
 -- name: node_columns
 SELECT 0, n.id, n.parent_id, n.kind, n.status, n.role, n.run_id, n.activation_id,
@@ -14,7 +15,9 @@ SELECT 0, n.id, n.parent_id, n.kind, n.status, n.role, n.run_id, n.activation_id
        b.data, n.tokens, n.created_at
 
 -- name: node_blob
-LEFT JOIN blobs AS b ON b.user_id = :user_id AND b.thread_id = :thread_id AND b.hash = n.blob
+LEFT JOIN LATERAL (
+    SELECT * FROM blobs
+    WHERE user_id = :user_id AND thread_id = :thread_id AND hash = n.blob OFFSET 0) AS b ON true
 
 -- name: call_columns
 SELECT 1, k.node_id, k.position, k.tool, k.status, k.outcome, NULL, k.shown,
@@ -22,7 +25,9 @@ SELECT 1, k.node_id, k.position, k.tool, k.status, k.outcome, NULL, k.shown,
        b.data, k.tokens, NULL
 
 -- name: call_blob
-LEFT JOIN blobs AS b ON b.user_id = :user_id AND b.thread_id = :thread_id AND b.hash = k.blob
+LEFT JOIN LATERAL (
+    SELECT * FROM blobs
+    WHERE user_id = :user_id AND thread_id = :thread_id AND hash = k.blob OFFSET 0) AS b ON true
 
 -- name: branch
 -- The walk ends by itself in a damaged thread too: it follows only parents that are smaller.

@@ -52,7 +52,7 @@ BEGIN
     END IF;
     EXECUTE format(
         'CREATE INDEX IF NOT EXISTS %I ON vectors USING hnsw ((embedding::%s(%s)) %s_cosine_ops)'
-        ' WHERE dimensions = %s', name, kind, size, kind, size);
+        ' WITH (ef_construction = 128) WHERE dimensions = %s', name, kind, size, kind, size);
 END
 $$;
 
@@ -98,7 +98,9 @@ BEGIN
             USING owner, of_model, of_thread, sources, hidden, query, wanted;
         RETURN;
     END IF;
-    PERFORM set_config('hnsw.iterative_scan', 'relaxed_order', true),
+    -- Where the planner's figures are old it takes many for few, and would sort them all.
+    PERFORM set_config('enable_sort', 'off', true),
+        set_config('hnsw.iterative_scan', 'relaxed_order', true),
         set_config('hnsw.ef_search', '400', true),
         set_config('hnsw.max_scan_tuples', '200000', true),
         set_config('hnsw.scan_mem_multiplier', '8', true);

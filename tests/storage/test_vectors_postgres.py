@@ -1,0 +1,308 @@
+"""Vectors on Postgres: the index, when it is made and asked, and the wall around each owner."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import AsyncIterator, Sequence
+from urllib.parse import urlsplit
+
+import anyio
+import orjson
+import psycopg
+import pytest
+
+from agent_runtime_storage import UserStore, VectorItem, open_store
+from agent_runtime_storage.drivers.postgres.driver import PostgresDriver
+from agent_runtime_storage.drivers.protocol import ConstraintFailed, Row, Statement, Value
+from agent_runtime_storage.migrations import migrate
+from agent_runtime_storage.store import SqlStore
+from tests.services.postgres import Logins, Postgres
+
+MODEL = "embedder/small"
+SIZE = 32
+INDEXES = "SELECT indexname, indexdef FROM pg_indexes WHERE tablename = 'vectors' ORDER BY 1"
+NEAREST = (
+    "SELECT thread_id, source_id, similarity FROM nearest_vectors(:user_id::text, :model::text,"
+    " :thread_id::text, :sources::jsonb, :query::vector, :limit::integer, :exact::integer)"
+    " ORDER BY similarity DESC, thread_id, source_id"
+)
+
+
+@pytest.fixture
+async def driver(postgres_url: str) -> AsyncIterator[PostgresDriver]:
+    """An open database with the schema."""
+    opened = await PostgresDriver.open(postgres_url)
+    await migrate(opened)
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+def user(driver: PostgresDriver) -> UserStore:
+    return SqlStore(driver).of("ann")
+
+
+class World:
+    """Texts on a few dozen topics; each thread is about some of them."""
+
+    def __init__(self, seed: int) -> None:
+        self._draw = random.Random(seed)
+        self._topics = [self._vector() for _ in range(40)]
+
+    def _vector(self) -> list[float]:
+        return [self._draw.gauss(0, 1) for _ in range(SIZE)]
+
+    def about(self, topic: int) -> list[float]:
+        return [a + 0.6 * b for a, b in zip(self._topics[topic % 40], self._vector(), strict=True)]
+
+    def item(self, number: int) -> VectorItem:
+        thread = number % 10
+        values = self.about(thread * 4 + self._draw.randrange(8))
+        source = "observation" if number % 7 == 0 else "message"
+        return VectorItem(f"t{thread}", source, number, values)
+
+    def topic(self) -> int:
+        return self._draw.randrange(40)
+
+
+async def fill(user: UserStore, world: World, count: int) -> None:
+    for thread in range(10):
+        await user.ensure_thread(f"t{thread}")
+    for start in range(0, count, 500):
+        items = [world.item(number) for number in range(start, min(start + 500, count))]
+        await user.upsert_vectors(MODEL, items)
+
+
+def arguments(
+    query: Sequence[float],
+    *,
+    exact_rows: int,
+    thread: str | None = None,
+    sources: Sequence[str] | None = None,
+    owner: str = "ann",
+    limit: int = 10,
+) -> dict[str, Value]:
+    """What `NEAREST` takes; among more than `exact_rows` candidates it asks the index."""
+    return {
+        "user_id": owner,
+        "model": MODEL,
+        "thread_id": thread,
+        "sources": None if sources is None else orjson.dumps(list(sources)).decode(),
+        "query": str(list(query)),
+        "limit": limit,
+        "exact": exact_rows,
+    }
+
+
+async def nearest(
+    driver: PostgresDriver,
+    query: Sequence[float],
+    *,
+    exact_rows: int,
+    thread: str | None = None,
+    sources: Sequence[str] | None = None,
+    owner: str = "ann",
+    limit: int = 10,
+) -> list[Row]:
+    params = arguments(
+        query, exact_rows=exact_rows, thread=thread, sources=sources, owner=owner, limit=limit
+    )
+    return await driver.read(NEAREST, params, owner=owner)
+
+
+async def indexes(driver: PostgresDriver) -> dict[str, str]:
+    return {str(name): str(text) for name, text in await driver.read(INDEXES, {}, owner=None)}
+
+
+async def test_the_index_finds_what_a_comparison_with_all_finds(
+    driver: PostgresDriver, user: UserStore
+) -> None:
+    world = World(1)
+    await fill(user, world, 4000)
+    filters: list[tuple[str | None, list[str] | None]] = [
+        (None, None),
+        ("t3", None),
+        (None, ["observation"]),
+        ("t3", ["observation"]),
+    ]
+    for thread, sources in filters:
+        found = wanted = 0
+        for _ in range(15):
+            query = world.about(world.topic())
+            exact = await nearest(driver, query, exact_rows=10_000, thread=thread, sources=sources)
+            by_index = await nearest(driver, query, exact_rows=0, thread=thread, sources=sources)
+            assert len(by_index) == len(exact) == 10
+            wanted += len(exact)
+            found += len({row[:2] for row in exact} & {row[:2] for row in by_index})
+        assert found / wanted >= 0.95, (thread, sources)
+
+
+async def test_few_that_pass_a_filter_are_all_found(
+    driver: PostgresDriver, user: UserStore
+) -> None:
+    world = World(2)
+    await fill(user, world, 2000)
+    rare = [VectorItem("t5", "rare", number, world.about(number)) for number in range(3)]
+    await user.upsert_vectors(MODEL, rare)
+
+    hits = await nearest(driver, world.about(30), exact_rows=0, sources=["rare"])
+
+    assert sorted(row[1] for row in hits) == [0, 1, 2]
+
+
+@pytest.mark.parametrize(("exact_rows", "scans"), [(0, 1), (10_000, 0)])
+async def test_row_level_security_leaves_the_index_in_use_among_many(
+    driver: PostgresDriver, user: UserStore, exact_rows: int, scans: int
+) -> None:
+    world = World(3)
+    await fill(user, world, 1000)
+    sql = (
+        f"WITH hits AS MATERIALIZED ({NEAREST}) SELECT (SELECT count(*) FROM hits),"
+        f" pg_stat_get_xact_numscans('vectors_{SIZE}'::regclass)"
+    )
+
+    rows = await driver.read(sql, arguments(world.about(1), exact_rows=exact_rows), owner="ann")
+
+    assert rows == [(10, scans)]
+
+
+async def test_a_search_without_the_wall_of_its_own_still_sees_one_owner(
+    driver: PostgresDriver, user: UserStore
+) -> None:
+    stranger = SqlStore(driver).of("bob")
+    world = World(4)
+    await fill(user, world, 50)
+    await fill(stranger, world, 60)
+
+    for table in ("vectors", "embedders"):
+        sql = f"SELECT DISTINCT user_id FROM {table}"
+        assert await driver.read(sql, {}, owner="ann") == [("ann",)]
+    for exact_rows in (0, 1000):
+        params = arguments(world.about(1), exact_rows=exact_rows, owner="bob")
+        hits = await driver.read(NEAREST, params, owner="ann")
+        assert hits == []
+
+
+async def test_each_length_has_its_index_from_the_first_vector_on(
+    driver: PostgresDriver, user: UserStore
+) -> None:
+    await user.ensure_thread("t1")
+    for size in (3, 2000, 2001, 4000, 4001):
+        item = VectorItem("t1", "message", 1, [1.0] * size)
+        await user.upsert_vectors(f"m@{size}", [item])
+        await user.upsert_vectors(f"other@{size}", [item])
+
+    made = await indexes(driver)
+
+    kinds = {name: "halfvec_cosine" in text for name, text in made.items() if "hnsw" in text}
+    assert kinds == {
+        "vectors_3": False,
+        "vectors_2000": False,
+        "vectors_2001": True,
+        "vectors_4000": True,
+    }
+
+
+async def test_long_vectors_are_ranked_in_full_precision(
+    driver: PostgresDriver, user: UserStore
+) -> None:
+    await user.ensure_thread("t1")
+    size = 2100
+    angles = [number * 1e-4 for number in range(12)]
+    # So close that half precision cannot tell them apart.
+    items = [
+        VectorItem("t1", "message", n, [math.cos(a), math.sin(a), *[0.0] * (size - 2)])
+        for n, a in enumerate(angles)
+    ]
+    await user.upsert_vectors(MODEL, items)
+
+    for exact_rows in (0, 100):
+        hits = await nearest(driver, items[0].values, exact_rows=exact_rows, limit=12)
+        assert [row[1] for row in hits] == list(range(12))
+
+
+async def test_writers_that_begin_at_once_make_one_index(
+    postgres_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    stores = [await open_store(postgres_url) for _ in range(3)]
+    users = [store.of(f"user {number}") for store in stores for number in range(4)]
+
+    async def write(user: UserStore, model: str) -> None:
+        await user.ensure_thread("t1")
+        await user.upsert_vectors(model, [VectorItem("t1", "message", 1, [1.0, 2.0])])
+
+    async with anyio.create_task_group() as group:
+        for number, user in enumerate(users):
+            group.start_soon(write, user, f"m{number}")
+
+    embedders = [await user.embedders() for user in users]
+    for store in stores:
+        await store.close()
+    driver = await PostgresDriver.open(postgres_url)
+    made = [name for name in await indexes(driver) if name.startswith("vectors_2")]
+    await driver.close()
+    assert all(len(found) == 3 for found in embedders)
+    assert made == ["vectors_2"]
+    assert caplog.records == []
+
+
+async def test_a_login_that_may_create_no_roles_has_an_index_too(
+    postgres_logins: Logins,
+) -> None:
+    store = await open_store(postgres_logins.plain)
+    user = store.of("ann")
+    await user.ensure_thread("t1")
+
+    await user.upsert_vectors(MODEL, [VectorItem("t1", "message", 1, [1.0, 2.0])])
+
+    assert [hit.source_id for hit in await user.search_vectors(MODEL, [1.0, 2.0])] == [1]
+    await store.close()
+    driver = await PostgresDriver.open(postgres_logins.plain)
+    assert "vectors_2" in await indexes(driver)
+    await driver.close()
+
+
+async def test_vectors_are_written_where_the_index_cannot_be_made(
+    postgres: Postgres, postgres_url: str, user: UserStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    await user.ensure_thread("t1")
+    name = urlsplit(postgres_url).path.removeprefix("/")
+    with psycopg.connect(postgres.url(name), autocommit=True) as connection:
+        # Now it runs with the rights of a role that owns no table.
+        connection.execute("GRANT CREATE ON SCHEMA agent_runtime TO agent_runtime_app")
+        connection.execute("ALTER FUNCTION agent_runtime.index_vectors OWNER TO agent_runtime_app")
+
+    await user.upsert_vectors(MODEL, [VectorItem("t1", "message", 1, [1.0, 2.0])])
+
+    assert [hit.source_id for hit in await user.search_vectors(MODEL, [1.0, 2.0])] == [1]
+    [record] = caplog.records
+    assert "index_vectors(2)" in record.getMessage()
+    assert "permission" in record.getMessage() or "owner" in record.getMessage()
+
+
+async def test_the_schema_itself_keeps_the_lengths_of_a_model_apart(
+    driver: PostgresDriver, user: UserStore
+) -> None:
+    await user.ensure_thread("t1")
+    await user.upsert_vectors(MODEL, [VectorItem("t1", "message", 1, [1.0, 2.0])])
+    insert = (
+        "INSERT INTO vectors VALUES"
+        " ('ann', 't1', :model, 'message', 2, 0, :dimensions, '[1,2,3]'::vector)"
+    )
+    for dimensions in (2, 3):
+        statement = Statement(insert, {"model": MODEL, "dimensions": dimensions})
+        with pytest.raises(ConstraintFailed):
+            await driver.batch([statement], owner="ann")
+
+
+async def test_hidden_threads_are_not_searched(driver: PostgresDriver, user: UserStore) -> None:
+    world = World(6)
+    await fill(user, world, 60)
+    hide = "UPDATE threads SET hidden = 'import x' WHERE user_id = 'ann' AND id = 't1'"
+    await driver.batch([Statement(hide, {}, rows=1)], owner="ann")
+
+    for exact_rows in (0, 1000):
+        hits = await nearest(driver, world.about(1), exact_rows=exact_rows, limit=100)
+        assert {row[0] for row in hits} == {f"t{n}" for n in range(10) if n != 1}
+    assert all(key.thread_id != "t1" for key in await user.to_embed("new"))
