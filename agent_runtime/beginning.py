@@ -18,7 +18,7 @@ from agent_runtime_storage.records import (
 
 from . import leases
 from .concurrency import outlast
-from .context import Entry, View, entry_of
+from .context import entry_of
 from .errors import ConfigError, Conflict, LeaseLost, RunCancelled, ThreadBusy
 from .events import Event
 from .execution import reopen
@@ -43,6 +43,7 @@ from .messages import (
     encodable_files,
 )
 from .resolve import Resolved
+from .view import Entry, View
 
 UNANSWERED = "(The run before this one stopped without an answer.)"
 

@@ -33,20 +33,7 @@ from agent_runtime_storage.records import (
 
 from . import leases
 from .concurrency import outlast
-from .context import (
-    Entry,
-    Prefix,
-    Start,
-    View,
-    decode_activation,
-    encode_prefix,
-    encode_start,
-    entry_of,
-    extend,
-    message_tokens,
-    shown_text,
-    view_of,
-)
+from .context import decode_activation, encode_prefix, encode_start, entry_of, extend, view_of
 from .errors import AgentRuntimeError, StoreError
 from .events import Event, EventKind
 from .messages import (
@@ -59,7 +46,9 @@ from .messages import (
     encode_result,
     searchable,
 )
+from .rendering import message_tokens, shown_text
 from .tokens import count_text
+from .view import Entry, Prefix, Start, View
 
 END_SECONDS = 10.0
 """How long the end of a cancelled or failed run may take to be written."""

@@ -16,7 +16,7 @@ from agent_runtime_storage.records import Amount, Finish, InboxItem, NewEvent, U
 from . import output as outputs
 from .answers import normalise
 from .budget import times, usage_of
-from .context import Prompt, View, build, check
+from .context import build, check
 from .errors import BudgetExceeded, InboxWaiting, ModelError, ModelOverflow, PromptTooLarge
 from .execution import abandon, run_calls
 from .log import finish_event
@@ -29,6 +29,7 @@ from .models.base import (
     TextDelta,
 )
 from .state import RunState
+from .view import Prompt, View
 
 GO_ON = "The run goes on from here: finish the task."
 

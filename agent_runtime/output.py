@@ -7,10 +7,10 @@ from typing import Any
 
 import orjson
 
-from .context import View
 from .errors import ConfigError, ToolError
 from .messages import AssistantMessage, ToolResult, ToolSpec
 from .tools.base import Tool, ToolContext
+from .view import View
 
 FINAL = "final_result"
 RETRIES = 3

@@ -10,13 +10,13 @@ from agent_runtime_storage import UserStore
 
 from . import output as outputs
 from .agent import Agent
-from .context import Prefix
 from .errors import ConfigError
 from .memory.recent import Room
 from .messages import encodable
 from .models.base import Model, ModelInfo
 from .tokens import Calibration, warm
 from .tools.base import Tool, Toolset
+from .view import Prefix
 
 DEFAULT_RESERVE = 8192
 """Tokens kept free for the answer, where the window is not small."""

@@ -28,7 +28,6 @@ from .agent import Agent
 from .beginning import Order, begin, check_free, take_over
 from .budget import NANO, require_price
 from .concurrency import single_error
-from .context import Entry
 from .errors import Conflict
 from .events import Event
 from .lifecycle import end_dead, execute
@@ -40,6 +39,7 @@ from .resolve import Resolved, resolve
 from .state import RunState
 from .tools.base import ToolContext
 from .tools.timer import ToolTimer
+from .view import Entry
 
 
 @dataclass(frozen=True, slots=True)

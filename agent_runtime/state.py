@@ -16,7 +16,6 @@ from agent_runtime_storage.records import Amount, Run
 from . import leases
 from . import output as outputs
 from .budget import affordable_output, bound, times
-from .context import Entry, Prefix, Prompt, View
 from .cutting import fit
 from .errors import BudgetExceeded, Conflict
 from .log import RunLog, new_nonce
@@ -25,6 +24,7 @@ from .messages import ToolResult
 from .models.base import Model, ModelInfo
 from .tokens import Calibration, count_text
 from .tools.base import ToolContext, Toolset
+from .view import Entry, Prefix, Prompt, View
 
 LEAST_OUTPUT = 256
 """With fewer tokens than that left to answer, a budget counts as spent."""

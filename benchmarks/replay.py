@@ -20,7 +20,7 @@ import orjson
 
 from agent_runtime import Agent, Event, Runtime
 from agent_runtime.beginning import UNANSWERED
-from agent_runtime.context import Entry, entry_of
+from agent_runtime.context import entry_of
 from agent_runtime.errors import ModelOverflow, PromptTooLarge
 from agent_runtime.memory.recent import CUT_TOKENS
 from agent_runtime.messages import (
@@ -42,6 +42,7 @@ from agent_runtime.models.base import (
     TokenUsage,
 )
 from agent_runtime.tools.base import Tool, ToolContext
+from agent_runtime.view import Entry
 
 from .trace_data import RecordedCall, Said, Step, Trace, Turn
 

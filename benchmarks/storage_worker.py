@@ -14,11 +14,12 @@ import anyio
 import orjson
 
 from agent_runtime import Agent, Runtime
-from agent_runtime.context import Prefix, Start, encode_prefix, encode_start
+from agent_runtime.context import encode_prefix, encode_start
 from agent_runtime.leases import own
 from agent_runtime.messages import UserMessage, encode_message
 from agent_runtime.models.base import ModelRequest
 from agent_runtime.models.scripted import Scripted, ScriptedModel, call, say
+from agent_runtime.view import Prefix, Start
 from agent_runtime_config import Settings
 from agent_runtime_storage import (
     Commit,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from agent_runtime.beginning import opening
-from agent_runtime.context import Entry, Prefix, Prompt, View, build, check, extend
+from agent_runtime.context import build, check, extend
 from agent_runtime.cutting import fit
 from agent_runtime.log import empty_view
 from agent_runtime.memory.recent import Cause, Room, overdue, plan, results_budget
@@ -21,6 +21,7 @@ from agent_runtime.messages import (
     call_id,
 )
 from agent_runtime.tokens import count_text
+from agent_runtime.view import Entry, Prefix, Prompt, View
 
 PREFIX = Prefix("You are careful.")
 

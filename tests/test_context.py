@@ -18,18 +18,11 @@ from hypothesis import strategies as st
 from agent_runtime import ScriptedModel
 from agent_runtime.beginning import Order, begin, opening
 from agent_runtime.context import (
-    Entry,
-    Prefix,
-    Prompt,
-    Start,
-    View,
     build,
     check,
     decode_activation,
     encode_prefix,
     encode_start,
-    handle_of,
-    render,
     view_of,
 )
 from agent_runtime.errors import InvariantError
@@ -46,9 +39,11 @@ from agent_runtime.messages import (
     ToolSpec,
     UserMessage,
 )
+from agent_runtime.rendering import render
 from agent_runtime.resolve import Resolved
 from agent_runtime.tokens import Calibration, count_message
 from agent_runtime.tools.base import Toolset
+from agent_runtime.view import Entry, Prefix, Prompt, Start, View, handle_of
 from agent_runtime_storage import UserStore, open_store
 from agent_runtime_storage.records import Activation, Amount, Budget, NewEvent, Usage
 from tests.growing import Growing, Move, Reply, Say, Work, answer, note, seen, user, work

@@ -10,10 +10,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agent_runtime import context
-from agent_runtime.context import Entry, Prompt, Start, handle_of, render
 from agent_runtime.errors import PromptTooLarge
 from agent_runtime.memory.recent import CUT_TOKENS, Room, overdue
 from agent_runtime.messages import Note, PromptMessage
+from agent_runtime.rendering import render
+from agent_runtime.view import Entry, Prompt, Start, handle_of
 from tests.growing import Begin, Growing, Move, Reply, Say, Tell, Work, mark
 
 

@@ -60,6 +60,7 @@ class Observation:
     Attributes:
         id: counts up within the thread; 0 before it is committed.
         level: 0 over nodes, one more than its parts over observations.
+        parent_id: the node before the first; None if that is the root.
         first: the first node that it stands for.
         last: the last one; what it covers is that node and its ancestors down to `first`.
         parts: the observations that it replaces, in order; empty at level 0.
@@ -71,6 +72,7 @@ class Observation:
 
     id: int
     level: int
+    parent_id: int | None
     first: int
     last: int
     notes: Notes
@@ -142,8 +144,9 @@ def encode_body(observation: Observation) -> bytes:
 def decode_body(
     body: bytes,
     *,
-    id: int,
+    identity: int,
     level: int,
+    parent_id: int | None,
     first: int,
     last: int,
     parts: Sequence[int],
@@ -152,8 +155,9 @@ def decode_body(
     """Return the observation that a row stands for."""
     kept = _body().validate_json(body)
     return Observation(
-        id=id,
+        id=identity,
         level=level,
+        parent_id=parent_id,
         first=first,
         last=last,
         notes=kept.notes,

@@ -12,21 +12,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from agent_runtime.context import (
-    Entry,
-    Prefix,
-    Start,
-    View,
-    handle_of,
-    handles,
-    recent_cut,
-    view_of,
-    view_of_rendered,
-)
+from agent_runtime.context import recent_cut, view_of, view_of_rendered
 from agent_runtime.cutting import cut
 from agent_runtime.errors import PromptTooLarge
 from agent_runtime.messages import PromptMessage
 from agent_runtime.tokens import count_message, count_text
+from agent_runtime.view import Entry, Prefix, Start, View, handle_of, handles
 
 Cause = Literal["start", "agent", "messages", "tokens", "overflow", "note"]
 

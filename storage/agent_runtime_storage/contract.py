@@ -372,7 +372,6 @@ class UserStore(Protocol):
         """
         ...
 
-
     # Retention
 
     async def delete_thread(

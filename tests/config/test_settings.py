@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from pydantic import ValidationError
-
-from pydantic import SecretStr
+from pydantic import SecretStr, ValidationError
 
 from agent_runtime_config import ConfigError, Settings, load_settings
 
