@@ -89,11 +89,14 @@ class Postgres:
     def create(self, template: str | None = None, *, owner: str | None = None) -> str:
         """Create a database, empty but for pgvector or a copy of another one; return its name."""
         name = f"test_{secrets.token_hex(6)}"
-        self.run("CREATE DATABASE {} TEMPLATE {}", name, template or "template1")
+        # Copying files takes half the time of writing them to the log first.
+        make = "CREATE DATABASE {} TEMPLATE {} STRATEGY file_copy"
+        if owner is None:
+            self.run(make, name, template or "template1")
+        else:
+            self.run(make + " OWNER {}", name, template or "template1", owner)
         if template is None:
             self.run("CREATE EXTENSION IF NOT EXISTS vector", database=name)
-        if owner is not None:
-            self.run("ALTER DATABASE {} OWNER TO {}", name, owner)
         return name
 
     def drop(self, name: str) -> None:
