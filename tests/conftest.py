@@ -18,6 +18,7 @@ from .services.fixtures import postgres as postgres
 from .services.fixtures import postgres_logins as postgres_logins
 from .services.fixtures import postgres_template as postgres_template
 from .services.fixtures import postgres_url as postgres_url
+from .services.fixtures import scratch as scratch
 from .services.fixtures import start_libsql as start_libsql
 from .services.fixtures import start_postgres as start_postgres
 from .services.process import in_ci, running

@@ -18,7 +18,7 @@ from .owner import Owner
 from .records import NodeText, TextHit
 from .words import Terms, owner_key, query_terms, terms_of
 
-POSTINGS = 50_000
+POSTINGS = 20_000
 """How many texts a search looks at, once for each word that they have.
 
 The query's words count in the order of their rarity, as long as they are together in no more texts
@@ -27,6 +27,7 @@ most of them have, notices.
 """
 _BATCH = 100
 _NO_CALL = -1
+_ALL = 2**62
 _SATURATION = 1.2
 _LENGTH_SHARE = 0.75
 
@@ -73,13 +74,12 @@ class Search(Indexing):
         terms = query_terms(query, owner_key(self.user_id), plain=every_word)
         if not terms or limit < 1:
             return []
-        rows = await self._read("search_figures", terms=orjson.dumps(terms).decode())
-        counts = {str(term): int(texts) for term, texts, _ in rows}
-        texts = counts.pop("")
-        counts = {term: count for term, count in counts.items() if count > 0}
+        texts, length, counts = await self._figures(terms, POSTINGS + 1)
+        if counts and min(counts.values()) > POSTINGS:
+            # Of words that are all in very many texts the rarest has to be known.
+            texts, length, counts = await self._figures(terms, _ALL)
         if not counts or (every_word and len(counts) < len(terms)):
             return []
-        length = sum(int(row[2]) for row in rows)
         asked: dict[str, Value] = {
             "words": orjson.dumps(_weights(counts, texts)).decode(),
             "per_word": _SATURATION * _LENGTH_SHARE * texts / length,
@@ -94,6 +94,17 @@ class Search(Indexing):
             TextHit(str(thread), int(node), None if call == _NO_CALL else int(call), float(score))
             for thread, node, call, score in rows
         ]
+
+    async def _figures(self, terms: Sequence[str], most: int) -> tuple[int, int, dict[str, int]]:
+        """Return how many texts and words the owner has, and how many texts have each term.
+
+        Terms that no text has are left out; texts are counted up to `most`.
+        """
+        encoded = orjson.dumps(terms).decode()
+        rows = await self._read("search_figures", terms=encoded, most=most)
+        figures = {str(term): (int(texts), int(length)) for term, texts, length in rows}
+        texts, length = figures.pop("")
+        return texts, length, {term: count for term, (count, _) in figures.items() if count}
 
     async def index_texts(self, thread_id: str, texts: Sequence[NodeText]) -> None:
         await self._require_thread(thread_id)

@@ -43,7 +43,7 @@ _MARKS = (
 )
 _UNSPACED = (
     "\u0e01-\u0e4e\u0e81-\u0ecd\u1000-\u104f\u1780-\u17d3\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff"
-    "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+    "\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003ffff"
 )
 _WORD = rf"[\w{_MARKS}]+"
 _COMPOUND = re.compile(rf"{_WORD}(?:[./\\:@-]{{1,3}}{_WORD})*")

@@ -118,3 +118,23 @@ def test_the_broken_releases_of_litellm_are_known(version: str, broken: bool) ->
 )
 def test_the_version_of_python_is_checked(version: tuple[int, int], state: str) -> None:
     assert doctor.check_python(version).state == state
+
+
+def test_the_object_store_is_written_and_read(tmp_path: Path) -> None:
+    code, checks = _doctor({"AGENT_RUNTIME_OBJECT_STORE_URL": str(tmp_path / "objects")})
+    assert code == exits.SUCCESS
+    assert checks["objects"]["detail"] == f"file:{tmp_path}/objects can be written and read"
+    assert [one for one in (tmp_path / "objects").rglob("*") if one.is_file()] == []
+
+
+def test_without_an_object_store_the_folder_is_named(tmp_path: Path) -> None:
+    _, checks = _doctor()
+    assert checks["objects"]["detail"] == f"large bodies lie in {tmp_path}/agent_runtime.objects"
+
+
+def test_an_object_store_that_cannot_be_used_fails(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"a letter")
+    code, checks = _doctor({"AGENT_RUNTIME_OBJECT_STORE_URL": str(tmp_path / "file")})
+    assert code == exits.INTERNAL
+    assert checks["objects"]["state"] == "fail" and "is a file" in checks["objects"]["detail"]
+    assert checks["objects"]["cure"] == "Choose the path of a folder."

@@ -30,8 +30,6 @@ from .process import MissingPart, in_ci
 StartPostgres: TypeAlias = Callable[..., PostgresServer]
 StartLibsql: TypeAlias = Callable[..., LibsqlServer]
 
-READY = tuple(one for one in BACKENDS if one == "file")
-
 MISSING = "a server is missing"
 """How the reasons of such skips begin."""
 
@@ -53,7 +51,14 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def postgres(logs: Path) -> Iterator[Postgres]:
+def scratch() -> Iterator[None]:
+    """What the Postgres servers are copied from; removed at the end."""
+    yield
+    remove_scratch()
+
+
+@pytest.fixture(scope="session")
+def postgres(logs: Path, scratch: None) -> Iterator[Postgres]:
     """The Postgres server that the tests share; none may kill it."""
     if url := os.environ.get(postgres_server.EXTERNAL):
         yield Postgres(url)
@@ -67,11 +72,10 @@ def postgres(logs: Path) -> Iterator[Postgres]:
         yield server
     finally:
         server.stop()
-        remove_scratch()
 
 
 @pytest.fixture
-def start_postgres(logs: Path, postgres: Postgres) -> Iterator[StartPostgres]:
+def start_postgres(logs: Path, scratch: None) -> Iterator[StartPostgres]:
     """Start a server of the test's own, which it may kill and start again; settings by name."""
     started: list[PostgresServer] = []
 
@@ -180,7 +184,7 @@ def libsql_with_vec(start_libsql: StartLibsql) -> LibsqlServer:
 # Whichever it is
 
 
-@pytest.fixture(params=READY)
+@pytest.fixture(params=BACKENDS)
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The URL of an empty database, of each backend in turn."""
     match request.param:

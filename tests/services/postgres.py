@@ -9,6 +9,7 @@ import secrets
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -36,6 +37,8 @@ SETTINGS = {
     "wal_level": "minimal",
     "max_wal_senders": "0",
     "max_wal_size": "2GB",
+    # After a kill: one call for the file system, not one for each of a thousand files.
+    "recovery_init_sync_method": "syncfs" if sys.platform == "linux" else "fsync",
     # Makes hundreds of logins with a password cheap; it is asked for all the same.
     "scram_iterations": "64",
 }
@@ -86,11 +89,14 @@ class Postgres:
     def create(self, template: str | None = None, *, owner: str | None = None) -> str:
         """Create a database, empty but for pgvector or a copy of another one; return its name."""
         name = f"test_{secrets.token_hex(6)}"
-        self.run("CREATE DATABASE {} TEMPLATE {}", name, template or "template1")
+        # Copying files takes half the time of writing them to the log first.
+        make = "CREATE DATABASE {} TEMPLATE {} STRATEGY file_copy"
+        if owner is None:
+            self.run(make, name, template or "template1")
+        else:
+            self.run(make + " OWNER {}", name, template or "template1", owner)
         if template is None:
             self.run("CREATE EXTENSION IF NOT EXISTS vector", database=name)
-        if owner is not None:
-            self.run("ALTER DATABASE {} OWNER TO {}", name, owner)
         return name
 
     def drop(self, name: str) -> None:
@@ -138,8 +144,8 @@ class PostgresServer(Service, Postgres):
         settings: of the configuration, beside `SETTINGS`.
     """
 
-    # Open connections are ended, not waited for.
-    stop_signal = signal.SIGINT
+    # At once, without writing down what is removed next.
+    stop_signal = signal.SIGQUIT
 
     def __init__(self, logs: Path, settings: dict[str, str] | None = None) -> None:
         self._bin = find_binaries()

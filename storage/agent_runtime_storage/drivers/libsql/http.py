@@ -203,6 +203,8 @@ class HttpTransport:
         match status := response.status_code:
             case _ if response.is_success:
                 return
+            case 403 if "write permission" in response.text.lower():
+                raise map_error("SQLITE_PERM", "the token only reads", self._shown)
             case 401 | 403:
                 raise refused_token(self._shown)
             case 413:

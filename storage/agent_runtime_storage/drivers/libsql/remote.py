@@ -183,9 +183,24 @@ class RemoteDriver:
             StoreUnavailable: the server stayed away; `StoreBusy`: it stayed busy.
             StoreError: it refused a statement.
         """
+        switch_on = self._features is not None and not self._features.foreign_keys
+        return await self._run(statements, switch_on=switch_on, repeatable=repeatable)
+
+    async def purge(
+        self, statements: Sequence[Statement], *, owner: str | None, locks: Sequence[str] = ()
+    ) -> list[list[Row]]:
+        """Run a batch that deletes whole threads, without checks of foreign keys if that can be.
+
+        A server that makes them by itself goes on doing so, which only takes longer.  Raises what
+        `batch` raises.
+        """
+        return await self._run(statements, switch_on=False, repeatable=False)
+
+    async def _run(
+        self, statements: Sequence[Statement], *, switch_on: bool, repeatable: bool
+    ) -> list[list[Row]]:
         if not statements:
             return []
-        switch_on = self._features is not None and not self._features.foreign_keys
         plan = plan_batch(statements, foreign_keys=switch_on)
 
         async def attempt() -> list[list[Row]]:
@@ -229,7 +244,7 @@ class RemoteDriver:
                 f"The database {self._shown} runs SQLite {version}, which is too old.",
                 cure="Use a server with SQLite 3.42 or newer.",
             )
-        [[foreign_keys]] = await self.read("PRAGMA foreign_keys", {})
+        [[foreign_keys]] = await self.read("SELECT foreign_keys FROM pragma_foreign_keys", {})
         fts5 = await self.read("SELECT 1 FROM pragma_module_list WHERE name = 'fts5'", {})
         vector_function: VectorFunction | None = None
         names: tuple[VectorFunction, ...] = ("vec_distance_cosine", "vector_distance_cos")

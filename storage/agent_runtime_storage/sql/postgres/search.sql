@@ -10,7 +10,7 @@ WITH added AS (
     ON CONFLICT (user_id, thread_id, node_id, call) DO NOTHING
     RETURNING id, user_id, thread_id, length
 ), indexed AS (
-    INSERT INTO search_index (id, terms) SELECT id, :terms::tsvector FROM added
+    INSERT INTO search_index (id, length, terms) SELECT id, length, :terms::tsvector FROM added
 )
 INSERT INTO search_totals AS t (user_id, thread_id, texts, length)
 SELECT user_id, thread_id, 1, length FROM added
@@ -24,50 +24,50 @@ WITH totals AS (
 DELETE FROM search_texts WHERE user_id = :user_id AND thread_id = :thread_id;
 
 -- name: search_figures
--- What the owner has in all (under no term), and how many texts have each term.  A term is one
--- owner's, so the count tells nothing of others.
+-- What the owner has in all (under no term), and how many texts have each term, counted up to
+-- `:most`.  A term is one owner's, so the count tells nothing of others.
 SELECT '', coalesce(sum(texts), 0)::bigint, coalesce(sum(length), 0)::bigint
 FROM search_totals WHERE user_id = :user_id
 UNION ALL
-SELECT t.term, (SELECT count(*) FROM search_index WHERE terms @@ t.term::tsquery), 0::bigint
+SELECT t.term,
+       (SELECT count(*)
+        FROM (SELECT FROM search_index WHERE terms @@ t.term::tsquery LIMIT :most) AS held),
+       0::bigint
 FROM json_array_elements_text(:terms::json) AS t (term);
 
--- name: search_posted
+-- name: search_scored
+-- Materialized, or a text's terms would be carried along; OFFSET, or the planner, who cannot know
+-- how few texts are found, would read those of all owners.
 word (query, weight) AS MATERIALIZED (
     SELECT (value ->> 0)::tsquery, (value ->> 1)::double precision
     FROM json_array_elements(:words::json)
-), posted (id, weight, n) AS (
-    SELECT i.id, w.weight, search_times(i.terms, w.query)
+), posted (id, length, weight, n) AS MATERIALIZED (
+    SELECT i.id, i.length, w.weight, search_times(i.terms, w.query)
     FROM word AS w JOIN search_index AS i ON i.terms @@ w.query
+), scored (id, score) AS MATERIALIZED (
+    SELECT id, sum(weight * n * 2.2 / (n + 0.3 + :per_word * length)) FROM posted GROUP BY id
 )
-
--- name: search_scored
-SELECT t.thread_id, t.node_id, t.call,
-       sum(p.weight * p.n * 2.2 / (p.n + 0.3 + :per_word * t.length)) AS score
-FROM posted AS p JOIN search_texts AS t ON t.id = p.id
-WHERE t.user_id = :user_id AND (:thread_id::text IS NULL OR t.thread_id = :thread_id::text)
-  AND t.thread_id NOT IN (SELECT id FROM threads WHERE user_id = :user_id AND hidden <> '')
 
 -- name: search_best
-GROUP BY t.id
+SELECT t.thread_id, t.node_id, t.call, s.score
+FROM scored AS s CROSS JOIN LATERAL (
+    SELECT thread_id, node_id, call FROM search_texts
+    WHERE id = s.id AND user_id = :user_id
+      AND (:thread_id::text IS NULL OR thread_id = :thread_id::text)
+    OFFSET 0
+) AS t
+WHERE t.thread_id NOT IN (SELECT id FROM threads WHERE user_id = :user_id AND hidden <> '')
 
 -- name: search_order
-SELECT thread_id, node_id, call, score FROM scored
-ORDER BY round(score::numeric, 9) DESC, thread_id, node_id, call LIMIT :limit
+ORDER BY round(s.score::numeric, 9) DESC, t.thread_id, t.node_id, t.call LIMIT :limit
 
 -- name: search_any
-WITH {search_posted}, scored AS (
-    {search_scored}
-    {search_best}
-)
+WITH {search_scored}
+{search_best}
 {search_order};
 
 -- name: search_all
-WITH {search_posted}, whole (id) AS MATERIALIZED (
-    SELECT id FROM search_index WHERE terms @@ replace(:terms, ' ', ' & ')::tsquery
-), scored AS (
-    {search_scored}
-      AND p.id IN (SELECT id FROM whole)
-    {search_best}
-)
+WITH {search_scored}
+{search_best}
+  AND s.id IN (SELECT id FROM search_index WHERE terms @@ replace(:terms, ' ', ' & ')::tsquery)
 {search_order};

@@ -11,50 +11,45 @@ VALUES (:user_id, :thread_id, :node_id, :call, :length, :terms);
 DELETE FROM search_texts WHERE user_id = :user_id AND thread_id = :thread_id;
 
 -- name: search_figures
--- What the owner has in all (under no term), and how many texts have each term.  A term is one
--- owner's, so the vocabulary shows nothing of others.
+-- What the owner has in all (under no term), and how many texts have each term, counted up to
+-- `:most`.  A term is one owner's, so the vocabulary shows nothing of others.
 SELECT '', coalesce(sum(texts), 0), coalesce(sum(length), 0)
 FROM search_totals WHERE user_id = :user_id
 UNION ALL
-SELECT v.term, v.doc, 0
+SELECT v.term, min(v.doc, :most), 0
 FROM json_each(:terms) AS t CROSS JOIN search_vocabulary AS v ON v.term = t.value;
 
--- name: search_posted
+-- name: search_scored
 word (term, weight) AS MATERIALIZED (
     SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(:words)
 ), posted (id, weight, n) AS (
     SELECT p.doc, w.weight, sum(CAST(p.col AS INTEGER))
     FROM word AS w CROSS JOIN search_postings AS p ON p.term = w.term
     GROUP BY w.term, p.doc
+), scored (thread_id, node_id, call, id, score) AS (
+    SELECT t.thread_id, t.node_id, t.call, t.id,
+           sum(p.weight * p.n * 2.2 / (p.n + 0.3 + :per_word * t.length))
+    FROM posted AS p CROSS JOIN search_texts AS t ON t.id = p.id
+    WHERE t.user_id = :user_id AND (:thread_id IS NULL OR t.thread_id = :thread_id)
+    GROUP BY t.id
 )
-
--- name: search_scored
-SELECT t.thread_id, t.node_id, t.call,
-       sum(p.weight * p.n * 2.2 / (p.n + 0.3 + :per_word * t.length)) AS score
-FROM posted AS p CROSS JOIN search_texts AS t ON t.id = p.id
-WHERE t.user_id = :user_id AND (:thread_id IS NULL OR t.thread_id = :thread_id)
-  AND t.thread_id NOT IN (SELECT id FROM threads WHERE user_id = :user_id AND hidden <> '')
 
 -- name: search_best
-GROUP BY t.id
+SELECT s.thread_id, s.node_id, s.call, s.score
+FROM scored AS s
+WHERE s.thread_id NOT IN (SELECT id FROM threads WHERE user_id = :user_id AND hidden <> '')
 
 -- name: search_order
-SELECT thread_id, node_id, call, score FROM scored
-ORDER BY round(score, 9) DESC, thread_id, node_id, call LIMIT :limit
+ORDER BY round(s.score, 9) DESC, s.thread_id, s.node_id, s.call LIMIT :limit
 
 -- name: search_any
-WITH {search_posted}, scored AS (
-    {search_scored}
-    {search_best}
-)
+WITH {search_scored}
+{search_best}
 {search_order};
 
 -- name: search_all
-WITH {search_posted}, whole (id) AS MATERIALIZED (
-    SELECT rowid FROM search_index WHERE search_index MATCH replace(:terms, ' ', ' AND ')
-), scored AS (
-    {search_scored}
-      AND p.id IN (SELECT id FROM whole)
-    {search_best}
-)
+WITH {search_scored}
+{search_best}
+  AND s.id IN (
+      SELECT rowid FROM search_index WHERE search_index MATCH replace(:terms, ' ', ' AND '))
 {search_order};

@@ -33,9 +33,14 @@ CREATE TABLE search_totals (
 -- planner would not use the index.  It shows nothing without them: a row is a number and hashes,
 -- and no other owner's words have the same ones.
 CREATE TABLE search_index (
-    id     bigint    PRIMARY KEY REFERENCES search_texts (id) ON DELETE CASCADE,
-    terms  tsvector  NOT NULL
+    id      bigint    PRIMARY KEY REFERENCES search_texts (id) ON DELETE CASCADE,
+    length  bigint    NOT NULL,
+    terms   tsvector  NOT NULL
 );
+
+-- name: keep_terms_as_they_are
+-- Hashes do not compress.
+ALTER TABLE search_index ALTER COLUMN terms SET STORAGE EXTERNAL;
 
 -- name: index_search_index
 CREATE INDEX search_index_by_term ON search_index USING gin (terms);

@@ -1,0 +1,114 @@
+"""What the index of full text search holds: no word that can be read, and nothing deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from agent_runtime_storage import Store, UserStore
+from agent_runtime_storage.drivers.postgres.driver import PostgresDriver
+from agent_runtime_storage.drivers.protocol import Statement
+from agent_runtime_storage.migrations import migrate
+from agent_runtime_storage.queries import load_queries
+from agent_runtime_storage.records import NewNode
+from agent_runtime_storage.words import owner_key, query_terms
+
+from .helpers import begin
+
+MARKER = "xylophonequartz"
+
+
+def said(seq: int, text: str) -> NewNode:
+    """A message under the one before it, whose body does not hold the text."""
+    return NewNode(seq, seq - 1 or None, "message", "user", b"", 1, 0, text=text)
+
+
+async def test_no_word_lies_readable_in_the_database(
+    user: UserStore, database_contents: Callable[[], bytes]
+) -> None:
+    await begin(user, nodes=(said(1, f"the {MARKER} is here"),))
+    assert len(await user.search_text(MARKER)) == 1
+    assert MARKER.encode() not in database_contents()
+
+
+async def test_a_deleted_threads_texts_are_gone_and_the_others_rank_as_without_them(
+    store: Store, user: UserStore
+) -> None:
+    other = store.of("eve")
+    kept = [said(1, "one heron"), said(2, "two herons and one pelican"), said(3, "a heron")]
+    await begin(other, nodes=tuple(kept))
+    await begin(user, "r1", "t1", nodes=tuple(kept))
+    gone = tuple(said(seq, "a heron, a pelican, a crane " * seq) for seq in range(1, 60))
+    await begin(user, "r2", "t2", nodes=gone, lease_seconds=-1.0)
+    assert len(await user.search_text("crane", limit=100)) == 59
+    await user.delete_thread("t2")
+    assert await user.search_text("crane") == []
+    # The rank of what is left, and the numbers of new texts, take nothing over.
+    hits = await user.search_text("heron pelican")
+    assert hits == await other.search_text("heron pelican")
+    await begin(user, "r3", "t3", nodes=(said(1, "an emu"),))
+    await begin(other, "r4", "t3", nodes=(said(1, "an emu"),))
+    for query in ("emu", "heron pelican", "crane"):
+        assert await user.search_text(query) == await other.search_text(query)
+
+
+async def _fill(driver: PostgresDriver) -> None:
+    """Give two owners 4,000 texts each, of which 40 have a word in common."""
+    rare = {owner: query_terms("rare", owner_key(owner), plain=True)[0] for owner in ("ann", "bob")}
+    for owner in rare:
+        texts = """
+            WITH t AS (
+                INSERT INTO threads (user_id, id, title, metadata, created_at, updated_at)
+                VALUES (:owner::text, 't', '', '{}', 0, 0)
+            ), n AS (
+                INSERT INTO nodes (user_id, thread_id, id, kind, status, role, activation_id,
+                                   body, tokens, created_at)
+                SELECT :owner::text, 't', number, 'message', 'closed', 'user', 0, '', 0, 0
+                FROM generate_series(1, 4000) AS number
+            ), s AS (
+                INSERT INTO search_texts (user_id, thread_id, node_id, call, length)
+                SELECT :owner::text, 't', number, -1, 3 FROM generate_series(1, 4000) AS number
+                RETURNING id, node_id
+            ), i AS (
+                INSERT INTO search_index (id, length, terms)
+                SELECT id, 3, (CASE WHEN node_id % 100 = 0 THEN :rare::text ELSE 'ffff00000000' END
+                            || ' ' || left(md5(node_id::text), 12))::tsvector FROM s
+            )
+            INSERT INTO search_totals (user_id, thread_id, texts, length)
+            VALUES (:owner::text, 't', 4000, 12000)
+        """
+        fill = Statement(texts, {"owner": owner, "rare": rare[owner]})
+        await driver.batch([fill], owner=None)
+    for table in ("search_index", "search_texts"):
+        await driver.batch([Statement(f"ANALYZE {table}", {})], owner=None)
+
+
+async def test_row_level_security_leaves_the_index_in_use(postgres_url: str) -> None:
+    driver = await PostgresDriver.open(postgres_url)
+    await migrate(driver)
+    await _fill(driver)
+    assert (await driver.isolation()).wall == "role"
+    sql = load_queries("postgres")
+    for block in ("search_any", "search_all", "search_figures"):
+        term = query_terms("rare", owner_key("ann"), plain=True)[0]
+        values = {
+            "user_id": "ann",
+            "thread_id": None,
+            "words": f'[["{term}", 4.5]]',
+            "terms": term if block == "search_all" else f'["{term}"]',
+            "per_word": 0.3,
+            "limit": 10,
+            "most": 100,
+        }
+        plan = await driver.read(f"EXPLAIN {sql[block]}", values, owner="ann")
+        text = "\n".join(str(line) for (line,) in plan)
+        assert "Bitmap Index Scan on search_index_by_term" in text, text
+        assert "Seq Scan on search_index" not in text, text
+        rows = await driver.read(sql[block], values, owner="ann")
+        if block != "search_figures":
+            assert [row[1] for row in rows] == [*range(100, 1001, 100)]
+    [(login,)] = await driver.read("SELECT current_user::text", {}, owner="ann")
+    assert login == "agent_runtime_app"
+    # Without the owner in a query the second wall stands.
+    owners = await driver.read("SELECT DISTINCT user_id FROM search_texts", {}, owner="ann")
+    assert owners == [("ann",)]
+    await driver.close()

@@ -1,0 +1,87 @@
+"""The words of a text: what is folded, what is split, and what an owner's terms show."""
+
+from __future__ import annotations
+
+import random
+import sys
+
+import pytest
+
+from agent_runtime_storage.words import (
+    MAX_QUERY_WORDS,
+    MAX_TIMES,
+    owner_key,
+    query_terms,
+    term_of,
+    terms_of,
+    words_of,
+)
+
+KEY = owner_key("ann")
+
+
+@pytest.mark.parametrize(
+    ("text", "plain", "wholes"),
+    [
+        ("plain Words", ["plain", "words"], []),
+        ("don't", ["don", "t"], []),
+        ("fooBar", ["foo", "bar"], ["foobar"]),
+        ("HTTPServer2", ["http", "server2"], ["httpserver2"]),
+        ("NASA iPhone", ["nasa", "i", "phone"], ["iphone"]),
+        ("foo_bar.baz", ["foo", "bar", "baz"], ["foo_bar.baz", "foo_bar"]),
+        ("__init__", ["init"], ["__init__"]),
+        ("a/b.py", ["a", "b", "py"], ["a/b.py", "b.py"]),
+        ("C:\\Temp\\x", ["c", "temp", "x"], ["c:\\temp\\x"]),
+        ("std::vector", ["std", "vector"], ["std::vector"]),
+        ("3.14 2024-01-15", ["3", "14", "2024", "01", "15"], ["3.14", "2024-01-15"]),
+        ("end. Begin", ["end", "begin"], []),
+        ("Ｆｕｌｌ naïve ﬁne", ["full", "naive", "fine"], []),
+        ("Straße", ["strasse"], []),
+        ("한국어", ["한국", "국어", "한", "국", "어"], []),
+        ("東京都", ["東京", "京都", "東", "京", "都"], []),
+        ("Python入門", ["python", "入門", "入", "門"], []),
+        ("_ . - /", [], []),
+    ],
+)
+def test_words(text: str, plain: list[str], wholes: list[str]) -> None:
+    words = list(words_of(text))
+    assert [word for part in words for word in part.plain] == plain
+    assert [word for part in words for word in part.wholes] == wholes
+
+
+def test_a_query_asks_for_pairs_where_there_are_some() -> None:
+    assert [part.plain for part in words_of("東京都 猫", query=True)] == [("東京", "京都"), ("猫",)]
+
+
+async def test_whatever_is_indexed_can_be_asked_for() -> None:
+    chance = random.Random(7)
+    alphabet = "aB1_./-:@\\ éß東か한ิ\u0301\u200d\ud83d😀\0'\"\n"
+    for _ in range(3_000):
+        text = "".join(chance.choices(alphabet, k=chance.randint(1, 30)))
+        indexed = (await terms_of(text, KEY)).times
+        for plain in (True, False):
+            assert set(query_terms(text, KEY, plain=plain)) <= indexed.keys(), repr(text)
+        assert bool(indexed) == bool(query_terms(text, KEY, plain=True))
+
+
+async def test_terms_are_an_owners_own() -> None:
+    assert term_of("word", KEY) != term_of("word", owner_key("bob"))
+    terms = await terms_of("word other word", KEY)
+    assert terms.length == 3
+    assert terms.times == {term_of("word", KEY): 2, term_of("other", KEY): 1}
+    assert terms.by_place() == f"{term_of('word', KEY)}:1,2 {term_of('other', KEY)}"
+    assert terms.by_bit()[:2] == [term_of("other", KEY), term_of("word", KEY)]
+
+
+async def test_bounds() -> None:
+    many = await terms_of("word " * 1_000, KEY)
+    assert many.length == 1_000
+    assert many.times == {term_of("word", KEY): MAX_TIMES}
+    assert all(column == term_of("word", KEY) for column in many.by_bit())
+    words = " ".join(f"w{number}" for number in range(1_000))
+    assert query_terms(words, KEY, plain=True) == [
+        term_of(f"w{number}", KEY) for number in range(MAX_QUERY_WORDS)
+    ]
+    deep = "a/" * 40_000 + "b_" * 10_000 + "cD" * 5_000
+    assert (await terms_of(deep, KEY)).times
+    assert sys.getrecursionlimit() < 40_000
