@@ -98,7 +98,8 @@ class Commits(RunStatements):
             lease.thread_id,
             commit.nodes,
             commit.activation,
-            [done.body for done in commit.done],
+            [done.body for done in commit.done]
+            + ([commit.observation.body] if commit.observation else []),
             commit.finish,
         )
         own = secrets.token_hex(8)
@@ -157,6 +158,7 @@ class Commits(RunStatements):
         if commit.head is not None:
             batch.append(self._set_head(lease.thread_id, commit.head))
         batch += self._append_activation(lease.thread_id, lease.run_id, commit.activation, bodies)
+        batch += self._append_observation(lease, commit.observation, commit.job, bodies)
         for item in commit.drained:
             key = {"thread_id": lease.thread_id, "id": item}
             batch.append(self._statement("drain_inbox", key, rows=1, miss="inbox"))
@@ -256,6 +258,8 @@ _MISSES = {
     "parent_node": "a node's parent is not there or not closed.",
     "open_node": "the run has an open exchange already.",
     "head": "the new head is not there or not closed.",
+    "observation": "an observation is not the next one; somebody else has written.",
+    "job": "the claim on the job is void, or the job is over.",
     "inbox": "an inbox item is not there any more.",
 }
 

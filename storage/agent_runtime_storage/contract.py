@@ -48,6 +48,7 @@ from .records import (
     NewRun,
     Node,
     NodeText,
+    ObservationRow,
     Run,
     RunStatus,
     TextHit,
@@ -125,6 +126,18 @@ class UserStore(Protocol):
 
         That is the newest one anchored at the head (for None: at no node), else the one that was
         in force when the head was appended.
+        """
+        ...
+
+    async def observations(
+        self, thread_id: str, *, ids: Sequence[int] = (), ending_from: int | None = None
+    ) -> list[ObservationRow]:
+        """Return observations in the order of their ids.
+
+        Args:
+            ids: those to return in any case.
+            ending_from: return those as well whose last node is this one or a later one, on
+                whatever branch; None for no others.
         """
         ...
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import orjson
+
 from .errors import CorruptThread
 from .owner import Owner, not_found
-from .records import Activation, Call, Node
-from .rows import to_activation, to_call, to_nodes
+from .records import Activation, Call, Node, ObservationRow
+from .rows import to_activation, to_call, to_nodes, to_observation
 
 _NO_LIMIT = 2**62
 
@@ -77,6 +81,19 @@ class Log(Owner):
                 cure="Restore the database from a backup.",
             )
         return to_activation(tuple(columns))
+
+    async def observations(
+        self, thread_id: str, *, ids: Sequence[int] = (), ending_from: int | None = None
+    ) -> list[ObservationRow]:
+        rows = await self._read(
+            "observations",
+            thread_id=thread_id,
+            ids=orjson.dumps(list(ids)).decode(),
+            ending_from=_NO_LIMIT if ending_from is None else ending_from,
+        )
+        if not rows:
+            await self._require_thread(thread_id)
+        return [to_observation(row) for row in rows]
 
 
 def _broken(thread_id: str, oldest: Node, first: int | None) -> CorruptThread:

@@ -308,7 +308,45 @@ class Job:
     """The claim's fencing token."""
 
 
+@dataclass(frozen=True, slots=True)
+class ObservationRow:
+    """What stands for an interval of a branch: a node and its ancestors down to another one.
+
+    Attributes:
+        level: 0 over nodes, more over other observations.
+        parent_id: the node before the first; None if that is the root.
+        parts: the observations that it replaces, in order; empty at level 0.
+        provisional: whether it is to be written again.
+    """
+
+    id: int
+    level: int
+    parent_id: int | None
+    first: int
+    last: int
+    parts: tuple[int, ...]
+    provisional: bool
+    body: bytes
+    tokens: int
+    created_at: float
+
+
 # What the engine writes.
+
+
+@dataclass(frozen=True, slots=True)
+class NewObservation:
+    """An observation to append; `id` must be the thread's next one."""
+
+    id: int
+    level: int
+    parent_id: int | None
+    first: int
+    last: int
+    body: bytes
+    tokens: int
+    parts: tuple[int, ...] = ()
+    provisional: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -404,6 +442,9 @@ class Commit:
     head: int | None = None
     """The new head, which must be closed; None leaves it where it is."""
     activation: NewActivation | None = None
+    observation: NewObservation | None = None
+    job: Job | None = None
+    """A claimed job that this commit ends; it misses if another claimed the job meanwhile."""
     drained: tuple[int, ...] = ()
     """Inbox items that these nodes stand for."""
     usage: tuple[Usage, ...] = ()

@@ -24,6 +24,7 @@ from .records import (
     InboxItem,
     LeaseOwner,
     Node,
+    ObservationRow,
     Run,
     Thread,
     Usage,
@@ -38,6 +39,7 @@ BODIES: Mapping[str, tuple[int, ...]] = {
     "children": _NODE,
     "call": _NODE,
     "activation": (7, 9),
+    "observations": (8,),
     "inbox": (4,),
     "blob": (0,),
     "run": _RUN,
@@ -117,6 +119,22 @@ def to_activation(row: Row) -> Activation:
         body=unpack(inline, codec, data, what),
         prefix=unpack(b"", prefix_codec, prefix, what),
         created_at=at,
+    )
+
+
+def to_observation(row: Row) -> ObservationRow:
+    """Decode a row of `observations`."""
+    identity, level, parent_id, first, last, parts, provisional, inline, codec, data, *rest = row
+    return ObservationRow(
+        identity,
+        level,
+        parent_id,
+        first,
+        last,
+        tuple(orjson.loads(parts)),
+        bool(provisional),
+        unpack(inline, codec, data, {"observation": identity}),
+        *rest,
     )
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import orjson
+
 from .bodies import Bodies
 from .drivers.protocol import Statement, Value
 from .errors import Conflict
@@ -13,10 +15,12 @@ from .records import (
     CallDone,
     Commit,
     Finish,
+    Job,
     Lease,
     NewActivation,
     NewEvent,
     NewNode,
+    NewObservation,
     NewRun,
     NodeText,
     Usage,
@@ -198,6 +202,33 @@ class RunStatements(Indexing):
             "prefix_blob": bodies.blob(activation.prefix).hash,
         }
         return [self._statement("append_activation", values)]
+
+    def _append_observation(
+        self, lease: Lease, observation: NewObservation | None, job: Job | None, bodies: Bodies
+    ) -> list[Statement]:
+        batch: list[Statement] = []
+        if observation is not None:
+            packed = bodies.get(observation.body)
+            values = {
+                "thread_id": lease.thread_id,
+                "id": observation.id,
+                "level": observation.level,
+                "parent_id": observation.parent_id,
+                "first_id": observation.first,
+                "last_id": observation.last,
+                "parts": orjson.dumps(observation.parts).decode(),
+                "provisional": int(observation.provisional),
+                "run_id": lease.run_id,
+                "body": packed.inline,
+                "blob": packed.hash,
+                "tokens": observation.tokens,
+            }
+            statement = self._statement("append_observation", values, rows=1, miss="observation")
+            batch.append(statement)
+        if job is not None:
+            key = {"id": job.id, "token": job.token}
+            batch.append(self._statement("end_job", key, rows=1, miss="job"))
+        return batch
 
     def _append_usage(self, thread_id: str, usage: Sequence[Usage]) -> list[Statement]:
         return [

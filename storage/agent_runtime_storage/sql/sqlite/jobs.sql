@@ -29,6 +29,11 @@ WHERE user_id = :user_id AND kind = :kind AND status = 'claimed' AND token = :to
 UPDATE jobs SET status = 'done', finished_at = unixepoch('subsec')
 WHERE user_id = :user_id AND id = :id AND token = :token AND status IN ('claimed', 'done');
 
+-- name: end_job
+-- As a part of the commit of what the job was for.
+UPDATE jobs SET status = 'done', finished_at = unixepoch('subsec')
+WHERE user_id = :user_id AND id = :id AND token = :token AND status = 'claimed';
+
 -- name: retry_job
 UPDATE jobs
 SET status = 'ready', due_at = unixepoch('subsec') + :retry_after, detail = :detail
