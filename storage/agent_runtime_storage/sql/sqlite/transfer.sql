@@ -215,12 +215,8 @@ VALUES (:user_id, :id, :thread_id, :kind, :key, :payload, :payload_blob, :status
 UPDATE runs SET parent_run_id = :parent_run_id, root_run_id = :root_run_id
 WHERE user_id = :user_id AND id = :id;
 
--- name: import_link_usage
-UPDATE usage SET root_run_id = :root_run_id WHERE user_id = :user_id AND run_id = :id;
-
--- name: import_link_inbox
-UPDATE inbox SET run_id = :run_id
-WHERE user_id = :user_id AND thread_id = :thread_id AND id = :id;
+-- name: import_root
+UPDATE runs SET root_run_id = :root_run_id WHERE user_id = :user_id AND id = :id;
 
 -- name: import_open_node
 UPDATE runs SET open_node = :open_node
