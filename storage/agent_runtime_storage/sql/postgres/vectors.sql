@@ -3,7 +3,13 @@
 -- name: embedder_dimensions
 SELECT dimensions FROM embedders WHERE user_id = :user_id AND model = :model;
 
--- name: prepare_vector_index
+-- name: vector_index_is_due
+SELECT vector_index_is_due(:user_id::text, :model::text, :dimensions::integer);
+
+-- name: allow_time
+SELECT set_config('statement_timeout', '0', true);
+
+-- name: make_vector_index
 SELECT index_vectors(:dimensions::integer);
 
 -- name: put_embedder

@@ -36,23 +36,43 @@ SELECT guard_table('embedders');
 -- name: guard_vectors
 SELECT guard_table('vectors');
 
+-- name: create_vector_index_is_due
+-- Whether an owner has so many vectors of a model that an index pays.  For fewer it would only make
+-- every write dear (3 ms instead of 0.1), so it waits for the first who has them.
+CREATE FUNCTION vector_index_is_due(
+    owner text, of_model text, size integer, least_rows integer DEFAULT 20000)
+RETURNS boolean
+LANGUAGE plpgsql
+AS $$
+BEGIN
+    IF size > 4000 OR to_regclass('vectors_' || size) IS NOT NULL
+        OR pg_table_size('vectors') < least_rows::bigint * size * 4 THEN
+        RETURN false;
+    END IF;
+    RETURN (SELECT count(*) FROM (
+        SELECT FROM vectors WHERE user_id = owner AND model = of_model LIMIT least_rows + 1
+    ) AS counted) > least_rows;
+END
+$$;
+
 -- name: create_index_vectors
--- The index for vectors of one length, made before the first of them is written.  An index of
--- pgvector has one length; `vector` has one up to 2,000, `halfvec` up to 4,000, above there is none.
--- Whoever may write vectors may need one, so it is made with the rights of the schema's owner.
+-- The index for vectors of one length.  An index of pgvector has one length; `vector` has one up to
+-- 2,000, `halfvec` up to 4,000, above there is none.  Whoever may write vectors may need one, so it
+-- is made with the rights of the schema's owner.  Writers of vectors wait meanwhile, a few seconds
+-- for 20,000; all of them fit the memory that it takes, or it would be minutes.
 CREATE FUNCTION index_vectors(size integer) RETURNS void
-LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET maintenance_work_mem = '256MB'
 AS $$
 DECLARE
     name text = 'vectors_' || size;
     kind text = CASE WHEN size <= 2000 THEN 'vector' ELSE 'halfvec' END;
 BEGIN
-    IF size NOT BETWEEN 1 AND 4000 OR to_regclass(name) IS NOT NULL THEN
-        RETURN;
+    IF size BETWEEN 1 AND 4000 AND to_regclass(name) IS NULL THEN
+        EXECUTE format(
+            'CREATE INDEX IF NOT EXISTS %I ON vectors'
+            ' USING hnsw ((embedding::%s(%s)) %s_cosine_ops) WHERE dimensions = %s',
+            name, kind, size, kind, size);
     END IF;
-    EXECUTE format(
-        'CREATE INDEX IF NOT EXISTS %I ON vectors USING hnsw ((embedding::%s(%s)) %s_cosine_ops)'
-        ' WITH (ef_construction = 128) WHERE dimensions = %s', name, kind, size, kind, size);
 END
 $$;
 
@@ -84,8 +104,8 @@ DECLARE
         || CASE WHEN hidden = '{}' THEN '' ELSE ' AND thread_id <> ALL ($5)' END;
     exact text = format(
         'SELECT thread_id, source, source_id, part, embedding <=> $6 AS distance'
-        ' FROM vectors WHERE %s ORDER BY distance, thread_id, source, source_id, part LIMIT $7',
-        filter);
+        ' FROM vectors WHERE dimensions = %s AND %s'
+        ' ORDER BY distance, thread_id, source, source_id, part LIMIT $7', size, filter);
     most bigint = exact_rows::bigint * CASE WHEN of_thread IS NULL THEN 1 ELSE 5 END;
     candidates bigint;
 BEGIN
