@@ -232,8 +232,9 @@ class UserStore(Protocol):
         Any text is a query, and its words alone count: there are no operators.  Identifiers and
         paths are found whole and by their parts, whatever their case.  The figures behind the
         ranking are the owner's own, and every database ranks alike.  Of each text the first
-        100,000 characters are found, of the query the first 64 distinct words count.  Equal hits
-        come in the order of thread, node and call; the node itself comes before its calls.
+        100,000 characters are found, of the query the first 64 distinct words count.  Words of
+        more than about 20,000 texts count only where the query has no rarer ones.  Equal hits come
+        in the order of thread, node and call; the node itself comes before its calls.
 
         Args:
             thread_id: search in this thread only. Raises `NotFound`.
