@@ -25,6 +25,7 @@ from agent_runtime_storage.orphans import missing_objects, open_objects, sweep
 from agent_runtime_storage.store import SqlStore, SqlUserStore
 from tests.services.s3 import s3_server, s3_url
 
+from .families import exported, stream
 from .helpers import append, begin, done, exchange, message
 from .objects_parts import files, folder, listed, lost, noise, objects, opened, user
 
@@ -165,6 +166,25 @@ async def test_a_bucket_holds_them_as_well(opened: Driver, s3_url: str) -> None:
     await objects.delete_thread("ann", "t1")
     assert await listed(objects) == []
     assert sum([len(page) async for page in missing_objects(opened, objects)]) == len(bodies)
+
+
+# Another database
+
+
+async def test_an_export_carries_them_and_an_import_puts_them(
+    user: UserStore, objects: Objects, tmp_path: Path
+) -> None:
+    bodies = await write_all_kinds(user)
+    records = await exported(user, "t1")
+    target = await open_store(str(tmp_path / "target.db"), objects=str(tmp_path / "more"))
+
+    await target.of("bob").import_thread(stream(records))
+    await objects.delete_thread("ann", "t1")
+
+    assert await exported(target.of("bob"), "t1") == records
+    assert await read_all_kinds(target.of("bob")) == bodies
+    await target.close()
+    assert len(files(tmp_path / "more")) == len(bodies)
 
 
 # What is lost
