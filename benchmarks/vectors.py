@@ -342,9 +342,11 @@ def _plain(value: Any) -> Any:
 
 async def _by_pgvector(run: Run, query: Sequence[float], thread: str | None) -> list[Key]:
     size = len(query)
+    # The number of the only embedder: the index is for it alone.
     sql = (
         "SELECT thread_id, source, source_id FROM vectors"
-        f" WHERE user_id = :user_id AND model = :model AND dimensions = {size}"
+        " WHERE user_id = :user_id AND model = :model AND embedder = 1"
+        f" AND dimensions = {size}"
         f" {'AND thread_id = :thread_id' if thread else ''}"
         f" ORDER BY embedding::vector({size}) <=> (:query::vector)::vector({size}) LIMIT {LIMIT}"
     )

@@ -62,7 +62,7 @@ class Vectors(Owner):
             known = await self._dimensions(model)
             raise _mismatch(model, known or 0, dimensions, _name(items[0])) from error
         if due:
-            await self._make_index(dimensions)
+            await self._make_index(model)
 
     async def search_vectors(
         self,
@@ -168,22 +168,21 @@ class Vectors(Owner):
         name = "put_embedder" if known is None else "resize_embedder"
         return [self._statement(name, params), fits]
 
-    async def _make_index(self, dimensions: int) -> None:
-        """Make the index for vectors of this length."""
+    async def _make_index(self, model: str) -> None:
+        """Make the index for the vectors of this model."""
         batch = [
             Statement(self._sql["allow_time"], {}),
-            Statement(self._sql["make_vector_index"], {"dimensions": dimensions}),
+            self._statement("make_vector_index", {"model": model}),
         ]
         try:
             await self._driver.batch(batch, owner=None, locks=["vector indexes"], repeatable=True)
         except StoreError as error:
             # Without it every search is exact: slow among many, and never wrong.
             _log.warning(
-                "The index for vectors of %d numbers was not made, so searches among many of them "
-                "will be slow: %s Run `SELECT index_vectors(%d)` as the schema's owner.",
-                dimensions,
+                "The index for the vectors of model %r was not made, so searches among them are "
+                "slow: %s  It is tried again with the next ones that are written.",
+                model,
                 error,
-                dimensions,
             )
 
     def _put_vector(
@@ -201,6 +200,7 @@ class Vectors(Owner):
                 "embedding": self._encode_vector(packed),
             },
             rows=1,
+            miss="dimensions",
         )
 
     def _encode_vector(self, values: array[float]) -> Value:

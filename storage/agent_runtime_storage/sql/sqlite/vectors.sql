@@ -11,7 +11,7 @@ SELECT 0;
 SELECT 0;
 
 -- name: make_vector_index
-SELECT :dimensions;
+SELECT 0;
 
 -- name: put_embedder
 INSERT INTO embedders (user_id, model, dimensions, created_at)
