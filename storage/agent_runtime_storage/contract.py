@@ -48,8 +48,11 @@ from .records import (
     NewRun,
     Node,
     NodeText,
+    Problem,
     Run,
     RunStatus,
+    StoreSizes,
+    StoreStatus,
     TextHit,
     TextOf,
     Thread,
@@ -459,6 +462,32 @@ class Store(Protocol):
 
     def of(self, user_id: str) -> UserStore:
         """Return the store as one owner sees it. Raises `ConfigError` if the owner is empty."""
+        ...
+
+    # Looking at the whole, over all owners; an operator's work.  Without an up-to-date schema all
+    # but `status` raise `MigrationError`.
+
+    async def status(self) -> StoreStatus:
+        """Return what the database is, and what it lacks; changes nothing."""
+        ...
+
+    async def owners(self) -> list[str]:
+        """Return the owners who have threads."""
+        ...
+
+    def thread_ids(self, user_id: str) -> AsyncGenerator[str]:
+        """Give the ids of all threads of an owner, those of sub-agents last."""
+        ...
+
+    async def check(self) -> list[Problem]:
+        """Return what is damaged, lost or left over, at most 100 findings of a kind.
+
+        Reads every table whole.
+        """
+        ...
+
+    async def sizes(self, *, threads: int = 10) -> StoreSizes:
+        """Return how large the database is, by table, by owner, and of the largest threads."""
         ...
 
     async def close(self) -> None:

@@ -13,8 +13,9 @@ import anyio
 import orjson
 
 from .drivers.protocol import Row, Value
-from .errors import Conflict, InvalidExport
+from .errors import Conflict, InvalidExport, StoreError
 from .importing import Importing
+from .names import name_problem
 from .owner import not_found
 from .records import TextOf, VectorItem
 from .retention import Retention
@@ -64,6 +65,8 @@ class Transfer(Importing, Retention):
         rename: str | None = None,
         texts: TextOf | None = None,
     ) -> list[str]:
+        if rename is not None and (problem := name_problem(rename)):
+            raise StoreError(f"The thread's id {problem}.", cure="Give the thread a short id.")
         await self.clean_up()
         importer = Importer(self, rename=rename, texts=texts)
         try:

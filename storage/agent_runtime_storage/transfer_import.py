@@ -14,6 +14,7 @@ from .bodies import Bodies
 from .drivers.protocol import BatchMissed, Statement, Value
 from .errors import Conflict, InvalidExport, ThreadExists
 from .importing import Importing
+from .names import name_problem
 from .records import NodeText, TextOf, VectorItem
 from .transfer_format import (
     BROKEN,
@@ -152,8 +153,8 @@ class Importer:
             fields.fail("a thread comes after the first log.")
         await self._flush()
         old = str(fields.values["id"])
-        if not old:
-            fields.fail("the thread's id is empty.")
+        if problem := name_problem(old):
+            fields.fail(f"the thread's id {problem}.")
         if old in self._ids:
             fields.fail(f"thread {old} is there twice.")
         new = old
@@ -277,6 +278,8 @@ class Importer:
             fields.fail(f"run {run_id} is there twice.")
         if (parent is None) != (values["root_run_id"] == run_id):
             fields.fail(f"run {run_id} is neither a root nor a child.")
+        if problem := name_problem(run_id):
+            fields.fail(f"the run's id {problem}.")
         self._ids[run_id] = run_id if self._rename is None else _new_id()
         self._roots[run_id] = run_id
         if parent in self._roots:
