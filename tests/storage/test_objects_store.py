@@ -19,10 +19,12 @@ from agent_runtime_storage import (
     open_store,
 )
 from agent_runtime_storage.bodies import OBJECT_BYTES
-from agent_runtime_storage.drivers.protocol import Driver, Row, Value
+from agent_runtime_storage.drivers.protocol import Driver, Row, Statement, Value
 from agent_runtime_storage.objects import Objects, thread_prefix
 from agent_runtime_storage.orphans import missing_objects, open_objects, sweep
+from agent_runtime_storage.queries import load_queries
 from agent_runtime_storage.store import SqlStore, SqlUserStore
+from agent_runtime_storage.urls import open_driver
 from tests.services.s3 import s3_server, s3_url
 
 from .families import exported, stream
@@ -146,6 +148,17 @@ async def test_a_file_has_a_folder_beside_it(tmp_path: Path) -> None:
     assert (await store.of("ann").node("t1", 2)).body == noise(1)
     await store.close()
     assert len(files(tmp_path / "own.objects")) == 1
+
+
+async def test_a_database_without_the_schema_is_opened_without_objects(
+    database_url: str, folder: Path
+) -> None:
+    driver = await open_driver(database_url)
+    tables = await driver.read(load_queries(driver.dialect)["schema_tables"], {}, owner=None)
+    if ("rooms",) in tables:
+        await driver.batch([Statement("DROP TABLE rooms", {})], owner=None)
+    assert await open_objects(driver, str(folder)) is None
+    await driver.close()
 
 
 # In a bucket
