@@ -49,8 +49,11 @@ from .records import (
     Node,
     NodeText,
     ObservationRow,
+    Problem,
     Run,
     RunStatus,
+    StoreSizes,
+    StoreStatus,
     TextHit,
     TextOf,
     Thread,
@@ -245,8 +248,9 @@ class UserStore(Protocol):
         Any text is a query, and its words alone count: there are no operators.  Identifiers and
         paths are found whole and by their parts, whatever their case.  The figures behind the
         ranking are the owner's own, and every database ranks alike.  Of each text the first
-        100,000 characters are found, of the query the first 64 distinct words count.  Equal hits
-        come in the order of thread, node and call; the node itself comes before its calls.
+        100,000 characters are found, of the query the first 64 distinct words count.  Words of
+        more than about 20,000 texts count only where the query has no rarer ones.  Equal hits come
+        in the order of thread, node and call; the node itself comes before its calls.
 
         Args:
             thread_id: search in this thread only. Raises `NotFound`.
@@ -470,6 +474,32 @@ class Store(Protocol):
 
     def of(self, user_id: str) -> UserStore:
         """Return the store as one owner sees it. Raises `ConfigError` if the owner is empty."""
+        ...
+
+    # Looking at the whole, over all owners; an operator's work.  Without an up-to-date schema all
+    # but `status` raise `MigrationError`.
+
+    async def status(self) -> StoreStatus:
+        """Return what the database is, and what it lacks; changes nothing."""
+        ...
+
+    async def owners(self) -> list[str]:
+        """Return the owners who have threads."""
+        ...
+
+    def thread_ids(self, user_id: str) -> AsyncGenerator[str]:
+        """Give the ids of all threads of an owner, those of sub-agents last."""
+        ...
+
+    async def check(self) -> list[Problem]:
+        """Return what is damaged, lost or left over, at most 100 findings of a kind.
+
+        Reads every table whole.
+        """
+        ...
+
+    async def sizes(self, *, threads: int = 10) -> StoreSizes:
+        """Return how large the database is, by table, by owner, and of the largest threads."""
         ...
 
     async def close(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from .drivers.protocol import BatchMissed, Driver, Statement
-from .errors import MigrationError, NotADatabase
+from .errors import MigrationError, NotADatabase, StoreError
 from .queries import Migration, load_migrations, load_queries
 
 _TABLE = "schema_migrations"
@@ -28,10 +28,7 @@ async def migrate(driver: Driver, migrations: Sequence[Migration] | None = None)
     known = load_migrations(driver.dialect) if migrations is None else migrations
     tables = {str(name) for (name,) in await driver.read(queries["schema_tables"], {}, owner=None)}
     if tables and _TABLE not in tables:
-        raise NotADatabase(
-            "The database holds tables of another program and none of the runtime's schema.",
-            cure="Choose a database of its own for the runtime.",
-        )
+        raise _another_programs()
     applied = await _applied(driver, queries) if tables else {}
     _check(known, applied)
     for migration in known:
@@ -40,8 +37,34 @@ async def migrate(driver: Driver, migrations: Sequence[Migration] | None = None)
     _check(known, await _applied(driver, queries))
 
 
+async def schema_state(driver: Driver) -> tuple[int, tuple[str, ...]]:
+    """Return the newest applied migration's number (0 for none), and those that the database lacks.
+
+    Raises:
+        MigrationError, NotADatabase: as `migrate`.
+    """
+    queries = load_queries(driver.dialect)
+    known = load_migrations(driver.dialect)
+    tables = {str(name) for (name,) in await driver.read(queries["schema_tables"], {}, owner=None)}
+    if tables and _TABLE not in tables:
+        raise _another_programs()
+    applied = await _applied(driver, queries) if tables else {}
+    _check(known, applied)
+    lacking = (f"{one.version:04d} {one.name}" for one in known if one.version not in applied)
+    return max(applied, default=0), tuple(lacking)
+
+
 async def _applied(driver: Driver, queries: Mapping[str, str]) -> dict[int, tuple[str, str]]:
-    rows = await driver.read(queries["schema_applied"], {}, owner=None)
+    try:
+        rows = await driver.read(queries["schema_applied"], {}, owner=None)
+    except StoreError as error:
+        # Any other class says that the database could not be asked.
+        if type(error) is not StoreError:
+            raise
+        raise NotADatabase(
+            f"The database's table {_TABLE} is another program's.",
+            cure="Choose a database of its own for the runtime.",
+        ) from error
     return {int(version): (str(name), str(checksum)) for version, name, checksum in rows}
 
 
@@ -63,6 +86,13 @@ async def _apply(driver: Driver, queries: Mapping[str, str], migration: Migratio
     except BatchMissed:
         # Another process was faster; the check at the end sees whether with the same content.
         return
+
+
+def _another_programs() -> NotADatabase:
+    return NotADatabase(
+        "The database holds tables of another program and none of the runtime's schema.",
+        cure="Choose a database of its own for the runtime.",
+    )
 
 
 def _check(known: Sequence[Migration], applied: Mapping[int, tuple[str, str]]) -> None:

@@ -45,6 +45,7 @@ class Folder:
     def __init__(self, root: Path, room: str) -> None:
         self._root = root
         self._room = root / room if room else root
+        self._lasting: set[Path] = set()
 
     async def put(self, key: str, data: bytes) -> None:
         await _in_thread(lambda: self._put(key, data))
@@ -81,6 +82,8 @@ class Folder:
     def _put(self, key: str, data: bytes) -> None:
         for last in _TRIES:
             self._make_room()
+            if not (self._room / key).parent.is_dir():
+                self._lasting.clear()
             try:
                 obstore.put(self._store(), key, data, use_multipart=False)
                 self._sync(key)
@@ -100,11 +103,15 @@ class Folder:
     def _sync(self, key: str) -> None:
         path = self._room / key
         _fsync(path)
-        # A name lasts only once its folder is synchronised.  Others may have made any of these
-        # folders a moment ago, and one that has not changed costs little.
+        _fsync(path.parent)
+        # A name lasts only once the folder that holds it is synchronised: for those of the
+        # folders, once is enough.
         for folder in path.parents:
-            _fsync(folder)
-            if folder == self._root.parent:
+            if folder in self._lasting:
+                break
+            _fsync(folder.parent)
+            self._lasting.add(folder)
+            if folder == self._root:
                 break
 
     def _delete(self, keys: list[str]) -> None:

@@ -157,6 +157,7 @@ class Retention(Owner):
         return [
             *(self._statement("purge_search", {"thread_id": one.id}) for one in family),
             *(self._purge(f"purge_{table}", threads, after=0) for table in tables),
+            self._purge("purge_totals", threads),
             self._purge("purge_runs", threads),
             self._purge("purge_blobs", threads),
         ]

@@ -3,7 +3,7 @@
 Every database ranks alike: the words are made here (`words`), the figures are the owner's own
 (how many texts there are, how long they are, how many hold a word), and the databases compute the
 same sum from them.  The ranking is exact as long as the query's words occur in few texts; see
-`CANDIDATES`.
+`POSTINGS`.
 """
 
 from __future__ import annotations

@@ -5,12 +5,11 @@ from __future__ import annotations
 from agent_runtime_config.errors import ConfigError
 
 from .contract import UserStore
-from .drivers.protocol import Driver
 from .inbox import Inbox
 from .jobs import Jobs
 from .log import Log
+from .maintenance import Maintenance
 from .names import name_problem
-from .objects import Objects
 from .runs import Runs
 from .search import Search
 from .threads import Threads
@@ -22,12 +21,8 @@ class SqlUserStore(Threads, Log, Runs, Inbox, Jobs, Transfer, Search, Vectors):
     """`UserStore` over any driver, by the SQL of its dialect."""
 
 
-class SqlStore:
+class SqlStore(Maintenance):
     """`Store` over any driver."""
-
-    def __init__(self, driver: Driver, objects: Objects | None = None) -> None:
-        self._driver = driver
-        self._objects = objects
 
     def of(self, user_id: str) -> UserStore:
         """Return the store as one owner sees it.

@@ -5,19 +5,24 @@ from __future__ import annotations
 import functools
 import sys
 from array import array
-from collections.abc import AsyncGenerator, AsyncIterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, Mapping, Sequence
+from contextlib import aclosing
 from typing import Any
 
 import anyio
 import orjson
 
 from .drivers.protocol import Row, Value
-from .errors import Conflict, InvalidExport
+from .errors import Conflict, InvalidExport, StoreError
+from .importing import Importing
+from .names import name_problem
 from .owner import not_found
 from .records import TextOf, VectorItem
 from .retention import Retention
 from .threads import thread_busy
 from .transfer_format import (
+    LOG,
+    RUNS,
     SECTIONS,
     THREAD,
     VECTORS,
@@ -28,7 +33,7 @@ from .transfer_format import (
     header,
     to_record,
 )
-from .transfer_import import Importer, Importing
+from .transfer_import import Importer
 
 _PAGE_ROWS = 500
 _PAGE_BYTES = 2 * 2**20
@@ -42,8 +47,8 @@ class Transfer(Importing, Retention):
         before = await self._stamp(thread_id)
         yield header(thread_id, _writer())
         checksum = Checksum()
-        for member in before:
-            async for record in self._records(str(member[0])):
+        async with aclosing(self._records([str(member[0]) for member in before])) as records:
+            async for record in records:
                 checksum.add(record)
                 yield record
         if await self._stamp(thread_id) != before:
@@ -60,6 +65,8 @@ class Transfer(Importing, Retention):
         rename: str | None = None,
         texts: TextOf | None = None,
     ) -> list[str]:
+        if rename is not None and (problem := name_problem(rename)):
+            raise StoreError(f"The thread's id {problem}.", cure="Give the thread a short id.")
         await self.clean_up()
         importer = Importer(self, rename=rename, texts=texts)
         try:
@@ -67,12 +74,7 @@ class Transfer(Importing, Retention):
             async for record in records:
                 line += 1
                 await importer.take(record, line)
-            if not importer.ended:
-                raise InvalidExport(
-                    "the export ends here, without its last record: it was cut short.",
-                    line=line + 1,
-                    cure="Export the thread again.",
-                )
+            await importer.finish(line)
         except BaseException:
             with anyio.CancelScope(shield=True):
                 await self._withdraw(importer.token)
@@ -105,17 +107,22 @@ class Transfer(Importing, Retention):
             raise thread_busy(str(busy), str(run_id))
         return sorted(rows, key=lambda row: row[0] != thread_id)
 
-    async def _records(self, thread_id: str) -> AsyncGenerator[Record]:
-        for row in await self._read("export_thread", thread_id=thread_id):
-            yield to_record(THREAD, row)
-        for section in SECTIONS:
-            async for row in self._rows(section, thread_id):
-                yield to_record(section, row)
-        cursor: tuple[str, VectorItem] | None = None
-        while page := await self.vectors_of_thread(thread_id, after=cursor):
-            for model, item in page:
-                yield _vector_record(model, item)
-            cursor = page[-1]
+    async def _records(self, threads: Sequence[str]) -> AsyncGenerator[Record]:
+        for thread_id in threads:
+            for row in await self._read("export_thread", thread_id=thread_id):
+                yield to_record(THREAD, row)
+            async for row in self._rows(RUNS, thread_id):
+                yield to_record(RUNS, row)
+        for thread_id in threads:
+            yield to_record(LOG, (thread_id,))
+            for section in SECTIONS:
+                async for row in self._rows(section, thread_id):
+                    yield to_record(section, row)
+            cursor: tuple[str, VectorItem] | None = None
+            while page := await self.vectors_of_thread(thread_id, after=cursor):
+                for model, item in page:
+                    yield _vector_record(model, item)
+                cursor = page[-1]
 
     async def _rows(self, section: Section, thread_id: str) -> AsyncGenerator[Row]:
         """Give the rows of a section in the order of its key, in pages that are not too large."""

@@ -1,8 +1,8 @@
 """What an export of threads is made of: JSON records, each of a section with a version.
 
-The first record is a header, the last one has the counts and a checksum of all between them.  For
-each thread its own record comes first, then its sections in the order of `SECTIONS`; the thread
-that was asked for comes before those of its sub-agents.
+The first record is a header, the last one has the counts and a checksum of all between them.  First
+come the threads, each with its runs: the one that was asked for, then those of its sub-agents.
+Then comes, for each in the same order, a record `log` that names it, and its `SECTIONS`.
 
 A body is text where it is UTF-8 (`"body": "…"`), else base64 (`"body": {"base64": "…"}`).  The
 checksum is over the records as JSON with sorted keys, so it does not depend on how a file is
@@ -71,19 +71,20 @@ THREAD = Section(
         "updated_at:float"
     ),
 )
-SECTIONS = (
-    Section(
-        "runs",
-        _columns(
-            "id:text parent_run_id:text? root_run_id:text agent:text status:text "
-            "stop_reason:text? detail:text task_id:int? open_node:int? steps:int max_steps:int "
-            "cancel_requested:flag spec:json output:body epoch:int budget_tokens:int? "
-            "budget_cost:int? tree_reserved_tokens:int tree_reserved_cost:int "
-            "tree_settled_tokens:int tree_settled_cost:int tree_unsettled_tokens:int "
-            "tree_unsettled_cost:int own_reserved_tokens:int own_reserved_cost:int "
-            "created_at:float updated_at:float finished_at:float?"
-        ),
+RUNS = Section(
+    "runs",
+    _columns(
+        "id:text parent_run_id:text? root_run_id:text agent:text status:text "
+        "stop_reason:text? detail:text task_id:int? open_node:int? steps:int max_steps:int "
+        "cancel_requested:flag spec:json output:body epoch:int budget_tokens:int? "
+        "budget_cost:int? tree_reserved_tokens:int tree_reserved_cost:int "
+        "tree_settled_tokens:int tree_settled_cost:int tree_unsettled_tokens:int "
+        "tree_unsettled_cost:int own_reserved_tokens:int own_reserved_cost:int "
+        "created_at:float updated_at:float finished_at:float?"
     ),
+)
+LOG = Section("log", _columns("thread:text"))
+SECTIONS = (
     Section(
         "nodes",
         _columns(
@@ -130,7 +131,7 @@ VECTORS = Section(
     "vectors",
     _columns("model:text source:text source_id:int part:int values:body"),
 )
-BY_NAME = {section.name: section for section in (THREAD, *SECTIONS, VECTORS)}
+BY_NAME = {section.name: section for section in (THREAD, RUNS, LOG, *SECTIONS, VECTORS)}
 
 
 def to_record(section: Section, row: Row) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import secrets
 import sys
 from array import array
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,10 +13,13 @@ import orjson
 from .bodies import Bodies
 from .drivers.protocol import BatchMissed, Statement, Value
 from .errors import Conflict, InvalidExport, ThreadExists
+from .importing import Importing
+from .names import name_problem
 from .records import NodeText, TextOf, VectorItem
-from .search import Indexing
 from .transfer_format import (
     BROKEN,
+    LOG,
+    RUNS,
     THREAD,
     VECTORS,
     Checksum,
@@ -29,7 +31,6 @@ from .transfer_format import (
     replace_ids,
     section_of,
 )
-from .vectors import Vectors
 
 _CHUNK_ROWS = 400
 _CHUNK_BYTES = 2**20
@@ -40,49 +41,6 @@ _COUNTED = {
     "usage": "last_usage",
 }
 """Sections whose ids count up from 1, and the thread's counter that is the last of them."""
-
-
-class Importing(Vectors, Indexing):
-    """What an import needs of the store."""
-
-    async def write_hidden(
-        self, thread_id: str, token: str, count: int, statements: list[Statement]
-    ) -> None:
-        """Run a batch for an import that has written so many threads.
-
-        Raises:
-            BatchMissed: a statement missed; `taken`, if the import was cleaned up as abandoned.
-            Conflict: the batch breaks a rule.
-        """
-        guard = self._statement("import_touch", {"token": token}, rows=count, miss="taken")
-        await self._batch([guard, *statements], thread=thread_id)
-
-    async def is_taken(self, thread_id: str) -> bool:
-        """Return whether a thread is there, be it hidden."""
-        return bool(await self._read("family", thread_id=thread_id))
-
-    async def statements_of_vector(
-        self, model: str, item: VectorItem, known: set[tuple[str, int]]
-    ) -> list[Statement]:
-        """Return what writes a vector; `known` are the models that were looked at already."""
-        key = (model, len(item.values))
-        batch = [] if key in known else await self._embedder(*key)
-        known.add(key)
-        return [*batch, self._put_vector(model, item)]
-
-    def statement(
-        self, name: str, params: Mapping[str, Value], *, rows: int | None = None, miss: str = ""
-    ) -> Statement:
-        """Return a statement of this owner."""
-        return self._statement(name, params, rows=rows, miss=miss)
-
-    def new_bodies(self, thread_id: str) -> Bodies:
-        """Return where the bodies of a batch go."""
-        return self._bodies(thread_id)
-
-    async def statements_of_texts(self, thread_id: str, texts: list[NodeText]) -> list[Statement]:
-        """Return what indexes texts."""
-        return await self._index(thread_id, texts)
 
 
 @dataclass(slots=True)
@@ -107,23 +65,22 @@ class Importer:
 
     Attributes:
         token: what its threads are hidden by.
-        ended: whether the last record was taken, and all is visible.
         threads: the ids of the threads as they are here.
     """
 
     def __init__(self, store: Importing, *, rename: str | None, texts: TextOf | None) -> None:
         self.token = f"import {secrets.token_hex(8)}"
-        self.ended = False
+        self._ended = False
         self._store = store
         self._rename = rename
         self._text_of = texts
         self._head: Record = {}
         self._checksum = Checksum()
         self._members: list[_Thread] = []
+        self._logs: list[_Thread] = []
         self._ids: dict[str, str] = {}
         self._roots: dict[str, str] = {}
         self._orphans: dict[str, str] = {}
-        self._posted: list[tuple[str, int, str]] = []
         self._open: list[tuple[str, int]] = []
         self._rows: list[_Row] = []
         self._bytes = 0
@@ -145,10 +102,10 @@ class Importer:
             check_header(record)
             self._head = record
             return
-        if self.ended:
+        if self._ended:
             raise InvalidExport("there is more after the end.", line=line, cure=BROKEN)
         if record.get("section") == "end":
-            await self._end(record, line)
+            self._check_end(record, line)
             return
         section = section_of(record, line, self._head)
         fields = read_fields(section, record, line)
@@ -156,7 +113,10 @@ class Importer:
         if section is THREAD:
             await self._begin(fields)
             return
-        if not self._members:
+        if section is LOG:
+            await self._begin_log(fields)
+            return
+        if not (self._members if section is RUNS else self._logs):
             fields.fail("it comes before its thread.")
         self._check(section, fields)
         self._rows.append(_Row(section, fields))
@@ -164,14 +124,37 @@ class Importer:
         if len(self._rows) >= _CHUNK_ROWS or self._bytes >= _CHUNK_BYTES:
             await self._flush()
 
+    async def finish(self, lines: int) -> None:
+        """Check the whole, and make it visible in one transaction.
+
+        Args:
+            lines: how many records there were.
+
+        Raises:
+            InvalidExport, Conflict: as for `take`.
+        """
+        if not self._ended:
+            raise InvalidExport(
+                "the export ends here, without its last record: it was cut short.",
+                line=lines + 1,
+                cure="Export the thread again.",
+            )
+        await self._finish_log(lines)
+        if not self._members or len(self._logs) != len(self._members):
+            raise InvalidExport("not every thread has its log.", line=lines, cure=BROKEN)
+        statements = [*self._open_nodes(), *(self._show(member) for member in self._members)]
+        await self._write(self._members[0], statements, lines)
+
     # Threads
 
     async def _begin(self, fields: Fields) -> None:
         """Begin a thread, which stays hidden."""
-        await self._finish_thread(fields.line)
+        if self._logs:
+            fields.fail("a thread comes after the first log.")
+        await self._flush()
         old = str(fields.values["id"])
-        if not old:
-            fields.fail("the thread's id is empty.")
+        if problem := name_problem(old):
+            fields.fail(f"the thread's id {problem}.")
         if old in self._ids:
             fields.fail(f"thread {old} is there twice.")
         new = old
@@ -204,15 +187,26 @@ class Importer:
                 },
             },
         )
-        self._members.append(_Thread(new, fields))
-        await self._write([create], fields.line, count=len(self._members) - 1)
+        member = _Thread(new, fields)
+        await self._write(member, [create], fields.line)
+        self._members.append(member)
 
-    async def _finish_thread(self, line: int) -> None:
-        """Write what remains of the last thread, and check that all of it came."""
-        if not self._members:
-            return
+    async def _begin_log(self, fields: Fields) -> None:
+        """Go on to the log of the next thread."""
+        await self._finish_log(fields.line)
+        member = next(iter(self._members[len(self._logs) :]), None)
+        if member is None or member.fields.values["id"] != fields.values["thread"]:
+            fields.fail("the log is not that of the next thread.")
+        if not self._logs and (links := self._links(fields.line)):
+            await self._write(member, links, fields.line)
+        self._logs.append(member)
+
+    async def _finish_log(self, line: int) -> None:
+        """Write what waits, and check that all of the last log came."""
         await self._flush()
-        member = self._members[-1]
+        if not self._logs:
+            return
+        member = self._logs[-1]
         for section, counter in _COUNTED.items():
             came, wanted = member.next_id.get(section, 1) - 1, member.fields.values[counter]
             if came != wanted:
@@ -224,8 +218,12 @@ class Importer:
 
     # Checks that a database would make too late or not at all
 
+    @property
+    def _current(self) -> _Thread:
+        return (self._logs or self._members)[-1]
+
     def _check(self, section: Section, fields: Fields) -> None:
-        member, values = self._members[-1], fields.values
+        member, values = self._current, fields.values
         if section.name in _COUNTED:
             wanted = member.next_id.get(section.name, 1)
             if values["id"] != wanted:
@@ -258,7 +256,7 @@ class Importer:
             self._check_known(section, fields)
 
     def _check_node(self, fields: Fields, node: int) -> None:
-        if not 0 < node <= self._members[-1].fields.values["last_seq"]:
+        if not 0 < node <= self._current.fields.values["last_seq"]:
             fields.fail(f"it refers to node {node}, which is not there.")
 
     def _check_known(self, section: Section, fields: Fields) -> None:
@@ -267,24 +265,27 @@ class Importer:
             return
         if section.name != "inbox":
             fields.fail(f"it refers to run {run_id}, which is not there.")
-        # What a run posted that does not come with it stays, without it; that is known at the end.
-        self._posted.append((self._members[-1].id, fields.values["id"], run_id))
+        # What a run posted that is not in the export stays, without it.
         fields.values["run_id"] = None
 
     def _check_run(self, fields: Fields) -> None:
         """Take up a run: its id here, its root, and whether its parent comes with it."""
+        if self._logs:
+            fields.fail("a run comes after the first log.")
         values = fields.values
         run_id, parent = values["id"], values["parent_run_id"]
         if run_id in self._roots:
             fields.fail(f"run {run_id} is there twice.")
         if (parent is None) != (values["root_run_id"] == run_id):
             fields.fail(f"run {run_id} is neither a root nor a child.")
+        if problem := name_problem(run_id):
+            fields.fail(f"the run's id {problem}.")
         self._ids[run_id] = run_id if self._rename is None else _new_id()
         self._roots[run_id] = run_id
         if parent in self._roots:
             self._roots[run_id] = self._roots[parent]
         elif parent is not None:
-            # Of a parent that is not in the export it is a root; that is known at the end.
+            # Without its parent in the export it is a root; that is known when all runs are.
             self._orphans[run_id] = parent
             values["parent_run_id"] = None
         if values["open_node"] is not None:
@@ -298,7 +299,7 @@ class Importer:
         rows, self._rows, self._bytes = self._rows, [], 0
         if not rows:
             return
-        member = self._members[-1]
+        member = self._current
         bodies = self._store.new_bodies(member.id)
         stored = [one for one in rows if one.section is not VECTORS]
         await bodies.pack(
@@ -321,17 +322,14 @@ class Importer:
             statements.append(self._insert(member, one, bodies))
             texts += self._texts(one)
         statements += await self._store.statements_of_texts(member.id, texts)
-        await self._write(statements, rows[0].fields.line)
+        await self._write(member, statements, rows[0].fields.line)
 
-    async def _write(
-        self, statements: list[Statement], line: int, *, count: int | None = None
-    ) -> None:
-        member = self._members[-1]
-        written = len(self._members) if count is None else count
+    async def _write(self, member: _Thread, statements: list[Statement], line: int) -> None:
+        written = len(self._members)
         try:
             await self._store.write_hidden(member.id, self.token, written, statements)
         except BatchMissed as error:
-            raise _missed(error.label, line, self._members[0].id) from error
+            raise _missed(error.label, line, member.id) from error
         except Conflict as error:
             raise Conflict(
                 f"From line {line} on: {error.message}",
@@ -399,10 +397,7 @@ class Importer:
 
     # The end
 
-    async def _end(self, record: Record, line: int) -> None:
-        """Check the whole, and make it visible in one transaction."""
-        if not self._members:
-            raise InvalidExport("the export holds no thread.", line=line, cure=BROKEN)
+    def _check_end(self, record: Record, line: int) -> None:
         if (record.get("sha256"), record.get("counts")) != (
             self._checksum.digest,
             self._checksum.counts,
@@ -410,33 +405,33 @@ class Importer:
             raise InvalidExport(
                 "the checksum does not fit what came before it.", line=line, cure=BROKEN
             )
-        await self._finish_thread(line)
-        statements = [*self._links(), *self._open_nodes()]
-        statements += [self._show(member) for member in self._members]
-        await self._write(statements, line)
-        self.ended = True
+        self._ended = True
 
-    def _links(self) -> list[Statement]:
-        """Return what ties runs, and what runs posted, to runs that came after them."""
+    def _links(self, line: int) -> list[Statement]:
+        """Return what ties runs to parents that came after them, and settles who is whose root.
+
+        Raises:
+            InvalidExport: runs are each other's parents.
+        """
+        tops = {run_id: run_id for run_id in self._roots.values()}
+        for run_id in tops:
+            seen = {run_id}
+            while (parent := self._orphans.get(tops[run_id])) in self._roots:
+                tops[run_id] = self._roots[str(parent)]
+                if tops[run_id] in seen:
+                    raise InvalidExport(
+                        f"run {run_id} is its own ancestor.", line=line, cure=BROKEN
+                    )
+                seen.add(tops[run_id])
         batch: list[Statement] = []
-        for run_id, parent in self._orphans.items():
-            if parent not in self._roots:
-                continue
-            root = parent
-            while self._orphans.get(root) in self._roots:
-                root = self._orphans[root]
-            values = {
-                "id": self._ids[run_id],
-                "parent_run_id": self._ids[parent],
-                "root_run_id": self._ids[self._roots[root]],
-            }
-            batch.append(self._store.statement("import_link", values, rows=1, miss="link"))
-            del values["parent_run_id"]
-            batch.append(self._store.statement("import_link_usage", values))
-        for thread_id, item, run_id in self._posted:
-            if run_id in self._roots:
-                key = {"thread_id": thread_id, "id": item, "run_id": self._ids[run_id]}
-                batch.append(self._store.statement("import_link_inbox", key, rows=1, miss="inbox"))
+        for run_id, root in self._roots.items():
+            values = {"id": self._ids[run_id], "root_run_id": self._ids[tops[root]]}
+            if root == run_id and tops[root] != root:
+                values["parent_run_id"] = self._ids[self._orphans[run_id]]
+                batch.append(self._store.statement("import_link", values, rows=1, miss="run"))
+            elif tops[root] != root:
+                batch.append(self._store.statement("import_root", values, rows=1, miss="run"))
+        self._roots = {run_id: tops[root] for run_id, root in self._roots.items()}
         return batch
 
     def _open_nodes(self) -> list[Statement]:

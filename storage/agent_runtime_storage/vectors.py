@@ -52,14 +52,17 @@ class Vectors(Owner):
                 self._put_vector(model, item, values)
                 for item, values in zip(items, packed, strict=True)
             ),
+            self._statement("vector_index_is_due", {"model": model, "dimensions": dimensions}),
         ]
         try:
-            await self._batch(batch, threads=threads, repeatable=True)
+            *_, [[due]] = await self._batch(batch, threads=threads, repeatable=True)
         except BatchMissed as error:
             if error.label.startswith("thread "):
                 raise not_found("thread", error.label.removeprefix("thread ")) from error
             known = await self._dimensions(model)
             raise _mismatch(model, known or 0, dimensions, _name(items[0])) from error
+        if due:
+            await self._make_index(model)
 
     async def search_vectors(
         self,
@@ -72,25 +75,22 @@ class Vectors(Owner):
     ) -> list[VectorHit]:
         values = _pack(query, "the query")
         _check_name(model, "embedder's name")
-        if thread_id is not None:
-            await self._require_thread(thread_id)
-        known = await self._dimensions(model)
-        if known is None or limit < 1:
-            return []
-        if known != len(values):
-            raise _mismatch(model, known, len(values), "the query")
         params: dict[str, Value] = {
             "user_id": self.user_id,
             "model": model,
+            "dimensions": len(values),
             "query": self._encode_vector(values),
             "sources": None if sources is None else _json(sources),
-            "limit": min(limit, 2**31 - 1),
+            "limit": min(max(limit, 0), 2**31 - 1),
         }
         name = "search_vectors"
         if thread_id is not None:
             name, params["thread_id"] = "search_vectors_of_thread", thread_id
         sql = self._with_distance(self._sql[name])
-        return [_to_hit(row) for row in await self._driver.read(sql, params, owner=self.user_id)]
+        rows = await self._driver.read(sql, params, owner=self.user_id)
+        if not rows:
+            await self._why_nothing(model, len(values), thread_id)
+        return [_to_hit(row) for row in rows]
 
     async def delete_vectors(
         self,
@@ -142,6 +142,14 @@ class Vectors(Owner):
 
     # Parts
 
+    async def _why_nothing(self, model: str, dimensions: int, thread_id: str | None) -> None:
+        """Raise if it is a mistake that a search has found nothing."""
+        if thread_id is not None:
+            await self._require_thread(thread_id)
+        known = await self._dimensions(model)
+        if known is not None and known != dimensions:
+            raise _mismatch(model, known, dimensions, "the query")
+
     async def _dimensions(self, model: str) -> int | None:
         rows = await self._read("embedder_dimensions", model=model)
         return int(rows[0][0]) if rows else None
@@ -157,25 +165,24 @@ class Vectors(Owner):
         known = await self._dimensions(model)
         if known == dimensions:
             return [fits]
-        await self._prepare_index(dimensions)
         name = "put_embedder" if known is None else "resize_embedder"
         return [self._statement(name, params), fits]
 
-    async def _prepare_index(self, dimensions: int) -> None:
-        """Make the index for vectors of this length, where the database has one."""
-        statement = Statement(self._sql["prepare_vector_index"], {"dimensions": dimensions})
+    async def _make_index(self, model: str) -> None:
+        """Make the index for the vectors of this model."""
+        batch = [
+            Statement(self._sql["allow_time"], {}),
+            self._statement("make_vector_index", {"model": model}),
+        ]
         try:
-            await self._driver.batch(
-                [statement], owner=None, locks=["vector indexes"], repeatable=True
-            )
+            await self._driver.batch(batch, owner=None, locks=["vector indexes"], repeatable=True)
         except StoreError as error:
             # Without it every search is exact: slow among many, and never wrong.
             _log.warning(
-                "The index for vectors of %d numbers was not made, so searches among many of them "
-                "will be slow: %s Run `SELECT index_vectors(%d)` as the schema's owner.",
-                dimensions,
+                "The index for the vectors of model %r was not made, so searches among them are "
+                "slow: %s  It is tried again with the next ones that are written.",
+                model,
                 error,
-                dimensions,
             )
 
     def _put_vector(
@@ -193,6 +200,7 @@ class Vectors(Owner):
                 "embedding": self._encode_vector(packed),
             },
             rows=1,
+            miss="dimensions",
         )
 
     def _encode_vector(self, values: array[float]) -> Value:

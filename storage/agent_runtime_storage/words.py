@@ -51,7 +51,7 @@ _LEVELS = tuple(re.compile(joint) for joint in (r"[/\\:@]+", r"[.-]+", r"_+"))
 _UNSPACED_RUN = re.compile(rf"[{_UNSPACED}]+|[^{_UNSPACED}]+")
 _HAS_UNSPACED = re.compile(rf"[{_UNSPACED}]")
 _ACCENTS = re.compile("[\u0300-\u036f]+")
-_CACHED_LENGTH = 64
+_CACHED_LENGTH = _LONGEST_NAME = 64
 # Words that are counted, or hashed, in about a millisecond.
 _PORTION = 1000
 _PLACES = tuple(",".join(map(str, range(1, times + 1))) for times in range(MAX_TIMES + 1))
@@ -195,8 +195,8 @@ def _cut(compound: str, query: bool) -> Words:
 
 
 def _humps(piece: str) -> list[str]:
-    """Split `fooBar` and `HTTPServer` where a hump begins."""
-    if piece.islower() or piece.isupper() or piece[1:].islower():
+    """Split `fooBar` and `HTTPServer` where a hump begins; what is longer is no name but data."""
+    if len(piece) > _LONGEST_NAME or piece.islower() or piece.isupper() or piece[1:].islower():
         return [piece]
     starts = [
         at

@@ -37,6 +37,7 @@ SETTINGS = {
     "wal_level": "minimal",
     "max_wal_senders": "0",
     "max_wal_size": "2GB",
+    "log_checkpoints": "off",
     # After a kill: one call for the file system, not one for each of a thousand files.
     "recovery_init_sync_method": "syncfs" if sys.platform == "linux" else "fsync",
     # Makes hundreds of logins with a password cheap; it is asked for all the same.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any, LiteralString
 
@@ -36,7 +36,7 @@ async def ids(driver: PostgresDriver) -> list[int]:
 
 
 @asynccontextmanager
-async def open_items(url: str, **options: Any) -> AsyncIterator[PostgresDriver]:
+async def open_items(url: str, **options: Any) -> AsyncGenerator[PostgresDriver]:
     """A driver on a database with a table of items."""
     driver = await PostgresDriver.open(url, **options)
     try:
@@ -64,7 +64,7 @@ class Other:
 
 
 @asynccontextmanager
-async def other_client(url: str) -> AsyncIterator[Other]:
+async def other_client(url: str) -> AsyncGenerator[Other]:
     """Another client, with transactions that it begins and ends itself."""
     connection = await psycopg.AsyncConnection.connect(url)
     try:

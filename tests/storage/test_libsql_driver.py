@@ -321,21 +321,53 @@ async def test_the_server_says_what_it_can_do(
 
 
 async def test_foreign_keys_are_checked_where_the_server_does_not(libsql: Libsql) -> None:
-    async with connected("http", libsql.http_url) as driver:
-        await driver.batch([Statement(sql, {}) for sql in SCHEMA])
+    libsql.execute(*SCHEMA)
     off = {"type": "execute", "stmt": {"sql": "PRAGMA foreign_keys = OFF"}}
     orphan = [Statement("INSERT INTO parts VALUES (1, 99)", {})]
 
-    async def run(foreign_keys: bool) -> object:
+    async def commits(foreign_keys: bool | None) -> bool:
         plan = plan_batch(orphan, foreign_keys=foreign_keys)
         batch = {"type": "batch", "batch": {"steps": plan.steps}}
         async with httpx.AsyncClient(base_url=libsql.http_url) as client:
             requests = [off, batch, {"type": "close"}]
             answer = await client.post("/v3/pipeline", json={"requests": requests})
-        return answer.json()["results"][1]["response"]["result"]["step_results"][plan.commit]
+        result = answer.json()["results"][1]["response"]["result"]
+        return result["step_results"][plan.commit] is not None
 
-    assert await run(True) is None
-    assert await run(False) is not None
+    assert not await commits(True)
+    assert await commits(None)
+
+
+async def test_a_purge_does_not_check_foreign_keys_and_nothing_else_does_without(
+    remote: RemoteDriver,
+) -> None:
+    await remote.batch([Statement(sql, {}) for sql in FILLED])
+    delete = Statement("DELETE FROM items WHERE id = :id", {"id": 1}, rows=1)
+
+    async def break_rule(number: int) -> None:
+        with pytest.raises(ConstraintFailed, match="FOREIGN KEY"):
+            await remote.batch([Statement("INSERT INTO parts VALUES (:id, 99)", {"id": number})])
+
+    # Together, so that they share requests.
+    async with anyio.create_task_group() as group:
+        for number in range(100, 120):
+            group.start_soon(break_rule, number)
+
+        async def purge() -> None:
+            await remote.purge([delete], owner=None)
+            with pytest.raises(BatchMissed):
+                await remote.purge([delete], owner=None)
+
+        group.start_soon(purge)
+        for number in range(200, 220):
+            group.start_soon(break_rule, number)
+
+    # Neither refused nor cascaded.
+    assert await remote.read("SELECT id FROM parts WHERE item = 1 ORDER BY id", {}) == [
+        (10,),
+        (11,),
+    ]
+    assert await ids(remote) == [2, 3]
 
 
 async def test_closing_finishes_what_was_accepted_and_can_be_repeated(

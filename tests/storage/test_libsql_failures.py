@@ -23,7 +23,7 @@ from agent_runtime_storage import (
 )
 from agent_runtime_storage.drivers.libsql.address import parse_address
 from agent_runtime_storage.drivers.libsql.remote import RemoteDriver
-from agent_runtime_storage.drivers.protocol import Statement
+from agent_runtime_storage.drivers.protocol import BatchMissed, ConstraintFailed, Statement
 from tests.services.fixtures import StartLibsql
 from tests.services.libsql import Libsql, LibsqlServer
 from tests.services.process import free_port
@@ -377,6 +377,25 @@ async def test_limits_of_the_server(kind: Kind, start_libsql: StartLibsql) -> No
         await driver.batch([insert(5)])
 
         assert await ids(driver) == [1, 5]
+
+
+async def test_a_replica_shows_what_was_written_through_it(
+    kind: Kind, start_libsql: StartLibsql
+) -> None:
+    port = free_port()
+    start_libsql(options=("--grpc-listen-addr", f"127.0.0.1:{port}"))
+    replica = start_libsql(options=("--primary-grpc-url", f"http://127.0.0.1:{port}"))
+    async with connected(kind, replica.http_url) as driver:
+        await driver.batch([Statement(CREATE, {})])
+        for number in range(100):
+            await driver.batch([insert(number)])
+            assert len(await ids(driver)) == number + 1
+
+        with pytest.raises(ConstraintFailed, match="UNIQUE"):
+            await driver.batch([insert(100), insert(1)])
+        with pytest.raises(BatchMissed, match="gone"):
+            await driver.batch([insert(100), Statement("DELETE FROM items", {}, 1, "gone")])
+        assert len(await ids(driver)) == 100
 
 
 async def test_a_transaction_that_takes_too_long_is_undone(libsql: Libsql) -> None:

@@ -19,12 +19,15 @@ from agent_runtime_storage import (
     open_store,
 )
 from agent_runtime_storage.bodies import OBJECT_BYTES
-from agent_runtime_storage.drivers.protocol import Driver, Row, Value
+from agent_runtime_storage.drivers.protocol import Driver, Row, Statement, Value
 from agent_runtime_storage.objects import Objects, thread_prefix
 from agent_runtime_storage.orphans import missing_objects, open_objects, sweep
+from agent_runtime_storage.queries import load_queries
 from agent_runtime_storage.store import SqlStore, SqlUserStore
+from agent_runtime_storage.urls import open_driver
 from tests.services.s3 import s3_server, s3_url
 
+from .families import exported, stream
 from .helpers import append, begin, done, exchange, message
 from .objects_parts import files, folder, listed, lost, noise, objects, opened, user
 
@@ -147,6 +150,17 @@ async def test_a_file_has_a_folder_beside_it(tmp_path: Path) -> None:
     assert len(files(tmp_path / "own.objects")) == 1
 
 
+async def test_a_database_without_the_schema_is_opened_without_objects(
+    database_url: str, folder: Path
+) -> None:
+    driver = await open_driver(database_url)
+    tables = await driver.read(load_queries(driver.dialect)["schema_tables"], {}, owner=None)
+    if ("rooms",) in tables:
+        await driver.batch([Statement("DROP TABLE rooms", {})], owner=None)
+    assert await open_objects(driver, str(folder)) is None
+    await driver.close()
+
+
 # In a bucket
 
 
@@ -165,6 +179,25 @@ async def test_a_bucket_holds_them_as_well(opened: Driver, s3_url: str) -> None:
     await objects.delete_thread("ann", "t1")
     assert await listed(objects) == []
     assert sum([len(page) async for page in missing_objects(opened, objects)]) == len(bodies)
+
+
+# Another database
+
+
+async def test_an_export_carries_them_and_an_import_puts_them(
+    user: UserStore, objects: Objects, tmp_path: Path
+) -> None:
+    bodies = await write_all_kinds(user)
+    records = await exported(user, "t1")
+    target = await open_store(str(tmp_path / "target.db"), objects=str(tmp_path / "more"))
+
+    await target.of("bob").import_thread(stream(records))
+    await objects.delete_thread("ann", "t1")
+
+    assert await exported(target.of("bob"), "t1") == records
+    assert await read_all_kinds(target.of("bob")) == bodies
+    await target.close()
+    assert len(files(tmp_path / "more")) == len(bodies)
 
 
 # What is lost

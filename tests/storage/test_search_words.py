@@ -41,6 +41,7 @@ KEY = owner_key("ann")
         ("東京都", ["東京", "京都", "東", "京", "都"], []),
         ("Python入門", ["python", "入門", "入", "門"], []),
         ("_ . - /", [], []),
+        ("aB" * 33, ["ab" * 33], []),
     ],
 )
 def test_words(text: str, plain: list[str], wholes: list[str]) -> None:

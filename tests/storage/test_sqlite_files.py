@@ -25,17 +25,7 @@ from agent_runtime_storage.drivers.sqlite.driver import SqliteDriver
 
 from .items import CREATE, ids, insert
 
-# Files that cannot be used
-
-
-async def test_a_file_that_is_no_database_is_refused(path: Path) -> None:
-    await anyio.Path(path).write_bytes(b"this is a letter, and no database at all " * 100)
-
-    with pytest.raises(NotADatabase) as raised:
-        await SqliteDriver.open(path)
-
-    assert str(path) in str(raised.value)
-    assert raised.value.cure
+# Files that cannot be used; `test_sqlite_places` has more
 
 
 async def test_a_folder_and_a_missing_folder_are_refused(tmp_path: Path) -> None:
@@ -44,39 +34,6 @@ async def test_a_folder_and_a_missing_folder_are_refused(tmp_path: Path) -> None
     with pytest.raises(StoreUnavailable, match="Create the folder"):
         await SqliteDriver.open(tmp_path / "missing" / "a.db")
     assert not (tmp_path / "missing").exists()
-
-
-_OPEN = """
-import os, sys, anyio
-import agent_runtime_storage.drivers.sqlite.driver
-import agent_runtime_storage.store, agent_runtime_storage.migrations
-from agent_runtime_storage import open_store, StoreError
-if os.geteuid() == 0:
-    os.setegid(65534)
-    os.seteuid(65534)
-async def main():
-    try:
-        await (await open_store(sys.argv[1])).close()
-    except StoreError as error:
-        print(type(error).__name__)
-anyio.run(main)
-"""
-
-
-async def test_a_file_that_may_not_be_written_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "store.db"
-    await (await open_store(str(path))).close()
-    # Each folder above must be open to the unprivileged user that the superuser becomes.
-    for folder in (tmp_path.parent, tmp_path.parent.parent):
-        await anyio.Path(folder).chmod(0o755)
-    await anyio.Path(path).chmod(0o444)
-    await anyio.Path(tmp_path).chmod(0o555)
-    try:
-        found = await anyio.run_process([sys.executable, "-c", _OPEN, str(path)])
-    finally:
-        await anyio.Path(tmp_path).chmod(0o755)
-
-    assert found.stdout.decode().strip() == "StoreReadOnly"
 
 
 @pytest.mark.parametrize(

@@ -115,9 +115,9 @@ class Purging(Protocol):
     async def purge(
         self, statements: Sequence[Statement], *, owner: str | None, locks: Sequence[str] = ()
     ) -> list[list[Row]]:
-        """Run a batch as `Driver.batch` does, without checks of foreign keys.
+        """Run a batch as `Driver.batch` does, without checks of foreign keys or their actions.
 
-        It is for deleting whole threads: whatever refers to their rows is deleted with them.
+        It is for deleting whole threads: whatever refers to their rows is deleted in the batch.
         """
         ...
 

@@ -73,6 +73,19 @@ def not_a_server(shown: str, found: str) -> StoreUnavailable:
     )
 
 
+PROXY_ERROR = "PROXY_ERROR"
+"""The code of a replica for whatever went wrong on its primary."""
+
+_FROM_PRIMARY = "error executing a request on the primary: "
+# A replica passes on only the text of its primary's error.
+_TEXTS = (
+    ("constraint failed", "SQLITE_CONSTRAINT"),
+    ("database is locked", "SQLITE_BUSY"),
+    ("string or blob too big", "SQLITE_TOOBIG"),
+    ("disk is full", "SQLITE_FULL"),
+    ("readonly database", "SQLITE_READONLY"),
+)
+
 _TRANSIENT = (
     "SQLITE_BUSY",
     "SQLITE_LOCKED",
@@ -80,8 +93,8 @@ _TRANSIENT = (
     "TRANSACTION_TIMEOUT",
     "STREAM_EXPIRED",
     "STREAM_CLOSED",
+    PROXY_ERROR,
 )
-_TOO_BIG = "string or blob too big"
 
 _MAPPING: tuple[tuple[tuple[str, ...], type[StoreError], str, str], ...] = (
     (
@@ -104,7 +117,7 @@ _MAPPING: tuple[tuple[tuple[str, ...], type[StoreError], str, str], ...] = (
         "Restore it from a backup.",
     ),
     (
-        ("SQLITE_IOERR", "SQLITE_CANTOPEN", "SQLITE_NOMEM", "SQLITE_PROTOCOL", "PROXY_ERROR"),
+        ("SQLITE_IOERR", "SQLITE_CANTOPEN", "SQLITE_NOMEM", "SQLITE_PROTOCOL"),
         StoreUnavailable,
         "The server failed to read or write the database",
         "Look into the server's log.",
@@ -126,12 +139,13 @@ _MAPPING: tuple[tuple[tuple[str, ...], type[StoreError], str, str], ...] = (
 
 def map_error(code: str | None, message: str, shown: str) -> Exception:
     """Return the error of the store, or a `Failure`, for what a server says of a statement."""
-    code, message = code or "", message.removeprefix("SQLite error: ").rstrip(".")
-    if _TOO_BIG in message:
-        code = "SQLITE_TOOBIG"
+    code = code or ""
+    message = message.removeprefix(_FROM_PRIMARY).removeprefix("SQLite error: ").rstrip(".")
+    if code in ("", "SQLITE_UNKNOWN", "ARGS_INVALID", PROXY_ERROR):
+        code = next((known for text, known in _TEXTS if text in message), code)
     if code.startswith("SQLITE_CONSTRAINT"):
         return ConstraintFailed(message)
-    if code.startswith(_TRANSIENT) or "database is locked" in message:
+    if code.startswith(_TRANSIENT):
         return Failure("busy", message)
     if code.startswith("AUTH_"):
         return refused_token(shown)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, NotRequired, TypedDict
 from agent_runtime_storage.drivers.protocol import BatchMissed, Row, Statement, Value
 from agent_runtime_storage.errors import StoreError
 
-from .failures import Failure, map_error
+from .failures import PROXY_ERROR, Failure, map_error
 from .statements import is_query, is_write, placeholders
 
 
@@ -41,10 +41,14 @@ class StepResult(TypedDict):
 
 
 class BatchAnswer(TypedDict):
-    """What a conditional batch gave: of each step its result, its error, or neither."""
+    """What a conditional batch gave: of each step its result, its error, or neither.
+
+    The replication index, where a server has one, is the state of the database after it.
+    """
 
     step_results: list[StepResult | None]
     step_errors: list[HranaError | None]
+    replication_index: NotRequired[str | None]
 
 
 class Plan(NamedTuple):
@@ -53,13 +57,14 @@ class Plan(NamedTuple):
     Attributes:
         results: for each statement the step that runs it.
         missed: for each check's step the label and the index of the statement that it checks.
-        commit: the step that commits.
+        first: the first step that has to go well; the last is `commit`.
         size: roughly how many bytes it is on its way.
     """
 
     steps: list[Step]
     results: list[int]
     missed: dict[int, tuple[str, int]]
+    first: int
     commit: int
     size: int
 
@@ -82,11 +87,12 @@ def statement(sql: str, params: Mapping[str, Value], *, rows: bool = True) -> di
     return {"sql": sql, "named_args": named, "want_rows": rows}
 
 
-def plan_batch(statements: Sequence[Statement], *, foreign_keys: bool) -> Plan:
+def plan_batch(statements: Sequence[Statement], *, foreign_keys: bool | None = None) -> Plan:
     """Return the conditional batch that runs the statements in one transaction.
 
     Args:
-        foreign_keys: whether they have to be switched on, because the server does not.
+        foreign_keys: whether to switch their checks on, which has to succeed, or off for this
+            batch, if the server lets us; None leaves them as the server has them.
 
     Raises:
         StoreError: a value cannot be stored.
@@ -97,11 +103,15 @@ def plan_batch(statements: Sequence[Statement], *, foreign_keys: bool) -> Plan:
 
     def add(stmt: dict[str, Any]) -> None:
         step: Step = {"stmt": stmt}
-        if steps:
+        if len(steps) > first:
             step["condition"] = {"type": "ok", "step": len(steps) - 1}
         steps.append(step)
 
-    if foreign_keys:
+    first = 0
+    if foreign_keys is False:
+        steps.append({"stmt": statement("PRAGMA foreign_keys = OFF", {}, rows=False)})
+        first = 1
+    elif foreign_keys:
         add(statement("PRAGMA foreign_keys = ON", {}, rows=False))
     begin = len(steps)
     add(statement("BEGIN IMMEDIATE", {}, rows=False))
@@ -121,7 +131,10 @@ def plan_batch(statements: Sequence[Statement], *, foreign_keys: bool) -> Plan:
             "condition": {"type": "and", "conds": [{"type": "ok", "step": begin}, undone]},
         }
     )
-    return Plan(steps, results, missed, commit, sum(map(size_of, steps)))
+    if foreign_keys is False:
+        # The stream may carry other batches after this one.
+        steps.append({"stmt": statement("PRAGMA foreign_keys = ON", {}, rows=False)})
+    return Plan(steps, results, missed, first, commit, sum(map(size_of, steps)))
 
 
 def _check(item: Statement) -> dict[str, Any]:
@@ -139,12 +152,17 @@ def batch_rows(plan: Plan, answer: BatchAnswer, shown: str) -> list[list[Row]]:
     Raises:
         BatchMissed, ConstraintFailed, Failure, StoreError: it was not.
     """
-    # The last step, ROLLBACK, may fail; what it undid has an error of its own.
-    for step, error in enumerate(answer["step_errors"][:-1]):
-        if error is not None:
-            if step in plan.missed and _MISSED in error.get("message", ""):
-                raise BatchMissed(*plan.missed[step])
-            raise map_error(error.get("code"), error.get("message", ""), shown)
+    # ROLLBACK, after them, may fail; what it undid has an error of its own.
+    for step in range(plan.first, plan.commit + 1):
+        error = answer["step_errors"][step]
+        if error is None:
+            continue
+        code, message = error.get("code"), error.get("message", "")
+        if step in plan.missed and _MISSED in message:
+            raise BatchMissed(*plan.missed[step])
+        if step == plan.commit and code == PROXY_ERROR:
+            raise Failure("lost", message)
+        raise map_error(code, message, shown)
     results = answer["step_results"]
     if len(results) != len(plan.steps) or results[plan.commit] is None:
         raise Failure("lost", "the server's answer does not tell whether it committed")

@@ -119,6 +119,7 @@ class RemoteDriver:
         self._closing = anyio.Event()
         self._idle: asyncio.Future[None] | None = None
         self._features: Features | None = None
+        self._written = 0
         self.signals = Signals(poll_seconds=_POLL_SECONDS)
 
     def __repr__(self) -> str:
@@ -157,10 +158,13 @@ class RemoteDriver:
         size = size_of(step)
 
         async def attempt() -> list[Row]:
+            if self._written:
+                # A replica answers once it has what was written through it.
+                step["stmt"]["replication_index"] = str(self._written)
             return decode_rows(await self._reads.send(step, size), self._shown)
 
         with self._accepted():
-            return await self._insist(attempt, repeatable=True)
+            return await self._insist(attempt, repeatable=True, writes=False)
 
     async def batch(
         self,
@@ -184,30 +188,34 @@ class RemoteDriver:
             StoreError: it refused a statement.
         """
         switch_on = self._features is not None and not self._features.foreign_keys
-        return await self._run(statements, switch_on=switch_on, repeatable=repeatable)
+        foreign_keys = True if switch_on else None
+        return await self._write(statements, foreign_keys=foreign_keys, repeatable=repeatable)
 
     async def purge(
         self, statements: Sequence[Statement], *, owner: str | None, locks: Sequence[str] = ()
     ) -> list[list[Row]]:
-        """Run a batch that deletes whole threads, without checks of foreign keys if that can be.
+        """Run a batch that deletes whole threads, without checks of foreign keys.
 
-        A server that makes them by itself goes on doing so, which only takes longer.  Raises what
-        `batch` raises.
+        A server that does not let us switch them off goes on making them, which only takes longer.
+        Raises what `batch` raises.
         """
-        return await self._run(statements, switch_on=False, repeatable=False)
+        return await self._write(statements, foreign_keys=False, repeatable=False)
 
-    async def _run(
-        self, statements: Sequence[Statement], *, switch_on: bool, repeatable: bool
+    async def _write(
+        self, statements: Sequence[Statement], *, foreign_keys: bool | None, repeatable: bool
     ) -> list[list[Row]]:
         if not statements:
             return []
-        plan = plan_batch(statements, foreign_keys=switch_on)
+        plan = plan_batch(statements, foreign_keys=foreign_keys)
 
         async def attempt() -> list[list[Row]]:
-            return batch_rows(plan, await self._writes.send(plan, plan.size), self._shown)
+            answer = await self._writes.send(plan, plan.size)
+            rows = batch_rows(plan, answer, self._shown)
+            self._written = max(self._written, int(answer.get("replication_index") or 0))
+            return rows
 
         with self._accepted():
-            return await self._insist(attempt, repeatable=repeatable)
+            return await self._insist(attempt, repeatable=repeatable, writes=True)
 
     async def close(self) -> None:
         """Finish what was accepted, then let go of the server; calling it twice is harmless.
@@ -275,7 +283,9 @@ class RemoteDriver:
             if not self._active and self._idle is not None and not self._idle.done():
                 self._idle.set_result(None)
 
-    async def _insist(self, attempt: Callable[[], Awaitable[T]], *, repeatable: bool) -> T:
+    async def _insist(
+        self, attempt: Callable[[], Awaitable[T]], *, repeatable: bool, writes: bool
+    ) -> T:
         """Return the attempt's result, tried again as long as it may help and patience lasts."""
         deadline = time.monotonic() + self._patience
         pause, in_doubt = _FIRST_PAUSE, False
@@ -283,13 +293,10 @@ class RemoteDriver:
             try:
                 return await attempt()
             except Failure as failure:
-                if failure.kind == "lost":
-                    in_doubt = in_doubt or not repeatable
-                    if in_doubt:
-                        raise give_up(failure, self._shown, in_doubt=True) from failure
+                in_doubt = in_doubt or (writes and failure.kind == "lost")
                 wait = pause * random.uniform(0.5, 1.5)
-                if time.monotonic() + wait > deadline:
-                    raise give_up(failure, self._shown, in_doubt=False) from failure
+                if (in_doubt and not repeatable) or time.monotonic() + wait > deadline:
+                    raise give_up(failure, self._shown, in_doubt=in_doubt) from failure
                 with anyio.move_on_after(wait):
                     await self._closing.wait()
                     raise closed_error(self._shown) from failure

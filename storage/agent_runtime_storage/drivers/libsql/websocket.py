@@ -13,7 +13,7 @@ from agent_runtime_storage.errors import StoreError, StoreUnavailable
 
 from .address import Address, parse_address
 from .failures import Failure, map_error, not_a_server, refused_token
-from .hrana import BatchAnswer, Plan, Step, StepResult
+from .hrana import BatchAnswer, HranaError, Plan, Step, StepResult
 from .remote import RemoteDriver
 
 if TYPE_CHECKING:
@@ -131,10 +131,19 @@ class WebSocketTransport:
         """Run reading statements; see `Transport`."""
         # One at a time: on a socket a request costs little, and none waits for another.
         [step] = steps
+        batch: dict[str, Any] = {"steps": [step]}
+        # Only of a batch does a server heed it here.
+        if (index := step["stmt"].get("replication_index")) is not None:
+            batch["replication_index"] = index
         stream = (await self._connected()).open_stream()
-        answer = stream.execute(step["stmt"])
+        waiting = stream.batch(batch)
         stream.close()
-        return [await self._answer(answer, self._timeout)]
+        answer: BatchAnswer = await self._answer(waiting, self._timeout)
+        [result], [error] = answer["step_results"], answer["step_errors"]
+        if result is None:
+            failed: HranaError = error or {}
+            raise map_error(failed.get("code"), failed.get("message", ""), self._shown)
+        return [result]
 
     async def write(self, plans: Sequence[Plan]) -> list[BatchAnswer | Exception]:
         """Run batches one after another; see `Transport`."""

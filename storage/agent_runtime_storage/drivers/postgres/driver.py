@@ -6,6 +6,7 @@ import asyncio
 import functools
 import hashlib
 import random
+import re
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -243,9 +244,11 @@ class PostgresDriver:
         except asyncio.CancelledError:
             if abandon or not operation.begun:
                 task.cancel()
-            await outlast(task)
-            if not task.cancelled():
-                task.exception()
+            try:
+                await outlast(task)
+            finally:
+                if not task.cancelled():
+                    task.exception()
             raise
 
     async def _attempts(self, operation: _Operation[_T]) -> _T:
@@ -357,15 +360,21 @@ class PostgresDriver:
 
 
 def _parse_url(url: str, shown: str) -> str:
+    unreadable = StoreError(
+        f"The database URL {shown} cannot be read.",
+        cure="Write postgresql://user:password@host:port/database; in user and password write "
+        "special characters as %XX.",
+    )
     try:
         given = conninfo_to_dict(url)
     except psycopg.Error:
         # libpq's message repeats the part of the URL that it cannot read.
-        raise StoreError(
-            f"The database URL {shown} cannot be read.",
-            cure="Write postgresql://user:password@host:port/database; in user and password write "
-            "special characters as %XX.",
-        ) from None
+        raise unreadable from None
+    # Of a password with an unescaped `@` or `/` libpq takes a part for one of these, which it
+    # would show when it does not find it.
+    named = {name: str(given.get(name) or "") for name in ("host", "port", "dbname")}
+    if "@" in named["host"] + named["dbname"] or not re.fullmatch(r"[\d,]*", named["port"]):
+        raise unreadable
     return make_conninfo("", **{**_DEFAULTS, **given})
 
 

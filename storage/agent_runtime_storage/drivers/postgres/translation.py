@@ -89,7 +89,8 @@ def translate_counted(sql: str) -> Text:
 
     The two placeholders after the statement's own are its place in the batch and the number of
     rows that it must affect.  A text that is no number is cast to one to raise the error, so that
-    it needs no function in the database; `was_missed` knows it again.
+    it needs no function in the database; `was_missed` knows it again.  A statement whose WITH
+    changes rows cannot be wrapped.
     """
     inner = translate(sql)
     place, wanted = len(inner.names) + 1, len(inner.names) + 2

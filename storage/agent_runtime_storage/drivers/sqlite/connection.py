@@ -26,6 +26,8 @@ from agent_runtime_storage.errors import (
     StoreUnavailable,
 )
 
+from .place import check_place
+
 Synchronous = Literal["full", "normal"]
 
 
@@ -52,6 +54,10 @@ class Connection(Protocol):
     def close(self) -> None: ...
 
 
+_TABLES = """
+SELECT (SELECT count(*) FROM sqlite_schema WHERE type = 'table'),
+       EXISTS (SELECT 1 FROM pragma_table_info('schema_migrations') WHERE name = 'checksum')
+"""
 _JOURNAL_LIMIT = 64 * 2**20
 _STATEMENT_CACHE = 256
 _BUSY = (apsw.BusyError, apsw.LockedError)
@@ -61,11 +67,19 @@ def map_error(error: Exception, path: Path) -> Exception:
     """Return the store's error for an error of apsw; a mistake of ours is returned as it is."""
     if isinstance(error, apsw.ConstraintError):
         return ConstraintFailed(str(error))
+    if getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_SHMSIZE:
+        # The index of the write-ahead log could not grow.
+        error = apsw.FullError(str(error))
     for kinds, mapped, what, cure in _MAPPING:
         if isinstance(error, kinds):
             return mapped(f"{what} (database {path}: {error}).", cure=cure)
     if isinstance(error, apsw.Error):
         return StoreError(f"The database {path} refused a statement: {error}.")
+    if isinstance(error, UnicodeDecodeError):
+        return NotADatabase(
+            f"A text in the database {path} is damaged: {error}.",
+            cure="Restore the file from a backup.",
+        )
     if isinstance(error, (UnicodeEncodeError, OverflowError)):
         return StoreError(
             f"A value cannot be stored: {error}.",
@@ -140,7 +154,7 @@ def open_connection(
         StoreUnavailable, StoreReadOnly, StoreBusy, NotADatabase: it cannot be used.
     """
     if write:
-        _check_place(path)
+        check_place(path)
     flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if write else 0)
     try:
         opened = apsw.Connection(str(path), flags=flags, statementcachesize=_STATEMENT_CACHE)
@@ -175,23 +189,13 @@ def open_connection(
     return connection
 
 
-def _check_place(path: Path) -> None:
-    if path.is_dir():
-        raise StoreUnavailable(
-            f"The database path {path} is a folder.", cure="Name a file inside of it."
-        )
-    if not path.parent.is_dir():
-        raise StoreUnavailable(
-            f"The database's folder {path.parent.absolute()} is not there.",
-            cure="Create the folder, or choose another path.",
-        )
-
-
 def _use_wal(connection: Connection, path: Path, busy_seconds: float) -> None:
     # SQLite does not wait for the lock that this change of mode needs, so we do.
     deadline = time.monotonic() + busy_seconds
     while True:
         try:
+            if connection.pragma("journal_mode") != "wal":
+                _refuse_another_programs(connection, path)
             mode = connection.pragma("journal_mode", "wal")
             break
         except apsw.BusyError:
@@ -202,6 +206,16 @@ def _use_wal(connection: Connection, path: Path, busy_seconds: float) -> None:
         raise StoreUnavailable(
             f"The file system of {path} does not support write-ahead logging.",
             cure="Put the database on a local file system.",
+        )
+
+
+def _refuse_another_programs(connection: Connection, path: Path) -> None:
+    """Raise `NotADatabase` before the change of mode would write to another program's file."""
+    [(tables, ours)] = connection.execute(_TABLES).fetchall()
+    if tables and not ours:
+        raise NotADatabase(
+            f"The database {path} holds tables of another program and none of the runtime's.",
+            cure="Choose a database of its own for the runtime.",
         )
 
 

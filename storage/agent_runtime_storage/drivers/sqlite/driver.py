@@ -7,9 +7,11 @@ from pathlib import Path
 
 from agent_runtime_storage.drivers.protocol import Dialect, Row, Statement, Value
 from agent_runtime_storage.drivers.signals import Signals
+from agent_runtime_storage.errors import StoreUnavailable
 from agent_runtime_storage.open_files import OpenDatabase
 
 from .connection import Synchronous, open_connection
+from .place import OpenPlace
 from .readers import Readers
 from .writer import Writer
 
@@ -61,16 +63,24 @@ class SqliteDriver:
         Raises:
             StoreUnavailable: or a subclass, if the file cannot be used.
         """
-        files = OpenDatabase(path)
-        writer = Writer(path, busy_seconds=busy_seconds, queue_bytes=queue_bytes)
+        try:
+            files, place = OpenDatabase(path), OpenPlace(path)
+        except RuntimeError as error:
+            raise StoreUnavailable(
+                f"The database path {path} is a circle of symbolic links.",
+                cure="Choose another path.",
+            ) from error
+        writer = Writer(path, place, busy_seconds=busy_seconds, queue_bytes=queue_bytes)
         try:
             await writer.open(synchronous=synchronous, max_bytes=max_bytes)
         except BaseException:
             files.closed()
             raise
         files.keep()
+        place.remember()
         pool = Readers(
             path,
+            place,
             readers,
             lambda: open_connection(
                 path, write=False, synchronous=synchronous, busy_seconds=busy_seconds

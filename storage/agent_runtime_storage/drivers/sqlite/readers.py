@@ -14,6 +14,7 @@ from agent_runtime_storage.drivers.protocol import Row, Value
 from agent_runtime_storage.drivers.waiting import outlast
 
 from .connection import Connection, closed_error, map_error, run_query
+from .place import OpenPlace
 
 
 class _Query(NamedTuple):
@@ -28,8 +29,11 @@ class Readers:
     A thread of our own costs less than a general worker thread: 43 against 62 µs for a short read.
     """
 
-    def __init__(self, path: Path, count: int, connect: Callable[[], Connection]) -> None:
+    def __init__(
+        self, path: Path, place: OpenPlace, count: int, connect: Callable[[], Connection]
+    ) -> None:
         self._path = path
+        self._place = place
         self._connect = connect
         self._loop = asyncio.get_running_loop()
         self._queue: queue.SimpleQueue[_Query | None] = queue.SimpleQueue()
@@ -69,6 +73,7 @@ class Readers:
                     continue
                 answer: list[Row] | Exception
                 try:
+                    self._place.glance()
                     # Opened by the first query: a short program needs one reader, not all.
                     connection = connection or self._connect()
                     answer = run_query(connection, query.sql, query.params)

@@ -31,6 +31,7 @@ from .connection import (
     open_connection,
     run_statements,
 )
+from .place import OpenPlace
 
 _Result: TypeAlias = list[list[Row]]
 _Kind: TypeAlias = Literal["batch", "purge", "scrub"]
@@ -66,8 +67,11 @@ class _Job:
 class Writer:
     """The writer thread and its queue; belongs to the event loop in which it was opened."""
 
-    def __init__(self, path: Path, *, busy_seconds: float, queue_bytes: int) -> None:
+    def __init__(
+        self, path: Path, place: OpenPlace, *, busy_seconds: float, queue_bytes: int
+    ) -> None:
         self._path = path
+        self._place = place
         self._busy_seconds = busy_seconds
         self._capacity = queue_bytes
         self._loop = asyncio.get_running_loop()
@@ -258,6 +262,11 @@ class Writer:
                 return
             for job in jobs:
                 self._write_group(connection, [job])
+            return
+        if problem := self._place.look():
+            # What was committed lies in a file that nobody finds; it must not be tried again.
+            for job in jobs:
+                job.result = problem
 
     def _write_apart(self, connection: Connection, kind: str, jobs: Iterable[_Job]) -> None:
         """Do what cannot be done beside other batches in one transaction."""
@@ -275,6 +284,7 @@ class Writer:
                 job.result = map_error(error, self._path)
 
     def _transaction(self, connection: Connection, jobs: Sequence[_Job]) -> None:
+        self._place.check()
         connection.execute("BEGIN IMMEDIATE")
         try:
             for job in jobs:

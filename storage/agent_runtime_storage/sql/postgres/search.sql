@@ -35,7 +35,7 @@ SELECT t.term,
        0::bigint
 FROM json_array_elements_text(:terms::json) AS t (term);
 
--- name: search_scored
+-- name: search_scores_select
 -- Materialized, or a text's terms would be carried along; OFFSET, or the planner, who cannot know
 -- how few texts are found, would read those of all owners.
 word (query, weight) AS MATERIALIZED (
@@ -48,7 +48,7 @@ word (query, weight) AS MATERIALIZED (
     SELECT id, sum(weight * n * 2.2 / (n + 0.3 + :per_word * length)) FROM posted GROUP BY id
 )
 
--- name: search_best
+-- name: search_hits_select
 SELECT t.thread_id, t.node_id, t.call, s.score
 FROM scored AS s CROSS JOIN LATERAL (
     SELECT thread_id, node_id, call FROM search_texts
@@ -58,16 +58,13 @@ FROM scored AS s CROSS JOIN LATERAL (
 ) AS t
 WHERE t.thread_id NOT IN (SELECT id FROM threads WHERE user_id = :user_id AND hidden <> '')
 
--- name: search_order
-ORDER BY round(s.score::numeric, 9) DESC, t.thread_id, t.node_id, t.call LIMIT :limit
-
 -- name: search_any
-WITH {search_scored}
-{search_best}
-{search_order};
+WITH {search_scores_select}
+{search_hits_select}
+ORDER BY round(s.score::numeric, 9) DESC, t.thread_id, t.node_id, t.call LIMIT :limit;
 
 -- name: search_all
-WITH {search_scored}
-{search_best}
+WITH {search_scores_select}
+{search_hits_select}
   AND s.id IN (SELECT id FROM search_index WHERE terms @@ replace(:terms, ' ', ' & ')::tsquery)
-{search_order};
+ORDER BY round(s.score::numeric, 9) DESC, t.thread_id, t.node_id, t.call LIMIT :limit;

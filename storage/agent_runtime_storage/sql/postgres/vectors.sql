@@ -3,8 +3,15 @@
 -- name: embedder_dimensions
 SELECT dimensions FROM embedders WHERE user_id = :user_id AND model = :model;
 
--- name: prepare_vector_index
-SELECT index_vectors(:dimensions::integer);
+-- name: vector_index_is_due
+SELECT vector_index_is_due(:user_id::text, :model::text, :dimensions::integer);
+
+-- name: allow_time
+SELECT set_config('statement_timeout', '0', true);
+
+-- name: make_vector_index
+SELECT index_vectors(id, dimensions) FROM embedders
+WHERE user_id = :user_id AND model = :model;
 
 -- name: put_embedder
 INSERT INTO embedders (user_id, model, dimensions, created_at)
@@ -24,9 +31,10 @@ WHERE user_id = :user_id AND model = :model AND dimensions = :dimensions;
 
 -- name: put_vector
 INSERT INTO vectors
-    (user_id, thread_id, model, source, source_id, part, dimensions, embedding)
-VALUES
-    (:user_id, :thread_id, :model, :source, :source_id, :part, :dimensions, :embedding::vector)
+    (user_id, thread_id, model, source, source_id, part, embedder, dimensions, embedding)
+SELECT user_id, :thread_id, model, :source, :source_id, :part, id, dimensions, :embedding::vector
+FROM embedders
+WHERE user_id = :user_id AND model = :model AND dimensions = :dimensions
 ON CONFLICT (user_id, thread_id, model, source, source_id, part)
 DO UPDATE SET embedding = excluded.embedding;
 

@@ -88,6 +88,10 @@ DELETE FROM jobs WHERE user_id = :user_id AND thread_id IN {family_filter};
 DELETE FROM search_texts
 WHERE user_id = :user_id AND thread_id IN {family_filter} AND node_id > :after;
 
+-- name: purge_totals
+-- Where foreign keys are not looked at, nothing is deleted by them either.
+DELETE FROM search_totals WHERE user_id = :user_id AND thread_id IN {family_filter};
+
 -- name: purge_events
 DELETE FROM events
 WHERE user_id = :user_id AND thread_id IN {family_filter} AND id > :after;

@@ -19,7 +19,7 @@ UNION ALL
 SELECT v.term, min(v.doc, :most), 0
 FROM json_each(:terms) AS t CROSS JOIN search_vocabulary AS v ON v.term = t.value;
 
--- name: search_scored
+-- name: search_scores_select
 word (term, weight) AS MATERIALIZED (
     SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(:words)
 ), posted (id, weight, n) AS (
@@ -34,22 +34,19 @@ word (term, weight) AS MATERIALIZED (
     GROUP BY t.id
 )
 
--- name: search_best
+-- name: search_hits_select
 SELECT s.thread_id, s.node_id, s.call, s.score
 FROM scored AS s
 WHERE s.thread_id NOT IN (SELECT id FROM threads WHERE user_id = :user_id AND hidden <> '')
 
--- name: search_order
-ORDER BY round(s.score, 9) DESC, s.thread_id, s.node_id, s.call LIMIT :limit
-
 -- name: search_any
-WITH {search_scored}
-{search_best}
-{search_order};
+WITH {search_scores_select}
+{search_hits_select}
+ORDER BY round(s.score, 9) DESC, s.thread_id, s.node_id, s.call LIMIT :limit;
 
 -- name: search_all
-WITH {search_scored}
-{search_best}
+WITH {search_scores_select}
+{search_hits_select}
   AND s.id IN (
       SELECT rowid FROM search_index WHERE search_index MATCH replace(:terms, ' ', ' AND '))
-{search_order};
+ORDER BY round(s.score, 9) DESC, s.thread_id, s.node_id, s.call LIMIT :limit;

@@ -29,7 +29,7 @@ iif(x.blob IS NULL, '', coalesce(b.object, b.codec, 'lost')), b.data
 LEFT JOIN blobs AS b ON b.user_id = x.user_id AND b.thread_id = x.thread_id AND b.hash = x.blob
 
 -- name: export_runs_sizes
-SELECT x.id, length(x.spec) + length(x.output) + coalesce(length(b.data), 0)
+SELECT x.id, length(x.spec) + length(x.output) + coalesce(b.object_bytes, length(b.data), 0)
 FROM runs AS x
 LEFT JOIN blobs AS b
     ON b.user_id = x.user_id AND b.thread_id = x.thread_id AND b.hash = x.output_blob
@@ -50,7 +50,7 @@ WHERE x.user_id = :user_id AND x.thread_id = :thread_id AND x.id > :after AND x.
 ORDER BY x.id;
 
 -- name: export_nodes_sizes
-SELECT x.id, length(x.body) + coalesce(length(b.data), 0)
+SELECT x.id, length(x.body) + coalesce(b.object_bytes, length(b.data), 0)
 FROM nodes AS x {section_blob_columns}
 WHERE x.user_id = :user_id AND x.thread_id = :thread_id AND x.id > :after
 ORDER BY x.id LIMIT :limit;
@@ -63,7 +63,7 @@ WHERE x.user_id = :user_id AND x.thread_id = :thread_id AND x.id > :after AND x.
 ORDER BY x.id;
 
 -- name: export_calls_sizes
-SELECT x.node_id, sum(length(x.body) + coalesce(length(b.data), 0))
+SELECT x.node_id, sum(length(x.body) + coalesce(b.object_bytes, length(b.data), 0))
 FROM calls AS x {section_blob_columns}
 WHERE x.user_id = :user_id AND x.thread_id = :thread_id AND x.node_id > :after
 GROUP BY x.node_id ORDER BY x.node_id LIMIT :limit;
@@ -77,7 +77,8 @@ WHERE x.user_id = :user_id AND x.thread_id = :thread_id
 ORDER BY x.node_id, x.position;
 
 -- name: export_activations_sizes
-SELECT x.id, length(x.body) + coalesce(length(b.data), 0) + coalesce(length(p.data), 0)
+SELECT x.id, length(x.body) + coalesce(b.object_bytes, length(b.data), 0)
+           + coalesce(p.object_bytes, length(p.data), 0)
 FROM activations AS x {section_blob_columns}
 LEFT JOIN blobs AS p
     ON p.user_id = x.user_id AND p.thread_id = x.thread_id AND p.hash = x.prefix_blob
@@ -116,7 +117,7 @@ WHERE user_id = :user_id AND thread_id = :thread_id AND id > :after AND id <= :l
 ORDER BY id;
 
 -- name: export_inbox_sizes
-SELECT x.id, length(x.body) + coalesce(length(b.data), 0)
+SELECT x.id, length(x.body) + coalesce(b.object_bytes, length(b.data), 0)
 FROM inbox AS x {section_blob_columns}
 WHERE x.user_id = :user_id AND x.thread_id = :thread_id AND x.id > :after
 ORDER BY x.id LIMIT :limit;
@@ -128,7 +129,7 @@ WHERE x.user_id = :user_id AND x.thread_id = :thread_id AND x.id > :after AND x.
 ORDER BY x.id;
 
 -- name: export_jobs_sizes
-SELECT x.id, length(x.payload) + coalesce(length(b.data), 0)
+SELECT x.id, length(x.payload) + coalesce(b.object_bytes, length(b.data), 0)
 FROM jobs AS x {section_blob_columns}
 WHERE x.user_id = :user_id AND x.thread_id = :thread_id AND x.id > :after
 ORDER BY x.id LIMIT :limit;
@@ -215,12 +216,8 @@ VALUES (:user_id, :id, :thread_id, :kind, :key, :payload, :payload_blob, :status
 UPDATE runs SET parent_run_id = :parent_run_id, root_run_id = :root_run_id
 WHERE user_id = :user_id AND id = :id;
 
--- name: import_link_usage
-UPDATE usage SET root_run_id = :root_run_id WHERE user_id = :user_id AND run_id = :id;
-
--- name: import_link_inbox
-UPDATE inbox SET run_id = :run_id
-WHERE user_id = :user_id AND thread_id = :thread_id AND id = :id;
+-- name: import_root
+UPDATE runs SET root_run_id = :root_run_id WHERE user_id = :user_id AND id = :id;
 
 -- name: import_open_node
 UPDATE runs SET open_node = :open_node

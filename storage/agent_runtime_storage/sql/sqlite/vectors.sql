@@ -3,9 +3,15 @@
 -- name: embedder_dimensions
 SELECT dimensions FROM embedders WHERE user_id = :user_id AND model = :model;
 
--- name: prepare_vector_index
+-- name: vector_index_is_due
 -- There is no index to make: every candidate is compared.
-SELECT :dimensions;
+SELECT 0;
+
+-- name: allow_time
+SELECT 0;
+
+-- name: make_vector_index
+SELECT 0;
 
 -- name: put_embedder
 INSERT INTO embedders (user_id, model, dimensions, created_at)
@@ -34,7 +40,7 @@ DO UPDATE SET embedding = excluded.embedding;
 -- name: search_vectors
 SELECT thread_id, source, source_id, part, 1 - vec_distance_cosine(embedding, :query) AS similarity
 FROM vectors
-WHERE user_id = :user_id AND model = :model
+WHERE user_id = :user_id AND model = :model AND dimensions = :dimensions
   AND thread_id NOT IN (SELECT id FROM threads WHERE user_id = :user_id AND hidden <> '')
   AND (:sources IS NULL OR source IN (SELECT value FROM json_each(:sources)))
 ORDER BY similarity DESC, thread_id, source, source_id, part
@@ -44,6 +50,9 @@ LIMIT :limit;
 SELECT thread_id, source, source_id, part, 1 - vec_distance_cosine(embedding, :query) AS similarity
 FROM vectors
 WHERE user_id = :user_id AND thread_id = :thread_id AND model = :model
+  AND dimensions = :dimensions
+  AND EXISTS (
+      SELECT 1 FROM threads WHERE user_id = :user_id AND id = :thread_id AND hidden = '')
   AND (:sources IS NULL OR source IN (SELECT value FROM json_each(:sources)))
 ORDER BY similarity DESC, source, source_id, part
 LIMIT :limit;

@@ -13,8 +13,11 @@ CREATE INDEX blobs_by_object ON blobs (object) WHERE object IS NOT NULL;
 
 -- name: create_rooms
 -- What tells the objects of this database from those of others in the same store.  It belongs to
--- no owner; only the runtime's own work over all owners reads it.
+-- no owner, and is no secret.
 CREATE TABLE rooms (name text NOT NULL PRIMARY KEY CHECK (name <> ''));
+
+-- name: share_rooms
+GRANT SELECT ON rooms TO PUBLIC;
 
 -- name: choose_room
 INSERT INTO rooms (name) VALUES (replace(gen_random_uuid()::text, '-', ''));

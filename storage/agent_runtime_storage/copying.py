@@ -1,0 +1,97 @@
+"""Copying all threads of all owners from one database to another one, of whatever backend."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+
+from .contract import Store, UserStore
+from .errors import Conflict, NotFound, StoreError
+from .records import CopiedThread, TextOf
+from .transfer import checksum_of
+from .transfer_format import Record
+
+
+async def copy_store(
+    source: Store, target: Store, *, texts: TextOf | None = None
+) -> AsyncGenerator[CopiedThread]:
+    """Copy every thread that the target lacks, and tell of each what became of it.
+
+    Each is exported again from the target and compared, before it counts as copied.  Calling it
+    again after a failure goes on where it stopped: what is there and equal stays.  A thread whose
+    run is at work, or that is another one in the target, is a conflict and is left.
+
+    Args:
+        texts: as for `UserStore.import_thread`.
+
+    Raises:
+        StoreError: a database failed, or a copy is not what was exported.
+    """
+    for user_id in await source.owners():
+        origin, place = source.of(user_id), target.of(user_id)
+        done: set[str] = set()
+        async with aclosing(source.thread_ids(user_id)) as threads:
+            async for thread_id in threads:
+                if thread_id in done:
+                    continue
+                family, copied = await _copy(origin, place, thread_id, texts)
+                done.update(family)
+                yield copied
+
+
+async def _copy(
+    origin: UserStore, place: UserStore, thread_id: str, texts: TextOf | None
+) -> tuple[list[str], CopiedThread]:
+    """Copy one thread with those of its sub-agents; return their ids, and what became of it."""
+    seen = _Seen()
+    try:
+        there = await _is_there(place, thread_id)
+        async with aclosing(origin.export_thread(thread_id)) as records:
+            if there:
+                await checksum_of(seen.watch(records))
+            else:
+                await place.import_thread(seen.watch(records), texts=texts)
+        async with aclosing(place.export_thread(thread_id)) as records:
+            same = await checksum_of(records) == seen.digest
+    except Conflict as error:
+        return seen.threads, CopiedThread(origin.user_id, thread_id, "conflict", error.message)
+    except NotFound:
+        if await _is_there(origin, thread_id):
+            raise
+        # It was deleted since it was listed.
+        return [thread_id], CopiedThread(origin.user_id, thread_id, "conflict", "It is gone.")
+    if same:
+        outcome = "there" if there else "copied"
+        return seen.threads, CopiedThread(origin.user_id, thread_id, outcome)
+    if there:
+        detail = "The target has another thread of this id."
+        return seen.threads, CopiedThread(origin.user_id, thread_id, "conflict", detail)
+    raise StoreError(
+        f"The copy of thread {thread_id} is not what was exported.",
+        cure="Leave the source as it is, and report this.",
+    )
+
+
+async def _is_there(store: UserStore, thread_id: str) -> bool:
+    try:
+        await store.thread(thread_id)
+    except NotFound:
+        return False
+    return True
+
+
+class _Seen:
+    """What passes by of an export: its threads, and the checksum that it ends with."""
+
+    def __init__(self) -> None:
+        self.threads: list[str] = []
+        self.digest = ""
+
+    async def watch(self, records: AsyncIterator[Record]) -> AsyncGenerator[Record]:
+        """Give the records on."""
+        async for record in records:
+            if record["section"] == "thread":
+                self.threads.append(str(record["id"]))
+            elif record["section"] == "end":
+                self.digest = str(record["sha256"])
+            yield record

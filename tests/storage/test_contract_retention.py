@@ -1,0 +1,251 @@
+"""The contract of retention: a deleted thread is gone whole; only one at rest is deleted."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from agent_runtime_storage import (
+    Amount,
+    Budget,
+    Commit,
+    Conflict,
+    Finish,
+    NotFound,
+    Store,
+    ThreadBusy,
+    UserStore,
+    open_store,
+)
+from agent_runtime_storage.drivers.protocol import Statement
+from agent_runtime_storage.queries import load_queries
+from agent_runtime_storage.urls import open_driver
+
+from . import families
+from .families import CHILD, PARENT, fill
+from .helpers import OTHER, append, begin, begin_child, message
+
+MARK = "zanzibar-4711"
+
+
+async def _rows(url: str) -> str:
+    """All rows of all tables, as text."""
+    driver = await open_driver(url)
+    try:
+        queries = load_queries(driver.dialect)
+        found: list[str] = []
+        for (table,) in await driver.read(queries["schema_tables"], {}, owner=None):
+            rows = await driver.read(f'SELECT * FROM "{table}"', {}, owner=None)
+            found += [f"{table} {row}" for row in rows]
+        return "\n".join(found)
+    finally:
+        await driver.close()
+
+
+async def test_of_a_deleted_thread_no_row_is_left(
+    store: Store, user: UserStore, stranger: UserStore, database_url: str
+) -> None:
+    await fill(user, MARK)
+    await fill(stranger, "untouched")
+    assert _places(await _rows(database_url)) >= {
+        "threads", "runs", "nodes", "calls", "activations", "events", "usage", "inbox", "jobs",
+        "vectors", "search_texts", "blobs",
+    }  # fmt: skip
+
+    assert await user.delete_thread(PARENT) == [PARENT, CHILD]
+
+    left = await _rows(database_url)
+    # The name of an embedder is the owner's, not the thread's.
+    assert _places(left) <= {"embedders"}
+    assert all(line.startswith("embedders ") for line in left.splitlines() if MARK in line)
+    assert len(await families.exported(stranger)) > 10
+    assert await user.threads() == [] and await user.runs() == []
+    with pytest.raises(NotFound):
+        await user.thread(PARENT)
+    with pytest.raises(NotFound):
+        await user.run("run-child")
+
+
+def _places(rows: str) -> set[str]:
+    return {line.partition(" ")[0] for line in rows.splitlines() if "'ann'" in line}
+
+
+async def test_a_deleted_thread_is_not_in_the_files_of_its_database(tmp_path: Path) -> None:
+    path = tmp_path / "folder" / "store.db"
+    path.parent.mkdir()
+    store = await open_store(f"file:{path}")
+    try:
+        user = store.of("ann")
+        await user.ensure_thread("other", title="stays")
+        await fill(user, MARK)
+        lease = await begin(user, "run-large", "large")
+        for _ in range(20):
+            head = (await user.thread("large")).last_seq
+            nodes = tuple(
+                message(head + n, head + n - 1, f"{MARK} {n}".encode()) for n in range(1, 101)
+            )
+            await user.commit(lease, Commit(nodes=nodes, head=nodes[-1].seq))
+        await user.commit(lease, Commit(finish=Finish("succeeded", "completed")))
+        assert _files_with(path.parent, MARK)
+
+        await user.delete_thread("large")
+        await user.delete_thread(PARENT)
+        await user.delete_vectors("other")
+
+        # The name of an embedder is the owner's, not the thread's.
+        assert not _files_with(path.parent, f"{MARK} ", f"{MARK} is said", f"task {MARK}")
+        assert not _files_with(path.parent, f"title {MARK}", f"inbox {MARK}", f"payload {MARK}")
+        assert not _files_with(path.parent, f"result {MARK}", f"detail {MARK}", f"tool-{MARK}")
+        assert not _files_with(path.parent, "run-child", CHILD)
+        assert _files_with(path.parent, "stays")
+    finally:
+        await store.close()
+
+
+def _files_with(folder: Path, *texts: str) -> list[str]:
+    """The files that hold one of the texts, by a process of its own: they are open in this one."""
+    patterns = [part for text in texts for part in ("-e", text)]
+    done = subprocess.run(
+        ["grep", "-rlaF", *patterns, str(folder)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode in (0, 1), done.stderr
+    return done.stdout.splitlines()
+
+
+async def test_a_thread_whose_run_is_at_work_is_not_deleted(user: UserStore) -> None:
+    await begin(user)
+
+    with pytest.raises(ThreadBusy) as raised:
+        await user.delete_thread("t1")
+
+    assert raised.value.run_id == "r1"
+    assert (await user.node("t1", 1)).body == b"the task"
+
+
+async def test_a_thread_whose_sub_agent_is_at_work_is_not_deleted(user: UserStore) -> None:
+    lease = await begin(user)
+    await begin_child(user, "r1", "c1", "t2")
+    await user.commit(lease, Commit(finish=Finish("cancelled", "cancelled")))
+
+    with pytest.raises(ThreadBusy) as raised:
+        await user.delete_thread("t1")
+
+    assert raised.value.run_id == "c1"
+
+
+async def test_a_thread_whose_run_is_dead_or_waits_is_deleted(user: UserStore) -> None:
+    await begin(user, lease_seconds=-1.0)
+    lease = await begin(user, "r2", "t2")
+    await user.commit(lease, Commit(finish=Finish("suspended", "awaiting_user")))
+
+    assert await user.delete_thread("t1") == ["t1"]
+    assert await user.delete_thread("t2") == ["t2"]
+    assert await user.threads() == []
+
+
+async def test_what_a_dead_child_had_reserved_counts_as_spent(user: UserStore) -> None:
+    await begin(user, budget=Budget(tokens=100))
+    await begin_child(user, "r1", "c1", "t2", lease_seconds=-1.0, reserve=Amount(30, 0))
+
+    await user.delete_thread("t2")
+
+    run = await user.run("r1")
+    assert (run.reserved.tokens, run.unsettled.tokens) == (0, 30)
+
+
+async def test_the_holder_of_a_void_lease_writes_nothing_after_the_deletion(
+    user: UserStore,
+) -> None:
+    lease = await begin(user, lease_seconds=-1.0)
+    await user.delete_thread("t1")
+
+    with pytest.raises(NotFound):
+        await user.commit(lease, Commit(nodes=(message(2, 1),), head=2))
+    with pytest.raises(NotFound):
+        await user.take_lease("r1", OTHER, seconds=10, replaces=1)
+    with pytest.raises(NotFound):
+        await user.post("t1", "steer", b"late")
+    assert await user.threads() == []
+
+
+async def test_a_thread_that_was_used_meanwhile_is_left(user: UserStore) -> None:
+    seen = await user.ensure_thread("t1")
+
+    with pytest.raises(Conflict, match="used meanwhile"):
+        await user.delete_thread("t1", unchanged_since=seen.updated_at)
+    await user.delete_thread("t1", unchanged_since=seen.updated_at + 1)
+
+    assert await user.threads() == []
+
+
+async def test_what_is_not_there_or_another_owners_is_not_deleted(
+    user: UserStore, stranger: UserStore
+) -> None:
+    await fill(user, MARK)
+
+    for thread_id in (PARENT, "nowhere"):
+        with pytest.raises(NotFound, match=thread_id):
+            await stranger.delete_thread(thread_id)
+
+    assert sorted(thread.id for thread in await user.threads()) == [CHILD, PARENT]
+
+
+async def test_a_large_thread_is_deleted_in_pieces(
+    user: UserStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agent_runtime_storage.retention._WHOLE", 10)
+    monkeypatch.setattr("agent_runtime_storage.retention._PIECE", 20)
+    await fill(user, MARK)
+    lease = await begin(user, "r1", "t1")
+    await append(user, lease, 70)
+    await user.commit(lease, Commit(finish=Finish("succeeded", "completed")))
+
+    assert await user.delete_thread(PARENT) == [PARENT, CHILD]
+    assert await user.delete_thread("t1") == ["t1"]
+
+    assert await user.threads() == []
+
+
+async def test_a_deletion_that_was_cut_short_is_hidden_and_taken_up(
+    user: UserStore, database_url: str
+) -> None:
+    await fill(user, MARK)
+    await begin(user, "r1", "t1")
+    hide = "UPDATE threads SET hidden = :token, updated_at = 1 WHERE id IN ('parent', 'child')"
+    await _run(database_url, hide, token="delete 1")
+
+    assert [thread.id for thread in await user.threads()] == ["t1"]
+    for attempt in (user.thread(PARENT), user.run("run-parent"), user.post(PARENT, "k", b"")):
+        with pytest.raises(NotFound):
+            await attempt
+    with pytest.raises(Conflict, match="imported or deleted"):
+        await user.ensure_thread(PARENT)
+
+    assert sorted(await user.clean_up()) == [CHILD, PARENT]
+    assert await user.clean_up() == []
+    assert (await user.ensure_thread(PARENT)).last_seq == 0
+
+
+async def test_only_threads_long_at_rest_are_idle(user: UserStore, database_url: str) -> None:
+    await fill(user, MARK)
+    await begin(user, "r1", "working")
+    await begin(user, "r2", "dead", lease_seconds=-1.0)
+    await user.ensure_thread("new")
+    await _run(database_url, "UPDATE threads SET updated_at = updated_at - 100 WHERE id <> 'new'")
+
+    idle = await user.idle_threads(seconds=50)
+
+    assert [thread.id for thread in idle] == [PARENT, "dead"]
+    assert await user.idle_threads(seconds=1000) == []
+    assert len(await user.idle_threads(seconds=50, limit=1)) == 1
+
+
+async def _run(url: str, sql: str, **values: str) -> None:
+    """Change rows as no method of the store does."""
+    driver = await open_driver(url)
+    try:
+        await driver.batch([Statement(sql, values)], owner=None)
+    finally:
+        await driver.close()

@@ -1,0 +1,231 @@
+"""Looking at a database as a whole: what it is, whether it is sound, how large; copying it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from agent_runtime_storage import (
+    Commit,
+    CopiedThread,
+    Finish,
+    MigrationError,
+    Store,
+    UserStore,
+    open_store,
+)
+from agent_runtime_storage.copying import copy_store
+from agent_runtime_storage.drivers.protocol import Statement
+from agent_runtime_storage.urls import backend_of, open_driver
+
+from .families import CHILD, PARENT, exported, fill
+from .helpers import append, begin, exchange
+
+
+async def _run(url: str, *statements: str) -> None:
+    """Change rows as no method of the store does; references to them are not checked."""
+    driver = await open_driver(url)
+    loose = {"file": "purge", "libsql-http": "purge", "libsql-ws": "purge"}
+    run = getattr(driver, loose.get(backend_of(url), "batch"))
+    try:
+        await run([Statement(sql, {}) for sql in statements], owner=None)
+    finally:
+        await driver.close()
+
+
+async def test_the_status_of_a_ready_database(store: Store, database_url: str) -> None:
+    status = await store.status()
+
+    server = "Postgres" if backend_of(database_url) == "postgres" else "SQLite"
+    assert status.server.startswith(f"{server} ")
+    assert (status.schema, status.pending, status.problem) == (6, (), "")
+    assert bool(status.isolation) == (server == "Postgres")
+
+
+async def test_the_status_of_an_empty_database_leaves_it_empty(database_url: str) -> None:
+    for _ in range(2):
+        store = await open_store(database_url, migrate=False)
+        try:
+            status = await store.status()
+            if backend_of(database_url) == "file":
+                assert status.schema == 0
+            assert len(status.pending) == 6 - status.schema
+            if status.pending:
+                assert status.pending[0] == "0001 log" and "migrate" in status.cure
+                for ask in (store.check, store.sizes, store.owners):
+                    with pytest.raises(MigrationError, match="lacks"):
+                        await ask()
+        finally:
+            await store.close()
+
+
+async def test_the_status_of_a_newer_schema_says_so(store: Store, database_url: str) -> None:
+    insert = "INSERT INTO schema_migrations VALUES (9000, 'dreams', '', 0)"
+    if backend_of(database_url) == "postgres":
+        insert = insert.replace("schema_m", "agent_runtime.schema_m")
+    await _run(database_url, insert)
+
+    status = await store.status()
+
+    assert "9000" in status.problem and "Upgrade" in status.cure
+    with pytest.raises(MigrationError, match="9000"):
+        await store.check()
+
+
+async def test_owners_and_their_threads(store: Store, user: UserStore, stranger: UserStore) -> None:
+    await fill(user, "amber")
+    await user.ensure_thread("zz")
+    await stranger.ensure_thread("other")
+
+    assert await store.owners() == ["ann", "bob"]
+    assert [one async for one in store.thread_ids("ann")] == [PARENT, "zz", CHILD]
+    assert [one async for one in store.thread_ids("nobody")] == []
+
+
+async def test_a_sound_database_has_no_findings(store: Store, user: UserStore) -> None:
+    await fill(user, "amber")
+    await begin(user, "r1", "t1")
+
+    assert await store.check() == []
+
+
+@pytest.mark.parametrize(
+    ("damage", "told"),
+    [
+        ("UPDATE threads SET last_seq = 9 WHERE id = 'parent'", "of nodes there are 2"),
+        ("UPDATE threads SET last_event = 1 WHERE id = 'parent'", "of events there are 2"),
+        ("UPDATE threads SET last_inbox = 0 WHERE id = 'parent'", "inbox item 1 is there"),
+        ("DELETE FROM nodes WHERE id = 1 AND thread_id = 'parent'", "the parent of node 2"),
+        ("DELETE FROM blobs WHERE thread_id = 'parent'", "the content of node 2 is lost"),
+        ("DELETE FROM runs WHERE id = 'run-child'", "refers to"),
+        ("UPDATE calls SET status = 'started', outcome = NULL", "2 of its calls are not done"),
+        ("UPDATE threads SET active_run = 'run-child' WHERE id = 'child'", "not active"),
+        ("UPDATE threads SET head = NULL WHERE id = 'parent'", ""),
+    ],
+)
+async def test_damage_is_found(tmp_path: Path, damage: str, told: str) -> None:
+    url = f"file:{tmp_path / 'store.db'}"
+    store = await open_store(url)
+    try:
+        await fill(store.of("ann"), "amber")
+        await _run(url, damage)
+        found = await store.check()
+    finally:
+        await store.close()
+
+    if not told:
+        assert found == []
+        return
+    assert any(told in one.detail for one in found if one.level == "damage"), found
+    assert {one.user_id for one in found} <= {"ann", ""}
+
+
+async def test_what_waits_or_is_left_over_is_noticed(
+    store: Store, user: UserStore, database_url: str
+) -> None:
+    lease = await begin(user, "r1", "t1", lease_seconds=-1.0)
+    ended = await begin(user, "r2", "t2")
+    await user.commit(ended, Commit(nodes=(exchange(2, 1, "shell"),)))
+    await user.commit(ended, Commit(finish=Finish("cancelled", "cancelled")))
+    await user.ensure_thread("half")
+    await _run(
+        database_url,
+        "UPDATE runs SET open_node = NULL WHERE id = 'r2'",
+        "UPDATE threads SET hidden = 'import 1', updated_at = 1 WHERE id = 'half'",
+    )
+
+    found = {(one.thread_id, one.detail) for one in await store.check() if one.level == "notice"}
+
+    assert found == {
+        ("t1", f"run {lease.run_id} was running, and its lease has expired"),
+        ("t2", "exchange 2 is open, and belongs to no run's next step"),
+        ("half", "`import 1` was cut short, and nobody goes on with it"),
+    }
+
+
+async def test_sizes_grow_with_what_is_stored(
+    store: Store, user: UserStore, stranger: UserStore
+) -> None:
+    await fill(user, "amber")
+    lease = await begin(stranger, "r1", "large")
+    await append(stranger, lease, 300)
+
+    sizes = await store.sizes(threads=2)
+
+    assert sizes.total > 0
+    assert dict(sizes.tables)["nodes"] > 300 * len(b"hello")
+    assert [one[1] for one in sizes.tables] == sorted(
+        (one[1] for one in sizes.tables), reverse=True
+    )
+    assert {one.user_id: one.threads for one in sizes.owners} == {"ann": 2, "bob": 1}
+    assert all(one.bytes > 0 for one in sizes.owners)
+    assert len(sizes.threads) == 2
+    assert all(a.bytes >= b.bytes for a, b in itertools.pairwise(sizes.threads))
+
+
+# Copying
+
+
+@pytest.fixture
+def target_url(tmp_path: Path) -> str:
+    """An empty database file."""
+    return f"file:{tmp_path / 'target.db'}"
+
+
+async def _copy(source: Store, target: Store) -> Sequence[CopiedThread]:
+    return [one async for one in copy_store(source, target)]
+
+
+async def test_a_copy_has_all_threads_of_all_owners(
+    store: Store, user: UserStore, stranger: UserStore, target_url: str
+) -> None:
+    await fill(user, "amber")
+    await fill(stranger, "blue")
+    await stranger.ensure_thread("empty")
+    target = await open_store(target_url)
+    try:
+        first = await _copy(store, target)
+        again = await _copy(store, target)
+        assert [(one.user_id, one.thread_id, one.outcome) for one in first] == [
+            ("ann", PARENT, "copied"),
+            ("bob", "empty", "copied"),
+            ("bob", PARENT, "copied"),
+        ]
+        assert {one.outcome for one in again} == {"there"}
+        assert await exported(target.of("ann")) == await exported(user)
+        assert await exported(target.of("bob")) == await exported(stranger)
+        assert await target.check() == []
+    finally:
+        await target.close()
+
+
+async def test_a_copy_goes_back(store: Store, user: UserStore, target_url: str) -> None:
+    source = await open_store(target_url)
+    try:
+        await fill(source.of("ann"), "amber")
+        assert [one.outcome for one in await _copy(source, store)] == ["copied"]
+        assert await exported(user) == await exported(source.of("ann"))
+    finally:
+        await source.close()
+
+
+async def test_a_copy_leaves_what_differs_and_what_is_at_work(
+    store: Store, user: UserStore, target_url: str
+) -> None:
+    await begin(user, "r1", "busy")
+    await user.ensure_thread("same", title="one")
+    target = await open_store(target_url)
+    try:
+        await target.of("ann").ensure_thread("same", title="another")
+        found = await _copy(store, target)
+        assert [(one.thread_id, one.outcome) for one in found] == [
+            ("busy", "conflict"),
+            ("same", "conflict"),
+        ]
+        assert "active" in found[0].detail and "another thread" in found[1].detail
+        assert (await target.of("ann").thread("same")).title == "another"
+    finally:
+        await target.close()

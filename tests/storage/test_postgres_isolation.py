@@ -1,0 +1,145 @@
+"""Row-level security on Postgres: a query that forgets the owner sees only the owner's rows."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import psycopg
+import pytest
+
+from agent_runtime_storage import MigrationError, StoreError, UserStore
+from agent_runtime_storage.drivers.postgres.driver import PostgresDriver
+from agent_runtime_storage.drivers.protocol import Statement
+from agent_runtime_storage.migrations import migrate
+from agent_runtime_storage.store import SqlStore
+from tests.services.fixtures import StartPostgres
+from tests.services.postgres import PLAIN, Logins, PostgresServer
+
+from .helpers import begin
+
+
+@asynccontextmanager
+async def opened(url: str) -> AsyncGenerator[PostgresDriver]:
+    driver = await PostgresDriver.open(url)
+    try:
+        await migrate(driver)
+        yield driver
+    finally:
+        await driver.close()
+
+
+@pytest.fixture
+def server(start_postgres: StartPostgres) -> PostgresServer:
+    """A server without the runtime's roles, which are its whole cluster's."""
+    return start_postgres()
+
+
+@pytest.fixture
+def logins(server: PostgresServer) -> Logins:
+    return server.logins(server.create())
+
+
+def user(driver: PostgresDriver, name: str) -> UserStore:
+    return SqlStore(driver).of(name)
+
+
+async def check_wall(driver: PostgresDriver) -> None:
+    """Two owners write; then queries that name none see what they should."""
+    for name in ("ann", "bob"):
+        await begin(user(driver, name), f"run of {name}", f"thread of {name}")
+    tables = [
+        str(name)
+        for (name,) in await driver.read(
+            "SELECT c.relname FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid"
+            " WHERE c.relnamespace = 'agent_runtime'::regnamespace AND c.relkind = 'r'"
+            " AND a.attname = 'user_id'",
+            {},
+            owner=None,
+        )
+    ]
+    assert {"threads", "runs", "nodes", "blobs", "events", "jobs"} <= set(tables)
+    for table in tables:
+        query = f"SELECT DISTINCT user_id FROM {table}"
+        everybody = await driver.read(query, {}, owner=None)
+        own = await driver.read(query, {}, owner="ann")
+        assert own == [row for row in everybody if row == ("ann",)], table
+        assert await driver.read(query, {}, owner="carl") == []
+        assert await driver.read(query, {}, owner="") == []
+
+    rename = "UPDATE threads SET title = 'taken'"
+    await driver.batch([Statement(rename, {}, rows=1)], owner="ann")
+    await driver.batch([Statement("DELETE FROM inbox", {}, rows=0)], owner="ann")
+    titles = "SELECT user_id, title FROM threads ORDER BY user_id"
+    assert await driver.read(titles, {}, owner=None) == [("ann", "taken"), ("bob", "")]
+    foist = "UPDATE threads SET user_id = 'bob', head = NULL, active_run = NULL"
+    with pytest.raises(StoreError, match="row-level security"):
+        await driver.batch([Statement(foist, {})], owner="ann")
+    # The connection's next transaction is nobody's.
+    assert await driver.read("SELECT count(*) FROM threads", {}, owner=None) == [(2,)]
+
+
+async def test_even_a_superuser_is_held(server: PostgresServer, logins: Logins) -> None:
+    async with opened(logins.superuser) as driver:
+        await check_wall(driver)
+
+        assert (await driver.isolation()).wall == "role"
+
+
+async def test_a_login_that_may_create_roles_is_held(logins: Logins) -> None:
+    async with opened(logins.creator) as driver:
+        await check_wall(driver)
+
+        assert (await driver.isolation()).wall == "role"
+        [(name,)] = await driver.read("SELECT current_user::text", {}, owner="ann")
+        assert name == "agent_runtime_app"
+
+
+async def test_a_login_that_may_create_nothing_is_held_by_force_until_there_are_roles(
+    server: PostgresServer, logins: Logins
+) -> None:
+    async with opened(logins.plain) as driver:
+        await check_wall(driver)
+        isolation = await driver.isolation()
+        assert isolation.wall == "forced"
+
+    cure = isolation.cure.partition(": ")[2].rpartition("; then")[0]
+    with psycopg.connect(server.url(), autocommit=True) as connection:
+        connection.execute(cure.encode())
+
+    async with opened(logins.plain) as driver:
+        assert (await driver.isolation()).wall == "role"
+        everybody = await driver.read("SELECT count(*) FROM threads", {}, owner=None)
+        own = await driver.read("SELECT count(*) FROM threads", {}, owner="ann")
+        assert (everybody, own) == ([(2,)], [(1,)])
+
+
+async def test_a_login_that_is_no_member_is_told_what_to_do(
+    server: PostgresServer, logins: Logins
+) -> None:
+    async with opened(logins.creator):
+        pass
+
+    with pytest.raises(MigrationError, match=PLAIN) as raised:
+        await PostgresDriver.open(logins.plain)
+
+    grant = raised.value.cure.partition(": ")[2]
+    with psycopg.connect(logins.superuser, autocommit=True) as connection:
+        connection.execute(grant.encode())
+    async with opened(logins.plain) as driver:
+        await check_wall(driver)
+        assert (await driver.isolation()).wall == "role"
+
+
+async def test_a_wall_with_a_hole_is_told(logins: Logins) -> None:
+    async with opened(logins.creator) as driver:
+        with psycopg.connect(logins.superuser, autocommit=True) as connection:
+            connection.execute("ALTER ROLE agent_runtime_app BYPASSRLS")
+        isolation = await driver.isolation()
+        assert isolation.wall == "none" and "ALTER ROLE" in isolation.cure
+
+        await driver.batch(
+            [Statement("ALTER TABLE nodes NO FORCE ROW LEVEL SECURITY", {})], owner=None
+        )
+        isolation = await driver.isolation()
+        assert isolation.wall == "none" and "nodes" in isolation.detail

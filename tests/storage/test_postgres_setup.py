@@ -1,0 +1,189 @@
+"""Opening a Postgres database: what is created, by many at once, and what is told when it fails."""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+import traceback
+from importlib import resources
+from urllib.parse import quote
+
+import anyio
+import psycopg
+import pytest
+from psycopg import sql
+
+from agent_runtime_storage import MigrationError, StoreError, StoreUnavailable
+from agent_runtime_storage.drivers.postgres.driver import PostgresDriver
+from agent_runtime_storage.drivers.postgres.translation import translate, translate_counted
+from agent_runtime_storage.migrations import migrate
+from agent_runtime_storage.queries import load_migrations, load_queries
+from agent_runtime_storage.store import SqlStore
+from tests.services.fixtures import StartPostgres
+from tests.services.postgres import PASSWORD, Logins
+
+QUOTED = quote(PASSWORD, safe="")
+
+
+async def test_processes_that_start_at_once_all_open_the_store(
+    start_postgres: StartPostgres,
+) -> None:
+    code = (
+        "import sys, anyio\n"
+        "from agent_runtime_storage.drivers.postgres.driver import PostgresDriver\n"
+        "from agent_runtime_storage.migrations import migrate\n"
+        "from agent_runtime_storage.store import SqlStore\n"
+        "async def open_one(url, name):\n"
+        "    driver = await PostgresDriver.open(url)\n"
+        "    await migrate(driver)\n"
+        "    await SqlStore(driver).of('ann').ensure_thread(name)\n"
+        "    await driver.close()\n"
+        "async def main():\n"
+        "    async with anyio.create_task_group() as group:\n"
+        "        for number in range(4):\n"
+        "            for url in sys.argv[2:]:\n"
+        "                group.start_soon(open_one, url, f'{sys.argv[1]}{number}')\n"
+        "anyio.run(main)\n"
+    )
+    # Roles are the cluster's: two databases create them at the same time.
+    server = start_postgres()
+    with psycopg.connect(server.url("template1"), autocommit=True) as connection:
+        connection.execute("DROP EXTENSION IF EXISTS vector")
+    urls = [server.url(name) for name in ("one", "two")]
+    for name in ("one", "two"):
+        server.run("CREATE DATABASE {}", name)
+
+    async with anyio.create_task_group() as group:
+        for process in "ab":
+            command = [sys.executable, "-c", code, process, *urls]
+            group.start_soon(anyio.run_process, command)
+
+    for url in urls:
+        driver = await PostgresDriver.open(url)
+        await migrate(driver)
+        threads = await SqlStore(driver).of("ann").threads()
+        assert (await driver.isolation()).wall == "role"
+        await driver.close()
+        assert sorted(one.id for one in threads) == sorted(
+            f"{process}{number}" for process in "ab" for number in range(4)
+        )
+
+
+async def test_what_is_there_of_another_program_is_left_alone(empty_postgres_url: str) -> None:
+    with psycopg.connect(empty_postgres_url, autocommit=True) as connection:
+        connection.execute("CREATE TABLE public.threads (photo text)")
+
+    driver = await PostgresDriver.open(empty_postgres_url)
+    await migrate(driver)
+    await SqlStore(driver).of("ann").ensure_thread("t1")
+    await driver.close()
+
+    with psycopg.connect(empty_postgres_url) as connection:
+        assert connection.execute("SELECT * FROM public.threads").fetchall() == []
+        made = "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'"
+        assert connection.execute(made).fetchall() == [(1,)]
+
+
+@pytest.mark.parametrize(
+    ("part", "instead", "what"),
+    [
+        (QUOTED, "wrong-secret", "refused the login"),
+        (QUOTED, QUOTED + "%", "cannot be read"),
+        (QUOTED, PASSWORD, "cannot be read"),
+        (QUOTED, "p@ss" + PASSWORD, "cannot be read"),
+        (QUOTED, "1/" + PASSWORD, "cannot be read"),
+        (r":\d+/", ":1/", "cannot be reached"),
+        (r"$", "absent", "no such database"),
+    ],
+)
+async def test_what_is_wrong_is_told_without_the_password(
+    empty_postgres_url: str, part: str, instead: str, what: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    url = re.sub(part, instead, empty_postgres_url)
+    with caplog.at_level(logging.DEBUG), pytest.raises(StoreError, match=what) as raised:
+        await PostgresDriver.open(url, patience=0.1)
+
+    told = "".join(traceback.format_exception(raised.value)) + repr(raised.value) + caplog.text
+    assert raised.value.cure
+    for secret in (PASSWORD, QUOTED, "wrong-secret", *PASSWORD.split("/")):
+        assert secret not in told
+
+
+async def test_a_driver_shows_no_password(
+    empty_postgres_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.DEBUG):
+        driver = await PostgresDriver.open(empty_postgres_url)
+        shown = repr(driver) + str(driver)
+        await driver.close()
+
+    assert "postgresql://***@" in shown
+    assert PASSWORD not in shown + caplog.text and QUOTED not in shown + caplog.text
+
+
+async def test_a_login_without_rights_is_told_what_to_run(
+    postgres_logins: Logins,
+) -> None:
+    with psycopg.connect(postgres_logins.superuser, autocommit=True) as connection:
+        for statement in (
+            "REVOKE ALL ON DATABASE {} FROM agent_plain, PUBLIC",
+            "GRANT CONNECT ON DATABASE {} TO agent_plain",
+        ):
+            database = sql.Identifier(connection.info.dbname)
+            connection.execute(sql.SQL(statement).format(database))
+    with pytest.raises(MigrationError, match="schema") as raised:
+        await PostgresDriver.open(postgres_logins.plain)
+
+    with psycopg.connect(postgres_logins.superuser, autocommit=True) as connection:
+        connection.execute(raised.value.cure.partition(": ")[2].encode())
+    driver = await PostgresDriver.open(postgres_logins.plain)
+    await migrate(driver)
+    await driver.close()
+
+
+async def test_an_old_pgvector_is_told(empty_postgres_url: str) -> None:
+    with psycopg.connect(empty_postgres_url, autocommit=True) as connection:
+        connection.execute("UPDATE pg_extension SET extversion = '0.7.4' WHERE extname = 'vector'")
+
+    with pytest.raises(MigrationError, match=r"pgvector 0\.7\.4") as raised:
+        await PostgresDriver.open(empty_postgres_url)
+
+    assert "0.8" in raised.value.cure
+
+
+def test_both_dialects_have_the_same_queries_and_migrations() -> None:
+    assert load_queries("postgres").keys() == load_queries("sqlite").keys()
+    names = {
+        dialect: [(one.version, one.name) for one in load_migrations(dialect)]
+        for dialect in ("sqlite", "postgres")
+    }
+    assert names["postgres"] == names["sqlite"]
+
+
+def test_every_query_fits_the_schema(postgres_url: str) -> None:
+    folder = resources.files("agent_runtime_storage").joinpath("sql", "postgres")
+    files = [one.read_text() for one in folder.iterdir() if one.name.endswith(".sql")]
+    fragments = {name for file in files for name in re.findall(r"\{([a-z_0-9]+)\}", file)}
+    prepared = 0
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute("SET search_path TO agent_runtime, public")
+        for name, text in load_queries("postgres").items():
+            if name in fragments or name == "create_schema_migrations":
+                continue
+            # With no types given, as when every value is NULL.
+            forms = [translate(text)]
+            if not re.match(r"WITH[^(]*\(\s*(INSERT|UPDATE|DELETE)", text):
+                forms.append(translate_counted(text))
+            for translated in forms:
+                connection.execute(b"PREPARE one AS " + translated.sql)
+                connection.execute("DEALLOCATE one")
+            prepared += 1
+    assert prepared > 40
+
+
+async def test_a_server_that_is_not_there_is_given_up_soon(empty_postgres_url: str) -> None:
+    url = re.sub(r":\d+/", ":1/", empty_postgres_url)
+
+    with pytest.raises(StoreUnavailable, match="reached"), anyio.fail_after(60):
+        await PostgresDriver.open(url, patience=10_000)

@@ -1,0 +1,424 @@
+"""Exporting threads and importing them: all of it comes back, or nothing of it is seen."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from agent_runtime_storage import (
+    Commit,
+    Conflict,
+    Finish,
+    InvalidExport,
+    NewEvent,
+    NotFound,
+    Store,
+    ThreadBusy,
+    ThreadExists,
+    UserStore,
+    open_store,
+)
+from agent_runtime_storage.transfer_format import Checksum, dump_record, header, load_records
+
+from .families import CHILD, PARENT, exported, fill, stream
+from .helpers import append, begin, begin_child, exchange, message
+
+Records = list[dict[str, Any]]
+
+
+@pytest.fixture
+async def target(tmp_path: Path) -> AsyncIterator[UserStore]:
+    """An owner of an empty database file."""
+    store = await open_store(f"file:{tmp_path / 'target.db'}")
+    yield store.of("bob")
+    await store.close()
+
+
+async def test_an_import_is_equal_to_the_original(user: UserStore, target: UserStore) -> None:
+    await fill(user, "amber")
+    records = await exported(user)
+
+    assert await target.import_thread(stream(records)) == [PARENT, CHILD]
+
+    assert await exported(target) == records
+    thread, head = await target.thread(PARENT), 2
+    assert thread == await user.thread(PARENT)
+    assert await target.branch(PARENT, head) == await user.branch(PARENT, head)
+    assert await target.activation(PARENT, head) == await user.activation(PARENT, head)
+    assert await target.events(PARENT) == await user.events(PARENT)
+    assert await target.inbox(PARENT) == await user.inbox(PARENT)
+    assert await target.run("run-child") == await user.run("run-child")
+    assert await target.usage_total(thread_id=PARENT) == await user.usage_total(thread_id=PARENT)
+    assert await target.vectors_of_thread(PARENT) == await user.vectors_of_thread(PARENT)
+    sections = {record["section"] for record in records}
+    assert sections == {
+        "header", "thread", "runs", "nodes", "calls", "activations", "events", "usage", "inbox",
+        "jobs", "log", "vectors", "end",
+    }  # fmt: skip
+
+
+async def test_an_export_goes_back_into_the_backend_it_came_from(
+    user: UserStore, target: UserStore
+) -> None:
+    await fill(target, "amber")
+    records = await exported(target)
+
+    await user.import_thread(stream(records))
+
+    assert await exported(user) == records
+    claimed = await user.claim("kind amber", seconds=60)
+    assert claimed is not None and claimed.payload == b"payload amber"
+
+
+async def test_a_thread_is_imported_under_another_name_beside_itself(user: UserStore) -> None:
+    await fill(user, "amber")
+    records = await exported(user)
+
+    copied, child = await user.import_thread(stream(records), rename="copy")
+
+    assert copied == "copy" and child != CHILD
+    copies = {run.id: run for run in await user.runs() if run.thread_id in (copied, child)}
+    assert len(copies) == 2 and not copies.keys() & {"run-parent", "run-child"}
+    [root] = [run for run in copies.values() if run.parent_run_id is None]
+    [sub] = [run for run in copies.values() if run.parent_run_id is not None]
+    assert (sub.parent_run_id, sub.root_run_id) == (root.id, root.id)
+    # What names a run of the original names that of the copy.
+    assert sub.spec == {"for": "amber", "parent": root.id}
+    assert (await user.events("copy"))[-1].data == {"said": "amber", "run": sub.id}
+    assert [item.run_id for item in await user.inbox("copy")] == [sub.id]
+    assert (await user.usage_total(root_run_id=root.id)).calls == 1
+    assert await exported(user) == records
+
+
+async def test_an_import_is_found_by_search_if_its_texts_are_given(
+    user: UserStore, target: UserStore
+) -> None:
+    await fill(user, "amber")
+    records = await exported(user)
+
+    await target.import_thread(stream(records), texts=lambda kind, body: f"{kind} {body[:20]!r}")
+    await target.import_thread(stream(records), rename="silent")
+
+    hits = await target.search_text("amber")
+    assert {(hit.thread_id, hit.node_id, hit.call) for hit in hits} >= {(PARENT, 1, None)}
+    assert not [hit for hit in hits if hit.thread_id == "silent"]
+
+
+async def test_lines_carry_an_export(user: UserStore, target: UserStore) -> None:
+    await fill(user, "amber")
+    records = await exported(user)
+    lines = b"".join(dump_record(record) for record in records).splitlines()
+    assert len(lines) == len(records)
+    assert json.loads(lines[0])["format"] == "agent-runtime-thread"
+
+    async def read() -> AsyncIterator[bytes]:
+        for line in lines:
+            yield line
+
+    await target.import_thread(load_records(read()))
+
+    assert await exported(target) == records
+
+
+async def test_a_line_that_is_no_record_is_told_by_its_number(target: UserStore) -> None:
+    async def read() -> AsyncIterator[bytes]:
+        yield dump_record(header("t", "a test"))
+        yield b"{oops"
+
+    with pytest.raises(InvalidExport, match="Line 2: it is no JSON") as raised:
+        await target.import_thread(load_records(read()))
+
+    assert raised.value.line == 2
+
+
+async def test_a_thread_whose_run_is_at_work_is_not_exported(user: UserStore) -> None:
+    await begin(user)
+
+    with pytest.raises(ThreadBusy):
+        await exported(user, "t1")
+
+
+async def test_a_thread_that_changes_meanwhile_is_not_exported_to_its_end(
+    user: UserStore,
+) -> None:
+    await fill(user, "amber")
+    records: Records = []
+
+    with pytest.raises(Conflict, match="changed while"):
+        async for record in user.export_thread(PARENT):
+            if not records:
+                await user.post(PARENT, "steer", b"in between")
+            records.append(dict(record))
+
+    assert records[-1]["section"] != "end"
+
+
+async def test_what_is_not_there_or_another_owners_is_not_exported(
+    user: UserStore, stranger: UserStore
+) -> None:
+    await fill(user, "amber")
+
+    for thread_id in (PARENT, "nowhere"):
+        with pytest.raises(NotFound, match=thread_id):
+            await exported(stranger, thread_id)
+
+
+async def test_a_thread_that_is_there_is_not_imported_over(user: UserStore) -> None:
+    await fill(user, "amber")
+    records = await exported(user)
+
+    with pytest.raises(ThreadExists, match=PARENT):
+        await user.import_thread(stream(records))
+    await user.delete_thread(PARENT)
+    await user.ensure_thread(CHILD, title="another's")
+    with pytest.raises(ThreadExists, match=CHILD):
+        await user.import_thread(stream(records))
+
+    assert [thread.title for thread in await user.threads()] == ["another's"]
+
+
+async def test_a_run_id_that_is_taken_is_told(user: UserStore) -> None:
+    await fill(user, "amber")
+    records = await exported(user)
+    await user.delete_thread(PARENT)
+    await begin(user, "run-parent", "t1")
+
+    with pytest.raises(Conflict, match="line"):
+        await user.import_thread(stream(records))
+
+    assert [thread.id for thread in await user.threads()] == ["t1"]
+
+
+def _without_end(records: Records) -> Records:
+    return records[:-1]
+
+
+def _without_header(records: Records) -> Records:
+    return records[1:]
+
+
+def _nothing(records: Records) -> Records:
+    return records[:0]
+
+
+def _without_one(records: Records) -> Records:
+    return [record for record in records if record["section"] != "jobs"]
+
+
+def _without_a_log(records: Records) -> Records:
+    logs = [place for place, record in enumerate(records) if record["section"] == "log"]
+    return _whole(records[: logs[1]])
+
+
+def _cycle(records: Records) -> Records:
+    parents = {"run-parent": "run-child", "run-child": "run-parent"}
+    changed = [
+        {**record, "parent_run_id": parents[record["id"]], "root_run_id": "elsewhere"}
+        if record["section"] == "runs"
+        else record
+        for record in records[:-1]
+    ]
+    return _whole(changed)
+
+
+def _whole(records: Records) -> Records:
+    """End the records as an export ends."""
+    checksum = Checksum()
+    for record in records[1:]:
+        checksum.add(record)
+    return [*records, checksum.end()]
+
+
+def _twice(records: Records) -> Records:
+    return [*records, records[-1]]
+
+
+def _change(section: str, /, **values: Any) -> Callable[[Records], Records]:
+    """Change a section's first record, and make the checksum fit."""
+
+    def change(records: Records) -> Records:
+        place = [record["section"] for record in records].index(section)
+        changed = [*records[:place], {**records[place], **values}, *records[place + 1 :]]
+        return changed if section in ("header", "end") else _whole(changed[:-1])
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("damage", "told"),
+    [
+        (_without_end, "cut short"),
+        (_without_one, "checksum"),
+        (_twice, "after the end"),
+        (_without_header, "no header"),
+        (_nothing, "cut short"),
+        (_change("header", version=9, writer="agent-runtime 9.0"), "written by agent-runtime 9.0"),
+        (_change("header", thread=""), "names no thread"),
+        (_change("end", sha256="0"), "checksum"),
+        (_change("nodes", version=9), "section nodes has version 9"),
+        (_change("inbox", section="dreams"), "section 'dreams' is not known"),
+        (_change("thread", id=""), "id is empty"),
+        (_change("thread", title=7), "title of a record of thread is no text"),
+        (_change("nodes", id=7), "id of nodes is 7, not 1"),
+        (_change("nodes", parent_id=1), "parent of node 1 is node 1"),
+        (_change("nodes", body={"base64": "!"}), "neither text nor base64"),
+        (_change("nodes", extra=1), "unknown 'extra'"),
+        (_change("calls", node_id=9), "refers to node 9"),
+        (_change("calls", position=1), "out of order"),
+        (_change("events", run_id="nobody"), "refers to run nobody"),
+        (_change("usage", node_id=99), "refers to node 99"),
+        (_change("runs", root_run_id="else"), "neither a root nor a child"),
+        (_change("thread", last_seq=3), "has 2 nodes, not 3"),
+        (_change("thread", head=None, active_run="run-child"), "active run"),
+        (_change("vectors", values="abc"), "single-precision"),
+        (_change("log", thread=CHILD), "not that of the next thread"),
+        (_without_a_log, "has its log"),
+        (_cycle, "its own ancestor"),
+    ],
+)
+async def test_a_damaged_export_is_refused_and_leaves_nothing(
+    target: UserStore,
+    tmp_path: Path,
+    damage: Callable[[Records], Records],
+    told: str,
+) -> None:
+    source = await open_store(f"file:{tmp_path / 'source.db'}")
+    user = source.of("ann")
+    await fill(user, "amber")
+    records = await exported(user)
+    await source.close()
+
+    with pytest.raises(InvalidExport, match=told):
+        await target.import_thread(stream(damage(records)))
+
+    assert await target.threads() == [] and await target.runs() == []
+    # Nothing is hidden either: the whole one is taken.
+    assert await target.import_thread(stream(records)) == [PARENT, CHILD]
+
+
+async def test_a_sub_agents_thread_alone_is_a_thread_of_its_own(
+    user: UserStore, target: UserStore
+) -> None:
+    await fill(user, "amber")
+
+    await target.import_thread(stream(await exported(user, CHILD)))
+
+    run = await target.run("run-child")
+    assert (run.parent_run_id, run.root_run_id) == (None, "run-child")
+    assert [thread.id for thread in await target.threads()] == [CHILD]
+
+
+async def test_runs_find_parents_that_come_later(user: UserStore, target: UserStore) -> None:
+    # The parent's id is the greater one, so it is exported after its child; and so it is with
+    # what a sub-agent on the first thread's own runs would be.
+    lease = await begin(user, "z-parent", "t1")
+    await begin_child(user, "z-parent", "m-child", "t2", lease_seconds=-1.0)
+    await user.commit(lease, Commit(finish=Finish("succeeded", "completed")))
+    back = await begin_child(
+        user, "m-child", "a-grandchild", "t1", expect_head=1, expect_seq=1,
+        nodes=(message(2, 1),), task_id=2,
+    )  # fmt: skip
+    await user.commit(back, Commit(finish=Finish("succeeded", "completed")))
+    records = await exported(user, "t1")
+
+    await target.import_thread(stream(records))
+
+    assert await exported(target, "t1") == records
+    run = await target.run("a-grandchild")
+    assert (run.parent_run_id, run.root_run_id) == ("m-child", "z-parent")
+
+
+async def test_a_run_that_died_in_an_exchange_can_be_resumed_after_an_import(
+    user: UserStore, target: UserStore
+) -> None:
+    lease = await begin(user, lease_seconds=-1.0)
+    await user.commit(lease, Commit(nodes=(exchange(2, 1, "shell"),)))
+    await user.commit(lease, Commit(start=((2, 0),), events=(NewEvent("tool-start", 2),)))
+
+    await target.import_thread(stream(await exported(user, "t1")))
+
+    run = await target.run("r1")
+    assert (run.status, run.open_node, run.owner) == ("running", 2, None)
+    assert (await target.thread("t1")).active_run == "r1"
+    assert (await target.call("t1", 2, 0)).status == "started"
+
+
+async def test_pages_and_batches_join_without_a_seam(
+    user: UserStore, target: UserStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agent_runtime_storage.transfer._PAGE_ROWS", 7)
+    monkeypatch.setattr("agent_runtime_storage.transfer._PAGE_BYTES", 60)
+    monkeypatch.setattr("agent_runtime_storage.transfer_import._CHUNK_ROWS", 5)
+    lease = await begin(user)
+    await append(user, lease, 40)
+    await user.commit(lease, Commit(finish=Finish("succeeded", "completed")))
+    await fill(user, "amber")
+
+    for thread_id in ("t1", PARENT):
+        records = await exported(user, thread_id)
+        await target.import_thread(stream(records))
+        assert await exported(target, thread_id) == records
+
+
+async def test_while_it_is_imported_a_thread_is_not_there(
+    user: UserStore, target: UserStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agent_runtime_storage.transfer_import._CHUNK_ROWS", 1)
+    await fill(target, "amber")
+    records = await exported(target)
+    seen = 0
+
+    async def look() -> AsyncIterator[Mapping[str, Any]]:
+        nonlocal seen
+        for record in records:
+            yield record
+            if record["section"] != "end":
+                assert await user.threads() == [] and await user.runs() == []
+                seen += 1
+
+    await user.import_thread(look())
+
+    assert seen == len(records) - 1
+    assert len(await user.threads()) == 2
+
+
+async def test_a_cancelled_import_leaves_nothing(user: UserStore, target: UserStore) -> None:
+    await fill(target, "amber")
+    records = await exported(target)
+
+    async def stall() -> AsyncIterator[Mapping[str, Any]]:
+        for record in records[:-1]:
+            yield record
+        scope.cancel()
+        await anyio.sleep(60)
+
+    with anyio.CancelScope() as scope:
+        await user.import_thread(stall())
+
+    assert scope.cancelled_caught
+    assert await user.threads() == []
+    assert await user.import_thread(stream(records)) == [PARENT, CHILD]
+
+
+async def test_an_import_that_was_cleaned_up_does_not_go_on(
+    store: Store, user: UserStore, target: UserStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agent_runtime_storage.retention._ABANDONED_SECONDS", -1.0)
+    await fill(target, "amber")
+    records = await exported(target)
+
+    async def stall() -> AsyncIterator[Mapping[str, Any]]:
+        for record in records[:-1]:
+            yield record
+        assert sorted(await store.of(user.user_id).clean_up()) == [CHILD, PARENT]
+        yield records[-1]
+
+    with pytest.raises(Conflict, match="abandoned"):
+        await user.import_thread(stall())
+
+    assert await user.threads() == []
