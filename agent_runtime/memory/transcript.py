@@ -1,0 +1,315 @@
+"""What an Observer reads of an interval: every message with its node, its time and its speaker.
+
+Messages are data, fenced by a mark that occurs nowhere in them: nothing that they say can close
+the fence, or pass for another speaker's words.  Beside that they are shown as they are; only long
+tool output is shortened, to its head, its tail and the identifiers between them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+
+from agent_runtime.cutting import cut, fit
+from agent_runtime.messages import (
+    AssistantMessage,
+    Note,
+    ToolCall,
+    ToolResult,
+    UserMessage,
+    encodable,
+)
+from agent_runtime.tokens import count_text, placeholder
+from agent_runtime.view import Entry
+
+from .ledger import identifiers
+
+RESULT_TOKENS = 4_000
+"""A tool result, or an argument of a call, is read whole up to so many tokens."""
+REASONING_TOKENS = 300
+"""How much is read of what the agent thought: the reasons of what it did may stand only there."""
+IDENTIFIER_TOKENS = 200
+"""How many tokens of identifiers stand for what is left out of a long result."""
+SCANNED = 200_000
+"""How many characters of what is left out are looked through for them."""
+LEAST = 256
+"""No piece of a transcript is made smaller than so many tokens."""
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_NEAR = 0.5
+_FENCE_TOKENS = 24
+_PART_TOKENS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A message, or a result, as the Observer reads it.
+
+    Attributes:
+        at: `2026-11-21 14:05` in UTC; empty if unknown.
+        speaker: who said it, and how.
+        telling: whether notes of it can be expected: the user said something, or something failed.
+    """
+
+    node: int
+    at: str
+    speaker: str
+    text: str
+    telling: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A transcript, or a part of one that was too long.
+
+    Attributes:
+        text: between its fences.
+        tokens: our count of it.
+        latest: the time of the newest message in it; empty if unknown.
+        telling: whether it cannot be that there is nothing to observe.
+    """
+
+    text: str
+    tokens: int
+    latest: str
+    telling: bool
+
+
+def transcript(
+    entries: Sequence[Entry], *, limit: int, nonce: str, result_limit: int = RESULT_TOKENS
+) -> tuple[Piece, ...]:
+    """Return what an Observer reads of nodes, in pieces of at most about `limit` tokens.
+
+    Args:
+        nonce: marks the fences and headers; see `nonce_for`.
+
+    Raises:
+        ValueError: the nonce occurs in what is fenced.
+    """
+    return pieces(said(entries, result_limit=result_limit), limit=limit, nonce=nonce)
+
+
+def said(entries: Iterable[Entry], *, result_limit: int = RESULT_TOKENS) -> tuple[Said, ...]:
+    """Return the messages and results of nodes, oldest first, long results shortened."""
+    return tuple(one for entry in entries for one in _of(entry, result_limit))
+
+
+def characters(entries: Iterable[Entry]) -> int:
+    """Return about how many characters nodes have: how much work it is to read them."""
+    return sum(
+        len(entry.message.text) + sum(len(result.text) for result in entry.results)
+        for entry in entries
+    )
+
+
+def nonce_for(texts: Iterable[str]) -> str:
+    """Return a mark that occurs in none of the texts, always the same for the same ones."""
+    known = list(texts)
+    digest = hashlib.sha256()
+    for text in known:
+        digest.update(text.encode("utf-8", "surrogatepass"))
+    while True:
+        nonce = digest.hexdigest()[:6]
+        if not any(nonce in text for text in known):
+            return nonce
+        digest.update(b"again")
+
+
+def time_of(at: float) -> str:
+    """Return a time in seconds as `2026-11-21 14:05` in UTC; nothing for 0, which is unknown."""
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M") if at > 0 else ""
+
+
+def pieces(messages: Iterable[Said], *, limit: int, nonce: str) -> tuple[Piece, ...]:
+    """Return transcripts of the messages, each with at most about `limit` tokens.
+
+    A message that alone is longer is split, and each of its parts says so.
+
+    Raises:
+        ValueError: the nonce occurs in them.
+    """
+    room = max(LEAST, limit) - _FENCE_TOKENS
+    packed: list[Piece] = []
+    waiting: list[tuple[Said, str, int]] = []
+    size = 0
+    for one in messages:
+        if nonce in one.text or nonce in one.speaker:
+            raise ValueError(f"the mark {nonce!r} occurs in node {one.node}")
+        header = count_text(_header(one, nonce)) + _PART_TOKENS
+        for part in _parts(one, max(LEAST // 4, room - header)):
+            shown = _shown(part, nonce)
+            tokens = count_text(shown) + 1
+            if waiting and size + tokens > room:
+                packed.append(_piece(waiting, nonce))
+                waiting, size = [], 0
+            waiting.append((part, shown, tokens))
+            size += tokens
+    if waiting:
+        packed.append(_piece(waiting, nonce))
+    return tuple(packed)
+
+
+def _piece(packed: Sequence[tuple[Said, str, int]], nonce: str) -> Piece:
+    body = "\n\n".join(shown for _, shown, _ in packed)
+    text = f"<transcript {nonce}>\n{body}\n</transcript {nonce}>"
+    return Piece(
+        text,
+        sum(tokens for _, _, tokens in packed) + _FENCE_TOKENS,
+        max(one.at for one, _, _ in packed),
+        any(one.telling for one, _, _ in packed),
+    )
+
+
+def _shown(one: Said, nonce: str) -> str:
+    return f"{_header(one, nonce)}\n{one.text}"
+
+
+def _header(one: Said, nonce: str) -> str:
+    return f"[{nonce} | node {one.node} | {one.at or 'time unknown'} | {one.speaker}]"
+
+
+def _parts(one: Said, room: int) -> list[Said]:
+    """Return a message as it is, or in parts of at most about `room` tokens."""
+    # A token has at least one character in four and rarely more than sixteen.
+    size = len(one.text)
+    if size <= room // 4 or (size <= room * 16 and count_text(one.text) <= room):
+        return [one]
+    texts = list(_split(one.text, room))
+    return [
+        replace(one, text=text, speaker=f"{one.speaker}, part {number} of {len(texts)}")
+        for number, text in enumerate(texts, 1)
+    ]
+
+
+def _split(text: str, room: int) -> Iterator[str]:
+    """Yield the text in parts of at most `room` tokens each, where a line or a word ends."""
+    start, size = 0, room * 4
+    while start < len(text):
+        end = _end(text, start, start + size)
+        tokens = count_text(text[start:end])
+        while tokens > room and end - start > 1:
+            end = _end(text, start, start + max(1, (end - start) * room * 9 // (tokens * 10)))
+            tokens = count_text(text[start:end])
+        yield text[start:end]
+        # Texts are mostly alike all through: what fitted here fits again, or a little more does.
+        size = max(room // 4, min(room * 8, (end - start) * 5 // 4))
+        start = end
+
+
+def _end(text: str, start: int, end: int) -> int:
+    if end >= len(text):
+        return len(text)
+    least = start + int((end - start) * _NEAR)
+    found = max(text.rfind("\n", least, end), text.rfind(" ", least, end))
+    return found + 1 if found > start else end
+
+
+# From nodes to what was said
+
+
+def _of(entry: Entry, result_limit: int) -> Iterator[Said]:
+    message, at = entry.message, time_of(entry.at)
+    if isinstance(message, UserMessage):
+        files = [placeholder(file) for file in message.files]
+        text = _clean("\n".join([message.text, *files]))
+        yield Said(entry.seq, at, "user", text, telling=bool(text.strip()))
+    elif isinstance(message, Note):
+        steered = message.source == "steer"
+        speaker = "user, to the agent at work" if steered else f"runtime note ({message.source})"
+        yield Said(entry.seq, at, speaker, _clean(message.text), telling=steered)
+    else:
+        yield from _exchange(entry, message, at, result_limit)
+
+
+def _exchange(entry: Entry, message: AssistantMessage, at: str, limit: int) -> Iterator[Said]:
+    if message.reasoning.strip():
+        thought = _clean(_shortened(message.reasoning, REASONING_TOKENS))
+        yield Said(entry.seq, at, "agent, thinking", thought)
+    if message.text.strip():
+        yield Said(entry.seq, at, "agent", _clean(message.text))
+    for index, call in enumerate(message.calls):
+        name = _name(call.name)
+        yield Said(entry.seq, at, f"agent, calls {name}", _clean(_arguments(call, limit)))
+        if index < len(entry.results):
+            result = entry.results[index]
+            text = _clean(_result(result, call.id, limit))
+            failed = result.outcome not in ("ok", "cancelled")
+            speaker = f"tool {name} ({result.outcome})"
+            yield Said(entry.seq, at, speaker, text, telling=failed)
+
+
+def _arguments(call: ToolCall, limit: int) -> str:
+    """Return a call's arguments, a line each; texts as they are, not as JSON escapes them."""
+    if call.raw is not None:
+        return _shortened(call.raw, limit)
+    return "\n".join(
+        f"{name}: {_shortened(_value(value), limit)}" for name, value in call.arguments.items()
+    )
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    try:
+        return orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS).decode()
+    except (TypeError, ValueError):
+        # A lone surrogate, or a number that JSON cannot hold.
+        return repr(value)
+
+
+def _result(result: ToolResult, handle: str, limit: int) -> str:
+    chars = fit([result.text], limit, count_text)[0]
+    text = result.text if chars is None else cut(result.text, chars, handle)
+    if text != result.text:
+        text = _with_identifiers(text, result.text, chars or 0)
+    return "\n".join([text, *(placeholder(file) for file in result.files)])
+
+
+def _with_identifiers(shown: str, whole: str, chars: int) -> str:
+    """Return a shortened result with the identifiers that only what is left out has."""
+    middle = whole[chars // 2 : len(whole) - chars // 4]
+    if len(middle) > SCANNED:
+        middle = f"{middle[: SCANNED // 2]}\n{middle[-SCANNED // 2 :]}"
+    chosen: list[str] = []
+    left = IDENTIFIER_TOKENS
+    for name, _ in Counter(identifiers(middle)).most_common():
+        if name in shown:
+            continue
+        left -= count_text(f" {name}")
+        if left < 0:
+            break
+        chosen.append(name)
+    if not chosen:
+        return shown
+    return f"{shown}\n[identifiers in what is left out: {' '.join(chosen)}]"
+
+
+def _shortened(text: str, tokens: int) -> str:
+    """Return the text, or its head and tail where it has more than so many tokens."""
+    chars = fit([text], tokens, count_text)[0]
+    if chars is None or chars >= len(text):
+        return text
+    head, tail = text[: chars * 3 // 5], text[len(text) - chars * 2 // 5 :]
+    left_out = len(text) - len(head) - len(tail)
+    return f"{head}\n[... {left_out:,} of {len(text):,} characters are left out here ...]\n{tail}"
+
+
+def _clean(text: str) -> str:
+    """Return the text as it can be sent, with control characters made visible."""
+    return _CONTROL.sub(_picture, encodable(text).replace("\r\n", "\n"))
+
+
+def _picture(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    return chr(0x2400 + code) if code < 0x20 else "\ufffd"
+
+
+def _name(name: str) -> str:
+    return _clean(" ".join(name.split()))[:64]
