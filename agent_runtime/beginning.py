@@ -133,6 +133,7 @@ async def begin(store: UserStore, resolved: Resolved, order: Order) -> tuple[Run
         head=thread.head,
         last_seq=thread.last_seq,
         last_activation=max(thread.last_activation, view.activation_id),
+        last_observation=await store.last_observation(thread.id),
         steps=0,
         emit=order.on_event,
         interrupted=interrupted,
@@ -148,11 +149,12 @@ def first_view(old: View, resolved: Resolved) -> View:
         resolved.room,
         cause="start",
         estimate=resolved.calibration.estimate,
-        nonce=new_nonce(),
+        nonce=old.start.nonce or new_nonce(),
         task=None,
         model=resolved.model.name,
         prefix=resolved.prefix,
         repeat_system=resolved.repeat_system,
+        remembers=resolved.bands is not None,
     )
 
 

@@ -16,6 +16,7 @@ EventKind = Literal[
     "tool-finish",
     "note",
     "activation",
+    "observation",
     "run-finish",
 ]
 

@@ -74,6 +74,9 @@ async def _watched(orchestrator: Orchestrator, timeout: float | None) -> Finish:
     timed_out = False
     async with single_error(), anyio.create_task_group() as group:
         group.start_soon(_watch, state.log, group.cancel_scope)
+        if state.memory is not None:
+            await state.memory.load()
+            group.start_soon(state.memory.work)
         with anyio.move_on_after(timeout) as timer:
             finish = await orchestrator.drive()
         timed_out = timer.cancelled_caught

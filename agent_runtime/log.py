@@ -23,10 +23,13 @@ from agent_runtime_storage.records import (
     Commit,
     Finish,
     InboxItem,
+    Job,
     Lease,
     NewActivation,
     NewEvent,
     NewNode,
+    NewObservation,
+    ObservationRow,
     Run,
     Usage,
 )
@@ -34,8 +37,9 @@ from agent_runtime_storage.records import (
 from . import leases
 from .concurrency import outlast
 from .context import decode_activation, encode_prefix, encode_start, entry_of, extend, view_of
-from .errors import AgentRuntimeError, StoreError
+from .errors import AgentRuntimeError, CorruptThread, StoreError
 from .events import Event, EventKind
+from .memory.observation import Observation, decode_body, encode_body
 from .messages import (
     AssistantMessage,
     LoggedMessage,
@@ -76,7 +80,30 @@ async def load_view(store: UserStore, thread_id: str, head: int | None) -> View:
     start, prefix = decode_activation(row)
     nodes = [] if head is None else await store.branch(thread_id, head, first=start.first)
     task = None if start.task is None else entry_of(await store.node(thread_id, start.task))
-    return view_of(row.id, row.anchor, start, prefix, task, [entry_of(node) for node in nodes])
+    entries = [entry_of(node) for node in nodes]
+    rows = await store.observations(thread_id, ids=start.observed) if start.observed else []
+    known = {row.id: observation_of(row) for row in rows}
+    if lost := [one for one in start.observed if one not in known]:
+        raise CorruptThread(
+            f"Observation {lost[0]} of thread {thread_id} is missing from the log.",
+            cure="Restore the database from a backup.",
+        )
+    observations = [known[one] for one in start.observed]
+    return view_of(row.id, row.anchor, start, prefix, task, entries, observations)
+
+
+def observation_of(row: ObservationRow) -> Observation:
+    """Return the observation that a row of the store stands for."""
+    return decode_body(
+        row.body,
+        identity=row.id,
+        level=row.level,
+        parent_id=row.parent_id,
+        first=row.first,
+        last=row.last,
+        parts=row.parts,
+        provisional=row.provisional,
+    )
 
 
 def activation_row(view: View, cause: str) -> NewActivation:
@@ -155,6 +182,7 @@ class RunLog:
     head: int | None
     last_seq: int
     last_activation: int
+    last_observation: int
     steps: int
     emit: Callable[[Event], None]
     reserved: Amount | None = None
@@ -163,6 +191,8 @@ class RunLog:
     """Whether the run's end is written; nothing more can be."""
     interrupted: asyncio.CancelledError | None = None
     """A cancellation that came while the run began; `announce` raises it."""
+    _writing: anyio.Lock = field(default_factory=anyio.Lock)
+    """The loop and memory commit one after the other: each takes the ids that come next."""
     began: tuple[tuple[NewEvent, int], ...] = ()
     """The events of the run's beginning, with their ids; `announce` tells of them."""
 
@@ -178,8 +208,9 @@ class RunLog:
             then: brings this object up to date with the commit.
             live: by place among the events, what listeners are told beside what is kept.
         """
-        last, interrupted = await outlast(self.store.commit(self.lease, commit))
-        self._advance(commit)
+        async with self._writing:
+            last, interrupted = await outlast(self.store.commit(self.lease, commit))
+            self._advance(commit)
         then()
         first = last - len(commit.events) + 1
         for place, event in enumerate(commit.events):
@@ -259,6 +290,41 @@ class RunLog:
 
     def _see(self, view: View) -> None:
         self.view = view
+
+    async def remember(
+        self, written: Observation, job: Job | None, *, usage: Sequence[Usage], event: NewEvent
+    ) -> Observation:
+        """Commit an observation with the end of its job and what it cost; return it with its id.
+
+        Raises:
+            Conflict: somebody else has the job, or ended it; nothing was written.
+        """
+        async with self._writing:
+            kept = replace(written, id=self.last_observation + 1)
+            new = NewObservation(
+                id=kept.id,
+                level=kept.level,
+                parent_id=kept.parent_id,
+                first=kept.first,
+                last=kept.last,
+                body=encode_body(kept),
+                tokens=kept.tokens,
+                parts=kept.parts,
+                provisional=kept.provisional,
+            )
+            spent = Amount(
+                sum(one.prompt_tokens + one.completion_tokens for one in usage),
+                sum(one.cost or 0 for one in usage),
+            )
+            commit = Commit(
+                observation=new, job=job, usage=tuple(usage), settle=spent, events=(event,)
+            )
+            last, interrupted = await outlast(self.store.commit(self.lease, commit))
+            self.last_observation = kept.id
+        self.tell(event, last)
+        if interrupted is not None:
+            raise interrupted
+        return kept
 
     async def cancel_requested(self) -> bool:
         """Return whether some process asked for this run's cancel."""
@@ -500,6 +566,7 @@ async def take_log(store: UserStore, run: Run, emit: Callable[[Event], None]) ->
             head=thread.head,
             last_seq=thread.last_seq,
             last_activation=thread.last_activation,
+            last_observation=await store.last_observation(thread.id),
             steps=run.steps,
             emit=emit,
         )

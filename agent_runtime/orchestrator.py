@@ -83,6 +83,8 @@ class Orchestrator:
 
     async def prepare(self) -> Prompt:
         """Return the next prompt, activated anew where it is due, reserved and checked."""
+        if self.state.memory is not None:
+            self.state.memory.wake()
         cause = self.state.due(self.log.view)
         if cause is not None:
             await self.state.activate(cause)

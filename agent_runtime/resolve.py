@@ -11,9 +11,12 @@ from agent_runtime_storage import UserStore
 from . import output as outputs
 from .agent import Agent
 from .errors import ConfigError
+from .memory.bands import Bands
+from .memory.observer import Observer
 from .memory.recent import Room
 from .messages import encodable
 from .models.base import Model, ModelInfo
+from .models.scripted import ScriptedModel
 from .tokens import Calibration, warm
 from .tools.base import Tool, Toolset
 from .view import Prefix
@@ -37,6 +40,9 @@ class Resolved:
     output: outputs.OutputType | None
     repeat_system: bool
     temperature: float | None
+    bands: Bands | None = None
+    """The thresholds of observational memory; None where it is off."""
+    observer: Observer | None = None
     deps: Any = None
     limited: bool = False
     """Whether the run tree has a budget."""
@@ -64,6 +70,7 @@ async def resolve(
     tools = toolset(agent, output)
     steps = settings.sub_agent_max_steps if child else settings.max_steps
     repeat = agent.repeat_system_prompt
+    bands, observer = await remembering(settings, model, info, window - reserve)
     calibration = Calibration(info.start_ratio)
     for usage in reversed(await store.recent_usage(model.name)):
         calibration.observe(usage.counted_tokens, usage.prompt_tokens)
@@ -80,7 +87,30 @@ async def resolve(
         output=output,
         repeat_system=settings.repeat_system_prompt if repeat is None else repeat,
         temperature=agent.temperature,
+        bands=bands,
+        observer=observer,
     )
+
+
+async def remembering(
+    settings: Settings, model: Model, info: ModelInfo, limit: int
+) -> tuple[Bands | None, Observer | None]:
+    """Return the thresholds of observational memory and who observes; None for by rules."""
+    if not settings.observational_memory:
+        return None, None
+    from .memory.model_observer import ModelObserver
+
+    bands = Bands(settings.observer_message_tokens, 0, settings.last_messages).within(limit)
+    name = settings.observer_model
+    if name == "extractive" or (name == "same" and isinstance(model, ScriptedModel)):
+        # A script answers what it was written for, and nothing else.
+        return bands, None
+    if name != "same":
+        from .models import model_from_name
+
+        model = model_from_name(name, settings)
+        info = await model.info()
+    return bands, ModelObserver(model, info, settings.observer_timeout)
 
 
 def model_of(agent: Agent, settings: Settings, default: Model | None) -> Model:

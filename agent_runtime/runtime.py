@@ -33,6 +33,8 @@ from .events import Event
 from .lifecycle import end_dead, execute
 from .log import RunLog
 from .memory import branches
+from .memory.extractive import ExtractiveObserver
+from .memory.observational import Memory
 from .messages import UserMessage, encodable
 from .models.base import Model
 from .resolve import Resolved, resolve
@@ -379,8 +381,22 @@ class Runtime:
             limited=resolved.limited,
             end_dead=end_dead,
             output=resolved.output,
+            memory=self._memory(log, resolved),
             repeat_system=resolved.repeat_system,
             temperature=resolved.temperature,
+        )
+
+    def _memory(self, log: RunLog, resolved: Resolved) -> Memory | None:
+        if resolved.bands is None:
+            return None
+        by_rules = ExtractiveObserver()
+        return Memory(
+            log=log,
+            bands=resolved.bands,
+            observer=resolved.observer or by_rules,
+            fallback=by_rules,
+            deadline=self.settings.observer_timeout,
+            ratio=lambda: resolved.calibration.ratio,
         )
 
     async def _finish(self, state: RunState, resolved: Resolved) -> RunResult:

@@ -19,7 +19,8 @@ from .budget import affordable_output, bound, times
 from .cutting import fit
 from .errors import BudgetExceeded, Conflict
 from .log import RunLog, new_nonce
-from .memory.recent import Cause, Room, overdue, plan, results_budget
+from .memory.observational import Memory
+from .memory.recent import Cause, Room, overdue, plan, results_budget, too_large
 from .messages import ToolResult
 from .models.base import Model, ModelInfo
 from .tokens import Calibration, count_text
@@ -58,6 +59,8 @@ class RunState:
     end_dead: Callable[[UserStore, Run], Awaitable[None]]
     """Ends a run whose process is dead."""
     output: outputs.OutputType | None = None
+    memory: Memory | None = None
+    """Observational memory, where it is on."""
     repeat_system: bool = False
     temperature: float | None = None
     settled: dict[int, ToolResult] = field(default_factory=dict[int, ToolResult])
@@ -77,23 +80,41 @@ class RunState:
         changed = view.prefix != self.prefix or view.start.model != self.model.name
         if changed or view.start.repeat_system != self.repeat_system:
             return "agent"
-        return overdue(view, self.room, self.calibration.estimate(view.tokens))
+        estimate = self.calibration.estimate(view.tokens)
+        if self.memory is None:
+            return "agent" if view.start.remembers else overdue(view, self.room, estimate)
+        if not view.start.remembers:
+            return "agent"
+        return "tokens" if estimate > self.room.limit else self.memory.due(view)
 
     async def activate(self, cause: Cause) -> None:
         """Begin prompts anew: what leaves and what is cut is decided by `memory.recent`."""
         self.calibration.reset_anchor()
-        view = plan(
-            self.log.view,
+        view = self._plan(cause)
+        while self.memory is not None and self.calibration.estimate(view.tokens) > self.room.limit:
+            # Nothing leaves unobserved, so what has to leave at once is observed by rules.
+            if not await self.memory.observe_now(self.log.view):
+                raise too_large(view, self.room, self.calibration.estimate)
+            view = self._plan(cause)
+        await self.log.activate(view, cause)
+        if self.memory is not None:
+            self.memory.activated()
+
+    def _plan(self, cause: Cause) -> View:
+        old = self.log.view
+        return plan(
+            old,
             self.room,
             cause=cause,
             estimate=self.calibration.estimate,
-            nonce=new_nonce(),
+            nonce=old.start.nonce or new_nonce(),
             task=self.task,
             model=self.model.name,
             prefix=self.prefix,
             repeat_system=self.repeat_system,
+            remembers=self.memory is not None,
+            ready=() if self.memory is None else self.memory.ready(old),
         )
-        await self.log.activate(view, cause)
 
     def narrow(self) -> None:
         """Believe for the rest of the run that the window is smaller than the prompt refused."""

@@ -71,6 +71,12 @@ class Tally:
                         f"  context: {data['left_out']} messages left the prompt, {data['cut']} "
                         f"tool results cut, {data['tokens']:,} tokens stay ({data['cause']})"
                     ]
+            case "observation":
+                why = f": {data['why']}" if data["why"] else ""
+                return [
+                    f"  memory: {data['of']:,} tokens observed as {data['tokens']:,} "
+                    f"({data['origin']}{why})"
+                ]
             case "note":
                 return [f"  note from {data['source']}"]
             case "run-finish":

@@ -15,7 +15,6 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from typing import Literal, cast
 
 import anyio.lowlevel
@@ -50,6 +49,7 @@ from .rules import (
     weight_of,
     words,
 )
+from .transcript import time_of
 
 SHARE = 0.1
 """How large notes are wanted, as a share of what they stand for."""
@@ -168,16 +168,6 @@ def extract_notes(
     for entry in entries:
         extract.read(entry)
     return extract.notes(wanted, wanted if limit is None else limit, earlier)
-
-
-def time_of(at: float) -> str:
-    """Return a node's time as notes show it; empty if it is unknown."""
-    if at <= 0:
-        return ""
-    try:
-        return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M")
-    except (OverflowError, OSError, ValueError):
-        return ""
 
 
 def _size(entry: Entry) -> int:

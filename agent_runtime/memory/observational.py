@@ -7,23 +7,24 @@ and never makes a step wait.  Whatever fails is written by rules instead, and ma
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import cast
 
 import anyio
 
 from agent_runtime.budget import usage_of
-from agent_runtime.errors import AgentRuntimeError, BudgetExceeded, LeaseLost, StoreUnavailable
-from agent_runtime.log import RunLog
-from agent_runtime.messages import AssistantMessage, UserMessage
-from agent_runtime.tokens import count_text
+from agent_runtime.errors import LeaseLost, StoreUnavailable
+from agent_runtime.log import RunLog, observation_of
+from agent_runtime.messages import AssistantMessage
 from agent_runtime.view import Entry, View
-from agent_runtime_storage.records import Amount, Job, NewEvent, NewObservation, Usage
+from agent_runtime_storage.records import Amount, Job, NewEvent, Usage
 
-from .bands import Bands, Raw, covered, measure, next_chunk
+from .bands import Bands, Raw, covered, late, measure, next_chunk, ripe
 from .ledger import TOKENS_PER_THOUSAND, Passage, compile_ledger
-from .observation import Notes, Observation, decode_body, encode_body
+from .observation import Notes, Observation
 from .observer import Call, Interval, NotObserved, Observed, Observer
+from .recent import Cause, last_exchange
 
 OBSERVE = "observe"
 """The kind of the jobs."""
@@ -31,6 +32,10 @@ CLAIM_SECONDS = 30.0
 """How much longer than the Observer's deadline a claim lasts."""
 RETRY_SECONDS = 5.0
 """How long the worker waits after the store, or another claim, was in its way."""
+CUT_AGAIN = 1.1
+"""By how much raw messages have to grow before old tool output is cut once more."""
+AT_ONCE = 20
+"""How many nodes are observed together where the window is full."""
 EARLIER = 3
 """How many of the newest observations an Observer is given at most."""
 
@@ -55,6 +60,7 @@ class Memory:
     deadline: float
     ratio: Callable[[], float]
     prepared: list[Observation] = field(default_factory=list[Observation])
+    _cut_at: float = 0.0
     _woken: anyio.Event = field(default_factory=anyio.Event)
 
     # For the loop
@@ -67,6 +73,35 @@ class Memory:
         """Return the observations that can take the place of the view's oldest raw nodes."""
         return covered(view.entries, self.prepared)[0]
 
+    def due(self, view: View) -> Cause | None:
+        """Return why observational memory wants the prompt to begin anew, or None."""
+        raw = self.raw(view)
+        if ripe(raw, self.bands):
+            return "observed"
+        if late(raw, self.bands) and raw.total >= self._cut_at:
+            self._cut_at = raw.total * CUT_AGAIN
+            return "late"
+        return None
+
+    def activated(self) -> None:
+        """Forget what is active now, and look what is due next."""
+        seen = set(self.log.view.start.observed)
+        self.prepared = [one for one in self.prepared if one.id not in seen]
+        self.wake()
+
+    async def observe_now(self, view: View) -> bool:
+        """Have the oldest raw nodes observed by rules at once; False if none may leave."""
+        raw = self.raw(view)
+        end = max(last_exchange(view.entries), 0)
+        chunk = view.entries[raw.prepared : max(raw.prepared, min(end, raw.prepared + AT_ONCE))]
+        while chunk and not view.entries[raw.prepared + len(chunk)].prompt:
+            chunk = chunk[:-1]
+        if not chunk:
+            return False
+        seen = await self.fallback.observe(Interval(chunk, self._earlier(chunk)))
+        await self._commit(None, chunk, seen, True, "The window was full.")
+        return True
+
     def wake(self) -> None:
         """Have the worker look whether something is due."""
         self._woken.set()
@@ -78,31 +113,17 @@ class Memory:
             rows = await self.log.store.observations(
                 self.log.lease.thread_id, ending_from=view.entries[0].seq
             )
-            self.prepared = [
-                decode_body(
-                    row.body,
-                    identity=row.id,
-                    level=row.level,
-                    parent_id=row.parent_id,
-                    first=row.first,
-                    last=row.last,
-                    parts=row.parts,
-                    provisional=row.provisional,
-                )
-                for row in rows
-                if not row.level
-            ]
+            self.prepared = [observation_of(row) for row in rows if not row.level]
 
     # The worker
 
     async def work(self) -> None:
         """Observe what is due, for as long as the run goes on; end by cancelling it."""
-        await self.load()
         while True:
             try:
                 while chunk := next_chunk(self.raw(self.log.view), self.bands):
                     await self._observe(chunk)
-            except (StoreUnavailable, BudgetExceeded):
+            except StoreUnavailable:
                 await anyio.sleep(RETRY_SECONDS)
                 continue
             except LeaseLost:
@@ -144,35 +165,90 @@ class Memory:
 
     async def _commit(
         self,
-        job: Job,
+        job: Job | None,
         entries: tuple[Entry, ...],
         seen: Observed,
         provisional: bool,
         why: str,
     ) -> None:
-        observation = self._observation(entries, seen, provisional)
-        usage, spent, unsettled = self._costs(seen.calls)
+        written = self._write(entries, seen, provisional)
+        lease = self.log.lease
+        usage = [
+            memory_usage(call, OBSERVE, lease.run_id, lease.root_run_id, written.last)
+            for call in seen.calls
+        ]
         data = {
-            "first": observation.first,
-            "last": observation.last,
-            "tokens": observation.tokens,
+            "first": written.first,
+            "last": written.last,
+            "tokens": written.tokens,
             "of": sum(entry.tokens for entry in entries),
-            "origin": observation.origin,
+            "origin": written.origin,
             "provisional": provisional,
             "why": why,
         }
-        new = NewObservation(
-            id=self.log.last_observation + 1,
+        event = NewEvent("observation", written.last, data)
+        self.prepared.append(await self.log.remember(written, job, usage=usage, event=event))
+
+    def _write(self, entries: tuple[Entry, ...], seen: Observed, provisional: bool) -> Observation:
+        """Return the observation of the entries, not committed yet."""
+        active = (*self.log.view.observations, *self.prepared)
+        listed = "\n".join(name for one in active for name in one.ledger)
+        budget = sum(entry.tokens for entry in entries) * TOKENS_PER_THOUSAND // 1000
+        return Observation(
+            id=0,
             level=0,
-            parent_id=observation.parent_id,
-            first=observation.first,
-            last=observation.last,
-            body=encode_body(observation),
-            tokens=observation.tokens,
+            parent_id=entries[0].parent_id,
+            first=entries[0].seq,
+            last=entries[-1].seq,
+            notes=seen.notes or Notes(()),
+            ledger=compile_ledger(passages(entries), budget, listed=listed),
+            origin=seen.origin,
             provisional=provisional,
+            model=seen.model,
         )
-        event = NewEvent("observation", observation.last, data)
-        identity = await self.log.remember(
-            new, job, usage=usage, settle=spent, unsettle=unsettled, event=event
-        )
-        self.prepared.append(_with_id(observation, identity))
+
+
+def memory_usage(
+    call: Call, purpose: str, run_id: str, root_run_id: str, node_id: int | None
+) -> Usage:
+    """Return the usage row of a model call that memory made for a run."""
+    row = usage_of(
+        call.answer,
+        run_id=run_id,
+        root_run_id=root_run_id,
+        node_id=node_id,
+        counted=call.counted,
+        bound=Amount(call.counted * 2, 0),
+    )
+    return replace(row, purpose=purpose)
+
+
+def passages(entries: Sequence[Entry]) -> list[Passage]:
+    """Return what the ledger is made of: what was said and called, and what came back."""
+    found: list[Passage] = []
+    for entry in entries:
+        message = entry.message
+        found.append(Passage(message.text, own=True))
+        if isinstance(message, AssistantMessage):
+            found += [
+                Passage("\n".join(_strings(call.arguments)), own=True) for call in message.calls
+            ]
+        found += [Passage(result.text, own=False) for result in entry.results]
+    return found
+
+
+def _strings(value: object) -> Iterator[str]:
+    """Yield the texts of a JSON value, as they are, not as JSON escapes them."""
+    match value:
+        case str():
+            yield value
+        case dict():
+            for one in cast("dict[str, object]", value).values():
+                yield from _strings(one)
+        case list():
+            for one in cast("list[object]", value):
+                yield from _strings(one)
+        case None:
+            return
+        case _:
+            yield str(value)

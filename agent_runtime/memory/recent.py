@@ -8,7 +8,7 @@ provider's cache at every step.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -19,7 +19,14 @@ from agent_runtime.messages import PromptMessage
 from agent_runtime.tokens import count_message, count_text
 from agent_runtime.view import Entry, Prefix, Start, View, handle_of, handles
 
-Cause = Literal["start", "agent", "messages", "tokens", "overflow", "note"]
+from .bands import covered
+from .observation import Observation
+
+Cause = Literal[
+    "start", "agent", "messages", "tokens", "overflow", "note", "observed", "late", "idle"
+]
+REWRITES: tuple[Cause, ...] = ("tokens", "overflow", "observed", "late", "idle")
+"""Causes at which what stays is sent anew in any case, so that old results are cut as well."""
 
 CUT_TOKENS = 400
 """To how many tokens an old tool result is cut when the prompt has to shrink."""
@@ -97,25 +104,38 @@ def plan(
     model: str | None = None,
     prefix: Prefix | None = None,
     repeat_system: bool = False,
+    remembers: bool = False,
+    ready: Sequence[Observation] = (),
 ) -> View:
     """Return the view under the next activation.
+
+    With observational memory only what observations stand for leaves, so the view may not fit the
+    room yet; the caller has more observed then.
 
     Args:
         estimate: what the provider will count for so many of our tokens.
         task: the run's task, shown in front when its node leaves.
         model: the model from now on, where it changes.
         prefix: the system prompt and tools from now on, where they change.
+        remembers: whether observational memory is on.
+        ready: the observations that take the place of the oldest raw nodes.
 
     Raises:
-        PromptTooLarge: even the last exchange does not fit; the message names what is too long.
+        PromptTooLarge: without observational memory, even the last exchange does not fit; the
+            message names what is too long.
     """
     base = replace(
         view.start,
         nonce=nonce,
         model=view.start.model if model is None else model,
         repeat_system=repeat_system,
+        remembers=remembers,
     )
-    plan = _Plan(view, prefix or view.prefix, task, base, room.last_messages)
+    plan = _Plan(view, prefix or view.prefix, task, base, room.last_messages, tuple(ready))
+    if remembers:
+        keep = len(covered(view.entries, ready)[1])
+        uncut = 0 if cause == "overflow" else UNCUT_EXCHANGES
+        return plan.view(keep, _cuts(plan, keep, uncut) if cause in REWRITES else {**base.cuts})
     keep = _keep_messages(view.entries, room.last_messages)
     goal = int(room.limit * (TARGET if cause == "overflow" else FITS))
     if cause in ("start", "agent", "note"):
@@ -135,18 +155,25 @@ class _Plan:
     task: Entry | None
     base: Start
     least: int
+    ready: tuple[Observation, ...] = ()
 
     def view(self, keep: int, cuts: Mapping[str, int]) -> View:
         """Return the view that keeps the entries from index `keep` on."""
         start, pinned = self._start(keep, cuts)
         kept = self.old.entries[keep:]
-        return view_of(self._id, self._anchor, start, self.prefix, pinned, kept)
+        return view_of(self._id, self._anchor, start, self.prefix, pinned, kept, self._observations)
 
     def less(self, view: View, keep: int) -> View:
         """Return a view of this plan with its entries only from index `keep` on."""
         start, pinned = self._start(keep, view.start.cuts)
         kept = view.entries[keep - len(self.old.entries) :]
-        return view_of_rendered(self._id, self._anchor, start, self.prefix, pinned, kept)
+        return view_of_rendered(
+            self._id, self._anchor, start, self.prefix, pinned, kept, self._observations
+        )
+
+    @property
+    def _observations(self) -> tuple[Observation, ...]:
+        return (*self.old.observations, *self.ready) if self.base.remembers else ()
 
     @property
     def _id(self) -> int:
@@ -171,6 +198,7 @@ class _Plan:
             left_out=gone - (pinned is not None),
             cuts=kept_cuts,
             last_messages=self.least,
+            observed=tuple(one.id for one in self._observations),
             shrunk=first is not None and (short or recent_cut(kept, kept_cuts)),
         )
         return start, pinned
@@ -207,7 +235,7 @@ def _shrink(plan: _Plan, keep: int, room: Room, estimate: Callable[[int], int]) 
 
     # A prompt becomes shorter with each node that leaves, so where it fits is found by halving.
     starts = [keep, *(i for i in range(keep + 1, len(entries)) if not _rides(entries, i))]
-    last = max(keep, _last_exchange(entries))
+    last = max(keep, last_exchange(entries))
     before, behind = [i for i in starts if i <= last], [i for i in starts if i >= last]
     found = bisect_left(before, True, key=fits(int(room.limit * TARGET)))
     if found < len(before):
@@ -223,7 +251,8 @@ def _shrink(plan: _Plan, keep: int, room: Room, estimate: Callable[[int], int]) 
     return view
 
 
-def _last_exchange(entries: tuple[Entry, ...]) -> int:
+def last_exchange(entries: Sequence[Entry]) -> int:
+    """Return the place of the last exchange; of the last entry if there is none."""
     for index in reversed(range(len(entries))):
         if entries[index].results:
             return index

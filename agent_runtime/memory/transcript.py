@@ -39,6 +39,8 @@ IDENTIFIER_TOKENS = 200
 """How many tokens of identifiers stand for what is left out of a long result."""
 SCANNED = 200_000
 """How many characters of what is left out are looked through for them."""
+MOST_CHARS = 8
+"""A token of what is read whole stands for no more characters than that, on average."""
 LEAST = 256
 """No piece of a transcript is made smaller than so many tokens."""
 
@@ -265,11 +267,26 @@ def _value(value: Any) -> str:
 
 
 def _result(result: ToolResult, handle: str, limit: int) -> str:
-    chars = fit([result.text], limit, count_text)[0]
+    chars = _chars(result.text, limit)
     text = result.text if chars is None else cut(result.text, chars, handle)
-    if text != result.text:
-        text = _with_identifiers(text, result.text, chars or 0)
+    if chars is not None and text != result.text:
+        text = _with_identifiers(text, result.text, chars)
     return "\n".join([text, *(placeholder(file) for file in result.files)])
+
+
+def _chars(text: str, tokens: int) -> int | None:
+    """Return how many characters of a text have so many tokens; None if it has no more of them."""
+    most = tokens * MOST_CHARS
+    if len(text) <= most:
+        return fit([text], tokens, _count)[0]
+    # Of a text of a megabyte no more than this is counted.
+    known = text[: most * 3 // 5] + text[len(text) - most * 2 // 5 :]
+    chars = fit([known], tokens, _count)[0]
+    return len(known) if chars is None else chars
+
+
+def _count(text: str) -> int:
+    return count_text(_clean(text))
 
 
 def _with_identifiers(shown: str, whole: str, chars: int) -> str:
@@ -293,7 +310,7 @@ def _with_identifiers(shown: str, whole: str, chars: int) -> str:
 
 def _shortened(text: str, tokens: int) -> str:
     """Return the text, or its head and tail where it has more than so many tokens."""
-    chars = fit([text], tokens, count_text)[0]
+    chars = _chars(text, tokens)
     if chars is None or chars >= len(text):
         return text
     head, tail = text[: chars * 3 // 5], text[len(text) - chars * 2 // 5 :]

@@ -137,6 +137,24 @@ class Settings(BaseSettings):
     sub_agent_max_steps: Count = Field(
         default=100, description="The most steps of a sub-agent's run."
     )
+    observational_memory: bool = Field(
+        default=True,
+        description="Whether observations take the place of older messages, so that nothing of "
+        "them is lost; without it they leave the prompt as the window moves.",
+    )
+    observer_model: str = Field(
+        default="same",
+        description="Who writes the observations: `same` for the run's own model, `extractive` for "
+        "rules without a model, or a model's name. Without its key it is `extractive`.",
+    )
+    observer_message_tokens: Annotated[int, Field(ge=1000)] = Field(
+        default=30_000,
+        description="From how many tokens of raw messages on observations take the place of the "
+        "oldest; at most half of what a prompt may have.",
+    )
+    observer_timeout: Seconds = Field(
+        default=120.0, description="Seconds that the Observer may take for a chunk of messages."
+    )
     context_window: Annotated[int, Field(ge=1000)] | None = Field(
         default=None, description="The context window in tokens, instead of the model's known one."
     )

@@ -132,6 +132,10 @@ class UserStore(Protocol):
         """
         ...
 
+    async def last_observation(self, thread_id: str) -> int:
+        """Return the id of the thread's newest observation; 0 if there is none."""
+        ...
+
     async def observations(
         self, thread_id: str, *, ids: Sequence[int] = (), ending_from: int | None = None
     ) -> list[ObservationRow]:
@@ -371,8 +375,14 @@ class UserStore(Protocol):
         """Add a job unless there is one of this thread, kind and key; return whether it did."""
         ...
 
-    async def claim(self, kind: str, *, seconds: float, thread_id: str | None = None) -> Job | None:
-        """Lease the oldest job that is free or whose lease expired; None if there is none."""
+    async def claim(
+        self, kind: str, *, seconds: float, thread_id: str | None = None, key: str | None = None
+    ) -> Job | None:
+        """Lease the oldest job that is free or whose lease expired; None if there is none.
+
+        Args:
+            thread_id, key: take only a job of this thread, and with this key.
+        """
         ...
 
     async def finish_job(self, job: Job) -> None:

@@ -38,11 +38,14 @@ class Jobs(Owner):
             raise not_found("thread", thread_id) from error
         return bool(rows[-1])
 
-    async def claim(self, kind: str, *, seconds: float, thread_id: str | None = None) -> Job | None:
+    async def claim(
+        self, kind: str, *, seconds: float, thread_id: str | None = None, key: str | None = None
+    ) -> Job | None:
         values: dict[str, Value] = {
             "kind": kind,
             "seconds": seconds,
             "thread_id": thread_id,
+            "key": key,
             "token": secrets.token_hex(16),
         }
         try:
@@ -53,12 +56,12 @@ class Jobs(Owner):
                 raise
         if not rows:
             return None
-        [(identity, thread, job_kind, key, payload, blob, attempts, token)] = rows
+        [(identity, thread, job_kind, job_key, payload, blob, attempts, token)] = rows
         if blob is not None:
             found = await self._read("blob", thread_id=thread, hash=blob)
             codec, data = found[0] if found else ("lost", None)
             payload = unpack(b"", codec, data, {"job": identity})
-        return Job(identity, thread, job_kind, key, payload, attempts, token)
+        return Job(identity, thread, job_kind, job_key, payload, attempts, token)
 
     async def finish_job(self, job: Job) -> None:
         await self._end(job, self._statement("finish_job", _key(job), rows=1))

@@ -82,6 +82,12 @@ class Log(Owner):
             )
         return to_activation(tuple(columns))
 
+    async def last_observation(self, thread_id: str) -> int:
+        [(newest,)] = await self._read("last_observation", thread_id=thread_id)
+        if newest is None:
+            await self._require_thread(thread_id)
+        return int(newest or 0)
+
     async def observations(
         self, thread_id: str, *, ids: Sequence[int] = (), ending_from: int | None = None
     ) -> list[ObservationRow]:

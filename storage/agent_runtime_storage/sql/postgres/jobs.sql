@@ -15,6 +15,7 @@ WHERE user_id = :user_id AND id = (
     SELECT id FROM jobs
     WHERE user_id = :user_id AND kind = :kind AND status IN ('ready', 'claimed')
       AND due_at <= unix_seconds() AND (:thread_id::text IS NULL OR thread_id = :thread_id)
+      AND (:key::text IS NULL OR key = :key)
     ORDER BY created_at, id LIMIT 1
     FOR UPDATE SKIP LOCKED)
 RETURNING id, thread_id, kind, key, payload, blob, attempts, token;

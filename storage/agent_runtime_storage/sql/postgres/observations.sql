@@ -14,6 +14,9 @@ WHERE o.user_id = :user_id AND o.thread_id = :thread_id
   AND (o.last_id >= :ending_from OR o.id IN (SELECT value::bigint FROM json_array_elements_text(:ids::json) AS value))
 ORDER BY o.id;
 
+-- name: last_observation
+SELECT max(id) FROM observations WHERE user_id = :user_id AND thread_id = :thread_id;
+
 -- name: append_observation
 -- Ids count up within the thread; only the holder of the lease writes, so it knows the next one.
 INSERT INTO observations (user_id, thread_id, id, level, parent_id, first_id, last_id, parts,

@@ -1,0 +1,185 @@
+"""The form of notes: what weak models make of it is understood, and prose is not."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_runtime.memory.observation import Line, Notes, Priority, render_notes
+from agent_runtime.memory.parsing import LONGEST_LINE, NOTHING, parse, write
+
+AT = "2026-11-21 14:05"
+PRIORITIES: list[Priority] = ["critical", "important", "info", "done"]
+
+
+def lines(text: str) -> tuple[Line, ...]:
+    return parse(text).notes.lines
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{AT} | critical | Keep `a|b`.",
+        f"  {AT}  |  CRITICAL  |  Keep `a|b`.  ",
+        f"- {AT} | high | Keep `a|b`.",
+        f"* **{AT}** | **critical** | Keep `a|b`.",
+        f"1. [{AT}] [critical] Keep `a|b`.",
+        f"| {AT} | critical | Keep `a|b`. |",
+        f"critical | {AT} | Keep `a|b`.",
+        f"({AT} UTC) critical: Keep `a|b`.",
+        f"{AT} - 🔴 Keep `a|b`.",
+        f"{AT} 🔴 High: Keep `a|b`.",
+        "2026-11-21T14:05:33Z | urgent | Keep `a|b`.",
+        "2026/11/21, 14:05 (high) Keep `a|b`.",
+        "2026-11-21 2:05 PM | must | Keep `a|b`.",
+        "## 2026-11-21\n14:05 | critical | Keep `a|b`.",
+        "2026-11-21:\n14:05 !! Keep `a|b`.",
+        "**Date: Nov 21, 2026**\n\n* 🔴 (14:05) Keep `a|b`.",
+        f"```text\n{AT} | critical | Keep `a|b`.\n```",
+        f"<notes>\n{AT} | critical | Keep `a|b`.\n</notes>",
+        f"| Time | Priority | Text |\n|---|---|---|\n| {AT} | critical | Keep `a|b`. |",
+        f"<think>\n2020-01-01 | info | no\n</think>\n{AT} | critical | Keep `a|b`.",
+        f"{AT} | critical | Keep\n  `a|b`.",
+    ],
+)
+def test_a_line_is_understood_however_it_is_dressed(text: str) -> None:
+    (line,) = lines(text)
+    assert (line.at, line.text) == (AT, "Keep `a|b`.")
+    assert line.priority == "critical"
+
+
+@pytest.mark.parametrize(
+    ("word", "priority"),
+    [
+        ("critical", "critical"),
+        ("High", "critical"),
+        ("medium", "important"),
+        ("IMPORTANT", "important"),
+        ("low", "info"),
+        ("information", "info"),
+        ("completed", "done"),
+        ("✅", "done"),
+        ("P1", "important"),
+    ],
+)
+def test_other_words_for_priorities(word: str, priority: Priority) -> None:
+    assert lines(f"{AT} | {word} | x") == (Line(AT, priority, "x"),)
+
+
+def test_what_is_missing_is_left_out_and_not_made_up() -> None:
+    assert lines("unknown | info | x") == (Line("", "info", "x"),)
+    assert lines("info: x") == (Line("", "info", "x"),)
+    assert lines(f"{AT} x") == (Line(AT, "info", "x"),)
+    assert lines("2026-11-21 | info | x") == (Line("2026-11-21", "info", "x"),)
+    assert lines("14:05 | info | x") == (Line("", "info", "x"),)
+    assert lines("2026-13-45 25:99 | info | x") == (Line("", "info", "x"),)
+
+
+def test_a_word_that_only_looks_like_a_priority_belongs_to_the_text() -> None:
+    assert lines(f"{AT} Done with the parser.") == (Line(AT, "info", "Done with the parser."),)
+    assert lines(f"{AT} | info | done: x") == (Line(AT, "info", "done: x"),)
+    assert lines(f"{AT} | info | 15:00 is the call") == (Line(AT, "info", "15:00 is the call"),)
+
+
+def test_text_stays_as_it_is_written() -> None:
+    text = 'app/[slug]/page.tsx -> **kwargs `x | y` _private_ [link](a) - 50 % -- "q"'
+    assert lines(f"{AT} | info | {text}") == (Line(AT, "info", text),)
+    assert lines(f"{AT} !! _private") == (Line(AT, "critical", "_private"),)
+
+
+def test_the_task_and_the_next_step_stand_apart() -> None:
+    for text in (
+        f"{AT} | info | x\nTASK: port it\nNEXT: run tests",
+        f"{AT} | info | x\n\n**Current Task:** port it\n**Next step:** run tests",
+        f"{AT} | info | x\n## Task:\n\nport it\n## Next steps:\n- run tests",
+        f"{AT} | info | x\n- task: port\nit\n- Suggested next response: run\n  tests",
+    ):
+        parsed = parse(text)
+        assert parsed.notes == Notes((Line(AT, "info", "x"),), "port it", "run tests")
+        assert parsed.stray == 0
+    for none in ("none", "None.", "-", "N/A", "", "unknown"):
+        assert parse(f"TASK: x\nNEXT: {none}").notes.next_step == ""
+
+
+@pytest.mark.parametrize(
+    "text", [NOTHING, f"{NOTHING}.", f"**{NOTHING.title()}**", f"```\n{NOTHING}\n```", "Nothing."]
+)
+def test_the_verdict_stands_on_a_line_of_its_own(text: str) -> None:
+    assert parse(text).nothing
+
+
+def test_a_verdict_that_is_quoted_is_none() -> None:
+    assert not parse(f"{AT} | info | The tool printed `{NOTHING}`.").nothing
+    assert not parse(f"A page says {NOTHING} and so on.").nothing
+
+
+def test_prose_is_no_notes() -> None:
+    parsed = parse("Here is what happened. The user asked.\n\nThen the agent worked.")
+    assert parsed.notes == Notes(())
+    assert parsed.stray == 2
+
+
+def test_a_line_that_is_too_long_is_split_at_a_sentence_or_a_word() -> None:
+    text = "It said that it was so. " * 200
+    split = lines(f"{AT} | done | {text}")
+    assert len(split) > 4
+    assert all(line.text.endswith("so.") and len(line.text) <= LONGEST_LINE for line in split)
+    assert all((line.at, line.priority) == (AT, "done") for line in split)
+    assert " ".join(line.text for line in split) == text.strip()
+    assert "".join(line.text for line in lines(f"{AT} | done | {'x' * 5000}")) == "x" * 5000
+
+
+TEXTS = st.from_regex(r"[A-Za-z(`\"/][^\x00-\x1f\x7f-\x9f\u2028\u2029]{0,60}\S", fullmatch=True)
+NOTES = st.builds(
+    Notes,
+    st.lists(
+        st.builds(
+            Line,
+            st.datetimes(timezones=st.none()).map(
+                lambda at: f"{at.year:04}-{at.month:02}-{at.day:02} {at.hour:02}:{at.minute:02}"
+            ),
+            st.sampled_from(PRIORITIES),
+            TEXTS.map(str.strip),
+        ),
+        max_size=8,
+    ).map(tuple),
+    st.sampled_from(["", "port the parser", "Task: x"]),
+    st.sampled_from(["", "run the tests"]),
+)
+
+
+@given(NOTES)
+def test_notes_come_back_as_they_were_written(notes: Notes) -> None:
+    parsed = parse(write(notes))
+    assert parsed.notes == notes
+    assert parsed.proper == len(notes.lines)
+    assert parsed.stray == parsed.loose == parsed.joined == 0
+
+
+def test_notes_in_the_form_of_prompts_are_understood_too() -> None:
+    notes = Notes(
+        tuple(Line(f"2026-11-2{day} 09:0{day}", PRIORITIES[day], f"x {day}") for day in range(4)),
+        "port it",
+        "test it",
+    )
+    assert parse(render_notes(notes)).notes == notes
+
+
+ODD = ["\n", "|", "-", "*", "[", "(", "!!", " ", "```", "<", ":", AT, "critical", "TASK:", "\ud800"]
+
+
+@given(st.lists(st.one_of(st.sampled_from(ODD), st.text(max_size=5)), max_size=60).map("".join))
+def test_any_text_is_read_without_an_error(text: str) -> None:
+    parsed = parse(text)
+    for line in parsed.notes.lines:
+        assert line.text == line.text.strip() != ""
+        assert len(line.text.splitlines()) == 1
+        assert len(line.text) <= LONGEST_LINE
+        line.text.encode()
+
+
+@pytest.mark.parametrize("part", ["[", " ", "- ", "*", "|", "a", "`", "1. ", "TASK ", "\t-", "`\n"])
+def test_a_megabyte_of_anything_is_read_in_linear_time(part: str) -> None:
+    # Were anything here quadratic, it would run into the timeout of the test.
+    parse(part * (1_000_000 // len(part)) + "x")
