@@ -124,7 +124,8 @@ def write(notes: Notes) -> str:
 def parse(text: str) -> Parsed:
     """Return what a model wrote, understood as far as it has the form of notes."""
     reader = _Reader()
-    for raw in _THOUGHT.sub("", text, count=1).splitlines():
+    thought = _THOUGHT.match(text)
+    for raw in text[thought.end() if thought else 0 :].splitlines():
         _read(reader, raw)
     lines = tuple(part for line in reader.lines for part in _split(line))
     task, following = (_value(reader.last.get(name, "")) for name in ("task", "next"))
@@ -185,13 +186,16 @@ def _line(body: str, day: str) -> Line | None:
                 at = _time(when, day) if when else ""
                 text = _clean(fields[2])
                 return Line(at, priority, text) if text else None
-    at, priority, rest = "", None, body.lstrip("| ")
-    timed = False
-    for _ in range(2):
+    at, rest, timed = "", body.lstrip("| "), False
+    priority: Priority | None = None
+    sign = False
+    for _ in range(3):
         if not timed and (when := _WHEN.match(rest)):
             at, rest, timed = _time(when, day), rest[when.end() :], True
-        if priority is None and (found := _PRIORITY.match(rest)) and _marks(found):
-            priority, rest = _WORDS[found["word"].lower()], rest[found.end() :]
+        if (priority is None or sign) and (found := _PRIORITY.match(rest)) and _marks(found):
+            # A sign is often followed by its meaning in words.
+            priority, sign = _WORDS[found["word"].lower()], not found["word"].isalnum()
+            rest = rest[found.end() :]
     text = _clean(rest)
     if not text or not (timed or priority):
         return None

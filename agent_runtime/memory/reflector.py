@@ -226,7 +226,7 @@ def observation_of(reflection: Reflection, done: Condensed, ledger: tuple[str, .
 def ledger_of(
     parts: Sequence[Observation], count: Callable[[str], int] = count_text
 ) -> tuple[str, ...]:
-    """Return the ledger of a reflection: what the parts list, each once, the newest first to stay."""
+    """Return the ledger of a reflection: what the parts list, each once; the newest stay."""
     budget = int(LEDGER_KEPT * sum(count(" ".join(part.ledger)) for part in parts))
     kept: dict[str, None] = {}
     for part in reversed(parts):
