@@ -490,6 +490,15 @@ class Store(Protocol):
         """Return how large the database is, by table, by owner, and of the largest threads."""
         ...
 
+    async def vacuum(self) -> None:
+        """Give back the space of what was deleted; takes as long as reading everything.
+
+        A file is written anew, and nobody writes to it meanwhile; on Postgres what was deleted is
+        gone for good from then on.  Raises `StoreError` for a libSQL server, which does it by
+        itself.
+        """
+        ...
+
     async def close(self) -> None:
         """Finish what was accepted, then release everything."""
         ...
