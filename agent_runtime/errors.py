@@ -39,7 +39,6 @@ from agent_runtime_storage.errors import (
     DimensionMismatch,
     InboxWaiting,
     InvalidExport,
-    InvalidExport,
     InvalidVector,
     LeaseLost,
     MigrationError,
@@ -56,7 +55,6 @@ from agent_runtime_storage.errors import (
     StoreUnavailable,
     ThreadBusy,
     ThreadExists,
-    ThreadExists,
     UnknownScheme,
 )
 
@@ -68,7 +66,6 @@ __all__ = [
     "CorruptThread",
     "DimensionMismatch",
     "InboxWaiting",
-    "InvalidExport",
     "InvalidExport",
     "InvalidVector",
     "InvariantError",
@@ -96,7 +93,6 @@ __all__ = [
     "StoreReadOnly",
     "StoreUnavailable",
     "ThreadBusy",
-    "ThreadExists",
     "ThreadExists",
     "ToolError",
     "UnknownScheme",
