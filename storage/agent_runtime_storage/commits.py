@@ -256,6 +256,7 @@ _MISSES = {
     "parent_node": "a node's parent is not there or not closed.",
     "open_node": "the run has an open exchange already.",
     "head": "the new head is not there or not closed.",
+    "node": "an event or a usage belongs to a node that is not there.",
     "inbox": "an inbox item is not there any more.",
 }
 
