@@ -236,7 +236,7 @@ class UserStore(Protocol):
         paths are found whole and by their parts, whatever their case.  The figures behind the
         ranking are the owner's own, and every database ranks alike.  Of each text the first
         100,000 characters are found, of the query the first 64 distinct words count.  Words of
-        more than about 20,000 texts count only where the query has no rarer ones.  Equal hits come
+        more than about 10,000 texts count only where the query has no rarer ones.  Equal hits come
         in the order of thread, node and call; the node itself comes before its calls.
 
         Args:
