@@ -11,6 +11,7 @@ import inspect
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
+import anyio
 import pytest
 
 from agent_runtime_config.errors import AgentRuntimeError, ConfigError
@@ -27,6 +28,8 @@ from agent_runtime_storage import (
 from agent_runtime_storage.drivers.protocol import Driver
 from agent_runtime_storage.queries import load_queries
 from agent_runtime_storage.urls import open_driver
+from benchmarks.interleavings_gate import Gate, GatedDriver
+from benchmarks.interleavings_run import driver_of, over
 
 from .attacks import ATTACKS, Target, fill_other, fill_own, outcome
 from .twins import live, look
@@ -123,6 +126,30 @@ async def test_owners_may_do_the_same_under_the_same_ids(store: Store, database_
         assert await look(ann, "ann") == first[-len(await look(ann, "ann")) :]
         left = {table for table, rows in (await dump(driver, "bob")).items() if rows}
         assert left <= {"embedders"}
+
+
+async def test_owners_may_do_the_same_at_the_same_time(store: Store) -> None:
+    """In lockstep, call by call: a statement that forgot its owner would meet two equal rows."""
+    gate = Gate()
+    lives: dict[str, list[object]] = {}
+
+    async def lead(name: str) -> None:
+        try:
+            user = over(store, GatedDriver(driver_of(store), gate, name)).of(name)
+            lives[name] = await live(user, name)
+        finally:
+            gate.end()
+
+    async with anyio.create_task_group() as group:
+        for name in ("ann", "bob"):
+            gate.begin()
+            group.start_soon(lead, name)
+        await gate.still()
+        while gate.waiting:
+            gate.let_through(gate.waiting[0])
+            await gate.still()
+
+    assert repr(lives["bob"]).replace("bob", "ann") == repr(lives["ann"])
 
 
 # Names of owners
