@@ -4,11 +4,16 @@ AgentRuntimeError                   .message says what and why, .cure what to do
 ├── ConfigError                     a setting, a model name or an agent is not usable
 ├── StoreError                      see agent_runtime_storage.errors
 │   ├── UnknownScheme
-│   ├── StoreUnavailable: StoreBusy, StoreReadOnly, StoreFull, NotADatabase, ObjectsUnavailable
+│   ├── StoreUnavailable: StoreBusy, StoreReadOnly, StoreFull, NotADatabase
+│   │   ├── ObjectsUnavailable
+│   │   └── StoreInDoubt
 │   ├── MigrationError
 │   ├── NotFound
 │   ├── CorruptThread: ObjectLost
-│   └── Conflict: ThreadBusy, LeaseLost, RunCancelled, InboxWaiting, BudgetExceeded
+│   ├── DimensionMismatch
+│   ├── InvalidVector
+│   ├── InvalidExport
+│   └── Conflict: ThreadBusy, ThreadExists, LeaseLost, RunCancelled, InboxWaiting, BudgetExceeded
 ├── ModelError                      a model call failed for good
 │   ├── ModelAuthError              the key is missing or wrong, or may not use the model
 │   ├── ModelNotFound               the provider does not know the model
@@ -31,7 +36,10 @@ from agent_runtime_storage.errors import (
     BudgetExceeded,
     Conflict,
     CorruptThread,
+    DimensionMismatch,
     InboxWaiting,
+    InvalidExport,
+    InvalidVector,
     LeaseLost,
     MigrationError,
     NotADatabase,
@@ -42,9 +50,11 @@ from agent_runtime_storage.errors import (
     StoreBusy,
     StoreError,
     StoreFull,
+    StoreInDoubt,
     StoreReadOnly,
     StoreUnavailable,
     ThreadBusy,
+    ThreadExists,
     UnknownScheme,
 )
 
@@ -54,7 +64,10 @@ __all__ = [
     "ConfigError",
     "Conflict",
     "CorruptThread",
+    "DimensionMismatch",
     "InboxWaiting",
+    "InvalidExport",
+    "InvalidVector",
     "InvariantError",
     "LeaseLost",
     "MigrationError",
@@ -76,9 +89,11 @@ __all__ = [
     "StoreBusy",
     "StoreError",
     "StoreFull",
+    "StoreInDoubt",
     "StoreReadOnly",
     "StoreUnavailable",
     "ThreadBusy",
+    "ThreadExists",
     "ToolError",
     "UnknownScheme",
     "UnsupportedTask",

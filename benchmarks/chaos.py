@@ -264,6 +264,7 @@ def campaign(
     seed: int,
     on_outcome: Callable[[Outcome], None],
     url: str | None = None,
+    all_boundaries: bool = True,
 ) -> Course:
     """Kill runs at least so many times: each boundary once, then as many random instants.
 
@@ -271,15 +272,20 @@ def campaign(
 
     Args:
         url: of the database that the runs share; None for a file of each run's own.
+        all_boundaries: False takes boundaries and random instants in turn from the start, the
+            boundaries in an order of chance, and stops at the number of kills.
     """
     ground = Ground(folder, url)
     chance = random.Random(seed)
     hits = at_boundaries = at_random = 0
     with worker() as work:
         course = survey(work, ground)
+        needed = len(course.boundaries) if all_boundaries else 0
+        if not all_boundaries:
+            course = replace(course, points=tuple(chance.sample(course.points, len(course.points))))
         boundaries, instants = boundary_trials(course, chance), random_trials(course, chance)
-        while at_boundaries < len(course.boundaries) or hits < kills:
-            if at_boundaries < len(course.boundaries) or at_boundaries <= at_random:
+        while at_boundaries < needed or hits < kills:
+            if at_boundaries < needed or at_boundaries <= at_random:
                 trial = next(boundaries)
                 at_boundaries += 1
             else:

@@ -16,6 +16,7 @@ import orjson
 from agent_runtime_storage.drivers.protocol import Driver, Row
 
 from .interleavings_history import COMMITS, LIMIT, MAIN, Op, Side
+from .interleavings_jobs import check_jobs
 
 ENDED = ("succeeded", "failed", "cancelled")
 
@@ -202,9 +203,12 @@ class Judge:
             for call, count in counts.items():
                 if count > 1 or calls.get(call, ("", ""))[0] not in states:
                     self._say(f"call {call} went {count} times to {states}, is {calls.get(call)}")
+        closed = {(row[0], row[1]) for row in self.rows["nodes"] if row[3] == "closed"}
         for call, (status, _) in calls.items():
             if status == "done" and call not in done:
                 self._say(f"call {call} is done and nobody did it")
+            if status != "done" and call[:2] in closed:
+                self._say(f"call {call} of a closed exchange is {status}")
         self._closings()
 
     def _closings(self) -> None:
@@ -348,21 +352,25 @@ class Judge:
         runs = {row[0]: row for row in self.rows["runs"]}
         trees: defaultdict[str, Counter[str]] = defaultdict(Counter)
         limits: dict[str, int | None] = {}
+        held: Counter[tuple[str, int]] = Counter()
         for one in self.written.values():
             root = runs[one.data["run"]][3]
             for name in ("reserve", "release", "settle"):
                 trees[root][name] += one.data.get(name) or 0
+            # Who takes a run over starts with nothing reserved.
+            place = (one.data["run"], one.data["epoch"])
+            held[place] += (one.data.get("reserve") or 0) - (one.data.get("release") or 0)
             if "limit" in one.data:
                 limits[one.data["run"]] = one.data["limit"]
-        for identity, _, _, root, status, _, _, own, *rest in runs.values():
+        for identity, _, _, root, status, epoch, _, own, *rest in runs.values():
             reserved, settled, unsettled, own_cost, *costs = rest
             if [2 * own, *(2 * amount for amount in (reserved, settled, unsettled))] != [
                 own_cost,
                 *costs,
             ]:
                 self._say(f"tokens and money of {identity} differ: {rest}")
-            if own and status != "running":
-                self._say(f"{identity} is {status} and still has {own} tokens reserved")
+            if own != (held[identity, epoch] if status == "running" else 0):
+                self._say(f"{identity} is {status} and has {own} tokens reserved: {held}")
             if identity != root:
                 continue
             spent = trees[identity]
@@ -408,34 +416,7 @@ class Judge:
     # Jobs, metadata, readers, refusals
 
     def _jobs(self) -> None:
-        jobs = {row[0]: row for row in self.rows["jobs"]}
-        if len(jobs) != len(self.rows["jobs"]):
-            self._say("a job is there twice")
-        added = Counter(op.facts["key"] for op in self._of("enqueue") if op.facts.get("added"))
-        for key, count in added.items():
-            if count > 1 or key not in jobs:
-                self._say(f"job {key} was added {count} times, is {jobs.get(key)}")
-        claims = [op for op in self._of("claim") if "attempt" in op.facts]
-        for (key, attempt), count in Counter(
-            (op.facts["key"], op.facts["attempt"]) for op in claims
-        ).items():
-            if count > 1 or attempt > jobs[key][2]:
-                self._say(f"attempt {attempt} of job {key} was given {count} times")
-        settled = [op for op in self._of("settle_job") if op.outcome == "ok"]
-        for end in settled:
-            key, attempt = end.facts["key"], end.facts["attempt"]
-            for claim in claims:
-                if claim.facts["key"] != key or claim.facts["attempt"] <= attempt:
-                    continue
-                if claim.end is not None and claim.end < end.start:
-                    self._say(f"{end.id} ended job {key} after {claim.id} had claimed it")
-                if end.facts["how"] != "retry" and end.end is not None and end.end < claim.start:
-                    self._say(f"{claim.id} claimed job {key}, which {end.id} had ended")
-        for key, status, _ in jobs.values():
-            over = {"done": "done", "failed": "give up"}.get(status)
-            tried = [op for op in self._of("settle_job") if op.facts.get("key") == key]
-            if over and not any(op.facts["how"] == over for op in tried):
-                self._say(f"job {key} is {status} by nobody")
+        self.problems += check_jobs(self.rows["jobs"], self.history)
 
     def _metadata(self) -> None:
         [text] = [row[8] for row in self.rows["threads"] if row[0] == MAIN] or ["{}"]

@@ -41,6 +41,8 @@ from .interleavings_history import COMMITS, LIMIT, MAIN, Op, Side
 
 KEYS = ("observe 1", "observe 2", "observe 3")
 _CHOICES = 6
+_FAR = 100_000
+"""More than an interleaving appends."""
 _ENDS: tuple[RunStatus, ...] = ("succeeded", "failed", "cancelled", "suspended", "suspended")
 
 
@@ -281,7 +283,11 @@ class Actor:
         """Record what results are missing, close the exchange, and move the head to it."""
         lease = self.some_lease()
         node, pending, started = await self._open_exchange(lease)
-        done = self._done(node, pending + started)
+        missing = pending + started
+        if missing and self.chance.random() < 0.2:
+            # Too early, unless another task has done this one meanwhile.
+            missing.remove(self.chance.choice(missing))
+        done = self._done(node, missing)
         self.op.facts.update(closes=node, head=node)
         await self.commit(lease, Commit(done=done, close=(node,), head=node))
 
@@ -337,29 +343,25 @@ class Actor:
         await self.user.commit(lease, commit)
 
     async def wrong(self) -> None:
-        """Commit, with a lease that may be good, what no state of the thread allows."""
+        """Commit, with a lease that may be good, what can never be right."""
         lease = self.some_lease()
-        node, pending, started = await self._open_exchange(lease)
         thread = await self.user.thread(lease.thread_id)
-        seq = thread.last_seq + 1
-        under_open = NewNode(seq, node, "message", "user", b"", 1, 0)
+        seq, head = thread.last_seq + 1, thread.head
+        exchange = NewNode(seq, head, "exchange", "assistant", b"", 1, 0, "open", ("tool",))
+        call = CallDone(seq - 1, 0, "ok", b"", 1)
+        later = NewActivation(thread.last_activation + _FAR, None, "x", b"{}", b"")
         wrongs = {
-            "head on an open node": Commit(head=node),
-            "node under an open one": Commit(nodes=(under_open,)),
-            "head on a node that is not there": Commit(head=seq),
-            "item that is not there": Commit(drained=(10**6,)),
-            "seq left out": Commit(nodes=(self.message(seq + 1, thread.head),), head=seq + 1),
-            "activation left out": Commit(
-                activation=NewActivation(thread.last_activation + 2, None, "x", b"{}", b"")
-            ),
+            "head on an open node": Commit(nodes=(exchange,), head=seq),
+            "node under an open one": Commit(nodes=(exchange, self.message(seq + 1, seq))),
+            "head on a node that is not there": Commit(head=seq + _FAR),
+            "item that is not there": Commit(drained=(_FAR,)),
+            "seq left out": Commit(nodes=(self.message(seq + _FAR, head),)),
+            "activation left out": Commit(activation=later),
+            "call started twice": Commit(start=((seq - 1, 0),) * 2),
+            "call done twice": Commit(done=(call, call)),
         }
-        if pending + started:
-            wrongs["exchange closed early"] = Commit(close=(node,))
-        if pending:
-            wrongs["call started twice"] = Commit(start=((node, pending[0]),) * 2)
-            done = CallDone(node, pending[0], "ok", b"", 1)
-            wrongs["call done twice"] = Commit(done=(done, done))
         self.op.facts["wrong"] = name = self.chance.choice(list(wrongs))
+        self._note(self.op)
         await self.user.commit(lease, wrongs[name])
 
     # Without a lease, or about it

@@ -7,6 +7,7 @@ from collections.abc import Generator
 
 import pytest
 
+from .services.backends import BACKENDS
 from .services.fixtures import MISSING
 from .services.fixtures import database_contents as database_contents
 from .services.fixtures import database_url as database_url
@@ -36,6 +37,14 @@ _skips: list[tuple[str, str]] = []
 def anyio_backend() -> str:
     """The runtime runs on asyncio only."""
     return "asyncio"
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test that takes `database_url` on every backend, or on those of its mark."""
+    if "database_url" in metafunc.fixturenames:
+        mark = metafunc.definition.get_closest_marker("backends")
+        names = BACKENDS if mark is None else mark.args
+        metafunc.parametrize("database_url", names, indirect=True)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -144,15 +145,23 @@ def test_every_error_of_the_package_is_in_the_one_place() -> None:
     assert fresh(code) == "[]"
 
 
+OPTIONS: dict[str, dict[str, Any]] = {
+    "ThreadBusy": {"run_id": "r"},
+    "DimensionMismatch": {"known": 3, "given": 4},
+    "InvalidExport": {"line": 1},
+}
+
+
 @pytest.mark.parametrize("name", errors.__all__)
 def test_an_error_reads_as_what_happened_and_what_to_do(name: str) -> None:
     kind = getattr(errors, name)
     assert inspect.getdoc(kind)
-    options = {"run_id": "r"} if name == "ThreadBusy" else {}
+    options = OPTIONS.get(name, {})
+    where = "Line 1: " if name == "InvalidExport" else ""
     error = kind("It broke.", cure="Mend it.", **options)
     assert (error.message, error.cure, str(error)) == (
-        "It broke.",
+        f"{where}It broke.",
         "Mend it.",
-        "It broke. Mend it.",
+        f"{where}It broke. Mend it.",
     )
-    assert str(kind("It broke.", **options)) == "It broke."
+    assert str(kind("It broke.", **options)) == f"{where}It broke."

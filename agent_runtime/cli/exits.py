@@ -37,7 +37,7 @@ def code_of_error(error: BaseException) -> int:
     match error:
         case errors.UnsupportedTask():
             return UNSUPPORTED
-        case errors.ConfigError() | errors.UnknownScheme():
+        case errors.ConfigError() | errors.UnknownScheme() | errors.InvalidExport():
             return USAGE
         case errors.ModelError():
             return MODEL

@@ -18,9 +18,10 @@ COMMANDS = {
     "run": ("run", "Run a task to its end."),
     "resume": ("run", "Go on with a run that stopped."),
     "chat": ("chat", "Talk with the agent, line by line, on one thread."),
-    "threads": ("threads", "List threads."),
+    "threads": ("threads", "List threads; delete, export and import them."),
     "show": ("threads", "Show what happened on a thread."),
     "cancel": ("run", "Cancel a run, also one of another process."),
+    "db": ("db", "Look after the database: status, migrate, check, size, copy."),
     "config": ("config", "Show the settings and where they come from."),
     "doctor": ("doctor", "Check whether everything is in place."),
 }

@@ -35,6 +35,13 @@ def short_arguments(arguments: dict[str, Any], width: int = 80) -> str:
     return shorten(" ".join(parts), width)
 
 
+def time_text(seconds: float) -> str:
+    """Return a moment in local time."""
+    import datetime
+
+    return datetime.datetime.fromtimestamp(seconds).strftime("%Y-%m-%d %H:%M:%S")
+
+
 def write_output(text: str) -> None:
     """Write a result to stdout: as it is into a pipe or file, made printable on a terminal."""
     click.echo(printable(text) if sys.stdout.isatty() else text)

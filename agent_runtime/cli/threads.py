@@ -1,4 +1,4 @@
-"""`agent-runtime threads` and `show`: what the log holds."""
+"""`agent-runtime threads` and `show`: what the log holds.  `moving` has what changes it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .terminal import say, short_arguments, shorten, write_json, write_output
+from . import moving
+from .terminal import say, short_arguments, shorten, time_text, write_json, write_output
 
 if TYPE_CHECKING:
     from agent_runtime_config import Settings
@@ -18,11 +19,14 @@ RESULT_CHARS = 400
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 
 
-@click.command()
+@click.group(invoke_without_command=True)
 @click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True)
 @json_option
-def threads(limit: int, as_json: bool) -> None:
-    """List threads, the most recently used first."""
+@click.pass_context
+def threads(ctx: click.Context, limit: int, as_json: bool) -> None:
+    """List threads, the most recently used first; or delete, export and import them."""
+    if ctx.invoked_subcommand is not None:
+        return
     import anyio
 
     from agent_runtime_config import load_settings
@@ -34,9 +38,13 @@ def threads(limit: int, as_json: bool) -> None:
         else:
             mark = "active" if thread.active_run else "      "
             title = shorten(thread.title, 80)
-            click.echo(f"{thread.id}  {_time(thread.updated_at)}  {mark}  {title}".rstrip())
+            click.echo(f"{thread.id}  {time_text(thread.updated_at)}  {mark}  {title}".rstrip())
     if not found and not as_json:
         say("There are no threads yet.")
+
+
+for command in (moving.remove, moving.prune, moving.export_thread, moving.import_thread):
+    threads.add_command(command)
 
 
 async def _threads(settings: Settings, limit: int) -> list[Thread]:
@@ -108,7 +116,7 @@ def _write_event(event: Event, *, as_json: bool) -> None:
         return
     node = "" if event.node_id is None else f"  node {event.node_id}"
     data = short_arguments(dict(event.data), 160)
-    click.echo(f"{event.id:>6}  {_time(event.created_at)}  {event.kind:<12}{node}  {data}")
+    click.echo(f"{event.id:>6}  {time_text(event.created_at)}  {event.kind:<12}{node}  {data}")
 
 
 def _node_lines(node: Node, *, full: bool) -> Iterator[str]:
@@ -117,7 +125,7 @@ def _node_lines(node: Node, *, full: bool) -> Iterator[str]:
     message = decode_message(node.body)
     who = f"note from {message.source}" if isinstance(message, Note) else message.type
     state = "" if node.status == "closed" else "  (under way)"
-    yield f"[{node.seq}] {who}  {_time(node.created_at)}{state}"
+    yield f"[{node.seq}] {who}  {time_text(node.created_at)}{state}"
     if message.text:
         yield message.text
     if not isinstance(message, AssistantMessage):
@@ -177,10 +185,3 @@ def _thread_json(thread: Thread) -> dict[str, Any]:
         "created_at": thread.created_at,
         "updated_at": thread.updated_at,
     }
-
-
-def _time(seconds: float) -> str:
-    """Return a moment in local time."""
-    import datetime
-
-    return datetime.datetime.fromtimestamp(seconds).strftime("%Y-%m-%d %H:%M:%S")

@@ -260,6 +260,7 @@ _MISSES = {
     "head": "the new head is not there or not closed.",
     "observation": "an observation is not the next one; somebody else has written.",
     "job": "the claim on the job is void, or the job is over.",
+    "node": "an event or a usage belongs to a node that is not there.",
     "inbox": "an inbox item is not there any more.",
 }
 

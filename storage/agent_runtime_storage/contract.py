@@ -253,7 +253,7 @@ class UserStore(Protocol):
         paths are found whole and by their parts, whatever their case.  The figures behind the
         ranking are the owner's own, and every database ranks alike.  Of each text the first
         100,000 characters are found, of the query the first 64 distinct words count.  Words of
-        more than about 20,000 texts count only where the query has no rarer ones.  Equal hits come
+        more than about 10,000 texts count only where the query has no rarer ones.  Equal hits come
         in the order of thread, node and call; the node itself comes before its calls.
 
         Args:
@@ -510,6 +510,15 @@ class Store(Protocol):
 
     async def sizes(self, *, threads: int = 10) -> StoreSizes:
         """Return how large the database is, by table, by owner, and of the largest threads."""
+        ...
+
+    async def vacuum(self) -> None:
+        """Give back the space of what was deleted; takes as long as reading everything.
+
+        A file is written anew, and nobody writes to it meanwhile; on Postgres what was deleted is
+        gone for good from then on.  Raises `StoreError` for a libSQL server, which does it by
+        itself.
+        """
         ...
 
     async def close(self) -> None:

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
-from .drivers.protocol import Driver, Row, Value
+from .drivers.protocol import Driver, Row, Vacuuming, Value
 from .errors import MigrationError, NotADatabase, StoreError, StoreUnavailable
 from .migrations import schema_state
 from .objects import Objects
@@ -82,7 +82,7 @@ class _Isolating(Protocol):
 
 
 class Maintenance:
-    """The methods of `Store` that look at all owners; none of them changes anything."""
+    """The methods of `Store` over all owners; none of them changes what is stored."""
 
     def __init__(self, driver: Driver, objects: Objects | None = None) -> None:
         self._driver = driver
@@ -156,6 +156,15 @@ class Maintenance:
             tuple(OwnerSize(*row) for row in owners),
             tuple(ThreadSize(*row) for row in largest),
         )
+
+    async def vacuum(self) -> None:
+        await self._require_schema()
+        if not isinstance(self._driver, Vacuuming):
+            raise StoreError(
+                "The database server cleans up by itself; it cannot be told to from here.",
+                cure="Ask whoever runs it.",
+            )
+        await self._driver.vacuum()
 
     async def _check_objects(self) -> list[Problem]:
         if self._objects is None:

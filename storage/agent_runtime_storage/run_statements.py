@@ -250,6 +250,8 @@ class RunStatements(Indexing):
                     "cost": item.cost,
                     "reported": int(item.reported),
                 },
+                rows=1,
+                miss="node",
             )
             for place, item in enumerate(usage)
         ]
@@ -313,6 +315,8 @@ class RunStatements(Indexing):
                     "node_id": event.node_id,
                     "data": encode_json(event.data, "event's data"),
                 },
+                rows=1,
+                miss="node",
             )
             for place, event in enumerate(events)
         ]

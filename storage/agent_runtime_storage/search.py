@@ -9,16 +9,18 @@ same sum from them.  The ranking is exact as long as the query's words occur in 
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterable, Mapping, Sequence
+from weakref import WeakKeyDictionary
 
 import orjson
 
-from .drivers.protocol import Statement, Value
+from .drivers.protocol import Driver, Statement, Value
 from .owner import Owner
 from .records import NodeText, TextHit
 from .words import Terms, owner_key, query_terms, terms_of
 
-POSTINGS = 20_000
+POSTINGS = 10_000
 """How many texts a search looks at, once for each word that they have.
 
 The query's words count in the order of their rarity, as long as they are together in no more texts
@@ -28,6 +30,11 @@ most of them have, notices.
 _BATCH = 100
 _NO_CALL = -1
 _ALL = 2**62
+# Words of very many texts, by their terms, until when they count as such: to count them again at
+# each search cost Postgres more than the search.
+_COMMON: WeakKeyDictionary[Driver, dict[str, float]] = WeakKeyDictionary()
+_COMMON_SECONDS = 600.0
+_MOST_COMMON = 10_000
 _SATURATION = 1.2
 _LENGTH_SHARE = 0.75
 
@@ -74,11 +81,8 @@ class Search(Indexing):
         terms = query_terms(query, owner_key(self.user_id), plain=every_word)
         if not terms or limit < 1:
             return []
-        texts, length, counts = await self._figures(terms, POSTINGS + 1)
-        if counts and min(counts.values()) > POSTINGS:
-            # Of words that are all in very many texts the rarest has to be known.
-            texts, length, counts = await self._figures(terms, _ALL)
-        if not counts or (every_word and len(counts) < len(terms)):
+        texts, length, counts = await self._count_texts(terms, every_word=every_word)
+        if not counts:
             return []
         asked: dict[str, Value] = {
             "words": orjson.dumps(_weights(counts, texts)).decode(),
@@ -94,6 +98,29 @@ class Search(Indexing):
             TextHit(str(thread), int(node), None if call == _NO_CALL else int(call), float(score))
             for thread, node, call, score in rows
         ]
+
+    async def _count_texts(
+        self, terms: Sequence[str], *, every_word: bool
+    ) -> tuple[int, int, dict[str, int]]:
+        """Return what `_figures` does, of as many terms as the ranking can need.
+
+        There are none if nothing can be found.
+        """
+        common = _COMMON.setdefault(self._driver, {})
+        now = time.monotonic()
+        asked = [term for term in terms if common.get(term, 0.0) <= now]
+        texts, length, counts = await self._figures(asked, POSTINGS + 1)
+        if len(common) > _MOST_COMMON:
+            common.clear()
+        for term, count in counts.items():
+            if count > POSTINGS:
+                common[term] = now + _COMMON_SECONDS
+        if every_word and len(counts) < len(asked):
+            return texts, length, {}
+        if min(counts.values(), default=_ALL) > POSTINGS and texts > POSTINGS:
+            # Of words that are all in very many texts the rarest has to be known.
+            return await self._figures(terms, _ALL)
+        return texts, length, counts
 
     async def _figures(self, terms: Sequence[str], most: int) -> tuple[int, int, dict[str, int]]:
         """Return how many texts and words the owner has, and how many texts have each term.

@@ -164,7 +164,7 @@ class Importer:
         if await self._store.is_taken(new):
             raise ThreadExists(
                 f"Thread {new} is there already, or is being imported or deleted.",
-                cure="Import it under another id (--as), or delete that one first.",
+                cure="Import it under another id, or delete that one first.",
             )
         values = fields.values
         create = self._store.statement(
@@ -333,7 +333,7 @@ class Importer:
         except Conflict as error:
             raise Conflict(
                 f"From line {line} on: {error.message}",
-                cure="An id of the export may be taken here: import it under another id (--as).",
+                cure="An id of the export may be taken here: import it under another id.",
             ) from error
 
     def _insert(self, member: _Thread, row: _Row, bodies: Bodies) -> Statement:

@@ -12,6 +12,7 @@ import sys
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 
+import anyio.lowlevel
 import orjson
 
 from .drivers.protocol import BatchMissed, Measuring, Row, Statement, Value
@@ -23,6 +24,8 @@ from .records import Embedder, VectorHit, VectorItem, VectorKey
 MOST_DIMENSIONS = 16_000
 _SHORTEST, _LONGEST = 1e-12, 1e12
 _DISTANCE = "vec_distance_cosine"
+_AT_A_TIME = 16
+"""How many vectors are packed before others on the event loop have a turn: a few milliseconds."""
 
 _log = logging.getLogger(__name__)
 
@@ -36,11 +39,14 @@ class Vectors(Owner):
             _check_name(source, "source of a vector")
         if not items:
             return
-        packed = [_pack(item.values, _name(item)) for item in items]
-        dimensions = len(packed[0])
-        for item, values in zip(items, packed, strict=True):
-            if len(values) != dimensions:
-                raise _mismatch(model, dimensions, len(values), _name(item))
+        dimensions = len(items[0].values)
+        vectors: list[Statement] = []
+        for number, item in enumerate(items):
+            if number % _AT_A_TIME == _AT_A_TIME - 1:
+                await anyio.lowlevel.checkpoint()
+            vectors.append(self._put_vector(model, item))
+            if len(item.values) != dimensions:
+                raise _mismatch(model, dimensions, len(item.values), _name(item))
         threads = sorted({item.thread_id for item in items})
         batch = [
             *await self._embedder(model, dimensions),
@@ -48,10 +54,7 @@ class Vectors(Owner):
                 self._statement("thread_exists", {"thread_id": one}, rows=1, miss=f"thread {one}")
                 for one in threads
             ),
-            *(
-                self._put_vector(model, item, values)
-                for item, values in zip(items, packed, strict=True)
-            ),
+            *vectors,
             self._statement("vector_index_is_due", {"model": model, "dimensions": dimensions}),
         ]
         try:
@@ -185,11 +188,9 @@ class Vectors(Owner):
                 error,
             )
 
-    def _put_vector(
-        self, model: str, item: VectorItem, values: array[float] | None = None
-    ) -> Statement:
+    def _put_vector(self, model: str, item: VectorItem) -> Statement:
         """Return what writes a vector; its batch begins with what `_embedder` returns."""
-        packed = _pack(item.values, _name(item)) if values is None else values
+        packed = _pack(item.values, _name(item))
         return self._statement(
             "put_vector",
             {

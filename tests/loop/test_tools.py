@@ -32,6 +32,7 @@ print(agent.run_sync("What is the weather in Oslo?").output)
 """
 
 
+@pytest.mark.backends("file")
 async def test_hello_world_takes_ten_lines(serve: Serve) -> None:
     assert len(HELLO.strip().splitlines()) <= 10
     script = [Reply(calls=(("weather", {"city": "Oslo"}),)), Reply(text="Rain.")]

@@ -22,7 +22,6 @@ from agent_runtime_storage.urls import backend_of
 
 from . import libsql as libsql_server
 from . import postgres as postgres_server
-from .backends import BACKENDS
 from .libsql import Libsql, LibsqlServer
 from .postgres import CREATOR, FAST, Logins, Postgres, PostgresServer, remove_scratch
 from .process import MissingPart, in_ci
@@ -184,9 +183,9 @@ def libsql_with_vec(start_libsql: StartLibsql) -> LibsqlServer:
 # Whichever it is
 
 
-@pytest.fixture(params=BACKENDS)
+@pytest.fixture
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The URL of an empty database, of each backend in turn."""
+    """The URL of an empty database, of each backend in turn (or of those of a mark)."""
     match request.param:
         case "file":
             return f"file:{tmp_path / 'store.db'}"

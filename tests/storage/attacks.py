@@ -145,7 +145,7 @@ def _commits(**commits: Callable[[Target], Commit]) -> dict[str, Attempt]:
 ATTACKS: Mapping[str, Mapping[str, Attempt]] = {
     "ensure_thread": {"": lambda user, to: user.ensure_thread(to.thread)},
     "thread": {"": lambda user, to: user.thread(to.thread)},
-    "threads": {"": lambda user, to: user.threads()},
+    "threads": {"": lambda user, to: user.threads(limit=10_000)},
     "update_thread": {"": lambda user, to: user.update_thread(to.thread, title="mine")},
     "move_head": {
         "": lambda user, to: user.move_head(to.thread, None, expect=1),
@@ -201,7 +201,7 @@ ATTACKS: Mapping[str, Mapping[str, Attempt]] = {
         "child": lambda user, to: user.run(to.child),
     },
     "runs": {
-        "": lambda user, to: user.runs(),
+        "": lambda user, to: user.runs(limit=10_000),
         "of the thread": lambda user, to: user.runs(thread_id=to.thread),
         "of the tree": lambda user, to: user.runs(root_run_id=to.run),
         "of the parent": lambda user, to: user.runs(parent_run_id=to.run),
@@ -233,7 +233,7 @@ ATTACKS: Mapping[str, Mapping[str, Attempt]] = {
         "of the run": lambda user, to: user.usage_total(run_id=to.run),
         "of the thread": lambda user, to: user.usage_total(thread_id=to.thread),
     },
-    "recent_usage": {"": lambda user, to: user.recent_usage("m")},
+    "recent_usage": {"": lambda user, to: user.recent_usage("m", limit=10_000)},
     "enqueue": {
         "the same": lambda user, to: user.enqueue(to.thread, "observe", "a", b""),
         "another": lambda user, to: user.enqueue(to.thread, "observe", "b", LARGE),
@@ -243,7 +243,7 @@ ATTACKS: Mapping[str, Mapping[str, Attempt]] = {
         "of the thread": lambda user, to: user.claim("observe", seconds=60, thread_id=to.thread),
     },
     "search_text": {
-        "": lambda user, to: user.search_text(SECRET),
+        "": lambda user, to: user.search_text(SECRET, limit=10_000),
         "every word": lambda user, to: user.search_text(SECRET, every_word=True),
         "in the thread": lambda user, to: user.search_text(SECRET, thread_id=to.thread),
         "own words": lambda user, to: user.search_text("my own words that only its owner may find"),
@@ -259,7 +259,7 @@ ATTACKS: Mapping[str, Mapping[str, Attempt]] = {
         "of their model": lambda user, to: user.upsert_vectors("theirs", [_vector(OWN, 5)]),
     },
     "search_vectors": {
-        "": lambda user, to: user.search_vectors("e", [1.0, 0.5]),
+        "": lambda user, to: user.search_vectors("e", [1, 0.5], limit=10_000),
         "in the thread": lambda user, to: user.search_vectors("e", [1, 0.5], thread_id=to.thread),
         "of their model": lambda user, to: user.search_vectors("theirs", [1.0] * 5),
         "of other dimensions": lambda user, to: user.search_vectors("theirs", [1.0] * 4),

@@ -14,6 +14,7 @@ from agent_runtime_storage import (
     Finish,
     MigrationError,
     Store,
+    StoreError,
     UserStore,
     open_store,
 )
@@ -164,6 +165,26 @@ async def test_sizes_grow_with_what_is_stored(
     assert all(one.bytes > 0 for one in sizes.owners)
     assert len(sizes.threads) == 2
     assert all(a.bytes >= b.bytes for a, b in itertools.pairwise(sizes.threads))
+
+
+async def test_a_vacuum_gives_back_the_space_of_what_was_deleted(
+    store: Store, user: UserStore, database_url: str
+) -> None:
+    if backend_of(database_url).startswith("libsql"):
+        with pytest.raises(StoreError, match="by itself"):
+            await store.vacuum()
+        return
+    lease = await begin(user, "r1", "large")
+    await append(user, lease, 1000)
+    await user.commit(lease, Commit(finish=Finish("succeeded", "completed")))
+    before = await store.sizes()
+    await user.delete_thread("large")
+
+    await store.vacuum()
+
+    assert (await store.sizes()).total < before.total
+    assert await user.threads() == [] and await store.check() == []
+    await user.ensure_thread("next")
 
 
 # Copying

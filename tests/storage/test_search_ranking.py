@@ -120,6 +120,9 @@ async def test_words_of_too_many_texts_only_yield_to_rarer_ones(
     assert len(await user.search_text("common", limit=50)) == 30
     every = await user.search_text("common rare", limit=50, every_word=True)
     assert [hit.node_id for hit in every] == [3]
+    # Also where the rarer word is in no text.
+    assert len(await user.search_text("common missing", limit=50)) == 30
+    assert await user.search_text("common missing", every_word=True) == []
 
 
 async def test_how_often_a_word_counts_up_to_its_bound(user: UserStore) -> None:

@@ -139,3 +139,12 @@ class Scrubbing(Protocol):
     async def scrub(self) -> bool:
         """Remove what deleted rows left behind; return whether it could be done at once."""
         ...
+
+
+@runtime_checkable
+class Vacuuming(Protocol):
+    """A driver that can have its database give back the space of what was deleted."""
+
+    async def vacuum(self) -> None:
+        """Rewrite or sweep every table; takes as long as reading all of them."""
+        ...

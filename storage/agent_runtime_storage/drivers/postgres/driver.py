@@ -29,6 +29,7 @@ from agent_runtime_storage.drivers.protocol import (
 from agent_runtime_storage.drivers.signals import Signals
 from agent_runtime_storage.drivers.waiting import outlast
 from agent_runtime_storage.errors import StoreError
+from agent_runtime_storage.queries import load_queries
 
 from .connections import Connections
 from .mapping import (
@@ -198,6 +199,28 @@ class PostgresDriver:
             await self._rows.load(result) if sent.returns else []
             for sent, result in zip(own, results[len(prologue) :], strict=True)
         ]
+
+    async def vacuum(self) -> None:
+        """Have the server remove deleted rows for good, table by table; others go on meanwhile.
+
+        Raises:
+            StoreError: the login does not own the tables.
+        """
+        tables = await self.read(load_queries("postgres")["schema_tables"], {}, owner=None)
+        limit = round(self._statement_seconds * 1000)
+
+        async def sweep(session: Session) -> None:
+            await _run_alone(session, "SET statement_timeout = 0")
+            try:
+                for (name,) in tables:
+                    await _run_alone(session, f'VACUUM agent_runtime."{name}"')
+            finally:
+                await _run_alone(session, f"SET statement_timeout = {limit}")
+
+        try:
+            await self._perform(_Operation(sweep, repeatable=True))
+        except ServerError as error:
+            raise map_refusal(error, self._shown) from None
 
     async def isolation(self) -> Isolation:
         """Return how the database itself keeps owners apart."""
@@ -382,6 +405,11 @@ def _lock_key(owner: str | None, name: str) -> int:
     named = f"{'' if owner is None else len(owner)}:{owner or ''}:{name}"
     digest = hashlib.blake2b(named.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, signed=True)
+
+
+async def _run_alone(session: Session, sql: str) -> None:
+    """Run what cannot run beside others in one transaction."""
+    await session.run([command(sql, {}, prepare=False)], patient=True)
 
 
 def _patient() -> Command:

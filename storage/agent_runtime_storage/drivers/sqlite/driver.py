@@ -130,6 +130,10 @@ class SqliteDriver:
         [[(done,)]] = await self._writer.write([], "scrub")
         return bool(done)
 
+    async def vacuum(self) -> None:
+        """Write the file anew without the space of what was deleted; nobody writes meanwhile."""
+        await self._writer.write([], "vacuum")
+
     async def close(self) -> None:
         """Finish what was accepted, then end the threads; calling it twice is harmless."""
         # The writer goes last: the last connection to close cleans up the write-ahead log.

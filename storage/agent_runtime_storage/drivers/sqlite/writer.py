@@ -34,7 +34,7 @@ from .connection import (
 from .place import OpenPlace
 
 _Result: TypeAlias = list[list[Row]]
-_Kind: TypeAlias = Literal["batch", "purge", "scrub"]
+_Kind: TypeAlias = Literal["batch", "purge", "scrub", "vacuum"]
 """A purge is a batch without checks of foreign keys; a scrub empties the write-ahead log."""
 
 _GROUP = 256
@@ -272,7 +272,9 @@ class Writer:
         """Do what cannot be done beside other batches in one transaction."""
         for job in jobs:
             try:
-                if kind == "scrub":
+                if kind == "vacuum":
+                    connection.execute("VACUUM")
+                if kind != "purge":
                     job.result = [[(self._truncate(connection, _SCRUB_SECONDS),)]]
                     continue
                 connection.pragma("foreign_keys", False)

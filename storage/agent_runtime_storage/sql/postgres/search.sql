@@ -48,9 +48,20 @@ word (query, weight) AS MATERIALIZED (
     SELECT id, sum(weight * n * 2.2 / (n + 0.3 + :per_word * length)) FROM posted GROUP BY id
 )
 
+-- name: search_best_select
+-- Where nothing else is to be looked at, only as many as are wanted, and those that equal the last.
+best (id, score) AS MATERIALIZED (
+    SELECT id, score FROM found ORDER BY round(score::numeric, 9) DESC
+    FETCH FIRST (
+        SELECT CASE WHEN :thread_id::text IS NULL AND NOT EXISTS (
+                        SELECT FROM threads WHERE user_id = :user_id AND hidden <> '')
+                    THEN :limit::bigint ELSE 9223372036854775807 END
+    ) ROWS WITH TIES
+)
+
 -- name: search_hits_select
 SELECT t.thread_id, t.node_id, t.call, s.score
-FROM scored AS s CROSS JOIN LATERAL (
+FROM best AS s CROSS JOIN LATERAL (
     SELECT thread_id, node_id, call FROM search_texts
     WHERE id = s.id AND user_id = :user_id
       AND (:thread_id::text IS NULL OR thread_id = :thread_id::text)
@@ -59,12 +70,14 @@ FROM scored AS s CROSS JOIN LATERAL (
 WHERE t.thread_id NOT IN (SELECT id FROM threads WHERE user_id = :user_id AND hidden <> '')
 
 -- name: search_any
-WITH {search_scores_select}
+WITH {search_scores_select}, found AS (SELECT id, score FROM scored), {search_best_select}
 {search_hits_select}
 ORDER BY round(s.score::numeric, 9) DESC, t.thread_id, t.node_id, t.call LIMIT :limit;
 
 -- name: search_all
-WITH {search_scores_select}
+WITH {search_scores_select}, found (id, score) AS (
+    SELECT id, score FROM scored
+    WHERE id IN (SELECT id FROM search_index WHERE terms @@ replace(:terms, ' ', ' & ')::tsquery)
+), {search_best_select}
 {search_hits_select}
-  AND s.id IN (SELECT id FROM search_index WHERE terms @@ replace(:terms, ' ', ' & ')::tsquery)
 ORDER BY round(s.score::numeric, 9) DESC, t.thread_id, t.node_id, t.call LIMIT :limit;

@@ -1,0 +1,164 @@
+"""`agent-runtime db`, with the real command."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from agent_runtime.cli import exits, main
+
+
+@pytest.fixture(autouse=True)
+def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[reportUnusedFunction]
+    monkeypatch.chdir(tmp_path)
+    for name in os.environ:
+        if name.startswith("AGENT_RUNTIME_") or name == "DATABASE_URL":
+            monkeypatch.delenv(name)
+
+
+def _run(*arguments: str, **environ: str) -> Result:
+    """Run the command in the test's folder, in this process."""
+    return CliRunner().invoke(main, arguments, env=environ)
+
+
+def _fill() -> None:
+    """Make a database with a thread by a real run of the offline model."""
+    Path("work").mkdir(exist_ok=True)
+    done = _run("run", "Survey the folder", "--workspace", "work", "--thread", "t1")
+    assert done.exit_code == 0, done.stderr
+
+
+def _change(sql: str) -> None:
+    """Change the database's rows past the store, in a process of its own."""
+    code = "import apsw, sys\napsw.Connection('agent_runtime.db').execute(sys.argv[1])"
+    subprocess.run([sys.executable, "-c", code, sql], check=True)
+
+
+def test_the_status_of_no_database_creates_none(tmp_path: Path) -> None:
+    told = _run("db", "status")
+    as_json = _run("db", "status", "--json")
+
+    assert told.exit_code == 0 and "no database yet" in told.stdout
+    assert json.loads(as_json.stdout) == {"url": "file:agent_runtime.db", "there": False}
+    for command in ("check", "size", "vacuum"):
+        assert _run("db", command).exit_code == exits.NOTHING
+    assert not list(tmp_path.iterdir())
+
+
+def test_migrating_makes_a_database_ready_and_is_done_once(tmp_path: Path) -> None:
+    applied = _run("db", "migrate")
+    again = _run("db", "migrate")
+    status = _run("db", "status")
+
+    assert applied.stdout.splitlines()[0] == "0001 log"
+    assert again.stdout == "" and "current" in again.stderr
+    assert status.exit_code == 0 and "pending    none" in status.stdout
+
+
+def test_a_database_that_lacks_migrations_is_told_and_left_so(tmp_path: Path) -> None:
+    (tmp_path / "agent_runtime.db").touch()
+    for _ in range(2):
+        status = _run("db", "status", "--json")
+        found = json.loads(status.stdout)
+        assert status.exit_code == exits.DATABASE
+        assert not found["ready"] and found["pending"][0] == "0001 log"
+    check = _run("db", "check")
+    assert check.exit_code == exits.DATABASE and "db migrate" in check.stderr
+
+
+def test_a_newer_schema_is_told(tmp_path: Path) -> None:
+    _fill()
+    _change("INSERT INTO schema_migrations VALUES (9000, 'dreams', '', 0)")
+
+    status = _run("db", "status")
+
+    assert status.exit_code == exits.DATABASE
+    assert "9000 (dreams)" in status.stdout and "Upgrade" in status.stdout
+
+
+def test_a_sound_database_is_well_and_a_damaged_one_is_not(tmp_path: Path) -> None:
+    _fill()
+    well = _run("db", "check")
+    assert (well.exit_code, well.stdout) == (0, "") and "All is well" in well.stderr
+
+    _change("UPDATE threads SET last_seq = last_seq + 1")
+    ill = _run("db", "check")
+    as_json = _run("db", "check", "--json")
+
+    assert ill.exit_code == as_json.exit_code == exits.DATABASE
+    assert "damage local/t1: of nodes there are" in ill.stdout and "cure: " in ill.stdout
+    assert [one["level"] for one in json.loads(as_json.stdout)] == ["damage"]
+
+
+def test_sizes_are_told_for_people_and_for_programs(tmp_path: Path) -> None:
+    _fill()
+
+    told = _run("db", "size").stdout
+    found = json.loads(_run("db", "size", "--json", "--threads", "1").stdout)
+
+    assert "in all" in told and "table nodes" in told and "thread local/t1" in told
+    assert found["total"] >= sum(size for _, size in found["tables"]) > 0
+    assert [one["thread_id"] for one in found["threads"]] == ["t1"]
+    assert "before" in _run("db", "vacuum").stdout
+
+
+def test_a_copy_can_be_repeated_and_tells_what_it_left(tmp_path: Path) -> None:
+    _fill()
+    urls = ("file:agent_runtime.db", "file:copy.db")
+
+    first = _run("db", "copy", *urls)
+    again = _run("db", "copy", *urls, "--json")
+    _fill()
+    other = _run("db", "copy", *urls)
+
+    assert (first.exit_code, first.stdout) == (0, "copied    local/t1\n")
+    assert json.loads(again.stdout)["outcome"] == "there"
+    assert other.exit_code == exits.NOTHING and "conflict  local/t1" in other.stdout
+    environ = {"AGENT_RUNTIME_DATABASE_URL": "file:copy.db"}
+    assert _run("db", "check", **environ).exit_code == 0
+    assert "survey" in _run("show", "t1", **environ).stdout
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "code"),
+    [
+        ("file:missing.db", "file:b.db", exits.NOTHING),
+        ("file:a.db", "file:a.db", exits.USAGE),
+        ("ftp://host/a", "file:b.db", exits.USAGE),
+    ],
+)
+def test_a_copy_that_cannot_be_makes_nothing(
+    source: str, target: str, code: int, tmp_path: Path
+) -> None:
+    done = _run("db", "copy", source, target)
+
+    assert done.exit_code == code and done.stdout == ""
+    assert not list(tmp_path.iterdir())
+
+
+def test_no_secret_of_a_url_is_shown(tmp_path: Path) -> None:
+    _fill()
+    secret = "hunter2-4711"
+    url = f"postgresql://ada:{secret}@127.0.0.1:1/db"
+    environ = {"AGENT_RUNTIME_DATABASE_URL": url}
+
+    copied = _run("db", "copy", "file:agent_runtime.db", url)
+    status = _run("db", "status", **environ)
+
+    for done in (copied, status):
+        assert done.exit_code == exits.DATABASE
+        assert "***@127.0.0.1:1" in done.stderr
+        assert secret not in done.stdout + done.stderr
+
+
+def test_help_tells_of_every_command() -> None:
+    shown = CliRunner().invoke(main, ["db", "--help"]).output
+    for name in ("status", "migrate", "check", "size", "copy", "vacuum"):
+        assert f"\n  {name} " in shown
+    assert "db " in CliRunner().invoke(main, ["--help"]).output

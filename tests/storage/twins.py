@@ -1,0 +1,124 @@
+"""A life of a thread that touches everything, to be led by two owners under the same ids."""
+
+from __future__ import annotations
+
+from agent_runtime_storage import (
+    Amount,
+    Budget,
+    Commit,
+    Finish,
+    NewActivation,
+    NewEvent,
+    NodeText,
+    Usage,
+    UserStore,
+    VectorItem,
+)
+from agent_runtime_storage.records import CallShown
+
+from .attacks import plain, text_node
+from .helpers import LARGE, OTHER, begin, done, exchange, message
+
+COMMON = b"content that both have, and that lies in a blob for its length\n" * 200
+
+
+async def live(user: UserStore, mark: str) -> list[object]:
+    """Lead the life and return all that it gave; what it writes holds the mark."""
+    seen: list[object] = []
+    await user.ensure_thread("t1", title=mark, metadata={"mark": mark})
+    lease = await begin(
+        user,
+        events=(NewEvent("run-start", data={"mark": mark}),),
+        activation=NewActivation(1, None, mark, mark.encode(), COMMON),
+        nodes=(text_node(1, None, mark), message(2, 1, COMMON)),
+        budget=Budget(1000, 1000),
+    )
+    usage = Usage("r1", "r1", 1, mark, "m", 1, 0, 0, 1, 1, 1)
+    open_node = exchange(3, 2, "a", "b", mark)
+    first = Commit(nodes=(open_node,), usage=(usage, usage), reserve=Amount(5, 5), steps=1)
+    seen.append(await user.commit(lease, first))
+    await user.commit(lease, Commit(start=((3, 0), (3, 1))))
+    await user.commit(lease, Commit(done=(done(3, 0, COMMON), done(3, 1, LARGE))))
+    seen.append([await user.node("t1", 3), await user.call("t1", 3, 0), await user.run("r1")])
+    items = [await user.post("t1", mark, body) for body in (COMMON, mark.encode())]
+    seen += [items, await user.inbox("t1"), await user.poll(lease)]
+    closing = Commit(
+        done=(done(3, 2, mark.encode()),),
+        shown=(CallShown(3, 0, 10, 2),),
+        close=(3,),
+        nodes=(message(4, 3, mark.encode()),),
+        head=4,
+        activation=NewActivation(2, 3, mark, COMMON, mark.encode()),
+        drained=(1,),
+        release=Amount(5, 5),
+        settle=Amount(3, 3),
+        reserve=Amount(7, 7),
+        events=(NewEvent(mark, 3), NewEvent(mark, 4)),
+    )
+    seen.append(await user.commit(lease, closing))
+    await begin(user, "r2", "t2", parent_run_id="r1", nodes=(text_node(1, None, mark),))
+    seen += [await user.cancel_run("r1"), await user.renew_lease(lease, seconds=60)]
+    lease = await user.take_lease("r1", OTHER, seconds=60, replaces=1)
+    await user.commit(lease, Commit(drained=(2,)))
+    end = Finish("failed", "error", mark, COMMON)
+    await user.commit(lease, Commit(finish=end, quiet_inbox=True))
+    await user.move_head("t1", 1, expect=4)
+    await user.update_thread("t1", title=mark + "!", metadata={"more": mark})
+    return [plain(one) for one in seen] + await _more(user, mark) + await look(user, mark)
+
+
+async def _more(user: UserStore, mark: str) -> list[object]:
+    seen: list[object] = []
+    for key, payload in (("a", COMMON), ("b", mark.encode()), ("c", b"")):
+        seen.append(await user.enqueue("t1", "observe", key, payload))
+    claimed = [await user.claim("observe", seconds=3600) for _ in range(3)]
+    # Jobs of one millisecond are claimed in any order.
+    jobs = sorted((job for job in claimed if job is not None), key=lambda job: job.key)
+    first, second, third = jobs
+    seen += [(job.key, job.payload, job.attempts) for job in jobs]
+    await user.finish_job(first)
+    await user.fail_job(second, retry_after=0, detail=mark)
+    await user.fail_job(third, retry_after=None, detail=mark)
+    await user.index_texts("t1", [NodeText(4, None, mark)])
+    for model, values in (("e", [1.0, 0.5]), (mark, [1.0, 0.5, 0.25])):
+        items = [VectorItem("t1", mark, number, values) for number in (1, 2)]
+        await user.upsert_vectors(model, items)
+    seen.append(await user.delete_vectors("t1", model="e", source=mark, source_ids=[2]))
+    return seen
+
+
+async def look(user: UserStore, mark: str) -> list[object]:
+    """Return all that the owner can read."""
+    thread = await user.thread("t1")
+    return [
+        plain(found)
+        for found in (
+            thread,
+            await user.threads(),
+            await user.branch("t1", 4),
+            await user.branch("t1", 4, first=2, limit=2),
+            await user.children("t1", None),
+            await user.children("t1", 1),
+            await user.activation("t1", None),
+            await user.activation("t1", 4),
+            await user.inbox("t1"),
+            await user.events("t1"),
+            await user.run("r1"),
+            await user.runs(),
+            await user.runs(thread_id="t1", status=("failed",)),
+            await user.runs(root_run_id="r1"),
+            await user.runs(parent_run_id="r1"),
+            await user.usage_total(root_run_id="r1"),
+            await user.usage_total(run_id="r1"),
+            await user.usage_total(thread_id="t1"),
+            await user.recent_usage("m"),
+            await user.search_text(mark),
+            await user.search_text(mark, thread_id="t1", every_word=True),
+            await user.search_vectors("e", [1.0, 0.5]),
+            await user.search_vectors(mark, [1.0, 0.5, 0.25], thread_id="t1", sources=[mark]),
+            await user.embedders(),
+            await user.to_embed("another"),
+            await user.vectors_of_thread("t1"),
+            await user.idle_threads(seconds=0),
+        )
+    ]
