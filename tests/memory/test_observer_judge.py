@@ -125,7 +125,7 @@ def test_a_line_that_occurs_twice_is_kept_once() -> None:
 def test_too_long_for_what_it_stands_for() -> None:
     assert reason(sound(60), Source("w", 600)) == "too long"
     assert reason(sound(12), Source("w", 160)) == "too long"
-    assert reason(sound(2), Source("w", 40)) == "too long"
+    assert reason(sound(2), Source("w", 25)) == "too long"
     assert reason(sound(390) * 400) == "too long"
     assert not reason(sound(8), Source("w", 160))
 
