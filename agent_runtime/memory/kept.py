@@ -8,6 +8,7 @@ entirely is taken for lost; that costs a few tokens, never a fact.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -28,7 +29,7 @@ _WORD = re.compile(r"[^\W_]+")
 _TURNING = frozenset(
     ("not", "never", "no", "only", "must", "always", "without", "unless", "except", "don", "cannot")
 )
-_DATE = re.compile(r"\d{4}-\d{2}-\d{2}(?: \d{2}:\d{2})?")
+_THEN = "Task then: "
 
 
 def substance(text: str) -> frozenset[str]:
@@ -56,7 +57,7 @@ def tasks(parts: Sequence[Observation]) -> list[Line]:
         task = part.notes.task
         if task and task != last:
             at = next((line.at for line in reversed(part.notes.lines) if line.at), "")
-            text = f"Task then: {shorten(one_line(task), TASK_CHARS)}"
+            text = f"{_THEN}{shorten(one_line(task), TASK_CHARS)}"
             found[task] = Line(at, "important", text)
     return list(found.values())
 
@@ -74,42 +75,56 @@ def restored(notes: Notes, parts: Sequence[Observation]) -> Notes:
     """
     notes = replace(notes, task=open_task(parts) or notes.task)
     lines = list(notes.lines)
-    known = [_words(line.text) for line in lines]
-    whole = "\n".join((*(line.text for line in lines), notes.task))
+    known = _Known([line.text for line in lines], notes.task)
     missing: list[Line] = []
     for line in critical_lines(parts):
-        place = _stands_for(line.text, known, whole)
+        place = known.place_of(line.text)
         if place is None:
             missing.append(line)
         elif lines[place].priority != "critical":
             lines[place] = replace(lines[place], priority="critical")
     for line in tasks(parts):
-        told = line.text.removeprefix("Task then: ")
-        if _stands_for(told, [*known, _words(notes.task)], whole) is None:
+        told = line.text.removeprefix(_THEN)
+        if known.place_of(told) is None and _Known([notes.task], "").place_of(told) is None:
             missing.append(line)
     return replace(notes, lines=_merged(lines, missing))
 
 
 def lost(notes: Notes, parts: Sequence[Observation]) -> list[Line]:
-    """Return the critical lines of observations that notes have lost."""
-    known = [_words(line.text) for line in notes.lines if line.priority == "critical"]
-    whole = "\n".join((*(line.text for line in notes.lines), notes.task))
-    return [line for line in critical_lines(parts) if _stands_for(line.text, known, whole) is None]
+    """Return the critical lines of observations that no critical line of notes stands for."""
+    critical = [line.text for line in notes.lines if line.priority == "critical"]
+    others = [line.text for line in notes.lines if line.priority != "critical"]
+    known = _Known(critical, "\n".join((*others, notes.task)))
+    return [line for line in critical_lines(parts) if known.place_of(line.text) is None]
 
 
-def _stands_for(text: str, known: Sequence[frozenset[str]], whole: str) -> int | None:
-    """Return the place of the line that stands for a text; None if there is none."""
-    if any(one not in whole for one in substance(_DATE.sub("", text))):
+class _Known:
+    """Lines that may stand for others, and what else is told beside them."""
+
+    def __init__(self, texts: Sequence[str], beside: str) -> None:
+        self._whole = "\n".join((*texts, beside))
+        self._exact = {text: place for place, text in enumerate(texts)}
+        self._words = [_words(text) for text in texts]
+        self._having: dict[str, list[int]] = {}
+        for place, words in enumerate(self._words):
+            for word in words:
+                self._having.setdefault(word, []).append(place)
+
+    def place_of(self, text: str) -> int | None:
+        """Return the place of the line that stands for a text; None if there is none."""
+        if text in self._exact:
+            return self._exact[text]
+        wanted = _words(text)
+        if not wanted or any(one not in self._whole for one in substance(text)):
+            return None
+        shared = Counter(place for word in wanted for place in self._having.get(word, ()))
+        turning = wanted & _TURNING
+        for place, count in shared.most_common():
+            if count < OVERLAP * len(wanted):
+                break
+            if turning <= self._words[place]:
+                return place
         return None
-    wanted = _words(text)
-    if not wanted:
-        return None
-    best, place = 0.0, None
-    for index, words in enumerate(known):
-        shared = len(wanted & words) / len(wanted)
-        if shared > best and wanted & _TURNING <= words:
-            best, place = shared, index
-    return place if best >= OVERLAP else None
 
 
 def _words(text: str) -> frozenset[str]:
