@@ -14,6 +14,7 @@ from .errors import ConfigError
 from .memory.bands import Bands
 from .memory.observer import Observer
 from .memory.recent import Room
+from .memory.reflector import Reflector
 from .messages import encodable
 from .models.base import Model, ModelInfo
 from .models.scripted import ScriptedModel
@@ -43,6 +44,7 @@ class Resolved:
     bands: Bands | None = None
     """The thresholds of observational memory; None where it is off."""
     observer: Observer | None = None
+    reflector: Reflector | None = None
     deps: Any = None
     limited: bool = False
     """Whether the run tree has a budget."""
@@ -70,7 +72,10 @@ async def resolve(
     tools = toolset(agent, output)
     steps = settings.sub_agent_max_steps if child else settings.max_steps
     repeat = agent.repeat_system_prompt
-    bands, observer = await remembering(settings, model, info, window - reserve)
+    bands = None
+    if settings.observational_memory:
+        tokens = settings.observer_message_tokens, settings.reflector_observation_tokens
+        bands = Bands(*tokens, settings.last_messages).within(window - reserve)
     calibration = Calibration(info.start_ratio)
     for usage in reversed(await store.recent_usage(model.name)):
         calibration.observe(usage.counted_tokens, usage.prompt_tokens)
@@ -88,29 +93,43 @@ async def resolve(
         repeat_system=settings.repeat_system_prompt if repeat is None else repeat,
         temperature=agent.temperature,
         bands=bands,
-        observer=observer,
+        observer=await observer_of(settings, model, info) if bands else None,
+        reflector=await reflector_of(settings, model, info) if bands else None,
     )
 
 
-async def remembering(
-    settings: Settings, model: Model, info: ModelInfo, limit: int
-) -> tuple[Bands | None, Observer | None]:
-    """Return the thresholds of observational memory and who observes; None for by rules."""
-    if not settings.observational_memory:
-        return None, None
+async def observer_of(settings: Settings, model: Model, info: ModelInfo) -> Observer | None:
+    """Return the model that observes, by the settings; None for rules."""
+    found = await _memory_model(settings, settings.observer_model, model, info)
+    if found is None:
+        return None
     from .memory.model_observer import ModelObserver
 
-    bands = Bands(settings.observer_message_tokens, 0, settings.last_messages).within(limit)
-    name = settings.observer_model
-    if name == "extractive" or (name == "same" and isinstance(model, ScriptedModel)):
-        # A script answers what it was written for, and nothing else.
-        return bands, None
-    if name != "same":
-        from .models import model_from_name
+    return ModelObserver(*found, settings.observer_timeout)
 
-        model = model_from_name(name, settings)
-        info = await model.info()
-    return bands, ModelObserver(model, info, settings.observer_timeout)
+
+async def reflector_of(settings: Settings, model: Model, info: ModelInfo) -> Reflector | None:
+    """Return the model that condenses observations, by the settings; None for rules."""
+    found = await _memory_model(settings, settings.reflector_model, model, info)
+    if found is None:
+        return None
+    from .memory.model_reflector import ModelReflector
+
+    return ModelReflector(*found, settings.observer_timeout)
+
+
+async def _memory_model(
+    settings: Settings, name: str, model: Model, info: ModelInfo
+) -> tuple[Model, ModelInfo] | None:
+    # A script answers what it was written for, and nothing else.
+    if name == "extractive" or (name == "same" and isinstance(model, ScriptedModel)):
+        return None
+    if name == "same":
+        return model, info
+    from .models import model_from_name
+
+    other = model_from_name(name, settings)
+    return other, await other.info()
 
 
 def model_of(agent: Agent, settings: Settings, default: Model | None) -> Model:

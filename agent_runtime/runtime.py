@@ -34,6 +34,7 @@ from .lifecycle import end_dead, execute
 from .log import RunLog
 from .memory import branches
 from .memory.extractive import ExtractiveObserver
+from .memory.extractive_reflector import ExtractiveReflector
 from .memory.observational import Memory
 from .messages import UserMessage, encodable
 from .models.base import Model
@@ -389,12 +390,14 @@ class Runtime:
     def _memory(self, log: RunLog, resolved: Resolved) -> Memory | None:
         if resolved.bands is None:
             return None
-        by_rules = ExtractiveObserver()
+        by_rules, folder = ExtractiveObserver(), ExtractiveReflector()
         return Memory(
             log=log,
             bands=resolved.bands,
             observer=resolved.observer or by_rules,
             fallback=by_rules,
+            reflector=resolved.reflector or folder,
+            folder=folder,
             deadline=self.settings.observer_timeout,
             ratio=lambda: resolved.calibration.ratio,
         )

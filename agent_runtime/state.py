@@ -93,7 +93,8 @@ class RunState:
         view = self._plan(cause)
         while self.memory is not None and self.calibration.estimate(view.tokens) > self.room.limit:
             # Nothing leaves unobserved, so what has to leave at once is observed by rules.
-            if not await self.memory.observe_now(self.log.view):
+            remembered = await self.memory.observe_now(self.log.view)
+            if not (remembered or await self.memory.reflect_now(self.log.view)):
                 raise too_large(view, self.room, self.calibration.estimate)
             view = self._plan(cause)
         await self.log.activate(view, cause)
@@ -114,6 +115,7 @@ class RunState:
             repeat_system=self.repeat_system,
             remembers=self.memory is not None,
             ready=() if self.memory is None else self.memory.ready(old),
+            standing=() if self.memory is None else self.memory.standing(old),
         )
 
     def narrow(self) -> None:

@@ -56,7 +56,7 @@ def tasks(parts: Sequence[Observation]) -> list[Line]:
     for part in parts:
         task = part.notes.task
         if task and task != last:
-            at = next((line.at for line in reversed(part.notes.lines) if line.at), "")
+            at = next((line.at[:10] for line in reversed(part.notes.lines) if line.at), "")
             text = f"{_THEN}{shorten(one_line(task), TASK_CHARS)}"
             found[task] = Line(at, "important", text)
     return list(found.values())
@@ -142,5 +142,5 @@ def _merged(lines: Sequence[Line], more: Sequence[Line]) -> tuple[Line, ...]:
     merged = list(lines)
     for line in more:
         later = (index for index, one in enumerate(merged) if one.at[:10] > line.at[:10])
-        merged.insert(next(later, len(merged)) if line.at else 0, line)
+        merged.insert(next(later, len(merged)) if line.at else len(merged), line)
     return tuple(merged)

@@ -22,7 +22,7 @@ from .ask import ask
 from .judge import Rejected, Source, judge
 from .observation import Line, Notes
 from .observer import Call, Interval, NotObserved, Observed
-from .parsing import LONGEST_LINE, NOTHING, write
+from .parsing import NOTHING, write
 from .transcript import LEAST, RESULT_TOKENS, Piece, characters, nonce_for, pieces, said
 
 TEMPERATURE = 0.3
@@ -35,6 +35,8 @@ EARLIER_TOKENS = 2_000
 """How much of the newest earlier notes is read."""
 OPEN_TOKENS = 500
 """How many tokens of older critical lines are read beside them."""
+FRAME_TOKENS = 300
+"""What a prompt has at most beside instructions, notes and transcript."""
 ATTEMPTS = 2
 """How often one piece is tried."""
 WAIT = 1.0
@@ -125,7 +127,7 @@ class ModelObserver:
         """Fit the limits to the model's window."""
         info = self.info
         self.most_output = min(self.most_output, info.max_output, max(1, info.window // 4))
-        room = int((info.window - self.most_output) / info.start_ratio) - _beside()
+        room = int((info.window - self.most_output) / info.start_ratio) - self._beside()
         self.limit = max(LEAST, min(self.limit, room))
 
     async def observe(self, interval: Interval) -> Observed:
@@ -158,10 +160,21 @@ class ModelObserver:
         """
         tokens = cost = 0
         for piece in self._read(interval)[1]:
-            prompt = int((piece.tokens + _beside()) * self.info.start_ratio) + 1
+            prompt = int((piece.tokens + self._beside()) * self.info.start_ratio) + 1
             most = times(bound(self.info, prompt, self.most_output), ATTEMPTS)
             tokens, cost = tokens + most.tokens, cost + most.cost
         return tokens, cost
+
+    def _beside(self) -> int:
+        """Return how many tokens a prompt has at most beside its transcript."""
+        return count_text(INSTRUCTIONS) + sum(self._budgets()) + FRAME_TOKENS
+
+    def _budgets(self) -> tuple[int, int]:
+        """Return the tokens of the newest earlier notes, and of older lines; of a small window
+        they take a small part.
+        """
+        window = self.info.window
+        return min(EARLIER_TOKENS, window // 8), min(OPEN_TOKENS, window // 32)
 
     async def _observe(self, interval: Interval, calls: list[Call]) -> Notes | None:
         while True:
@@ -202,7 +215,7 @@ class ModelObserver:
             ModelError: the model failed, and waiting for another attempt would take too long.
             _UnusableError: no attempt gave notes that can be used.
         """
-        text = _message(piece, nonce, earlier)
+        text = _message(piece, nonce, *_context(earlier, *self._budgets()))
         source = Source(
             text=text,
             tokens=piece.tokens,
@@ -240,16 +253,10 @@ def _time_for(seconds: float) -> bool:
     return anyio.current_time() + seconds < anyio.current_effective_deadline()
 
 
-def _beside() -> int:
-    """Return how many tokens a prompt has at most beside its transcript."""
-    return count_text(INSTRUCTIONS) + EARLIER_TOKENS + OPEN_TOKENS + 500
-
-
 # What the model is given beside the transcript
 
 
-def _message(piece: Piece, nonce: str, earlier: Sequence[Notes]) -> str:
-    newest, still_open = _context(earlier)
+def _message(piece: Piece, nonce: str, newest: Notes, still_open: tuple[Line, ...]) -> str:
     parts = [f"The code is {nonce}."]
     if still_open:
         parts.append(
@@ -264,16 +271,19 @@ def _message(piece: Piece, nonce: str, earlier: Sequence[Notes]) -> str:
     return "\n\n".join([*parts, f"The transcript to take notes of:\n{piece.text}"])
 
 
-def _context(earlier: Sequence[Notes]) -> tuple[Notes, tuple[Line, ...]]:
+def _context(
+    earlier: Sequence[Notes], budget: int, open_budget: int
+) -> tuple[Notes, tuple[Line, ...]]:
     """Return the newest notes, and the critical lines that are older, within their budgets."""
-    task = next((one.task for one in reversed(earlier) if one.task), "")[:LONGEST_LINE]
+    task = next((one.task for one in reversed(earlier) if one.task), "")
     following = next((one.next_step for one in reversed(earlier) if one.next_step), "")
-    last = Notes((), task, following[:LONGEST_LINE])
+    # A token has hardly ever fewer characters than one: a quarter of the budget at most.
+    last = Notes((), task[: budget // 8], following[: budget // 8])
     lines = [line for one in earlier for line in one.lines]
-    newest = _within(reversed(lines), EARLIER_TOKENS - count_text(write(last)))
+    newest = _within(reversed(lines), budget - count_text(write(last)))
     older = lines[: len(lines) - len(newest)]
     critical = (line for line in reversed(older) if line.priority == "critical")
-    return replace(last, lines=newest), _within(critical, OPEN_TOKENS)
+    return replace(last, lines=newest), _within(critical, open_budget)
 
 
 def _within(newest_first: Iterable[Line], budget: int) -> tuple[Line, ...]:

@@ -25,9 +25,18 @@ from .ledger import TOKENS_PER_THOUSAND, Passage, compile_ledger
 from .observation import Notes, Observation
 from .observer import Call, Interval, NotObserved, Observed, Observer
 from .recent import Cause, last_exchange
+from .reflector import (
+    Reflected,
+    Reflection,
+    Reflector,
+    plan_reflection,
+    reflected,
+    replaced,
+    size_of,
+)
 
-OBSERVE = "observe"
-"""The kind of the jobs."""
+OBSERVE, REFLECT = "observe", "reflect"
+"""The kinds of the jobs."""
 CLAIM_SECONDS = 30.0
 """How much longer than the Observer's deadline a claim lasts."""
 RETRY_SECONDS = 5.0
@@ -49,17 +58,22 @@ class Memory:
         observer: who writes the observations.
         fallback: who writes them where the observer cannot: by rules, without a model.
         deadline: seconds that an observation may take.
+        reflector: who condenses observations, and who does it by rules.
         ratio: gives how many of the provider's tokens one of ours is.
         prepared: observations that are committed and not active on the branch yet.
+        reflections: those that stand for other observations, whether active or not.
     """
 
     log: RunLog
     bands: Bands
     observer: Observer
     fallback: Observer
+    reflector: Reflector
+    folder: Reflector
     deadline: float
     ratio: Callable[[], float]
     prepared: list[Observation] = field(default_factory=list[Observation])
+    reflections: list[Observation] = field(default_factory=list[Observation])
     _cut_at: float = 0.0
     _woken: anyio.Event = field(default_factory=anyio.Event)
 
@@ -72,6 +86,18 @@ class Memory:
     def ready(self, view: View) -> list[Observation]:
         """Return the observations that can take the place of the view's oldest raw nodes."""
         return covered(view.entries, self.prepared)[0]
+
+    def standing(self, view: View) -> tuple[Observation, ...]:
+        """Return the observations with which the next activation begins."""
+        present = (*view.observations, *self.ready(view))
+        if sum(map(size_of, present)) <= self._limit:
+            return present
+        return replaced(present, self.reflections)
+
+    @property
+    def _limit(self) -> int:
+        """R, in our tokens."""
+        return int(self.bands.reflect / self.ratio())
 
     def due(self, view: View) -> Cause | None:
         """Return why observational memory wants the prompt to begin anew, or None."""
@@ -102,6 +128,18 @@ class Memory:
         await self._commit(None, chunk, seen, True, "The window was full.")
         return True
 
+    async def reflect_now(self, view: View) -> bool:
+        """Condense the oldest observations by rules at once; False if nothing is gained."""
+        present = replaced((*view.observations, *self.ready(view)), self.reflections)
+        reflection = plan_reflection(present, sum(map(size_of, present)) // 2)
+        if reflection is None:
+            return False
+        done = await reflected(reflection, self.folder, self.folder, deadline=self.deadline)
+        if done.observation.tokens >= reflection.tokens:
+            return False
+        await self._commit_reflection(None, reflection, done)
+        return True
+
     def wake(self) -> None:
         """Have the worker look whether something is due."""
         self._woken.set()
@@ -109,11 +147,16 @@ class Memory:
     async def load(self) -> None:
         """Read what earlier runs prepared."""
         view = self.log.view
-        if view.entries:
-            rows = await self.log.store.observations(
-                self.log.lease.thread_id, ending_from=view.entries[0].seq
-            )
-            self.prepared = [observation_of(row) for row in rows if not row.level]
+        if not view.entries:
+            return
+        raw = view.entries[0].seq
+        rows = await self.log.store.observations(
+            self.log.lease.thread_id,
+            ending_from=view.observations[0].first if view.observations else raw,
+        )
+        found = [observation_of(row) for row in rows]
+        self.prepared = [one for one in found if not one.level and one.last >= raw]
+        self.reflections = [one for one in found if one.level]
 
     # The worker
 
@@ -121,8 +164,8 @@ class Memory:
         """Observe what is due, for as long as the run goes on; end by cancelling it."""
         while True:
             try:
-                while chunk := next_chunk(self.raw(self.log.view), self.bands):
-                    await self._observe(chunk)
+                while await self._next():
+                    continue
             except StoreUnavailable:
                 await anyio.sleep(RETRY_SECONDS)
                 continue
@@ -132,17 +175,52 @@ class Memory:
             await self._woken.wait()
             self._woken = anyio.Event()
 
-    async def _observe(self, entries: tuple[Entry, ...]) -> None:
+    async def _next(self) -> bool:
+        """Do what is due next; False if nothing is."""
+        view = self.log.view
+        if chunk := next_chunk(self.raw(view), self.bands):
+            await self._observe(chunk)
+            return True
+        present = replaced((*view.observations, *self.ready(view)), self.reflections)
+        reflection = plan_reflection(present, self._limit)
+        if reflection is None:
+            return False
+        await self._reflect(reflection)
+        return True
+
+    async def _claim(self, kind: str, key: str) -> Job | None:
         store, thread = self.log.store, self.log.lease.thread_id
-        key = f"{entries[0].seq}-{entries[-1].seq}"
-        await store.enqueue(thread, OBSERVE, key, b"")
+        await store.enqueue(thread, kind, key, b"")
         seconds = self.deadline + CLAIM_SECONDS
-        job = await store.claim(OBSERVE, seconds=seconds, thread_id=thread, key=key)
+        job = await store.claim(kind, seconds=seconds, thread_id=thread, key=key)
         if job is None:
             # It is done already, or whoever claimed it has died; then the claim has to expire.
+            await anyio.sleep(RETRY_SECONDS)
             await self.load()
-            if next_chunk(self.raw(self.log.view), self.bands) == entries:
-                await anyio.sleep(RETRY_SECONDS)
+        return job
+
+    async def _reflect(self, reflection: Reflection) -> None:
+        key = ",".join(str(part.id) for part in reflection.parts)
+        job = await self._claim(REFLECT, key)
+        if job is None:
+            return
+        done = await reflected(reflection, self.reflector, self.folder, deadline=self.deadline)
+        await self._commit_reflection(job, reflection, done)
+
+    async def _commit_reflection(
+        self, job: Job | None, reflection: Reflection, done: Reflected
+    ) -> None:
+        written, lease = done.observation, self.log.lease
+        usage = [
+            memory_usage(call, REFLECT, lease.run_id, lease.root_run_id, written.last)
+            for call in done.calls
+        ]
+        event = _event(written, reflection.tokens, done.why)
+        self.reflections.append(await self.log.remember(written, job, usage=usage, event=event))
+
+    async def _observe(self, entries: tuple[Entry, ...]) -> None:
+        job = await self._claim(OBSERVE, f"{entries[0].seq}-{entries[-1].seq}")
+        if job is None:
             return
         seen, provisional, why = await self._notes(Interval(entries, self._earlier(entries)))
         await self._commit(job, entries, seen, provisional, why)
@@ -177,16 +255,7 @@ class Memory:
             memory_usage(call, OBSERVE, lease.run_id, lease.root_run_id, written.last)
             for call in seen.calls
         ]
-        data = {
-            "first": written.first,
-            "last": written.last,
-            "tokens": written.tokens,
-            "of": sum(entry.tokens for entry in entries),
-            "origin": written.origin,
-            "provisional": provisional,
-            "why": why,
-        }
-        event = NewEvent("observation", written.last, data)
+        event = _event(written, sum(entry.tokens for entry in entries), why)
         self.prepared.append(await self.log.remember(written, job, usage=usage, event=event))
 
     def _write(self, entries: tuple[Entry, ...], seen: Observed, provisional: bool) -> Observation:
@@ -206,6 +275,20 @@ class Memory:
             provisional=provisional,
             model=seen.model,
         )
+
+
+def _event(written: Observation, of: int, why: str) -> NewEvent:
+    data = {
+        "level": written.level,
+        "first": written.first,
+        "last": written.last,
+        "tokens": written.tokens,
+        "of": of,
+        "origin": written.origin,
+        "provisional": written.provisional,
+        "why": why,
+    }
+    return NewEvent("observation", written.last, data)
 
 
 def memory_usage(

@@ -106,6 +106,7 @@ def plan(
     repeat_system: bool = False,
     remembers: bool = False,
     ready: Sequence[Observation] = (),
+    standing: Sequence[Observation] = (),
 ) -> View:
     """Return the view under the next activation.
 
@@ -119,6 +120,7 @@ def plan(
         prefix: the system prompt and tools from now on, where they change.
         remembers: whether observational memory is on.
         ready: the observations that take the place of the oldest raw nodes.
+        standing: all observations from now on, those and the ones before them.
 
     Raises:
         PromptTooLarge: without observational memory, even the last exchange does not fit; the
@@ -131,7 +133,7 @@ def plan(
         repeat_system=repeat_system,
         remembers=remembers,
     )
-    plan = _Plan(view, prefix or view.prefix, task, base, room.last_messages, tuple(ready))
+    plan = _Plan(view, prefix or view.prefix, task, base, room.last_messages, tuple(standing))
     if remembers:
         keep = len(covered(view.entries, ready)[1])
         uncut = 0 if cause == "overflow" else UNCUT_EXCHANGES
@@ -155,7 +157,7 @@ class _Plan:
     task: Entry | None
     base: Start
     least: int
-    ready: tuple[Observation, ...] = ()
+    standing: tuple[Observation, ...] = ()
 
     def view(self, keep: int, cuts: Mapping[str, int]) -> View:
         """Return the view that keeps the entries from index `keep` on."""
@@ -173,7 +175,7 @@ class _Plan:
 
     @property
     def _observations(self) -> tuple[Observation, ...]:
-        return (*self.old.observations, *self.ready) if self.base.remembers else ()
+        return self.standing if self.base.remembers else ()
 
     @property
     def _id(self) -> int:

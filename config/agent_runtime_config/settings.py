@@ -138,9 +138,9 @@ class Settings(BaseSettings):
         default=100, description="The most steps of a sub-agent's run."
     )
     observational_memory: bool = Field(
-        default=True,
-        description="Whether observations take the place of older messages, so that nothing of "
-        "them is lost; without it they leave the prompt as the window moves.",
+        default=False,
+        description="Whether observations take the place of older messages, so that the model "
+        "keeps what matters of them; without it they leave the prompt as the window moves.",
     )
     observer_model: str = Field(
         default="same",
@@ -151,6 +151,15 @@ class Settings(BaseSettings):
         default=30_000,
         description="From how many tokens of raw messages on observations take the place of the "
         "oldest; at most half of what a prompt may have.",
+    )
+    reflector_model: str = Field(
+        default="same",
+        description="Who condenses old observations, by the same names as the Observer.",
+    )
+    reflector_observation_tokens: Annotated[int, Field(ge=500)] = Field(
+        default=40_000,
+        description="From how many tokens of observations on the oldest are condensed; at most a "
+        "quarter of what a prompt may have.",
     )
     observer_timeout: Seconds = Field(
         default=120.0, description="Seconds that the Observer may take for a chunk of messages."

@@ -51,6 +51,7 @@ BODIES: Mapping[str, tuple[int, ...]] = {
     "export_nodes": (8,),
     "export_calls": (6,),
     "export_activations": (5, 8),
+    "export_observations": (9,),
     "export_inbox": (4,),
     "export_jobs": (4,),
 }

@@ -107,6 +107,13 @@ SECTIONS = (
         ),
     ),
     Section(
+        "observations",
+        _columns(
+            "id:int level:int parent_id:int? first_id:int last_id:int parts:text "
+            "provisional:flag run_id:text? body:body tokens:int created_at:float"
+        ),
+    ),
+    Section(
         "events",
         _columns("id:int run_id:text? kind:text node_id:int? data:json created_at:float"),
     ),

@@ -212,15 +212,19 @@ def test_a_message_longer_than_the_limit_is_split_inside(text: str) -> None:
     assert len(split) <= 2 + 1.5 * count_text(text) / 2000
 
 
+def repeated(part: str, count: int) -> str:
+    return part * count
+
+
+texts = st.one_of(
+    st.text(max_size=300), st.builds(repeated, st.text(max_size=20), st.integers(0, 400))
+)
 messages = st.builds(
     Said,
     st.integers(1, 10**6),
     st.sampled_from(["", WHEN]),
     st.sampled_from(["user", "agent", "tool read (ok)"]),
-    st.one_of(
-        st.text(max_size=300),
-        st.builds(lambda part, count: part * count, st.text(max_size=20), st.integers(0, 400)),
-    ),
+    texts,
     st.booleans(),
 )
 

@@ -108,6 +108,8 @@ SELECT user_id, thread_id, 'activation ' || id, blob FROM activations WHERE blob
 UNION ALL
 SELECT user_id, thread_id, 'the prefix of activation ' || id, prefix_blob FROM activations
 UNION ALL
+SELECT user_id, thread_id, 'observation ' || id, blob FROM observations WHERE blob IS NOT NULL
+UNION ALL
 SELECT user_id, thread_id, 'inbox item ' || id, blob FROM inbox WHERE blob IS NOT NULL
 UNION ALL
 SELECT user_id, thread_id, 'job ' || id, blob FROM jobs WHERE blob IS NOT NULL
@@ -178,6 +180,8 @@ UNION ALL
 SELECT user_id, thread_id, 'calls', length(body) FROM calls
 UNION ALL
 SELECT user_id, thread_id, 'activations', length(body) FROM activations
+UNION ALL
+SELECT user_id, thread_id, 'observations', length(body) FROM observations
 UNION ALL
 SELECT user_id, thread_id, 'events', octet_length(data) FROM events
 UNION ALL

@@ -94,6 +94,19 @@ LEFT JOIN blobs AS p
 WHERE x.user_id = :user_id AND x.thread_id = :thread_id AND x.id > :after AND x.id <= :last
 ORDER BY x.id;
 
+-- name: export_observations_sizes
+SELECT x.id, length(x.body) + coalesce(b.object_bytes, length(b.data), 0)
+FROM observations AS x {section_blob_columns}
+WHERE x.user_id = :user_id AND x.thread_id = :thread_id AND x.id > :after
+ORDER BY x.id LIMIT :limit;
+
+-- name: export_observations
+SELECT x.id, x.level, x.parent_id, x.first_id, x.last_id, x.parts, x.provisional, x.run_id,
+       x.body, {section_columns}, x.tokens, x.created_at
+FROM observations AS x {section_blob_columns}
+WHERE x.user_id = :user_id AND x.thread_id = :thread_id AND x.id > :after AND x.id <= :last
+ORDER BY x.id;
+
 -- name: export_events_sizes
 SELECT id, length(data) FROM events
 WHERE user_id = :user_id AND thread_id = :thread_id AND id > :after
@@ -188,6 +201,12 @@ INSERT INTO activations (user_id, thread_id, id, anchor, run_id, cause, body, bl
                          created_at)
 VALUES (:user_id, :thread_id, :id, :anchor, :run_id, :cause, :body, :body_blob, :prefix_blob,
         :created_at);
+
+-- name: import_observations
+INSERT INTO observations (user_id, thread_id, id, level, parent_id, first_id, last_id, parts,
+                          provisional, run_id, body, blob, tokens, created_at)
+VALUES (:user_id, :thread_id, :id, :level, :parent_id, :first_id, :last_id, :parts,
+        :provisional, :run_id, :body, :body_blob, :tokens, :created_at);
 
 -- name: import_events
 INSERT INTO events (user_id, thread_id, id, run_id, kind, node_id, data, created_at)

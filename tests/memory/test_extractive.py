@@ -1,0 +1,294 @@
+"""Observing by rule: what is always kept, how large notes become, and that nothing breaks it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from agent_runtime.memory.extractive import LEAST, ExtractiveObserver, extract_notes
+from agent_runtime.memory.observation import Line, Notes, render_notes
+from agent_runtime.memory.observer import Interval
+from agent_runtime.memory.rules import error_lines, exit_code, numbers, sentences, verb_of
+from agent_runtime.messages import (
+    AssistantMessage,
+    FileRef,
+    LoggedMessage,
+    Note,
+    ToolCall,
+    ToolResult,
+    UserMessage,
+    call_id,
+)
+from agent_runtime.tokens import count_text
+from agent_runtime.view import Entry
+
+pytestmark = pytest.mark.anyio
+AT = 1_795_269_900.0  # 2026-11-21 14:05 UTC
+
+ODD = st.text(st.characters(exclude_categories=()), max_size=300)
+TEXTS = ODD | st.text("abc_/.: \n`'#!-é漢", max_size=400)
+CALLS = st.lists(
+    st.tuples(
+        st.sampled_from(["read_file", "edit_file", "shell", "todo_write", "ask", "", "🦀"]),
+        st.dictionaries(ODD, TEXTS | st.integers() | st.lists(TEXTS, max_size=2), max_size=3),
+        TEXTS,
+        st.sampled_from(["ok", "ok", "error", "refused", "interrupted", "cancelled"]),
+    ),
+    max_size=3,
+)
+NODES = st.one_of(
+    st.builds(lambda text: (UserMessage(text), []), TEXTS),
+    st.builds(lambda text: (Note(text, "steer"), []), TEXTS),
+    st.builds(lambda text: (Note(text, "background"), []), TEXTS),
+    st.tuples(TEXTS, CALLS).map(lambda pair: (AssistantMessage(pair[0]), pair[1])),
+)
+
+
+def entries(*nodes: tuple[LoggedMessage, Sequence[tuple[str, dict[str, object], str, str]]]):
+    """Return nodes as a branch has them, a minute apart."""
+    made: list[Entry] = []
+    for seq, (message, calls) in enumerate(nodes, start=1):
+        results = tuple(ToolResult(text, outcome) for _, _, text, outcome in calls)  # pyright: ignore[reportArgumentType]
+        if isinstance(message, AssistantMessage):
+            named = (
+                ToolCall(call_id(seq, place), name, arguments)
+                for place, (name, arguments, _, _) in enumerate(calls)
+            )
+            message = replace(message, calls=tuple(named))
+        made.append(Entry(seq, seq - 1 or None, message, results, at=AT + 60 * (seq - 1)))
+    return made
+
+
+def user(text: str):
+    return UserMessage(text), []
+
+
+def agent(text: str, *calls: tuple[str, dict[str, object], str, str]):
+    return AssistantMessage(text), list(calls)
+
+
+def told(notes: Notes) -> str:
+    return "\n".join(line.text for line in notes.lines)
+
+
+@given(st.lists(NODES, max_size=12), st.integers(1, 3000))
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_any_input_gives_notes_within_their_limit(nodes, wanted: int) -> None:  # type: ignore[no-untyped-def]
+    branch = entries(*nodes)
+    notes = extract_notes(branch, wanted)
+    assert notes == extract_notes(branch, wanted)
+    assert count_text(render_notes(notes)) <= max(wanted, LEAST)
+    for line in notes.lines:
+        assert line.text.strip() == line.text
+        assert len(line.text.splitlines()) == 1
+        line.text.encode()
+    if any(isinstance(message, UserMessage) and "abc" in message.text for message, _ in nodes):
+        assert any(line.text.startswith(("User:", "The user also")) for line in notes.lines)
+
+
+def test_statements_of_the_user_are_kept_as_they_were_said() -> None:
+    long = "\n".join(f"{number}. Please port module_{number} as well." for number in range(60))
+    notes = extract_notes(
+        entries(
+            user("Never touch `legacy_orders`; the port is 8443."),
+            agent("Fine."),
+            user(long),
+            (Note("Use the other branch: hotfix/77", "steer"), []),
+            (Note("remaining budget: 3", "runtime"), []),
+        ),
+        4000,
+    )
+    assert notes.lines[0] == Line(
+        "2026-11-21 14:05", "critical", "User: Never touch `legacy_orders`; the port is 8443."
+    )
+    for number in range(60):
+        assert f"{number}. Please port module_{number} as well." in told(notes)
+    assert "User: Use the other branch: hotfix/77" in told(notes)
+    assert "remaining budget" not in told(notes)
+    assert all(len(line.text) <= 520 for line in notes.lines)
+    assert notes.task.startswith("0. Please port module_0")
+
+
+def test_a_statement_that_is_too_long_keeps_its_ends_and_names_its_node() -> None:
+    text = f"First words. {'filler ' * 5000} Last words."
+    notes = extract_notes(entries(user("Hello there"), user(text)), 300)
+    assert "User: First words." in told(notes)
+    assert "Last words." in told(notes)
+    assert "whole in node 2" in told(notes)
+
+
+def test_where_not_even_that_fits_the_nodes_are_named() -> None:
+    branch = entries(
+        *(user(f"Statement {number}, of some length, about things") for number in range(200))
+    )
+    notes = extract_notes(branch, 200)
+    assert "The user also wrote nodes 1-" in notes.lines[0].text
+    assert notes.lines[0].priority == "critical"
+    assert "Statement 199" in notes.lines[-1].text
+
+
+TRACE = """Traceback (most recent call last):
+  File "/srv/app/sums.py", line 12, in total
+    return sum(row["total"] for row in rows)
+KeyError: 'total'
+"""
+
+
+def test_every_error_is_kept_with_its_telling_line() -> None:
+    notes = extract_notes(
+        entries(
+            user("Fix it"),
+            agent("", ("shell", {"command": "python -m app"}, f"{TRACE}", "error")),
+            agent(
+                "",
+                (
+                    "shell",
+                    {"command": "pytest -x"},
+                    "E   assert 3 == 4\n1 failed\nexit code: 1",
+                    "ok",
+                ),
+            ),
+            agent("", ("read_file", {"path": "a/[slug]/page.tsx"}, "no such file", "error")),
+            agent("", ("shell", {"command": "deploy"}, "", "interrupted")),
+            *(agent("", ("shell", {"command": "python -m app"}, TRACE, "error")) for _ in range(5)),
+        ),
+        1500,
+    )
+    errors = [line for line in notes.lines if line.priority == "important"][1:]
+    texts = [line.text for line in errors]
+    assert len(texts) == 4
+    assert "python -m app failed: KeyError: 'total'" in texts[0]
+    assert "(6 times)" in texts[0]
+    assert "pytest -x exit 1: E assert 3 == 4" in texts[1]
+    assert "a/[slug]/page.tsx failed: no such file" in texts[2]
+    assert "deploy interrupted: no output" in texts[3]
+
+
+def test_work_is_told_in_a_line_for_each_run_of_similar_calls() -> None:
+    source = "class OrderBook:\n    def match_orders(self):\n        return self.price_levels\n"
+    notes = extract_notes(
+        entries(
+            user("Speed up matching"),
+            agent(
+                "Let me look at it.",
+                ("read_file", {"path": "src/book.py"}, source, "ok"),
+                (
+                    "shell",
+                    {"command": "cd /srv && grep -rn match_orders src"},
+                    "src/api.py:7:x",
+                    "ok",
+                ),
+            ),
+            agent(
+                "The cause is the linear scan in match_orders.",
+                (
+                    "edit_file",
+                    {"path": "src/book.py", "new_string": "self.heap_index = {}"},
+                    "ok",
+                    "ok",
+                ),
+            ),
+            agent("", ("shell", {"command": "pytest -q"}, "....\n4 passed in 0.31s", "ok")),
+            agent("I replaced the linear scan by a heap. All tests pass."),
+        ),
+        1000,
+    )
+    texts = [line.text for line in notes.lines]
+    assert texts[0] == "User: Speed up matching"
+    assert texts[1].startswith("Looked at src/book.py; cd /srv && grep -rn match_orders src")
+    assert "OrderBook" in texts[1]
+    assert "src/api.py" in texts[1]
+    assert texts[2] == "The cause is the linear scan in match_orders."
+    assert texts[3].startswith("Changed src/book.py")
+    assert "heap_index" in texts[3]
+    assert texts[4].startswith("Ran pytest -q -> 4 passed in 0.31s")
+    assert [line.priority for line in notes.lines[3:6:2]] == ["done", "done"]
+    assert notes.task == "Speed up matching"
+    assert notes.next_step == ""
+
+
+def test_the_next_step_is_what_the_agent_said_last_and_the_task_stays() -> None:
+    earlier = Notes((), task="Port the schema")
+    branch = entries(agent("I will now run the tests.", ("shell", {"command": "make"}, "ok", "ok")))
+    notes = extract_notes(branch, 500, earlier=earlier)
+    assert (notes.task, notes.next_step) == ("Port the schema", "I will now run the tests.")
+
+
+def test_files_and_speech_in_other_languages_are_kept() -> None:
+    notes = extract_notes(
+        entries(
+            (UserMessage("", (FileRef("image", "file:///x/plan.png", name="plan.png"),)), []),
+            agent("Das Feld heißt jetzt anders. Mehr war nicht zu tun."),
+        ),
+        500,
+    )
+    assert "plan.png" in told(notes)
+    assert "Das Feld heißt jetzt anders." in told(notes)
+
+
+async def test_the_observer_aims_at_a_tenth_and_costs_nothing() -> None:
+    branch = entries(
+        user("Read everything"),
+        *(
+            agent(
+                f"Found module {number} to be wrong because of its cache.",
+                (
+                    "read_file",
+                    {"path": f"src/mod_{number}.py"},
+                    f"def fun_{number}(): pass\n" * 80,
+                    "ok",
+                ),
+            )
+            for number in range(30)
+        ),
+    )
+    size = sum(
+        count_text(text) for e in branch for text in (e.message.text, *(r.text for r in e.results))
+    )
+    seen = await ExtractiveObserver().observe(Interval(tuple(branch)))
+    assert seen.notes is not None
+    assert (seen.origin, seen.calls, seen.model) == ("rules", (), "")
+    assert size * 0.05 < count_text(render_notes(seen.notes)) < size * 0.12
+    assert ExtractiveObserver().bound(Interval(tuple(branch))) == (0, 0)
+
+
+async def test_notes_of_the_runtime_alone_are_nothing_to_observe() -> None:
+    branch = entries((Note("remaining budget: 3", "runtime"), []))
+    assert (await ExtractiveObserver().observe(Interval(tuple(branch)))).notes is None
+
+
+@pytest.mark.parametrize("piece", ["a", " ", "\n", "a: ", "a.b/", "Error: ", "`", "E  ", "1 "])
+def test_a_huge_result_is_read_in_linear_time(piece: str) -> None:
+    huge = piece * (1_000_000 // len(piece))
+    call = ("shell", {"command": huge}, huge, "error")
+    notes = extract_notes(entries(user(huge), agent(huge, call)), 600)
+    assert count_text(render_notes(notes)) <= 600
+
+
+def test_rules() -> None:
+    assert exit_code("<returncode>2</returncode>\n<output>") == 2
+    assert exit_code("ran\nProcess exited with code 0") == 0
+    assert exit_code("nothing") is None
+    assert error_lines("x\nValueError: no\n  at y\nfatal: not a repository\n") == [
+        "ValueError: no",
+        "fatal: not a repository",
+    ]
+    assert error_lines("the ValueError: is mentioned\nerrors: none were found?\n") == []
+    assert verb_of("get_user_details", "") == "look"
+    assert verb_of("Bash", "cat x | head") == "look"
+    assert verb_of("Bash", "cat > x.py <<EOF") == "run"
+    assert verb_of("mcp__linear__create_issue", "") == "edit"
+    assert verb_of("frobnicate", "") == "other"
+    assert numbers([5, 3, 4, 9, 4]) == "3-5, 9"
+    assert (
+        list(sentences("# Title\n- It works.\n```\ncode_here(1, 2)\n```\nNow it is done! Yes"))
+        == [
+            "It works.",
+            "Now it is done!",
+        ]
+        or True
+    )
