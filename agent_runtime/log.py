@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -257,7 +258,7 @@ class RunLog:
 
     def _appended(self, messages: Sequence[LoggedMessage], rows: Sequence[NewNode]) -> None:
         for message, row in zip(messages, rows, strict=True):
-            self.view = extend(self.view, Entry(row.seq, row.parent_id, message))
+            self.view = extend(self.view, Entry(row.seq, row.parent_id, message, at=time.time()))
 
     async def tell_of(self, event: NewEvent) -> None:
         """Record an event by itself."""
@@ -481,11 +482,13 @@ class RunLog:
         calls = exchange.message.calls
         results = exchange.results | done
         ordered = tuple(results[index] for index in range(len(calls)))
-        entry = Entry(exchange.seq, self.head, exchange.message, ordered, tuple(shown))
+        entry = Entry(
+            exchange.seq, self.head, exchange.message, ordered, tuple(shown), at=time.time()
+        )
         view = extend(self.view, entry)
         rows = self._rows(notes, exchange.seq)
         for note, row in zip(notes, rows, strict=True):
-            view = extend(view, Entry(row.seq, row.parent_id, note))
+            view = extend(view, Entry(row.seq, row.parent_id, note, at=time.time()))
         cut = tuple(
             CallShown(
                 exchange.seq, i, chars, count_text(shown_text(ordered[i].text, call.id, chars))

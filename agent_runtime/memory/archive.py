@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from agent_runtime.tokens import count_text
@@ -15,20 +16,26 @@ KEPT_TOKENS = 200
 _LINE_CHARS = 160
 
 
-def archived(part: Observation) -> Observation:
-    """Return the archive note that stands for an observation; the log keeps all.
+def archived(parts: Sequence[Observation]) -> Observation:
+    """Return the archive note that stands for the oldest of some observations; the log keeps all.
 
-    It is smaller than the observation, unless that is hardly more than a line itself.
+    It stands for one, or for as many as it takes to be smaller than they are.
     """
-    times = [line.at for line in part.notes.lines if line.at]
-    spans = f", {times[0]} to {times[-1]}" if times else ""
-    text = (
-        f"Archived: nodes {part.first} to {part.last}{spans}. "
-        f"recall opens and searches the messages of these nodes."
-    )
-    critical = critical_lines([part])
+    for count in range(1, len(parts) + 1):
+        note = _note(parts[:count])
+        if note.tokens < sum(part.tokens for part in parts[:count]):
+            return note
+    return _note(parts)
+
+
+def _note(parts: Sequence[Observation]) -> Observation:
+    first, last = parts[0].first, parts[-1].last
+    times = [line.at for part in parts for line in part.notes.lines if line.at]
+    spans = f", {min(times)} to {max(times)}" if times else ""
+    text = f"Archived: nodes {first} to {last}{spans}; recall opens and searches their messages."
+    critical = critical_lines(parts)
     kept: list[Line] = []
-    left = min(KEPT_TOKENS, part.tokens // 3)
+    left = min(KEPT_TOKENS, sum(part.tokens for part in parts) // 3)
     for line in reversed(critical):
         shown = replace(line, text=shorten(line.text, _LINE_CHARS))
         left -= count_text(shown.text) + 10
@@ -37,14 +44,13 @@ def archived(part: Observation) -> Observation:
         kept.insert(0, shown)
     if len(kept) < len(critical):
         text = f"{text} {len(critical) - len(kept)} critical notes are among them."
-    first = Line("", "info", text)
     return Observation(
         id=0,
-        level=part.level + 1,
-        parent_id=part.parent_id,
-        first=part.first,
-        last=part.last,
-        notes=Notes((first, *kept)),
-        parts=(part.id,),
+        level=max(part.level for part in parts) + 1,
+        parent_id=parts[0].parent_id,
+        first=first,
+        last=last,
+        notes=Notes((Line("", "info", text), *kept)),
+        parts=tuple(part.id for part in parts),
         origin="archive",
     )

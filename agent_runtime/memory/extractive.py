@@ -278,7 +278,7 @@ class Extract:
         run = self._run_for(at, seq, verb, call.name)
         run.own.update(names)
         shown = f"{text} (nothing)" if silent else text
-        if shown not in run.texts:
+        if shown and shown not in run.texts:
             run.texts.append(shown)
         if verb in ("run", "other"):
             run.outcomes.append(shorten(outcome_line(output), 160))
@@ -390,7 +390,7 @@ class Extract:
         whole = "; ".join(shorten(text, 400) for text in run.texts)
         if outcome := next((one for one in reversed(run.outcomes) if one), ""):
             short, whole = f"{short} -> {shorten(outcome, 80)}", f"{whole} -> {outcome}"
-        forms = dict.fromkeys(f"{verb} {text}".strip() for text in (short, whole))
+        forms = dict.fromkeys(f"{verb or 'Called'} {text}".strip() for text in (short, whole))
         priority: Priority = "done" if run.verb == "edit" else "info"
         names = tuple([*own, *seen][:_MOST_NAMES])
         return _Item(run.at, run.seq, "action", priority, tuple(forms), names)

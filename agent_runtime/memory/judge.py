@@ -41,13 +41,12 @@ _LOOP_LINES = 6
 _LOOP_SHAPES = 20
 _LOOP_TEXT = 1_200
 _LOOP_RATIO = 0.12
-_RUN = 300
-_RUN_RATIO = 0.2
+_RUN = 400
+_RUN_RATIO = 0.1
 _GRAM = 4
 _GRAMS = 60
 _UNFOUNDED = 8
 _NUMBER = re.compile(r"\d+")
-_WORD = re.compile(r"\w+|[^\w\s]")
 _DATE = re.compile(r"[\d:./+-]+")
 
 
@@ -177,7 +176,8 @@ def _ratio(text: str) -> float:
 
 def _few_grams(text: str) -> bool:
     """Return whether most runs of four words occurred before."""
-    words = _WORD.findall(text)
+    # A path is one word: lists of files in one folder are no loop.
+    words = text.split()
     grams = list(zip(*(words[place:] for place in range(_GRAM)), strict=False))
     return len(grams) >= _GRAMS and len(set(grams)) < len(grams) * 0.35
 

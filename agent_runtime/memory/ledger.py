@@ -1,17 +1,22 @@
 """The ledger: the identifiers that a stretch of the log held, listed under its observation.
 
 A summary drops what it cannot know to matter: the path, the symbol, the hash that the agent needs
-again a hundred steps later.  The ledger keeps them, without a model: each identifier once, what
-the agent and the user wrote themselves first, within a budget of tokens.
+again a hundred steps later.  The ledger keeps them, without a model: each identifier once, the
+likeliest to be needed for their tokens first, within a budget.
+
+Where several paths lie in one folder, the folder is stated once, as a variable, and the paths by
+it: `$=/home/ann/shop $/src/cart.py $/tests/test_cart.py`.  Each ledger states its own.
 """
 
 from __future__ import annotations
 
+import functools
+import itertools
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-
-import regex
+from typing import Literal
 
 from agent_runtime.tokens import count_text
 
@@ -19,28 +24,56 @@ TOKENS_PER_THOUSAND = 25
 """How large a ledger may be, for each thousand tokens of what it stands for."""
 LONGEST = 200
 """Characters of an identifier that is listed; what is longer is data."""
+ROOT = "$="
+"""Before the folder in which the paths lie that begin with `$/`."""
 
-_SHAPES = (
-    r"[a-z][a-z0-9+.-]*://[^\s\"'`<>{}|\\^]+",
-    # Paths: with a slash in it, or a file's name with its extension.
-    r"(?:[~.]{0,2}/)?(?:[\w.@%+~\[\]()$-]+/)+[\w.@%+~\[\]$-]*",
-    r"/[\w.@%+~-]+",
-    r"[\w-]+(?:\.[\w-]+)*\.(?:[A-Za-z]{1,4}[0-9]?|[a-z]{5,10})\b",
-    r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}",
-    r"(?=[0-9a-f]*[0-9])(?=[0-9]*[a-f])[0-9a-f]{7,64}\b",
-    r"[A-Z][A-Z0-9]+-[0-9]+",
-    r"#[0-9]+\b",
-    # Symbols: words that are joined by an underscore, a dot, a hump or a dash before a letter.
-    r"_*[A-Za-z][A-Za-z0-9]*(?:_+[A-Za-z0-9]+)+_*",
-    r"__?[A-Za-z]\w+",
-    r"[a-z]+[0-9]*(?:[A-Z][a-z0-9]*)+",
-    r"(?:[A-Z]+[a-z0-9]+){2,}[A-Z]*",
-    r"--?[a-z][a-z0-9]*(?:-[a-z0-9]+)+",
-    r"[A-Za-z][a-z0-9]*(?:-[a-z0-9]+)*-[0-9][a-z0-9.]*",
-    r"[0-9]{4,}\b",
+Count = Callable[[str], int]
+Kind = Literal["path", "file", "url", "symbol", "hash", "other"]
+
+# Finding: first what stands between spaces and quotes, then what is an identifier in it.  Nothing
+# is looked for in more than `LONGEST` characters at once, so the time is linear in any text.
+_RUN = re.compile(r"[^\s\"'`<>{}|\\^,;!*\u2018-\u201f\u2026\u2500-\u259f]{3,}")
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://\S+")
+_PATH = re.compile(r"[\w.@%+~$\[\]()-]*(?:/[\w.@%+~$\[\]()-]*)+")
+_EXTENSIONS = (
+    "bat|c|cc|cfg|cjs|conf|cpp|cs|css|csv|cu|db|diff|env|example|gif|go|gradle|gz|h|hpp|html|ini|"
+    "ipynb|java|jpe?g|js|json|jsonl|jsx|kt|lock|log|mdx?|mjs|mod|parquet|patch|pdf|php|png|proto|"
+    "pyi?|pyx|rb|rs|rst|scss|service|sh|sql|sqlite|sum|svg|swift|tar|tf|tmpl|toml|tsv|tsx?|txt|"
+    "vue|xlsx?|xml|ya?ml|zip"
 )
-_IDENTIFIER = regex.compile(r"(?<![\w/.@-])(?:" + "|".join(_SHAPES) + ")")
-_TRAILING = ".,:;!?)]}'\""
+_NAME = re.compile(
+    r"(?P<uuid>[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12})"
+    rf"|(?P<file>(?<![\w.])[\w-]+(?:\.[\w-]+)*\.(?:{_EXTENSIONS})\b(?!\())"
+    r"|(?P<option>(?<![\w-])--?[A-Za-z]\w*(?:-\w+)*(?![\w-]))"
+    r"|(?P<ticket>(?<![\w-])[A-Z][A-Z0-9]+-[0-9]+\b|(?<![\w&])\#[0-9]+\b)"
+    # Words joined by dashes are prose but with a digit among them, or from three words on.
+    r"|(?P<dashed>(?<![\w.-])[A-Za-z][A-Za-z0-9]*"
+    r"(?:(?:-[A-Za-z0-9]+){2,}|-(?=[A-Za-z]*[0-9])[A-Za-z0-9.]+)(?![\w-]))"
+    r"|(?P<word>\w+)"
+)
+_WORD = re.compile(r"(?P<word>\w+)")
+_SYMBOL = re.compile(
+    r"_*[A-Za-z][A-Za-z0-9]*_\w*|_+[A-Za-z]\w*|[a-z][a-z0-9]*[A-Z]\w*|[A-Z]+[a-z0-9]+[A-Z]\w*"
+)
+_HASH = re.compile(r"(?=[0-9a-f]*[0-9])(?=[0-9a-f]*[a-f])[0-9a-f]{7,64}")
+_TRAILING = ".,:;!?)]}-'\""
+_LEAST, _MOST_DIGITS = 3, 24
+_BRACKETS = ("()", "[]")
+
+# Ranking: how often, in recorded coding runs, one identifier of this kind was needed again later
+# and not shown in between: those that the agent or its user wrote, and those of tool results.
+_WORTH: dict[Kind, tuple[float, float]] = {
+    "path": (0.22, 0.06),
+    "file": (0.05, 0.02),
+    "url": (0.08, 0.02),
+    "symbol": (0.09, 0.035),
+    "hash": (0.06, 0.015),
+    "other": (0.02, 0.002),
+}
+_SHALLOW = 0.35
+_CHARS_PER_TOKEN = 3.5
+_FEWEST_UNDER_ROOT = 2
+_LEAST_ROOT = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,59 +90,270 @@ class Passage:
 
 def identifiers(text: str) -> Iterator[str]:
     """Yield the identifiers of a text in their order, as they are written, with repetitions."""
-    for match in _IDENTIFIER.finditer(text):
-        found = match[0].rstrip(_TRAILING)
-        if 3 <= len(found) <= LONGEST:
-            yield found
+    for run in _RUN.findall(text):
+        for _, name in _split(run):
+            yield name
 
 
 def compile_ledger(
-    passages: Sequence[Passage],
-    budget: int,
-    *,
-    listed: str = "",
-    count: Callable[[str], int] = count_text,
+    passages: Sequence[Passage], budget: int, *, listed: str = "", count: Count = count_text
 ) -> tuple[str, ...]:
     """Return the identifiers to list, at most `budget` tokens of them, the most needed first.
+
+    The same passages give the same ledger, in time linear in their length.
 
     Args:
         listed: what the prompt holds already of ledgers; what occurs there is not listed again.
         count: returns the tokens of a text.
     """
-    chosen: list[str] = []
-    text = listed
-    left = budget
-    for name in _ranked(passages):
-        if name in text:
-            continue
-        tokens = count(f" {name},")
-        if tokens > left:
-            continue
-        left -= tokens
-        chosen.append(name)
-        text = f"{text}\n{name}"
+    known = _spelled_out(listed)
+    worth = {name: fact.worth() for name, fact in _facts(passages).items()}
+    likely = sorted(worth, key=lambda name: (-worth[name] / _estimate(name), name))
+    unlisted = (name for name in likely if not _occurs(name, known))
+    # Each costs a token at least, and some are left out because others contain them.
+    names = list(itertools.islice(unlisted, 2 * max(0, budget)))
+
+    def density(root: str) -> Callable[[str], tuple[float, str]]:
+        return lambda name: (-worth[name] / count(f" {_short(name, root)}"), name)
+
+    return _fit(names, density, budget, count)
+
+
+def merge_ledgers(
+    ledgers: Sequence[Sequence[str]],
+    budget: int,
+    prefer: Callable[[str], bool] | None = None,
+    *,
+    count: Count = count_text,
+) -> tuple[str, ...]:
+    """Return one ledger in the place of several, oldest first, of at most `budget` tokens.
+
+    What is preferred stays first; then what stood in front in its ledger, of newer ones rather.
+
+    Args:
+        prefer: says whether an identifier, its path spelled out, is needed more than others.
+    """
+    place: dict[str, tuple[bool, int, int]] = {}
+    for age, ledger in enumerate(reversed(ledgers)):
+        for rank, name in enumerate(spelled_out(ledger)):
+            wanted = prefer is not None and prefer(name)
+            place[name] = min(place.get(name, (True, rank, age)), (not wanted, rank, age))
+    return _fit(list(place), lambda _: lambda name: (place[name], name), budget, count)
+
+
+def spelled_out(ledger: Iterable[str]) -> Iterator[str]:
+    """Yield what a ledger lists, each path whole."""
+    root = ""
+    for name in ledger:
+        if name.startswith(ROOT):
+            root = name.removeprefix(ROOT)
+        elif name.startswith("$/") and root:
+            yield root + name[1:]
+        else:
+            yield name
+
+
+# Finding
+
+
+def _split(run: str) -> tuple[tuple[Kind, str], ...]:
+    # What a long run splits into may itself be long: it is not remembered.
+    return _split_short(run) if len(run) <= LONGEST else tuple(_names(_WORD, run))
+
+
+@functools.lru_cache(maxsize=16_384)
+def _split_short(run: str) -> tuple[tuple[Kind, str], ...]:
+    if "://" in run and (url := _URL.search(run)):
+        found = _closed(url[0]).rstrip(_TRAILING)
+        return (("url", found),) if len(found) >= _LEAST else ()
+    if "/" not in run:
+        return tuple(_names(_NAME, run))
+    names: list[tuple[Kind, str]] = []
+    end = 0
+    for match in _PATH.finditer(run):
+        path = _path(match[0])
+        if path:
+            names += _names(_NAME, run[end : match.start()])
+            names.append(("path", path))
+            end = match.end()
+    names += _names(_NAME, run[end:])
+    return tuple(names)
+
+
+def _path(text: str) -> str:
+    """Return the path in a text without spaces, empty if that has none."""
+    # A link in Markdown, `[text](path)`.
+    path = _closed(text.rpartition("](")[2]).rstrip(".,:;!?-").lstrip("-")
+    if path.startswith("$/"):
+        path = path[1:]
+    is_path = len(path) >= _LEAST and not path.startswith("//") and re.search(r"[^\W\d_]", path)
+    return path if is_path else ""
+
+
+def _closed(text: str) -> str:
+    """Return the text without what lies outside of a bracket that is not closed in it."""
+    for opening, closing in _BRACKETS:
+        opened, closed = text.count(opening), text.count(closing)
+        if opened > closed:
+            text = text.rpartition(opening)[2]
+        elif opened < closed:
+            text = text.partition(closing)[0]
+    return text
+
+
+def _names(pattern: re.Pattern[str], run: str) -> Iterator[tuple[Kind, str]]:
+    for match in pattern.finditer(run):
+        name = match[0]
+        if _LEAST <= len(name) <= LONGEST and (kind := _kind(name, match.lastgroup or "")):
+            yield kind, name
+
+
+def _kind(name: str, group: str) -> Kind | None:
+    if group != "word":
+        return "hash" if group == "uuid" else "file" if group == "file" else "other"
+    if _SYMBOL.fullmatch(name):
+        return "symbol"
+    if _HASH.fullmatch(name):
+        return "hash"
+    is_number = name.isdecimal() and _LEAST < len(name) <= _MOST_DIGITS
+    return "other" if is_number else None
+
+
+# Ranking
+
+
+@dataclass(slots=True)
+class _Fact:
+    """What is known of an identifier.
+
+    Attributes:
+        own: in how many passages of the agent and the user it occurs.
+        others: in how many results.
+        times: how often in all.
+        last: where it occurred last, from 0 for the beginning to 1.
+    """
+
+    kind: Kind
+    deep: bool
+    own: int = 0
+    others: int = 0
+    times: int = 0
+    last: float = 0.0
+
+    def worth(self) -> float:
+        own, others = _WORTH[self.kind]
+        worth = own if self.own else others
+        if self.kind == "path" and not self.deep:
+            worth *= _SHALLOW
+        worth *= 1 + 0.1 * min(self.own + self.others - 1, 5) + 0.06 * min(self.times - 1, 8)
+        return worth * (0.7 + 0.4 * self.last + (0.4 if self.last > 0.9 else 0))
+
+
+def _facts(passages: Sequence[Passage]) -> dict[str, _Fact]:
+    facts: dict[str, _Fact] = {}
+    total = sum(len(passage.text) for passage in passages) or 1
+    reached = 0
+    for passage in passages:
+        reached += len(passage.text)
+        times: Counter[str] = Counter()
+        for run, often in Counter[str](_RUN.findall(passage.text)).items():
+            for kind, name in _split(run):
+                if name not in facts:
+                    facts[name] = _Fact(kind, name.count("/") > 1)
+                times[name] += often
+        for name, often in times.items():
+            fact = facts[name]
+            fact.times += often
+            fact.last = reached / total
+            if passage.own:
+                fact.own += 1
+            else:
+                fact.others += 1
+    return facts
+
+
+def _estimate(name: str) -> float:
+    return 1 + len(name) / _CHARS_PER_TOKEN
+
+
+# Listing
+
+
+def _fit(
+    names: Sequence[str],
+    order: Callable[[str], Callable[[str], tuple[object, str]]],
+    budget: int,
+    count: Count,
+) -> tuple[str, ...]:
+    """Return what of the names fits, in the order that a root gives them."""
+    root = _root(names, count)
+    ledger = _listing(sorted(names, key=order(root)), root, budget, count)
+    if root and sum(name.startswith("$/") for name in ledger) < _FEWEST_UNDER_ROOT:
+        ledger = _listing(sorted(names, key=order("")), "", budget, count)
+    return tuple(ledger)
+
+
+def _listing(names: Sequence[str], root: str, budget: int, count: Count) -> list[str]:
+    left = budget - (count(f" {ROOT}{root}") if root else 0)
+    costs: dict[str, int] = {}
+    text = f"\n{root}\n"
+    for name in names:
         if left < 2:
             break
-    return tuple(chosen)
+        if _occurs(name, text):
+            continue
+        cost = count(f" {_short(name, root)}")
+        # What this one contains need not be listed beside it.
+        inside = [one for one in costs if len(one) < len(name) and _occurs(one, name)]
+        freed = sum(costs[one] for one in inside)
+        if cost - freed > left:
+            continue
+        left += freed - cost
+        for one in inside:
+            del costs[one]
+        costs[name] = cost
+        text += f"{name}\n"
+    return ([ROOT + root] if root else []) + [_short(name, root) for name in costs]
 
 
-def _ranked(passages: Sequence[Passage]) -> Iterable[str]:
-    """Yield identifiers once each: own ones by their last use, then others by how often they occur.
+def _root(names: Sequence[str], count: Count) -> str:
+    """Return the folder that is worth stating once, empty if none is."""
+    inside: Counter[str] = Counter()
+    for name in names:
+        if name.startswith("/"):
+            parts = name.split("/")
+            inside.update("/".join(parts[:end]) for end in range(_LEAST_ROOT + 1, len(parts)))
 
-    An identifier of a result that occurs in several of them is more likely to be needed than one
-    of a long listing.
-    """
-    own: dict[str, int] = {}
-    spread: Counter[str] = Counter()
-    last: dict[str, int] = {}
-    for place, passage in enumerate(passages):
-        found = dict.fromkeys(identifiers(passage.text))
-        for name in found:
-            if passage.own:
-                own[name] = place
-            else:
-                spread[name] += 1
-                last[name] = place
-    yield from sorted(own, key=lambda name: (-own[name], -len(name)))
-    others = [name for name in spread if name not in own]
-    yield from sorted(others, key=lambda name: (-spread[name], -last[name]))
+    def saved(folder: str) -> tuple[int, str]:
+        tokens = count(f" {folder}")
+        return (inside[folder] * (tokens - 1) - tokens - 2, folder)
+
+    # A folder of which another holds as many is not worth counting; few are left.
+    often = [folder for folder, times in inside.items() if times >= _FEWEST_UNDER_ROOT]
+    gain, root = max(map(saved, often), default=(0, ""))
+    return root if gain > 0 else ""
+
+
+def _short(name: str, root: str) -> str:
+    return f"${name[len(root) :]}" if root and name.startswith(f"{root}/") else name
+
+
+def _spelled_out(text: str) -> str:
+    return "\n".join(spelled_out(text.replace(ROOT, f"\n{ROOT}").split()))
+
+
+def _occurs(name: str, text: str) -> bool:
+    """Return whether a name occurs in a text, not as a part of a longer word."""
+    start = text.find(name)
+    while start >= 0:
+        end = start + len(name)
+        before, after = text[start - 1 : start], text[end : end + 1]
+        joined = (_wordlike(before) and _wordlike(name[0])) or _wordlike(after)
+        if not joined and not (after in (".", "-") and _wordlike(text[end + 1 : end + 2])):
+            return True
+        start = text.find(name, start + 1)
+    return False
+
+
+def _wordlike(char: str) -> bool:
+    return char == "_" or char.isalnum()

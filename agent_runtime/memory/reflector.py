@@ -200,7 +200,7 @@ async def reflected(
     try:
         done = await fallback.reflect(reflection, ledger)
     except NotObserved as error:
-        oldest = archived(reflection.parts[0])
+        oldest = archived(reflection.parts)
         return Reflected(oldest, calls, f"{why} {error.message} The oldest part is archived.")
     observation = replace(observation_of(reflection, done, ledger), provisional=True)
     return Reflected(observation, calls, why)

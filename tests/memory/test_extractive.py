@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -25,13 +26,16 @@ from agent_runtime.messages import (
 )
 from agent_runtime.tokens import count_text
 from agent_runtime.view import Entry
+from agent_runtime_storage.records import CallOutcome
 
 pytestmark = pytest.mark.anyio
 AT = 1_795_269_900.0  # 2026-11-21 14:05 UTC
 
 ODD = st.text(st.characters(exclude_categories=()), max_size=300)
 TEXTS = ODD | st.text("abc_/.: \n`'#!-é漢", max_size=400)
-CALLS = st.lists(
+Call = tuple[str, dict[str, Any], str, CallOutcome]
+Made = tuple[LoggedMessage, Sequence[Call]]
+CALLS: st.SearchStrategy[list[Call]] = st.lists(
     st.tuples(
         st.sampled_from(["read_file", "edit_file", "shell", "todo_write", "ask", "", "🦀"]),
         st.dictionaries(ODD, TEXTS | st.integers() | st.lists(TEXTS, max_size=2), max_size=3),
@@ -40,7 +44,7 @@ CALLS = st.lists(
     ),
     max_size=3,
 )
-NODES = st.one_of(
+NODES: st.SearchStrategy[Made] = st.one_of(
     st.builds(lambda text: (UserMessage(text), []), TEXTS),
     st.builds(lambda text: (Note(text, "steer"), []), TEXTS),
     st.builds(lambda text: (Note(text, "background"), []), TEXTS),
@@ -48,11 +52,11 @@ NODES = st.one_of(
 )
 
 
-def entries(*nodes: tuple[LoggedMessage, Sequence[tuple[str, dict[str, object], str, str]]]):
+def entries(*nodes: Made) -> list[Entry]:
     """Return nodes as a branch has them, a minute apart."""
     made: list[Entry] = []
     for seq, (message, calls) in enumerate(nodes, start=1):
-        results = tuple(ToolResult(text, outcome) for _, _, text, outcome in calls)  # pyright: ignore[reportArgumentType]
+        results = tuple(ToolResult(text, outcome) for _, _, text, outcome in calls)
         if isinstance(message, AssistantMessage):
             named = (
                 ToolCall(call_id(seq, place), name, arguments)
@@ -63,12 +67,12 @@ def entries(*nodes: tuple[LoggedMessage, Sequence[tuple[str, dict[str, object], 
     return made
 
 
-def user(text: str):
+def user(text: str) -> Made:
     return UserMessage(text), []
 
 
-def agent(text: str, *calls: tuple[str, dict[str, object], str, str]):
-    return AssistantMessage(text), list(calls)
+def agent(text: str, *calls: Call) -> Made:
+    return AssistantMessage(text), calls
 
 
 def told(notes: Notes) -> str:
@@ -76,8 +80,8 @@ def told(notes: Notes) -> str:
 
 
 @given(st.lists(NODES, max_size=12), st.integers(1, 3000))
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_any_input_gives_notes_within_their_limit(nodes, wanted: int) -> None:  # type: ignore[no-untyped-def]
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_any_input_gives_notes_within_their_limit(nodes: list[Made], wanted: int) -> None:
     branch = entries(*nodes)
     notes = extract_notes(branch, wanted)
     assert notes == extract_notes(branch, wanted)
@@ -187,7 +191,7 @@ def test_work_is_told_in_a_line_for_each_run_of_similar_calls() -> None:
                 "The cause is the linear scan in match_orders.",
                 (
                     "edit_file",
-                    {"path": "src/book.py", "new_string": "self.heap_index = {}"},
+                    {"path": "src/book.py", "new_string": "heap_index = {}"},
                     "ok",
                     "ok",
                 ),
@@ -264,7 +268,7 @@ async def test_notes_of_the_runtime_alone_are_nothing_to_observe() -> None:
 @pytest.mark.parametrize("piece", ["a", " ", "\n", "a: ", "a.b/", "Error: ", "`", "E  ", "1 "])
 def test_a_huge_result_is_read_in_linear_time(piece: str) -> None:
     huge = piece * (1_000_000 // len(piece))
-    call = ("shell", {"command": huge}, huge, "error")
+    call: Call = ("shell", {"command": huge}, huge, "error")
     notes = extract_notes(entries(user(huge), agent(huge, call)), 600)
     assert count_text(render_notes(notes)) <= 600
 
@@ -284,11 +288,5 @@ def test_rules() -> None:
     assert verb_of("mcp__linear__create_issue", "") == "edit"
     assert verb_of("frobnicate", "") == "other"
     assert numbers([5, 3, 4, 9, 4]) == "3-5, 9"
-    assert (
-        list(sentences("# Title\n- It works.\n```\ncode_here(1, 2)\n```\nNow it is done! Yes"))
-        == [
-            "It works.",
-            "Now it is done!",
-        ]
-        or True
-    )
+    prose = "# Title\n- It works fine.\n```\ncode_here(1, 2)\n```\nNow it is done! Yes"
+    assert list(sentences(prose)) == ["It works fine.", "Now it is done!"]

@@ -115,6 +115,19 @@ def test_repetitive(text: str) -> None:
     assert reason(text) == "repetitive"
 
 
+def test_paths_of_one_folder_are_no_loop() -> None:
+    folder = "/srv/work/service/internal/components/handlers"
+    names = [f"{s.split()[-1]}_{v}" for s in SUBJECTS for v in VERBS]
+    listed = "; ".join(f"{folder}/{name}.go" for name in names[:12])
+    text = "\n".join(
+        [f"{AT} | info | Looked at {listed}"]
+        + [f"{AT} | done | Changed {folder}/{name}_test.go" for name in names[:30]]
+    )
+    notes = judge(text, Source(text, 6000))
+    assert isinstance(notes, Notes)
+    assert sum(line.text.startswith("Changed") for line in notes.lines) == 30
+
+
 def test_a_line_that_occurs_twice_is_kept_once() -> None:
     text = sound(6)
     notes = judge(f"{text}\n{text.splitlines()[0]}", SOURCE)

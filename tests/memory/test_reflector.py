@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import replace
+from random import Random
 
 import anyio
 import pytest
@@ -30,10 +31,11 @@ from agent_runtime.memory.reflector import (
     replaced,
     size_of,
 )
-from agent_runtime.models.base import Price
+from agent_runtime.models.base import ModelInfo, Price
 from agent_runtime.models.scripted import Scripted, ScriptedModel
 
 pytestmark = pytest.mark.anyio
+PRICE = Price(1000, 4000, 100, 1250)
 RULES = ExtractiveReflector()
 few = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -85,9 +87,10 @@ def of(parts: Sequence[Observation], share: float = 0.4) -> Reflection:
     return Reflection(tuple(parts), int(tokens * share))
 
 
-def model(script: Sequence[Scripted], **more: float) -> tuple[ModelReflector, ScriptedModel]:
-    scripted = ScriptedModel(script, price=Price(1000, 4000, 100, 1250), **more)
-    return ModelReflector(scripted, scripted._info, timeout=5), scripted  # pyright: ignore[reportPrivateUsage]
+def model(script: Sequence[Scripted], delay: float = 0.0) -> tuple[ModelReflector, ScriptedModel]:
+    scripted = ScriptedModel(script, price=PRICE, delay=delay)
+    info = ModelInfo("scripted", 128_000, 8_192, PRICE, start_ratio=1.0)
+    return ModelReflector(scripted, info, timeout=5), scripted
 
 
 GOOD = """2026-11-03 | critical | User: never touch the tables legacy_0, legacy_1, legacy_2
@@ -365,16 +368,27 @@ def commit(
     return list(replaced(observations, [replace(done.observation, id=identity)]))
 
 
-@given(
-    st.lists(NOTES, min_size=1, max_size=60),
-    st.integers(1500, 6000),
-    st.sampled_from([RULES, Useless()]),
-)
-@few
+def any_notes(chance: Random) -> Notes:
+    """Return notes of any size, with more or fewer critical lines."""
+    share = chance.choice([0.0, 0.05, 0.3, 1.0])
+    lines: list[Line] = []
+    for _ in range(chance.choice([1, 3, 10, 30])):
+        words = [f"w{chance.randrange(300)}" for _ in range(chance.choice([2, 8, 30]))]
+        critical = chance.random() < share
+        priority = "critical" if critical else chance.choice(PRIORITIES[1:])
+        day = chance.randrange(1, 29)
+        lines.append(Line(f"2026-11-{day:02} 10:00", priority, " ".join(words)))
+    return Notes(tuple(lines), task=chance.choice(["", "Port it", f"Port {chance.random()}"]))
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("reflector", [RULES, Useless()], ids=["rules", "useless"])
 async def test_observations_stay_within_the_limit_whatever_comes(
-    written: list[Notes], limit: int, reflector: Reflector
+    seed: int, reflector: Reflector
 ) -> None:
-    coming = chain(written)
+    chance = Random(seed)
+    coming = chain([any_notes(chance) for _ in range(40)])
+    limit = chance.choice([1500, 3000, 6000])
     observations: list[Observation] = []
     identity = len(coming)
     for one in coming:
@@ -398,7 +412,7 @@ async def test_observations_stay_within_the_limit_whatever_comes(
 
 def test_an_archive_note_is_smaller_than_what_it_stands_for() -> None:
     for part in chain([work(0), work(1, 200)]):
-        assert archived(part).tokens < part.tokens / 3
+        assert archived([part]).tokens < part.tokens / 3
 
 
 def test_a_ledger_is_merged_within_its_budget() -> None:

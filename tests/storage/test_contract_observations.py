@@ -1,0 +1,161 @@
+"""The contract of observations: numbered, read by interval, committed with the end of their job."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from agent_runtime_storage import (
+    Commit,
+    Conflict,
+    Finish,
+    LeaseLost,
+    NewEvent,
+    NewObservation,
+    NotFound,
+    Usage,
+    UserStore,
+)
+
+from .helpers import LARGE, OTHER, append, begin
+
+
+async def _stream(records: Sequence[Mapping[str, Any]]) -> AsyncIterator[Mapping[str, Any]]:
+    for record in records:
+        yield record
+
+
+def observation(identity: int, first: int, last: int, **changes: object) -> NewObservation:
+    """An observation at level 0 over nodes `first` to `last`, but for the changes."""
+    values: dict[str, object] = {
+        "id": identity,
+        "level": 0,
+        "parent_id": first - 1 or None,
+        "first": first,
+        "last": last,
+        "body": b"seen",
+        "tokens": 7,
+        **changes,
+    }
+    return NewObservation(**values)  # type: ignore[arg-type]  # the names are checked at run time
+
+
+async def test_an_observation_is_read_as_it_was_written(user: UserStore) -> None:
+    lease = await begin(user)
+    await append(user, lease, 5)
+    new = observation(1, 2, 4, body=LARGE, provisional=True)
+
+    await user.commit(lease, Commit(observation=new, events=(NewEvent("observation", 4),)))
+
+    [row] = await user.observations("t1", ids=[1])
+    assert (row.id, row.level, row.parent_id, row.first, row.last) == (1, 0, 1, 2, 4)
+    assert (row.parts, row.provisional, row.body, row.tokens) == ((), True, LARGE, 7)
+    assert row.created_at > 0
+    assert await user.last_observation("t1") == 1
+
+
+async def test_observations_are_found_by_their_end_and_by_their_ids(user: UserStore) -> None:
+    lease = await begin(user)
+    await append(user, lease, 8)
+    for place, (first, last) in enumerate([(1, 2), (3, 5), (6, 8)], 1):
+        await user.commit(lease, Commit(observation=observation(place, first, last)))
+    whole = observation(4, 1, 5, level=1, parts=(1, 2))
+    await user.commit(lease, Commit(observation=whole))
+
+    assert [row.id for row in await user.observations("t1", ending_from=5)] == [2, 3, 4]
+    assert [row.id for row in await user.observations("t1", ids=[1], ending_from=6)] == [1, 3]
+    assert [row.id for row in await user.observations("t1", ids=[4, 2])] == [2, 4]
+    assert (await user.observations("t1", ids=[4]))[0].parts == (1, 2)
+    assert await user.observations("t1") == []
+
+
+async def test_the_next_id_is_required(user: UserStore) -> None:
+    lease = await begin(user)
+    await user.commit(lease, Commit(observation=observation(1, 1, 1)))
+
+    for wrong in (1, 3):
+        with pytest.raises(Conflict):
+            await user.commit(lease, Commit(observation=observation(wrong, 1, 1)))
+    assert await user.last_observation("t1") == 1
+
+
+async def test_a_job_ends_with_what_it_was_for_or_nothing_is_written(user: UserStore) -> None:
+    lease = await begin(user)
+    await user.enqueue("t1", "observe", "1-1", b"")
+    late = await user.claim("observe", seconds=0, thread_id="t1", key="1-1")
+    job = await user.claim("observe", seconds=60, thread_id="t1", key="1-1")
+    assert late is not None and job is not None
+    usage = Usage(
+        run_id="r1",
+        root_run_id="r1",
+        node_id=1,
+        purpose="observe",
+        model="m",
+        prompt_tokens=10,
+        cached_tokens=0,
+        cache_write_tokens=0,
+        completion_tokens=2,
+        counted_tokens=9,
+        cost=1,
+        reported=True,
+    )
+
+    with pytest.raises(Conflict, match="job"):
+        await user.commit(lease, Commit(observation=observation(1, 1, 1), job=late, usage=(usage,)))
+    assert await user.last_observation("t1") == 0
+    assert (await user.usage_total(run_id="r1")).calls == 0
+
+    await user.commit(lease, Commit(observation=observation(1, 1, 1), job=job, usage=(usage,)))
+    assert await user.last_observation("t1") == 1
+    assert (await user.usage_total(run_id="r1")).calls == 1
+    assert await user.claim("observe", seconds=60) is None
+    with pytest.raises(Conflict, match="job"):
+        await user.commit(lease, Commit(observation=observation(2, 1, 1), job=job))
+
+
+async def test_a_job_is_claimed_by_its_key(user: UserStore) -> None:
+    await user.ensure_thread("t1")
+    for key in ("1-4", "5-9"):
+        await user.enqueue("t1", "observe", key, b"")
+
+    job = await user.claim("observe", seconds=60, thread_id="t1", key="5-9")
+
+    assert job is not None and job.key == "5-9"
+    assert await user.claim("observe", seconds=60, thread_id="t1", key="5-9") is None
+    assert await user.claim("observe", seconds=60, thread_id="t1", key="0-0") is None
+
+
+async def test_who_lost_the_lease_observes_nothing(user: UserStore) -> None:
+    lease = await begin(user)
+    await user.take_lease("r1", OTHER, seconds=60, replaces=1)
+
+    with pytest.raises(LeaseLost):
+        await user.commit(lease, Commit(observation=observation(1, 1, 1)))
+
+
+async def test_observations_are_an_owners_own(user: UserStore, stranger: UserStore) -> None:
+    lease = await begin(user)
+    await user.commit(lease, Commit(observation=observation(1, 1, 1)))
+
+    for read in (stranger.observations("t1", ids=[1]), stranger.last_observation("t1")):
+        with pytest.raises(NotFound):
+            await read
+
+
+async def test_observations_move_with_their_thread_and_go_with_it(user: UserStore) -> None:
+    lease = await begin(user)
+    await append(user, lease, 3)
+    await user.commit(lease, Commit(observation=observation(1, 1, 2, body=LARGE)))
+    await user.commit(lease, Commit(observation=observation(2, 1, 2, level=1, parts=(1,))))
+    await user.commit(lease, Commit(finish=Finish("succeeded", "completed")))
+    records = [record async for record in user.export_thread("t1")]
+
+    await user.import_thread(_stream(records), rename="t2")
+
+    assert [row.body for row in await user.observations("t2", ids=[1, 2])] == [LARGE, b"seen"]
+    await user.delete_thread("t1")
+    with pytest.raises(NotFound):
+        await user.observations("t1", ids=[1])
+    assert await user.last_observation("t2") == 2
