@@ -216,8 +216,8 @@ class Extract:
             case Note():
                 if message.source == "steer":
                     self._statement(at, entry.seq, message.text)
-                elif message.source == "background" and message.text.strip():
-                    text = shorten(one_line(message.text), 400)
+                elif message.source == "background" and (text := one_line(message.text)):
+                    text = shorten(text, 400)
                     self._add(_Item(at, entry.seq, "background", "important", (text,)))
             case AssistantMessage():
                 self._said(at, entry.seq, message)

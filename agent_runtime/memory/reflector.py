@@ -128,9 +128,9 @@ def plan_reflection(
     over = total > limit
     end = _movable(observations, 0 if over else int(limit * NEWEST))
     start = _settled(observations[:end], 0 if over else int(limit * SETTLED))
-    if end - start < (1 if over else 2):
+    if not _condensable(observations[start:end], over=over):
         start = 0
-    if end - start < (1 if over else 2):
+    if not _condensable(observations[start:end], over=over):
         return None
     excess = total + coming - limit * TARGET
     stop, gained = start, 0.0
@@ -139,6 +139,11 @@ def plan_reflection(
         stop += 1
     parts = tuple(observations[start:stop])
     return Reflection(parts, max(1, int(sum(part.tokens for part in parts) * CONDENSED)))
+
+
+def _condensable(parts: Sequence[Observation], *, over: bool) -> bool:
+    """Return whether condensing gets any further: an archive note alone is as short as it gets."""
+    return len(parts) > 1 or (over and len(parts) == 1 and parts[0].origin != "archive")
 
 
 def _movable(observations: Sequence[Observation], spared: int) -> int:

@@ -104,8 +104,8 @@ _VERBS: dict[Verb, frozenset[str]] = {
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _LOOKING = re.compile(
     r"^\s*(?:cd [^&;\n]{1,300}(?:&&|;)\s*)?(?:cat(?!\s*(?:>|<<))|sed -n|head|tail|less|nl|grep|"
-    r"egrep|rg|ag|find|ls|tree|wc|pwd|which|stat|file|du|git (?:-\S+ )?(?:log|show|diff|status|blame|"
-    r"grep|branch))\b"
+    r"egrep|rg|ag|find|ls|tree|wc|pwd|which|stat|file|du|git (?:-\S+ )?(?:log|show|diff|status|"
+    r"blame|grep|branch))\b"
 )
 
 

@@ -44,11 +44,22 @@ CALLS: st.SearchStrategy[list[Call]] = st.lists(
     ),
     max_size=3,
 )
-NODES: st.SearchStrategy[Made] = st.one_of(
-    st.builds(lambda text: (UserMessage(text), []), TEXTS),
-    st.builds(lambda text: (Note(text, "steer"), []), TEXTS),
-    st.builds(lambda text: (Note(text, "background"), []), TEXTS),
-    st.tuples(TEXTS, CALLS).map(lambda pair: (AssistantMessage(pair[0]), pair[1])),
+NONE: list[Call] = []
+
+
+def said(kind: str, text: str, calls: list[Call]) -> Made:
+    """Return a node of a kind."""
+    match kind:
+        case "user":
+            return UserMessage(text), NONE
+        case "agent":
+            return AssistantMessage(text), calls
+        case _:
+            return Note(text, "steer" if kind == "steer" else "background"), NONE
+
+
+NODES = st.builds(
+    said, st.sampled_from(["user", "steer", "background", "agent", "agent"]), TEXTS, CALLS
 )
 
 
@@ -68,7 +79,7 @@ def entries(*nodes: Made) -> list[Entry]:
 
 
 def user(text: str) -> Made:
-    return UserMessage(text), []
+    return UserMessage(text), NONE
 
 
 def agent(text: str, *calls: Call) -> Made:
@@ -101,8 +112,8 @@ def test_statements_of_the_user_are_kept_as_they_were_said() -> None:
             user("Never touch `legacy_orders`; the port is 8443."),
             agent("Fine."),
             user(long),
-            (Note("Use the other branch: hotfix/77", "steer"), []),
-            (Note("remaining budget: 3", "runtime"), []),
+            said("steer", "Use the other branch: hotfix/77", NONE),
+            (Note("remaining budget: 3", "runtime"), NONE),
         ),
         4000,
     )
@@ -225,7 +236,7 @@ def test_the_next_step_is_what_the_agent_said_last_and_the_task_stays() -> None:
 def test_files_and_speech_in_other_languages_are_kept() -> None:
     notes = extract_notes(
         entries(
-            (UserMessage("", (FileRef("image", "file:///x/plan.png", name="plan.png"),)), []),
+            (UserMessage("", (FileRef("image", "file:///x/plan.png", name="plan.png"),)), NONE),
             agent("Das Feld heißt jetzt anders. Mehr war nicht zu tun."),
         ),
         500,
@@ -261,7 +272,7 @@ async def test_the_observer_aims_at_a_tenth_and_costs_nothing() -> None:
 
 
 async def test_notes_of_the_runtime_alone_are_nothing_to_observe() -> None:
-    branch = entries((Note("remaining budget: 3", "runtime"), []))
+    branch = entries((Note("remaining budget: 3", "runtime"), NONE))
     assert (await ExtractiveObserver().observe(Interval(tuple(branch)))).notes is None
 
 
