@@ -106,6 +106,7 @@ async def begin(store: UserStore, resolved: Resolved, order: Order) -> tuple[Run
     events = [started(order.agent, resolved, resolved.max_steps, resumed=False)]
     if view is not old:
         events.append(activation_event(old, view, "start"))
+    newest = await store.last_observation(thread.id)
     parent = order.parent.lease if order.parent else None
     run = NewRun(
         id=order.run_id,
@@ -133,7 +134,7 @@ async def begin(store: UserStore, resolved: Resolved, order: Order) -> tuple[Run
         head=thread.head,
         last_seq=thread.last_seq,
         last_activation=max(thread.last_activation, view.activation_id),
-        last_observation=await store.last_observation(thread.id),
+        last_observation=newest,
         steps=0,
         emit=order.on_event,
         interrupted=interrupted,

@@ -292,6 +292,10 @@ class RunLog:
     def _see(self, view: View) -> None:
         self.view = view
 
+    async def count_observations(self) -> None:
+        """Read how many observations the thread has: others may have written some before."""
+        self.last_observation = await self.store.last_observation(self.lease.thread_id)
+
     async def remember(
         self, written: Observation, job: Job | None, *, usage: Sequence[Usage], event: NewEvent
     ) -> Observation:

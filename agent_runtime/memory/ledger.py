@@ -290,6 +290,9 @@ def _fit(
     ledger = _listing(sorted(names, key=order(root)), root, budget, count)
     if root and sum(name.startswith("$/") for name in ledger) < _FEWEST_UNDER_ROOT:
         ledger = _listing(sorted(names, key=order("")), "", budget, count)
+    # Together they may have a token more than one by one.
+    while ledger and count(" ".join(ledger)) > budget:
+        ledger.pop()
     return tuple(ledger)
 
 

@@ -14,7 +14,7 @@ from typing import cast
 import anyio
 
 from agent_runtime.budget import usage_of
-from agent_runtime.errors import LeaseLost, StoreUnavailable
+from agent_runtime.errors import Conflict, LeaseLost, StoreUnavailable
 from agent_runtime.log import RunLog, observation_of
 from agent_runtime.messages import AssistantMessage
 from agent_runtime.view import Entry, View
@@ -147,6 +147,7 @@ class Memory:
     async def load(self) -> None:
         """Read what earlier runs prepared."""
         view = self.log.view
+        await self.log.count_observations()
         if not view.entries:
             return
         raw = view.entries[0].seq
@@ -172,6 +173,10 @@ class Memory:
             except LeaseLost:
                 # The run's own next write says so to whoever runs it.
                 return
+            except Conflict:
+                # Somebody else observed the same meanwhile.
+                await self.load()
+                continue
             await self._woken.wait()
             self._woken = anyio.Event()
 

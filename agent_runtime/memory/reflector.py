@@ -7,7 +7,7 @@ that are not stay byte for byte as they are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -16,6 +16,7 @@ import anyio
 from agent_runtime.tokens import count_text
 
 from .archive import archived
+from .ledger import merge_ledgers
 from .observation import Notes, Observation, Origin, render_notes
 from .observer import Call, NotObserved
 
@@ -228,21 +229,11 @@ def observation_of(reflection: Reflection, done: Condensed, ledger: tuple[str, .
     )
 
 
-def ledger_of(
-    parts: Sequence[Observation], count: Callable[[str], int] = count_text
-) -> tuple[str, ...]:
-    """Return the ledger of a reflection: what the parts list, each once; the newest stay."""
-    budget = int(LEDGER_KEPT * sum(count(" ".join(part.ledger)) for part in parts))
-    kept: dict[str, None] = {}
-    for part in reversed(parts):
-        for name in part.ledger:
-            cost = count(f" {name}")
-            if name not in kept and cost <= budget:
-                budget -= cost
-                kept[name] = None
-    # In the order of the log again.
-    order = dict.fromkeys(name for part in parts for name in part.ledger)
-    return tuple(name for name in order if name in kept)
+def ledger_of(parts: Sequence[Observation]) -> tuple[str, ...]:
+    """Return the ledger of a reflection: what the parts list, each once, within its share."""
+    ledgers = [part.ledger for part in parts]
+    budget = int(LEDGER_KEPT * sum(count_text(" ".join(ledger)) for ledger in ledgers))
+    return merge_ledgers(ledgers, budget)
 
 
 def notes_tokens(notes: Notes, ledger: Sequence[str]) -> int:

@@ -16,10 +16,12 @@ from agent_runtime.errors import ModelRejected, ModelUnavailable
 from agent_runtime.memory.archive import archived
 from agent_runtime.memory.extractive_reflector import ExtractiveReflector, folded
 from agent_runtime.memory.kept import critical_lines, lost, restored, substance
+from agent_runtime.memory.ledger import spelled_out
 from agent_runtime.memory.model_reflector import INSTRUCTIONS, ModelReflector
 from agent_runtime.memory.observation import Line, Notes, Observation, Priority
 from agent_runtime.memory.observer import NotObserved
 from agent_runtime.memory.reflector import (
+    LEDGER_KEPT,
     PROGRESS,
     Condensed,
     Reflected,
@@ -33,6 +35,7 @@ from agent_runtime.memory.reflector import (
 )
 from agent_runtime.models.base import ModelInfo, Price
 from agent_runtime.models.scripted import Scripted, ScriptedModel
+from agent_runtime.tokens import count_text
 
 pytestmark = pytest.mark.anyio
 PRICE = Price(1000, 4000, 100, 1250)
@@ -416,9 +419,12 @@ def test_an_archive_note_is_smaller_than_what_it_stands_for() -> None:
 
 
 def test_a_ledger_is_merged_within_its_budget() -> None:
-    names = [tuple(f"src/deep/module_{p}_{n}.py" for n in range(20)) for p in range(3)]
+    names = [
+        tuple(f"/srv/deep/part_{p}/module_{number}.py" for number in range(20)) for p in range(3)
+    ]
     parts = chain([work(0), work(1), work(2)], [*names[:2], (*names[2], names[0][0])])
-    merged = ledger_of(parts)
-    assert len(set(merged)) == len(merged)
-    assert set(names[2]) <= set(merged)
-    assert len(merged) < 40
+    listed = list(spelled_out(ledger_of(parts)))
+    assert len(set(listed)) == len(listed)
+    assert set(listed) < {name for one in names for name in one}
+    size = sum(count_text(" ".join(part.ledger)) for part in parts)
+    assert 0 < count_text(" ".join(ledger_of(parts))) <= size * LEDGER_KEPT
