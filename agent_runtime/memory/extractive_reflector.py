@@ -2,7 +2,7 @@
 
 Critical lines stay as they are.  What else has to go goes in this order, the oldest first: what was
 said twice; information; the wording of finished work, which is folded by day; the wording of the
-rest; finished work; at last the rest.  A line tells how much is left out.
+rest; finished work; the rest, at last what the user said.  A line tells how much is left out.
 """
 
 from __future__ import annotations
@@ -92,6 +92,9 @@ class _Fold:
         for chars in _SHORT:
             used = _shorten(told, "important", chars, used, room)
         used = _drop(told, "done", used, room)
+        # Whatever wrote the lines, what the user said begins so.
+        others = [one for one in told if not one.line.text.startswith(("User", "The user"))]
+        used = _drop(others, "important", used, room)
         _drop(told, "important", used, room)
         return tuple(_rendered(told))
 

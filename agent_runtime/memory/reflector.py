@@ -36,6 +36,8 @@ SETTLED = 0.3
 """Earlier reflections, up to this share of R, are left alone: each rewriting loses something."""
 LEDGER_KEPT = 0.6
 """What share of the identifiers' tokens a reflection keeps."""
+GRACE = 1.0
+"""Seconds that a Reflector has after the deadline to hand over what it has, and what it cost."""
 FENCE_TOKENS = 24
 """What an observation costs in the prompt beside its text."""
 
@@ -191,13 +193,14 @@ async def reflected(
 ) -> Reflected:
     """Return what stands for the parts from now on; never raises but when it is cancelled.
 
-    The Reflector has until the deadline, in seconds; then the fallback writes it, marked
-    provisional; where that gets no further either, the oldest part alone is archived.
+    The Reflector has until the deadline, in seconds, and a moment more to hand over what it has;
+    then the fallback writes it, marked provisional; where that gets no further either, the oldest
+    part alone is archived.
     """
     ledger = ledger_of(reflection.parts)
     calls: tuple[Call, ...] = ()
     why = f"It took longer than {deadline:g} seconds."
-    with anyio.move_on_after(deadline):
+    with anyio.move_on_after(deadline + GRACE):
         try:
             done = await reflector.reflect(reflection, ledger)
             return Reflected(observation_of(reflection, done, ledger), done.calls)

@@ -174,6 +174,16 @@ def test_folding_drops_information_first_and_keeps_errors() -> None:
     assert all(len(line.at) in (0, 10) for line in notes.lines)
 
 
+def test_what_the_user_said_goes_last() -> None:
+    parts = chain([work(0, 0), work(1, 0)])
+    said = Line("2026-11-01 09:00", "important", "User: the tests run against schema nine")
+    other = [Line("2026-11-01 09:00", "important", f"Found cause {n} of it") for n in range(40)]
+    parts[0] = replace(parts[0], notes=replace(parts[0].notes, lines=(said, *other)))
+    notes = folded(parts, 160)
+    assert replace(said, at="2026-11-01") in notes.lines
+    assert "Found cause 0 of it" not in str(notes)
+
+
 async def test_what_cannot_be_condensed_is_refused_and_archived() -> None:
     rules = tuple(
         Line("2026-11-20", "critical", f"User: never open the door {number} of building {k}")
