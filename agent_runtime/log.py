@@ -292,14 +292,40 @@ class RunLog:
     def _see(self, view: View) -> None:
         self.view = view
 
+    async def hold(self, amount: Amount) -> None:
+        """Reserve what memory is about to spend; nothing where that is nothing.
+
+        Raises:
+            BudgetExceeded: it does not fit; nothing was written.
+        """
+        if amount != Amount():
+            async with self._writing:
+                _, interrupted = await outlast(
+                    self.store.commit(self.lease, Commit(reserve=amount))
+                )
+            if interrupted is not None:
+                raise interrupted
+
     async def count_observations(self) -> None:
         """Read how many observations the thread has: others may have written some before."""
         self.last_observation = await self.store.last_observation(self.lease.thread_id)
 
     async def remember(
-        self, written: Observation, job: Job | None, *, usage: Sequence[Usage], event: NewEvent
+        self,
+        written: Observation,
+        job: Job | None,
+        *,
+        usage: Sequence[Usage],
+        event: NewEvent,
+        held: Amount | None = None,
+        lost: bool = False,
     ) -> Observation:
         """Commit an observation with the end of its job and what it cost; return it with its id.
+
+        Args:
+            held: what `hold` reserved for it.
+            lost: whether attempts may be billed of which nobody reported the usage; they count as
+                spent at the bound that was held.
 
         Raises:
             Conflict: somebody else has the job, or ended it; nothing was written.
@@ -317,12 +343,19 @@ class RunLog:
                 parts=kept.parts,
                 provisional=kept.provisional,
             )
+            known = [one for one in usage if one.reported]
             spent = Amount(
-                sum(one.prompt_tokens + one.completion_tokens for one in usage),
-                sum(one.cost or 0 for one in usage),
+                sum(one.prompt_tokens + one.completion_tokens for one in known),
+                sum(one.cost or 0 for one in known),
             )
             commit = Commit(
-                observation=new, job=job, usage=tuple(usage), settle=spent, events=(event,)
+                observation=new,
+                job=job,
+                usage=tuple(usage),
+                release=held,
+                settle=spent,
+                unsettle=held if lost else None,
+                events=(event,),
             )
             last, interrupted = await outlast(self.store.commit(self.lease, commit))
             self.last_observation = kept.id

@@ -14,7 +14,7 @@ from typing import cast
 import anyio
 
 from agent_runtime.budget import usage_of
-from agent_runtime.errors import Conflict, LeaseLost, StoreUnavailable
+from agent_runtime.errors import BudgetExceeded, Conflict, LeaseLost, StoreUnavailable
 from agent_runtime.log import RunLog, observation_of
 from agent_runtime.messages import AssistantMessage
 from agent_runtime.view import Entry, View
@@ -22,7 +22,7 @@ from agent_runtime_storage.records import Amount, Job, NewEvent, Usage
 
 from .bands import Bands, Raw, covered, late, measure, next_chunk, ripe
 from .ledger import TOKENS_PER_THOUSAND, Passage, compile_ledger
-from .observation import Notes, Observation
+from .observation import Line, Notes, Observation
 from .observer import Call, Interval, NotObserved, Observed, Observer
 from .recent import Cause, last_exchange
 from .reflector import (
@@ -45,8 +45,9 @@ CUT_AGAIN = 1.1
 """By how much raw messages have to grow before old tool output is cut once more."""
 AT_ONCE = 20
 """How many nodes are observed together where the window is full."""
-EARLIER = 3
-"""How many of the newest observations an Observer is given at most."""
+GRACE_SECONDS = 5.0
+"""How much longer than its deadline an Observer is waited for."""
+NOTHING = Line("", "info", "Nothing worth a note happened here.")
 
 
 @dataclass(slots=True)
@@ -209,11 +210,22 @@ class Memory:
         job = await self._claim(REFLECT, key)
         if job is None:
             return
-        done = await reflected(reflection, self.reflector, self.folder, deadline=self.deadline)
-        await self._commit_reflection(job, reflection, done)
+        held = Amount(*self.reflector.bound(reflection))
+        reflector = self.reflector
+        try:
+            await self.log.hold(held)
+        except BudgetExceeded:
+            reflector, held = self.folder, None
+        deadline = self.deadline + GRACE_SECONDS
+        done = await reflected(reflection, reflector, self.folder, deadline=deadline)
+        await self._commit_reflection(job, reflection, done, held)
 
     async def _commit_reflection(
-        self, job: Job | None, reflection: Reflection, done: Reflected
+        self,
+        job: Job | None,
+        reflection: Reflection,
+        done: Reflected,
+        held: Amount | None = None,
     ) -> None:
         written, lease = done.observation, self.log.lease
         usage = [
@@ -221,24 +233,36 @@ class Memory:
             for call in done.calls
         ]
         event = _event(written, reflection.tokens, done.why)
-        self.reflections.append(await self.log.remember(written, job, usage=usage, event=event))
+        kept = await self.log.remember(
+            written, job, usage=usage, event=event, held=held, lost=_unreported(done.calls)
+        )
+        self.reflections.append(kept)
 
     async def _observe(self, entries: tuple[Entry, ...]) -> None:
         job = await self._claim(OBSERVE, f"{entries[0].seq}-{entries[-1].seq}")
         if job is None:
             return
-        seen, provisional, why = await self._notes(Interval(entries, self._earlier(entries)))
-        await self._commit(job, entries, seen, provisional, why)
+        interval = Interval(entries, self._earlier(entries))
+        held = Amount(*self.observer.bound(interval))
+        try:
+            await self.log.hold(held)
+        except BudgetExceeded as error:
+            seen = await self.fallback.observe(interval)
+            await self._commit(job, entries, seen, False, error.message)
+            return
+        seen, provisional, why = await self._notes(interval)
+        await self._commit(job, entries, seen, provisional, why, held)
 
     def _earlier(self, entries: Sequence[Entry]) -> tuple[Observation, ...]:
         ready = [one for one in self.ready(self.log.view) if one.last < entries[0].seq]
-        return (*self.log.view.observations, *ready)[-EARLIER:]
+        return (*self.log.view.observations, *ready)
 
     async def _notes(self, interval: Interval) -> tuple[Observed, bool, str]:
         """Return what was observed, whether it is provisional, and why."""
         why = f"It took longer than {self.deadline:g} seconds."
         calls: tuple[Call, ...] = ()
-        with anyio.move_on_after(self.deadline):
+        # Observers keep to the deadline themselves, and say what it cost; this is for one that hangs.
+        with anyio.move_on_after(self.deadline + GRACE_SECONDS):
             try:
                 return await self.observer.observe(interval), False, ""
             except NotObserved as error:
@@ -253,6 +277,7 @@ class Memory:
         seen: Observed,
         provisional: bool,
         why: str,
+        held: Amount | None = None,
     ) -> None:
         written = self._write(entries, seen, provisional)
         lease = self.log.lease
@@ -261,7 +286,10 @@ class Memory:
             for call in seen.calls
         ]
         event = _event(written, sum(entry.tokens for entry in entries), why)
-        self.prepared.append(await self.log.remember(written, job, usage=usage, event=event))
+        kept = await self.log.remember(
+            written, job, usage=usage, event=event, held=held, lost=_unreported(seen.calls)
+        )
+        self.prepared.append(kept)
 
     def _write(self, entries: tuple[Entry, ...], seen: Observed, provisional: bool) -> Observation:
         """Return the observation of the entries, not committed yet."""
@@ -274,12 +302,17 @@ class Memory:
             parent_id=entries[0].parent_id,
             first=entries[0].seq,
             last=entries[-1].seq,
-            notes=seen.notes or Notes(()),
+            notes=seen.notes or Notes((NOTHING,)),
             ledger=compile_ledger(passages(entries), budget, listed=listed),
             origin=seen.origin,
             provisional=provisional,
             model=seen.model,
         )
+
+
+def _unreported(calls: Sequence[Call]) -> bool:
+    """Return whether an attempt may be billed of which nobody reported the usage."""
+    return any(call.answer.usage is None or call.answer.lost for call in calls)
 
 
 def _event(written: Observation, of: int, why: str) -> NewEvent:
@@ -306,7 +339,7 @@ def memory_usage(
         root_run_id=root_run_id,
         node_id=node_id,
         counted=call.counted,
-        bound=Amount(call.counted * 2, 0),
+        bound=Amount(call.counted, 0),
     )
     return replace(row, purpose=purpose)
 

@@ -140,6 +140,7 @@ async def test_an_observer_that_fails_is_stood_in_for_by_rules(
         init(self, *args, **{**values, "observer": Failing(way), "deadline": 0.05})  # type: ignore[arg-type]  # as they came
 
     monkeypatch.setattr(observational.Memory, "__init__", fail)
+    monkeypatch.setattr(observational, "GRACE_SECONDS", 0.0)
 
     events = await _run(runtime, Script(), thread="t")
 
