@@ -14,8 +14,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Literal, cast
+from dataclasses import dataclass, field
+from typing import cast
 
 import anyio.lowlevel
 
@@ -31,7 +31,7 @@ from agent_runtime.tokens import count_text
 from agent_runtime.view import Entry
 
 from .ledger import LONGEST, identifiers
-from .observation import Line, Notes, Priority, render_notes
+from .observation import Notes, Priority
 from .observer import Interval, Observed
 from .rules import (
     Verb,
@@ -39,7 +39,6 @@ from .rules import (
     ends,
     error_lines,
     exit_code,
-    numbers,
     one_line,
     outcome_line,
     read_part,
@@ -49,6 +48,7 @@ from .rules import (
     weight_of,
     words,
 )
+from .telling import STATEMENT, Item, written
 from .transcript import time_of
 
 SHARE = 0.1
@@ -57,16 +57,8 @@ MOST = 0.5
 """How large the user's statements and errors may make them."""
 LEAST = 200
 """Tokens that notes may always have; a short interval cannot be told in a tenth."""
-LINE_CHARS = 500
-"""The longest line of a statement; a longer statement is split."""
 
-Kind = Literal["user", "error", "plan", "conclusion", "action", "background"]
-
-_LINE_TOKENS = 10
 _RUN = 6
-_STATEMENT = (100, 500, 1600, 6000)
-_FIRST_ROUNDS = (8, 20)
-_LAST_ROUNDS = (40, 240)
 _MOST_NAMES = 240
 _PLACE = re.compile(r"[-:][0-9]+[-:]?$")
 _OWN, _DEFINED = 6, 3
@@ -77,50 +69,6 @@ _DEFINING = words(
 _TEXT_KEYS = words(
     "content new_string old_string new_str old_str file_text text body patch todos edits"
 )
-
-# In this order what is wanted is granted, each kind's newest first: (kind, form).
-_KEPT: tuple[tuple[Kind, int], ...] = (("user", 0), ("error", 0), ("user", 1))
-_WANTED: tuple[tuple[Kind, int], ...] = (
-    ("plan", 0),
-    ("user", 2),
-    ("conclusion", 0),
-    ("action", 0),
-    ("error", 1),
-    ("background", 0),
-    ("action", 1),
-)
-
-
-@dataclass(slots=True)
-class _Item:
-    """Something that may be told.
-
-    Attributes:
-        forms: its text, from the shortest that is worth telling to the whole.
-        names: identifiers that belong to it, the likeliest to be needed first.
-        granted: which form is told; -1 for none.
-        added: the names that are told beside it.
-        reached: how many of its names were looked at for that.
-        times: how often it happened.
-    """
-
-    at: str
-    seq: int
-    kind: Kind
-    priority: Priority
-    forms: tuple[str, ...]
-    names: tuple[str, ...] = ()
-    granted: int = -1
-    added: list[str] = field(default_factory=list[str])
-    reached: int = 0
-    times: int = 1
-
-    def text(self) -> str:
-        """Return what is told of it."""
-        text = self.forms[self.granted]
-        if self.times > 1:
-            text = f"{text} ({self.times} times)"
-        return f"{text}; {', '.join(self.added)}" if self.added else text
 
 
 class ExtractiveObserver:
@@ -194,13 +142,13 @@ class Extract:
     """What is picked out of an interval, node by node: `read` them in order, then take `notes`."""
 
     def __init__(self) -> None:
-        self._items: list[_Item] = []
+        self._items: list[Item] = []
         self._runs: list[tuple[int, _Run]] = []
         self._run: _Run | None = None
         self._own: Counter[str] = Counter()
         self._spread: Counter[str] = Counter()
-        self._errors: dict[str, _Item] = {}
-        self._plan: _Item | None = None
+        self._errors: dict[str, Item] = {}
+        self._plan: Item | None = None
         self._task = ""
         self._next = ""
 
@@ -218,13 +166,13 @@ class Extract:
                     self._statement(at, entry.seq, message.text)
                 elif message.source == "background" and (text := one_line(message.text)):
                     text = shorten(text, 400)
-                    self._add(_Item(at, entry.seq, "background", "important", (text,)))
+                    self._add(Item(at, entry.seq, "background", "important", (text,)))
             case AssistantMessage():
                 self._said(at, entry.seq, message)
                 for call, result in zip(message.calls, entry.results, strict=False):
                     self._called(at, entry.seq, call, result)
 
-    def _add(self, item: _Item) -> None:
+    def _add(self, item: Item) -> None:
         self._run = None
         self._items.append(item)
 
@@ -239,9 +187,11 @@ class Extract:
             return
         self._own.update(set(_names(plain)))
         gap = f" [... shortened; whole in node {seq} ...] "
-        forms = dict.fromkeys(shorten(plain, chars, gap) for chars in _STATEMENT)
+        forms = dict.fromkeys(
+            min(shorten(plain, chars, gap), plain, key=len) for chars in STATEMENT
+        )
         priority: Priority = "critical" if binding(plain[:20_000]) else "important"
-        self._add(_Item(at, seq, "user", priority, tuple(forms)))
+        self._add(Item(at, seq, "user", priority, tuple(forms)))
 
     def _said(self, at: str, seq: int, message: AssistantMessage) -> None:
         text = read_part(message.text)
@@ -258,7 +208,7 @@ class Extract:
         chosen = {id(one) for one in telling[: 8 if final else 3]}
         for one in weighed:
             if id(one) in chosen:
-                self._add(_Item(at, seq, "conclusion", one[1], (one[2],)))
+                self._add(Item(at, seq, "conclusion", one[1], (one[2],)))
 
     def _called(self, at: str, seq: int, call: ToolCall, result: ToolResult) -> None:
         text, own = _described(call)
@@ -304,7 +254,7 @@ class Extract:
         text = one_line("\n".join(_values(call.arguments)))
         if text:
             self._own.update(set(_names(text)))
-            item = _Item(at, seq, "plan", "info", (f"Plan: {shorten(text, 900)}",))
+            item = Item(at, seq, "plan", "info", (f"Plan: {shorten(text, 900)}",))
             if self._plan is not None and call.name.lower().startswith(("todo", "plan", "update")):
                 self._items.remove(self._plan)
             self._plan = item
@@ -337,7 +287,7 @@ class Extract:
             f"{shorten(what, 240)} {how}: {shorten(told, 900)}",
         )
         names = tuple(dict.fromkeys(_names(f"{_described(call)[1]}\n{' '.join(wrong)}")))
-        item = _Item(at, seq, "error", "important", forms, names[:_MOST_NAMES])
+        item = Item(at, seq, "error", "important", forms, names[:_MOST_NAMES])
         self._errors[key] = item
         self._add(item)
 
@@ -348,26 +298,11 @@ class Extract:
         limit = max(limit, wanted, LEAST)
         task = shorten(self._task or (earlier.task if earlier else ""), 300)
         following = shorten(self._next, 200)
-        items = self._ordered()
-        about = count_text(task) + count_text(following) + 8
-        spare = wanted - about
-        notes = Notes(())
-        for most in (limit - about, int((limit - about) * 0.85), int((limit - about) * 0.6)):
-            told, left_over = _granted(items, min(spare, most), most)
-            notes = Notes(_lines(told, left_over), task, following)
-            size = count_text(render_notes(notes))
-            if size < wanted:
-                # Lines were taken for longer than they are.
-                _name(told, size + _LINE_TOKENS, wanted, _LAST_ROUNDS)
-                notes = replace(notes, lines=_lines(told, left_over))
-                size = count_text(render_notes(notes))
-            if size <= limit:
-                return notes
-        return _shortest(notes, limit)
+        return written(self._ordered(), Notes((), task, following), wanted, limit)
 
-    def _ordered(self) -> list[_Item]:
+    def _ordered(self) -> list[Item]:
         """Return the items with the runs of calls among them, in the order of the interval."""
-        ordered: list[_Item] = []
+        ordered: list[Item] = []
         done = 0
         for place, run in self._runs:
             ordered += self._items[done:place]
@@ -375,7 +310,7 @@ class Extract:
             ordered.append(self._action(run))
         return [*ordered, *self._items[done:]]
 
-    def _action(self, run: _Run) -> _Item:
+    def _action(self, run: _Run) -> Item:
         # What it used again and again it will use again.
         own = sorted(run.own, key=lambda name: -self._own[name])
         seen = sorted(
@@ -393,7 +328,7 @@ class Extract:
         forms = dict.fromkeys(f"{verb or 'Called'} {text}".strip() for text in (short, whole))
         priority: Priority = "done" if run.verb == "edit" else "info"
         names = tuple([*own, *seen][:_MOST_NAMES])
-        return _Item(run.at, run.seq, "action", priority, tuple(forms), names)
+        return Item(run.at, run.seq, "action", priority, tuple(forms), names)
 
 
 def _names(text: str) -> Iterator[str]:
@@ -433,128 +368,3 @@ def _described(call: ToolCall) -> tuple[str, str]:
             short.append(str(value))
     whole = "\n".join(_values(call.arguments))
     return " ".join(filter(None, short)) or shorten(one_line(whole), 160), whole
-
-
-def _granted(
-    items: Sequence[_Item], wanted: int, limit: int
-) -> tuple[list[_Item], dict[Kind, list[int]]]:
-    """Decide which form of each item is told; return those told, and the nodes of what is not.
-
-    The user's statements and errors may take up to `limit` tokens; all else stops at `wanted`.
-    """
-    used = 0
-    for item in items:
-        item.granted, item.added, item.reached = -1, [], 0
-    for kind, form in _KEPT:
-        used = _grant(items, kind, form, used, limit - 40)
-    for kind, form in _WANTED:
-        used = _grant(items, kind, form, used, wanted)
-    told = [item for item in items if item.granted >= 0]
-    used = _name(told, used, wanted, _FIRST_ROUNDS)
-    used = _grant(items, "user", len(_STATEMENT) - 1, used, wanted)
-    _name(told, used, wanted, _LAST_ROUNDS)
-    left_over: dict[Kind, list[int]] = {}
-    for item in items:
-        if item.granted < 0 and item.kind in ("user", "error"):
-            left_over.setdefault(item.kind, []).append(item.seq)
-    return told, left_over
-
-
-def _grant(items: Sequence[_Item], kind: Kind, form: int, used: int, limit: int) -> int:
-    """Grant a form to the items of a kind, the newest first; return the tokens used then."""
-    for item in reversed(items):
-        if item.kind != kind or not item.granted < form < len(item.forms):
-            continue
-        if form and item.granted < 0:
-            continue
-        cost = _cost(item.forms[form]) - (
-            _cost(item.forms[item.granted]) if item.granted >= 0 else 0
-        )
-        if used + cost <= limit:
-            used += cost
-            item.granted = form
-    return used
-
-
-def _cost(text: str) -> int:
-    return count_text(text) + _LINE_TOKENS * (1 + len(text) // LINE_CHARS)
-
-
-def _name(told: Sequence[_Item], used: int, limit: int, rounds: Sequence[int]) -> int:
-    """Add identifiers to what is told, in rounds, the newest items first, none twice.
-
-    Returns how many tokens are used then.
-    """
-    text = "\n".join(item.text() for item in told)
-    for most in rounds:
-        for item in reversed(told):
-            while item.reached < len(item.names) and len(item.added) < most:
-                name = item.names[item.reached]
-                item.reached += 1
-                if name in text:
-                    continue
-                cost = count_text(f", {name}")
-                if used + cost > limit:
-                    if limit - used < 3:
-                        return used
-                    continue
-                used += cost
-                item.added.append(name)
-                text = f"{text}\n{name}"
-    return used
-
-
-def _lines(told: Sequence[_Item], left_over: dict[Kind, list[int]]) -> tuple[Line, ...]:
-    lines: list[Line] = []
-    names = {"user": "The user also wrote", "error": "There were also errors in"}
-    for kind, seqs in left_over.items():
-        text = f"{names[kind]} nodes {shorten(numbers(seqs), 60)}: recall opens them."
-        lines.append(Line("", "critical" if kind == "user" else "important", text))
-    for item in told:
-        lines += _lines_of(item)
-    return tuple(lines)
-
-
-def _lines_of(item: _Item) -> Iterator[Line]:
-    text = item.text()
-    if item.kind != "user":
-        yield Line(item.at, item.priority, one_line(text))
-        return
-    for number, piece in enumerate(_pieces(text)):
-        priority: Priority = "critical" if binding(piece) else "important"
-        yield Line(item.at, priority, f"{'(cont.)' if number else 'User:'} {piece}")
-
-
-def _pieces(text: str) -> Iterator[str]:
-    """Yield a text in pieces of at most `LINE_CHARS`, cut between its lines, or else its words."""
-    piece = ""
-    for line in text.splitlines():
-        rest = one_line(line)
-        while rest:
-            room = LINE_CHARS - len(piece) - 1
-            if len(rest) <= room:
-                piece, rest = f"{piece} {rest}".strip(), ""
-            elif piece:
-                yield piece
-                piece = ""
-            else:
-                stop = rest.rfind(" ", room // 2, room)
-                stop = room if stop < 0 else stop
-                yield rest[:stop]
-                rest = rest[stop:].lstrip()
-    if piece:
-        yield piece
-
-
-def _shortest(notes: Notes, limit: int) -> Notes:
-    """Return as much of the notes as has at most `limit` tokens, the weightiest lines first."""
-    order: dict[Priority, int] = {"critical": 0, "important": 1, "info": 2, "done": 3}
-    ranked = sorted(range(len(notes.lines)), key=lambda i: (order[notes.lines[i].priority], -i))
-    left = limit - count_text(notes.task) - count_text(notes.next_step) - 40
-    kept: list[int] = []
-    for index in ranked:
-        cost = count_text(notes.lines[index].text) + _LINE_TOKENS
-        if cost <= left:
-            left -= cost
-            kept.append(index)
-    return Notes(tuple(notes.lines[i] for i in sorted(kept)), notes.task, notes.next_step)
