@@ -11,7 +11,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import orjson
 
@@ -88,7 +88,7 @@ def live(trace: Trace, bands: Bands) -> Life:
 
     Observations are there at once, so that each activation comes as soon as it can.
     """
-    entries = entries_of(trace)
+    entries = tuple(entries_of(trace))
     texts = ["\n".join(texts_of(entry)) for entry in entries]
     tokens = sum(entry.tokens for entry in entries)
     ratio = max(1.0, trace.rate * sum(map(len, texts)) / max(1, tokens))
@@ -203,7 +203,7 @@ def _calls(step: Step, seq: int) -> tuple[tuple[ToolCall, ...], tuple[ToolResult
     calls: list[ToolCall] = []
     results: list[ToolResult] = []
     for index, call in enumerate(step.calls):
-        arguments = orjson.loads(call.arguments) if call.arguments.strip() else {}
+        arguments = cast("dict[str, Any]", orjson.loads(call.arguments or "{}"))
         calls.append(ToolCall(call_id(seq, index), call.name, arguments))
         outcome = "interrupted" if call.result is None else "error" if call.failed else "ok"
         results.append(ToolResult(call.result or "", outcome))
