@@ -77,7 +77,7 @@ _DRIVERS: dict[Backend, tuple[str, ...]] = {
     "file": ("apsw",),
     "libsql-http": ("httpx",),
     "libsql-ws": ("libsql_client",),
-    "postgres": ("psycopg", "psycopg_pool"),
+    "postgres": ("psycopg",),
 }
 
 LONGEST_LIFE = 60
