@@ -77,7 +77,7 @@ _DRIVERS: dict[Backend, tuple[str, ...]] = {
     "file": ("apsw",),
     "libsql-http": ("httpx",),
     "libsql-ws": ("libsql_client",),
-    "postgres": ("psycopg", "psycopg_pool"),
+    "postgres": ("psycopg",),
 }
 
 LONGEST_LIFE = 60
@@ -311,19 +311,18 @@ class FaultyUserStore:
 
 
 class FaultyStore:
-    """An open store of `FaultyUserStore`s."""
+    """An open store of `FaultyUserStore`s; what concerns all owners goes straight through."""
 
     def __init__(self, store: Store, world: World) -> None:
         self._store = store
         self._world = world
 
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
     def of(self, user_id: str) -> UserStore:
         """Return the store as one owner sees it."""
         return cast(UserStore, FaultyUserStore(self._store.of(user_id), self._world))
-
-    async def close(self) -> None:
-        """Close the store."""
-        await self._store.close()
 
 
 # A life
@@ -335,7 +334,7 @@ async def live(life: Life) -> None:
     store = await open_store(life.database_url)
     try:
         settings = Settings(budget_tokens=life.budget, user=life.user)
-        runtime = Runtime(settings, FaultyStore(store, world))
+        runtime = Runtime(settings, cast(Store, FaultyStore(store, world)))
         own = store.of(life.user)
         await own.ensure_thread(THREAD)
         runs = await own.runs(thread_id=THREAD)

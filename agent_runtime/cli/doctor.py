@@ -34,7 +34,7 @@ PACKAGES = (
     "tiktoken",
     "zstandard",
 )
-POSTGRES_PACKAGES = ("psycopg", "psycopg-pool", "pgvector")
+POSTGRES_PACKAGES = ("psycopg",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ def check_postgres() -> Check:
     """Check the packages that a Postgres database needs."""
     found, missing = _versions(POSTGRES_PACKAGES)
     if missing:
-        cure = "Install them: pip install 'psycopg[binary,pool]' pgvector"
+        cure = "Install it: pip install 'psycopg[binary]'"
         return Check("postgres", "fail", f"missing: {', '.join(missing)}", cure)
     return Check("postgres", "ok", ", ".join(f"{name} {text}" for name, text in found.items()))
 
@@ -167,9 +167,13 @@ async def check_database(settings: Settings) -> Check:
     try:
         async with Runtime.open(settings) as runtime:
             await runtime.store.of(settings.user).threads(limit=1)
+            status = await runtime.store.status()
     except AgentRuntimeError as error:
         return Check("database", "fail", f"{shown}: {error.message}", error.cure)
-    return Check("database", "ok", f"{shown} opens, its schema is current")
+    found = f"{shown} opens ({status.server}), its schema is current"
+    if status.isolation:
+        found += f"; row-level security: {status.isolation}"
+    return Check("database", "warn" if status.cure else "ok", found, status.cure)
 
 
 async def check_objects(settings: Settings) -> Check:

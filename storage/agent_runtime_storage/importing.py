@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from .bodies import Bodies
 from .drivers.protocol import Statement, Value
+from .errors import ThreadExists
 from .records import NodeText, VectorItem
 from .search import Indexing
 from .vectors import Vectors
@@ -26,9 +27,22 @@ class Importing(Vectors, Indexing):
         guard = self._statement("import_touch", {"token": token}, rows=count, miss="taken")
         await self._batch([guard, *statements], thread=thread_id)
 
-    async def is_taken(self, thread_id: str) -> bool:
-        """Return whether a thread is there, be it hidden."""
-        return bool(await self._read("family", thread_id=thread_id))
+    async def require_free(self, thread_id: str) -> None:
+        """Raise `ThreadExists` if a thread is there, be it hidden."""
+        for row in await self._read("family", thread_id=thread_id):
+            if row[0] != thread_id:
+                continue
+            if row[1]:
+                raise ThreadExists(
+                    f"Thread {thread_id} is being imported or deleted, or was when its process "
+                    "was killed.",
+                    cure="Wait for it. What a killed process left is cleaned up by the next "
+                    "import 5 minutes later.",
+                )
+            raise ThreadExists(
+                f"Thread {thread_id} is there already.",
+                cure="Import it under another id, or delete that one first.",
+            )
 
     async def statements_of_vector(
         self, model: str, item: VectorItem, known: set[tuple[str, int]]

@@ -12,7 +12,7 @@ import orjson
 
 from .bodies import Bodies
 from .drivers.protocol import BatchMissed, Statement, Value
-from .errors import Conflict, InvalidExport, ThreadExists
+from .errors import Conflict, InvalidExport
 from .importing import Importing
 from .names import name_problem
 from .records import NodeText, TextOf, VectorItem
@@ -161,11 +161,7 @@ class Importer:
         if self._rename is not None:
             new = _new_id() if self._members else self._rename
         self._ids[old] = new
-        if await self._store.is_taken(new):
-            raise ThreadExists(
-                f"Thread {new} is there already, or is being imported or deleted.",
-                cure="Import it under another id, or delete that one first.",
-            )
+        await self._store.require_free(new)
         values = fields.values
         create = self._store.statement(
             "import_thread",

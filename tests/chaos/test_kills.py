@@ -13,7 +13,7 @@ KILLS_ON_SERVERS = 16
 """Each takes a second: which boundaries are tried there is left to the seed."""
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_killed_anywhere_a_run_loses_nothing_and_repeats_nothing(
     tmp_path: Path, database_url: str
 ) -> None:

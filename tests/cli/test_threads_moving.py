@@ -178,6 +178,44 @@ def test_an_import_that_cannot_be_is_told(desk: Desk) -> None:
     assert desk.threads() == ["first"]
 
 
+def test_of_an_import_whose_process_was_killed_nothing_is_seen(desk: Desk) -> None:
+    text = desk.run("threads", "export", "first").stdout
+    desk.run("threads", "rm", "first", "--yes")
+    process = subprocess.Popen(
+        [*COMMAND, "threads", "import", "-"],
+        cwd=desk.folder,
+        env=clean_environ(),
+        stdin=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdin is not None
+    with process.stdin as stdin:
+        stdin.write("".join(text.splitlines(keepends=True)[:-1]))
+        stdin.flush()
+        while "import" not in _hidden(desk):
+            assert process.poll() is None
+            time.sleep(0.05)
+        process.kill()
+        process.wait()
+
+    assert desk.threads() == []
+    refused = desk.run("threads", "import", "-", stdin=text)
+    assert refused.exit_code == exits.NOTHING and "was killed" in refused.stderr
+    desk.age()
+    assert desk.run("threads", "import", "-", stdin=text).stdout == "first\n"
+    assert desk.threads() == ["first"]
+    assert desk.run("db", "check").exit_code == 0
+
+
+def _hidden(desk: Desk) -> str:
+    code = (
+        "import apsw\n"
+        "rows = apsw.Connection('agent_runtime.db').execute('SELECT hidden FROM threads')\n"
+        "print(rows.fetchall())"
+    )
+    return subprocess.check_output([sys.executable, "-c", code], cwd=desk.folder, text=True)
+
+
 def test_threads_are_removed_when_that_is_confirmed(desk: Desk) -> None:
     unasked = desk.run("threads", "rm", "first")
     assert unasked.exit_code == exits.USAGE and "--yes" in unasked.stderr

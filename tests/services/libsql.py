@@ -151,6 +151,8 @@ def find_program() -> Path:
         MissingPart: it can neither be found nor installed.
     """
     if given := os.environ.get(PROGRAM) or shutil.which("sqld"):
+        if not os.access(given, os.X_OK):
+            raise MissingPart(f"{PROGRAM} names no program: {given}")
         return Path(given)
     machine = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64", "arm64": "arm64"}
     name = f"{sys.platform}-{machine.get(platform.machine().lower(), platform.machine())}"

@@ -20,7 +20,7 @@ from urllib.parse import quote, urlsplit, urlunsplit
 import psycopg
 from psycopg import sql
 
-from .process import MissingPart, Service, ordinary_user, primary_group
+from .process import MissingPart, Service, dismiss, ordinary_user, primary_group, watchman
 
 PASSWORD = "p-4f7a/secret"
 """Of every login; it is never to be seen anywhere."""
@@ -192,9 +192,14 @@ def _reachable(binaries: Path) -> Path:
     if user is None or _runs([str(binaries / "postgres"), "--version"], user):
         return binaries
     copy = _scratch("postgres-programs")
-    shutil.copytree(binaries.parent, copy / "pg", symlinks=True)
+    install, package = binaries.parent, binaries.parents[1]
+    shutil.copytree(install, copy / package.name / install.name, symlinks=True)
+    # Where the wheel keeps the libraries that it brings; the programs look for them from there.
+    libraries = package.with_name(f"{package.name}.libs")
+    if libraries.exists():
+        shutil.copytree(libraries, copy / libraries.name, symlinks=True)
     _give(copy, user)
-    return copy / "pg" / "bin"
+    return copy / package.name / install.name / "bin"
 
 
 def _runs(command: Sequence[str], user: str) -> bool:
@@ -235,18 +240,19 @@ def _fresh_cluster() -> Path:
     return folder / "data"
 
 
-_scratches: list[Path] = []
+_scratches: dict[Path, subprocess.Popen[bytes]] = {}
 
 
 def _scratch(name: str) -> Path:
     folder = Path(tempfile.mkdtemp(prefix=f"agent-runtime-{name}-"))
-    _scratches.append(folder)
+    _scratches[folder] = watchman('rm -rf "$1"', str(folder))
     return folder
 
 
 def remove_scratch() -> None:
     """Remove what the servers of this session shared; none can be made afterwards."""
-    for folder in _scratches:
+    for folder, guard in _scratches.items():
+        dismiss(guard)
         shutil.rmtree(folder, ignore_errors=True)
     _scratches.clear()
     _fresh_cluster.cache_clear()

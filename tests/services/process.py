@@ -109,21 +109,13 @@ class Service(ABC):
         return False
 
     def _watch(self) -> None:
-        script = 'read -r _; kill -s "$1" "$2"; sleep 1; rm -rf "$3"'
+        script = 'kill -s "$1" "$2"; sleep 1; rm -rf "$3"'
         kind = self.stop_signal.name.removeprefix("SIG")
-        self._watchman = subprocess.Popen(
-            ["sh", "-c", script, "watchman", kind, str(self.pid), str(self.folder)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+        self._watchman = watchman(script, kind, str(self.pid), str(self.folder))
 
     def _unwatch(self) -> None:
         if self._watchman is not None:
-            # Before its pipe is closed, which is what it waits for.
-            self._watchman.kill()
-            self._watchman.communicate()
+            dismiss(self._watchman)
             self._watchman = None
 
     def kill(self) -> None:
@@ -165,6 +157,25 @@ class Service(ABC):
     def tail(self) -> str:
         """Return the end of its log."""
         return self.log.read_text("utf-8", "replace")[-LOG_TAIL:] if self.log.exists() else ""
+
+
+def watchman(script: str, *arguments: str) -> subprocess.Popen[bytes]:
+    """Have a shell run a script when this process ends in whatever way, unless it is dismissed."""
+    return subprocess.Popen(
+        ["sh", "-c", f"read -r _; {script}", "watchman", *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        # What ends this process, as Ctrl-C at a terminal does, is not to end it as well.
+        start_new_session=True,
+    )
+
+
+def dismiss(guard: subprocess.Popen[bytes]) -> None:
+    """End a watchman; its script does not run."""
+    # Before its pipe is closed, which is what it waits for.
+    guard.kill()
+    guard.communicate()
 
 
 def running() -> list[Service]:

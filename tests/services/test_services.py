@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import httpx
 import psutil
@@ -13,8 +15,10 @@ import pytest
 from tests.elsewhere import ROOT
 
 from .fixtures import StartLibsql, StartPostgres
-from .libsql import Libsql, LibsqlServer
+from .libsql import PROGRAM, Libsql, LibsqlServer
 from .postgres import Logins, Postgres
+
+PYTHONPATH = os.pathsep.join(str(ROOT / one) for one in (".", "storage", "config"))
 
 
 def test_a_killed_postgres_keeps_what_was_committed(start_postgres: StartPostgres) -> None:
@@ -113,3 +117,49 @@ def test_no_server_outlives_tests_that_are_killed() -> None:
         process.kill()
     server.wait(60)
     assert not server.is_running()
+
+
+ONE = """
+import pytest
+
+from tests.services.fixtures import *
+
+@pytest.mark.parametrize("number", range(13))
+def test_one(number):
+    pytest.skip({reason!r})
+
+def test_two(libsql):
+    pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("ci", "reason", "code", "said"),
+    [
+        ("", "a server is missing: no npm", 0, "14 skipped"),
+        ("", "it does not matter here", 1, "13 tests are skipped; 12 may be"),
+        ("", "", 1, "is skipped without a reason"),
+        ("true", "it does not matter here", 1, "a server is missing: AGENT_RUNTIME_TEST_SQLD"),
+    ],
+)
+def test_skips_are_few_and_have_reasons(
+    tmp_path: Path, ci: str, reason: str, code: int, said: str
+) -> None:
+    (tmp_path / "test_one.py").write_text(ONE.format(reason=reason))
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-p",
+        "tests.services.skips",
+        "-p",
+        "no:cacheprovider",
+    ]
+    environ = os.environ | {"CI": ci, PROGRAM: str(tmp_path / "no-sqld"), "PYTHONPATH": PYTHONPATH}
+
+    done = subprocess.run(
+        [*command, str(tmp_path)], cwd=tmp_path, env=environ, capture_output=True, text=True
+    )
+
+    assert said in done.stdout
+    assert done.returncode == code

@@ -173,16 +173,22 @@ SEEDS = {"file": 200}
 
 async def test_two_stores_on_one_thread_in_the_order_of_many_seeds(database_url: str) -> None:
     verdicts: list[Verdict] = []
-    count = SEEDS.get(backend_of(database_url), 30)
+    count = SEEDS.get(backend_of(database_url), 20)
 
     await run_seeds(database_url, 0, count, verdicts.append, parallel=4)
 
     assert {one.seed: one.problems for one in verdicts if one.problems} == {}
     assert len(verdicts) == count
+    if count == SEEDS["file"]:
+        assert_much_was_tried(verdicts)
+
+
+def assert_much_was_tried(verdicts: list[Verdict]) -> None:
+    """Of many seeds: every action was both done and, where it can be, refused."""
     acted = {op.what for one in verdicts for op in one.history if op.outcome == "ok"}
     assert acted >= set(ALL) - {"repeat", "wrong"}
     refused = {op.what for one in verdicts for op in one.history if op.outcome == "refused"}
-    assert refused >= {*COMMITS, "repeat", "wrong", "take", "move"} - {"begin", "result", "start"}
+    assert refused >= {*COMMITS, "repeat", "wrong", "take", "move"} - {"result", "start"}
 
 
 async def test_a_seed_gives_the_same_interleaving_again(database_url: str) -> None:

@@ -12,7 +12,7 @@ from benchmarks.interleavings import run_kills
 from benchmarks.interleavings_processes import went_on
 from benchmarks.interleavings_run import Verdict
 
-KILLS = {"file": 10}
+KILLS = {"file": 6}
 """How many the tests try; `python -m benchmarks interleavings --processes` tries more."""
 
 
@@ -20,7 +20,7 @@ async def test_what_a_killed_process_leaves_is_whole_and_the_other_one_goes_on(
     database_url: str, tmp_path: Path
 ) -> None:
     verdicts: list[Verdict] = []
-    count = KILLS.get(backend_of(database_url), 3)
+    count = KILLS.get(backend_of(database_url), 2)
 
     kill = partial(run_kills, database_url, 0, count, verdicts.append, tmp_path)
     # In a thread: the processes have event loops of their own.

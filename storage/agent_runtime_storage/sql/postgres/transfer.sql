@@ -26,13 +26,17 @@ FROM threads WHERE user_id = :user_id AND id = :thread_id AND hidden = '';
 CASE WHEN x.blob IS NULL THEN '' ELSE coalesce(b.object, b.codec, 'lost') END, b.data
 
 -- name: section_blob_columns
-LEFT JOIN blobs AS b ON b.user_id = x.user_id AND b.thread_id = x.thread_id AND b.hash = x.blob
+-- A join of its own would be planned over the whole thread's blobs, where statistics are old.
+LEFT JOIN LATERAL (
+    SELECT * FROM blobs
+    WHERE user_id = :user_id AND thread_id = :thread_id AND hash = x.blob LIMIT 1) AS b ON true
 
 -- name: export_runs_sizes
 SELECT x.id, length(x.spec) + length(x.output) + coalesce(b.object_bytes, length(b.data), 0)
 FROM runs AS x
-LEFT JOIN blobs AS b
-    ON b.user_id = x.user_id AND b.thread_id = x.thread_id AND b.hash = x.output_blob
+LEFT JOIN LATERAL (
+    SELECT * FROM blobs
+    WHERE user_id = :user_id AND thread_id = :thread_id AND hash = x.output_blob LIMIT 1) AS b ON true
 WHERE x.user_id = :user_id AND x.thread_id = :thread_id AND x.id > :after
 ORDER BY x.id LIMIT :limit;
 
@@ -44,8 +48,9 @@ SELECT x.id, x.parent_run_id, x.root_run_id, x.agent, x.status, x.stop_reason, x
        x.tree_settled_tokens, x.tree_settled_cost, x.tree_unsettled_tokens, x.tree_unsettled_cost,
        x.own_reserved_tokens, x.own_reserved_cost, x.created_at, x.updated_at, x.finished_at
 FROM runs AS x
-LEFT JOIN blobs AS b
-    ON b.user_id = x.user_id AND b.thread_id = x.thread_id AND b.hash = x.output_blob
+LEFT JOIN LATERAL (
+    SELECT * FROM blobs
+    WHERE user_id = :user_id AND thread_id = :thread_id AND hash = x.output_blob LIMIT 1) AS b ON true
 WHERE x.user_id = :user_id AND x.thread_id = :thread_id AND x.id > :after AND x.id <= :last
 ORDER BY x.id;
 
@@ -80,8 +85,9 @@ ORDER BY x.node_id, x.position;
 SELECT x.id, length(x.body) + coalesce(b.object_bytes, length(b.data), 0)
            + coalesce(p.object_bytes, length(p.data), 0)
 FROM activations AS x {section_blob_columns}
-LEFT JOIN blobs AS p
-    ON p.user_id = x.user_id AND p.thread_id = x.thread_id AND p.hash = x.prefix_blob
+LEFT JOIN LATERAL (
+    SELECT * FROM blobs
+    WHERE user_id = :user_id AND thread_id = :thread_id AND hash = x.prefix_blob LIMIT 1) AS p ON true
 WHERE x.user_id = :user_id AND x.thread_id = :thread_id AND x.id > :after
 ORDER BY x.id LIMIT :limit;
 
@@ -89,8 +95,9 @@ ORDER BY x.id LIMIT :limit;
 SELECT x.id, x.anchor, x.run_id, x.cause, x.body, {section_columns},
        ''::bytea, coalesce(p.object, p.codec, 'lost'), p.data, x.created_at
 FROM activations AS x {section_blob_columns}
-LEFT JOIN blobs AS p
-    ON p.user_id = x.user_id AND p.thread_id = x.thread_id AND p.hash = x.prefix_blob
+LEFT JOIN LATERAL (
+    SELECT * FROM blobs
+    WHERE user_id = :user_id AND thread_id = :thread_id AND hash = x.prefix_blob LIMIT 1) AS p ON true
 WHERE x.user_id = :user_id AND x.thread_id = :thread_id AND x.id > :after AND x.id <= :last
 ORDER BY x.id;
 

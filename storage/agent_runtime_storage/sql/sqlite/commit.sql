@@ -95,7 +95,7 @@ UPDATE threads SET updated_at = updated_at
 WHERE user_id = :user_id AND id = :thread_id
   AND NOT EXISTS (SELECT 1 FROM inbox WHERE user_id = :user_id AND thread_id = :thread_id);
 
--- name: node_is_there
+-- name: node_is_there_filter
 (:node_id IS NULL OR EXISTS (
     SELECT 1 FROM nodes
     WHERE user_id = :user_id AND thread_id = :thread_id AND id = :node_id))
@@ -108,7 +108,7 @@ INSERT INTO usage (user_id, thread_id, id, run_id, root_run_id, node_id, purpose
 SELECT user_id, id, last_usage - :back, :run_id, :root_run_id, :node_id, :purpose, :model,
        :prompt_tokens, :cached_tokens, :cache_write_tokens, :completion_tokens,
        :counted_tokens, :cost, :reported, unixepoch('subsec')
-FROM threads WHERE user_id = :user_id AND id = :thread_id AND {node_is_there};
+FROM threads WHERE user_id = :user_id AND id = :thread_id AND {node_is_there_filter};
 
 -- name: finish_run
 UPDATE runs
@@ -122,4 +122,4 @@ WHERE user_id = :user_id AND id = :run_id;
 -- name: append_event
 INSERT INTO events (user_id, thread_id, id, run_id, kind, node_id, data, created_at)
 SELECT user_id, id, last_event - :back, :run_id, :kind, :node_id, :data, unixepoch('subsec')
-FROM threads WHERE user_id = :user_id AND id = :thread_id AND {node_is_there};
+FROM threads WHERE user_id = :user_id AND id = :thread_id AND {node_is_there_filter};

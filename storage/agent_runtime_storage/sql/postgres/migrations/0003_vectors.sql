@@ -75,9 +75,9 @@ END
 $$;
 
 -- name: create_index_vectors
--- The index for an owner's vectors of a model.  `vector` can have one up to 2,000 numbers, `halfvec`
--- up to 4,000.  Whoever may write vectors may need one, so it is made with the rights of the
--- schema's owner.  Writers of vectors wait meanwhile, a few seconds for 20,000; these fit the
+-- The index for an owner's vectors of a model.  `vector` can have one up to 2,000 numbers,
+-- `halfvec` up to 4,000.  Whoever may write vectors may need one, so it is made with the rights of
+-- the schema's owner.  Writers of vectors wait meanwhile, a few seconds for 20,000; these fit the
 -- memory that it takes, or it would be minutes.
 CREATE FUNCTION index_vectors(of_embedder bigint, size integer) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET maintenance_work_mem = '256MB'
@@ -89,7 +89,7 @@ BEGIN
         EXECUTE format(
             'CREATE INDEX IF NOT EXISTS %I ON vectors'
             ' USING hnsw ((embedding::%s(%s)) %s_cosine_ops)'
-            ' WHERE embedder = %s AND dimensions = %s',
+            ' WITH (ef_construction = 128) WHERE embedder = %s AND dimensions = %s',
             vector_index_name(of_embedder, size), kind, size, kind, of_embedder, size);
     END IF;
 END
@@ -97,11 +97,12 @@ $$;
 
 -- name: create_nearest_vectors
 -- The nearest of an owner's vectors of one model: exact among few candidates, by the index among
--- many.  There it is read until sixteen times as many as wanted pass the filter, for it gives them
--- only roughly in order.  A thread is a filter that it serves badly, as what is near to a query
--- tends to be in other threads: where one of ten passed it found 0.75 of the ten nearest, a scan
--- all in the same time, so many more are scanned then.  If it gives too few, the answer is exact
--- after all.
+-- many.  Of the ten nearest of 100,000 it finds 0.985; built or read with half the effort it finds
+-- 0.90 to 0.94, and of some queries none: texts on a few topics lie in clusters that it does not
+-- link well.  A thread is a filter that it serves badly, as what is near to a query tends to be in
+-- other threads (where one of ten passed it found 0.75, in the time of a scan), so more are scanned
+-- then.  It gives its rows roughly in order, so more are taken and sorted; if they are too few, the
+-- answer is exact after all.
 --
 -- An expression without the cast does not match the index.  The function runs with the rights of
 -- the caller, whose row-level security stays in force, and it plans each query anew: a plan that
@@ -147,7 +148,7 @@ BEGIN
     -- Where the planner's figures are old it takes many for few, and would sort them all.
     PERFORM set_config('enable_sort', 'off', true),
         set_config('hnsw.iterative_scan', 'relaxed_order', true),
-        set_config('hnsw.ef_search', '400', true),
+        set_config('hnsw.ef_search', '800', true),
         set_config('hnsw.max_scan_tuples', '200000', true),
         set_config('hnsw.scan_mem_multiplier', '8', true);
     RETURN QUERY EXECUTE format(

@@ -1,0 +1,40 @@
+"""Hooks of pytest: a skip has a reason, and there are few of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from .fixtures import MISSING
+from .process import in_ci
+
+MOST_SKIPS = 12
+"""How many tests may be skipped, beside those that want a server which is not to be had here."""
+
+# What pytest itself says where a skip says nothing.
+_NO_REASONS = frozenset({"", "Skipped", "unconditional skip"})
+
+_skips: list[tuple[str, str]] = []
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Note each skip with its reason."""
+    if report.skipped and not hasattr(report, "wasxfail"):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        _skips.append((report.nodeid, reason.removeprefix("Skipped:").strip()))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail the session if tests were skipped without a reason, or too many of them."""
+    wrong = [
+        f"{test} is skipped without a reason" for test, reason in _skips if reason in _NO_REASONS
+    ]
+    plain = [test for test, reason in _skips if in_ci() or not reason.startswith(MISSING)]
+    if len(plain) > MOST_SKIPS:
+        wrong.append(f"{len(plain)} tests are skipped; {MOST_SKIPS} may be")
+    if wrong:
+        reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+        if reporter is not None:
+            reporter.write_line("")
+            for line in wrong:
+                reporter.write_line(line, red=True)
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
