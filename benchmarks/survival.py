@@ -30,8 +30,12 @@ from .trace_data import read_traces
 SOURCES = ("claude_code_traces", "swebench_mini_traces")
 BUDGETS = (10, 15, TOKENS_PER_THOUSAND, 40)
 WANTED = 0.97
-WANTED_EXTRACTIVE = {"claude_code_traces": 0.82, "swebench_mini_traces": 0.69}
+WANTED_NOTES = {"claude_code_traces": 0.82, "swebench_mini_traces": 0.69}
 DEFAULTS = Bands(observe=30_000, reflect=40_000, last_messages=20)
+
+LEDGER = f"ledger of {TOKENS_PER_THOUSAND} per 1,000"
+NOTES = "extractive notes"
+BOTH = f"{NOTES}, {LEDGER}"
 
 _ROOT = re.compile(r"\$=(\S+)")
 _UNDER_ROOT = re.compile(r"(?<!\S)\$(?=/)")
@@ -70,8 +74,8 @@ def policies() -> dict[str, Policy]:
     return {
         "raw messages alone": with_ledger(0),
         **ledgers,
-        "extractive notes": lambda entries, _: _observation(entries, extractive(entries)),
-        f"extractive notes, ledger of {TOKENS_PER_THOUSAND}": both,
+        NOTES: lambda entries, _: _observation(entries, extractive(entries)),
+        BOTH: both,
     }
 
 
@@ -182,15 +186,16 @@ def whole(text: str) -> str:
 
 
 def _targets(source: str, policy: str, found: Found) -> list[Target]:
-    name = source.removesuffix("_traces")
-    if policy == "extractive notes":
-        wanted = WANTED_EXTRACTIVE[source]
-        return [at_least(f"{name}: kept by {policy}", round(found.share, 4), wanted)]
-    if policy != f"ledger of {TOKENS_PER_THOUSAND} per 1,000":
+    name, share = source.removesuffix("_traces"), round(found.share, 4)
+    if policy == NOTES:
+        return [at_least(f"{name}: kept by notes", share, WANTED_NOTES[source])]
+    if policy == LEDGER:
+        return [at_least(f"{name}: kept by the ledger alone", share, WANTED)]
+    if policy != BOTH:
         return []
     size = round(found.per_thousand, 1)
     return [
-        at_least(f"{name}: kept with the ledger", round(found.share, 4), WANTED),
+        at_least(f"{name}: kept by notes and ledger", share, WANTED),
         at_most(f"{name}: ledger per 1,000", size, TOKENS_PER_THOUSAND, "tokens"),
         at_most(f"{name}: listed twice", found.twice, 0),
     ]

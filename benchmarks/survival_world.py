@@ -37,11 +37,12 @@ _EXTENSION = (
     r"rb|rs|rst|scss|sh|sql|svg|toml|tsx?|txt|vue|xml|ya?ml"
 )
 _IDENTIFIER = re.compile(
-    rf"~?{_PART}(?:/{_PART})+/?|(?:~|\.{{0,2}})(?:/{_PART})+/?"
+    rf"(?<![\w/%.])(?:{_PART}|~|\.{{0,2}})(?:/{_PART})+/?"
     rf"|\b[\w-]+(?:\.[\w-]+)*\.(?:{_EXTENSION})\b"
     r"|\b[A-Za-z_]\w*_\w*[A-Za-z0-9]\b|\b[a-z][a-z0-9]*[A-Z]\w*\b|\b[A-Z]+[a-z0-9]+[A-Z]\w*\b"
     r"|\b(?=[0-9a-f]*[0-9])(?=[0-9a-f]*[a-f])[0-9a-f]{7,40}\b"
 )
+_URL = re.compile(r"\w+://\S*")
 _WORD = re.compile(r"\w+")
 
 
@@ -156,8 +157,8 @@ class _Uses:
 
 
 def _identifiers(text: str) -> Iterator[str]:
-    for match in _IDENTIFIER.finditer(text):
-        name = match[0].rstrip(".-")
+    for match in _IDENTIFIER.finditer(_URL.sub(" ", text)):
+        name = match[0].rstrip(".-/").removeprefix("./")
         if SHORTEST <= len(name) <= LONGEST and re.search("[A-Za-z]", name):
             yield name
 

@@ -24,6 +24,8 @@ TOKENS_PER_THOUSAND = 25
 """How large a ledger may be, for each thousand tokens of what it stands for."""
 LONGEST = 200
 """Characters of an identifier that is listed; what is longer is data."""
+MOST_READ = 200_000
+"""Characters of a passage that are read; of a longer one the beginning and the end."""
 ROOT = "$="
 """Before the folder in which the paths lie that begin with `$/`."""
 
@@ -51,26 +53,31 @@ _NAME = re.compile(
     r"(?:(?:-[A-Za-z0-9]+){2,}|-(?=[A-Za-z]*[0-9])[A-Za-z0-9.]+)(?![\w-]))"
     r"|(?P<word>\w+)"
 )
+# In a path a round bracket begins a segment; here it is a call, or a link in Markdown.
+_CALL = re.compile(r"(?<=[\w\])])\(")
+# The number that grep writes behind a file's name in lines around a match.
+_CONTEXT_LINE = re.compile(rf"(\.(?:{_EXTENSIONS}))-[0-9]+(?:-.*)?$")
 _WORD = re.compile(r"(?P<word>\w+)")
 _SYMBOL = re.compile(
-    r"_*[A-Za-z][A-Za-z0-9]*_\w*|_+[A-Za-z]\w*|[a-z][a-z0-9]*[A-Z]\w*|[A-Z]+[a-z0-9]+[A-Z]\w*"
+    r"_*[^\W\d_][^\W_]*_\w*|_+[^\W\d_]\w*"
+    r"|[a-z][a-z0-9]*[A-Z]\w*|[A-Z]+[a-z0-9]+[A-Z]\w*|[A-Z]{2,}[a-z]{2,}\w*"
 )
 _HASH = re.compile(r"(?=[0-9a-f]*[0-9])(?=[0-9a-f]*[a-f])[0-9a-f]{7,64}")
 _TRAILING = ".,:;!?)]}-'\""
 _LEAST, _MOST_DIGITS = 3, 24
 _BRACKETS = ("()", "[]")
 
-# Ranking: how often, in recorded coding runs, one identifier of this kind was needed again later
-# and not shown in between: those that the agent or its user wrote, and those of tool results.
+# Ranking: about how often, in recorded coding runs, an identifier of this kind was needed again
+# and not shown in between: those that the agent or its user wrote, and those of results alone.
 _WORTH: dict[Kind, tuple[float, float]] = {
-    "path": (0.22, 0.06),
-    "file": (0.05, 0.02),
+    "path": (0.3, 0.08),
+    "file": (0.06, 0.025),
     "url": (0.08, 0.02),
-    "symbol": (0.09, 0.035),
-    "hash": (0.06, 0.015),
-    "other": (0.02, 0.002),
+    "symbol": (0.09, 0.033),
+    "hash": (0.08, 0.018),
+    "other": (0.01, 0.001),
 }
-_SHALLOW = 0.35
+_SHALLOW = 0.25
 _CHARS_PER_TOKEN = 3.5
 _FEWEST_UNDER_ROOT = 2
 _LEAST_ROOT = 2
@@ -182,8 +189,8 @@ def _split_short(run: str) -> tuple[tuple[Kind, str], ...]:
 
 def _path(text: str) -> str:
     """Return the path in a text without spaces, empty if that has none."""
-    # A link in Markdown, `[text](path)`.
-    path = _closed(text.rpartition("](")[2]).rstrip(".,:;!?-").lstrip("-")
+    path = _closed(_CALL.split(text)[-1])
+    path = _CONTEXT_LINE.sub(r"\1", path).rstrip(".,:;!?-").lstrip("-")
     if path.startswith("$/"):
         path = path[1:]
     is_path = len(path) >= _LEAST and not path.startswith("//") and re.search(r"[^\W\d_]", path)
@@ -251,12 +258,13 @@ class _Fact:
 
 def _facts(passages: Sequence[Passage]) -> dict[str, _Fact]:
     facts: dict[str, _Fact] = {}
-    total = sum(len(passage.text) for passage in passages) or 1
+    texts = [_read(passage.text) for passage in passages]
+    total = sum(map(len, texts)) or 1
     reached = 0
-    for passage in passages:
-        reached += len(passage.text)
+    for passage, text in zip(passages, texts, strict=True):
+        reached += len(text)
         times: Counter[str] = Counter()
-        for run, often in Counter[str](_RUN.findall(passage.text)).items():
+        for run, often in Counter[str](_RUN.findall(text)).items():
             for kind, name in _split(run):
                 if name not in facts:
                     facts[name] = _Fact(kind, name.count("/") > 1)
@@ -270,6 +278,13 @@ def _facts(passages: Sequence[Passage]) -> dict[str, _Fact]:
             else:
                 fact.others += 1
     return facts
+
+
+def _read(text: str) -> str:
+    if len(text) <= MOST_READ:
+        return text
+    half = MOST_READ // 2
+    return f"{text[:half]}\n{text[-half:]}"
 
 
 def _estimate(name: str) -> float:
@@ -331,7 +346,6 @@ def _root(names: Sequence[str], count: Count) -> str:
         tokens = count(f" {folder}")
         return (inside[folder] * (tokens - 1) - tokens - 2, folder)
 
-    # A folder of which another holds as many is not worth counting; few are left.
     often = [folder for folder, times in inside.items() if times >= _FEWEST_UNDER_ROOT]
     gain, root = max(map(saved, often), default=(0, ""))
     return root if gain > 0 else ""

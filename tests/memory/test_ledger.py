@@ -1,0 +1,185 @@
+"""The ledger: what it finds, what it lists first, how it is written, and what it costs."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agent_runtime.memory.ledger import (
+    MOST_READ,
+    Passage,
+    compile_ledger,
+    identifiers,
+    merge_ledgers,
+    spelled_out,
+)
+from agent_runtime.tokens import count_text
+
+
+def own(text: str) -> Passage:
+    return Passage(text, own=True)
+
+
+def result(text: str) -> Passage:
+    return Passage(text, own=False)
+
+
+def tokens(ledger: tuple[str, ...]) -> int:
+    return count_text(" ".join(ledger))
+
+
+# What is found
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("open app/[slug]/page.tsx, then", ["app/[slug]/page.tsx"]),
+        ("app/(shop)/cart.ts and @scope/pkg", ["app/(shop)/cart.ts", "@scope/pkg"]),
+        ("(see src/a.py:12)", ["src/a.py"]),
+        ("[the page](docs/a.md).", ["docs/a.md"]),
+        ("load(src/b.py)", ["src/b.py"]),
+        ("tests/test_a.py::TestCart::test_add", ["tests/test_a.py", "TestCart", "test_add"]),
+        ("~/.ssh/config and ../up/x.go", ["~/.ssh/config", "../up/x.go"]),
+        ("/srv/shop/cart.go-123-\treturn nil", ["/srv/shop/cart.go"]),
+        ("self.total_price = parseCart(HTTPServer)", ["total_price", "parseCart", "HTTPServer"]),
+        ("see https://example.org/a?b=1#c.", ["https://example.org/a?b=1#c"]),
+        ("commit deadbeef1, PROJ-12, #45", ["deadbeef1", "PROJ-12", "#45"]),
+        ("git push --force-with-lease -v origin", ["--force-with-lease"]),
+        ("0f8fad5b-d9cb-469f-a165-70867728950e", ["0f8fad5b-d9cb-469f-a165-70867728950e"]),
+        ("the well-known, read-only order 48213 of 12", ["48213"]),
+        ("branch fix-login-bug of gpt-4o", ["fix-login-bug", "gpt-4o"]),
+        ("naïve_größe in Übersicht/größe.py", ["naïve_größe", "Übersicht/größe.py"]),
+    ],
+)
+def test_identifiers_are_found_as_they_are_written(text: str, found: list[str]) -> None:
+    assert list(identifiers(text)) == found
+
+
+def test_prose_has_no_identifiers() -> None:
+    text = "Nothing here is one: it ended, 12 times in 3.5 hours (or so); we went on... Right?"
+    assert list(identifiers(text)) == []
+
+
+# What is listed
+
+
+def test_own_identifiers_come_before_those_of_results() -> None:
+    listing = result(" ".join(f"helper_{index}" for index in range(300)))
+    ledger = compile_ledger([listing, own("fix cart_total in src/shop/cart.py")], 40)
+    assert {"cart_total", "src/shop/cart.py"} <= set(ledger)
+    assert tokens(ledger) <= 40
+
+
+def test_what_occurs_often_comes_before_what_occurs_once() -> None:
+    once = " ".join(f"name_{index}" for index in range(100))
+    ledger = compile_ledger([result(once), result("cart_total " * 5), result("cart_total")], 12)
+    assert "cart_total" in ledger
+
+
+def test_nothing_that_the_prompt_lists_is_listed_again() -> None:
+    before = ("$=/srv/shop", "$/src/cart.py", "$/src/user.py", "cart_total")
+    texts = [own("/srv/shop/src/cart.py src/user.py user.py cart_total tax_rate")]
+    assert compile_ledger(texts, 100, listed=" ".join(before)) == ("tax_rate",)
+    assert compile_ledger(texts, 100, listed="\n".join(before)) == ("tax_rate",)
+
+
+def test_a_part_of_another_name_is_not_that_name() -> None:
+    ledger = compile_ledger([own("cart_total")], 100, listed="cart_total_sum src/cart_totals.py")
+    assert ledger == ("cart_total",)
+
+
+def test_a_path_stands_for_its_end() -> None:
+    ledger = compile_ledger([own("cart.py"), own("shop/cart.py"), own("src/shop/cart.py")], 100)
+    assert ledger == ("src/shop/cart.py",)
+
+
+def test_a_folder_of_several_paths_is_stated_once() -> None:
+    paths = [f"/home/ann/work/shop/src/{name}.py" for name in ("cart", "user", "tax")]
+    ledger = compile_ledger([own(" ".join(paths))], 100)
+    assert ledger[0] == "$=/home/ann/work/shop/src"
+    assert sorted(spelled_out(ledger)) == sorted(paths)
+    assert tokens(ledger) < count_text(" ".join(paths))
+
+
+def test_a_single_path_is_written_whole() -> None:
+    path = "/home/ann/work/shop/src/cart.py"
+    assert compile_ledger([own(f"{path} cart_total")], 100) in (
+        (path, "cart_total"),
+        ("cart_total", path),
+    )
+
+
+def test_a_path_that_looks_like_one_under_a_root_is_not_one() -> None:
+    assert list(spelled_out(("$=/srv/shop", "$/a.py"))) == ["/srv/shop/a.py"]
+    assert list(identifiers("cat $/etc/hosts")) == ["/etc/hosts"]
+
+
+@pytest.mark.parametrize("budget", [-5, 0, 1, 7, 30, 109, 1000])
+def test_a_ledger_keeps_within_its_budget(budget: int) -> None:
+    texts = [own(" ".join(f"/srv/shop/p{i}/file_{i}.py value_{i} c0ffee{i:03}" for i in range(99)))]
+    ledger = compile_ledger(texts, budget)
+    assert tokens(ledger) <= max(0, budget)
+    assert bool(ledger) == (budget >= 30) or budget == 7
+
+
+def test_the_same_passages_give_the_same_ledger() -> None:
+    texts = [own("b_two a_one"), result("c_three d_four /x/y/z.py /x/y/w.py /x/y/v.py")]
+    assert compile_ledger(texts, 30) == compile_ledger(list(texts), 30)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.tuples(st.text(st.characters(), max_size=60), st.booleans()), max_size=6),
+    st.integers(0, 60),
+)
+def test_any_text_gives_a_ledger_that_occurs_in_it(
+    texts: list[tuple[str, bool]], budget: int
+) -> None:
+    ledger = compile_ledger([Passage(text, is_own) for text, is_own in texts], budget)
+    assert tokens(ledger) <= budget
+    assert len(set(ledger)) == len(ledger)
+    for name in spelled_out(ledger):
+        assert any(name in text for text, _ in texts)
+
+
+@pytest.mark.parametrize(
+    "piece", ["a/", "(", "a_", "-", "a.", "a-", "\ud800/a_b ", "0", "[](", "a1-", "x.y/z:1:"]
+)
+def test_a_huge_text_is_read_in_pieces_of_bounded_length(piece: str) -> None:
+    # What is quadratic in the length would need hours for these.
+    text = piece * (4_000_000 // len(piece))
+    assert tokens(compile_ledger([result(text)], 100)) <= 100
+    assert all(len(name) <= 200 for name in identifiers(text))
+
+
+def test_of_a_huge_text_the_beginning_and_the_end_are_read() -> None:
+    text = f"first_name {'x ' * MOST_READ} last_name"
+    assert set(compile_ledger([result(text)], 100)) == {"first_name", "last_name"}
+
+
+# Merged
+
+
+def test_merged_ledgers_list_each_identifier_once() -> None:
+    old = ("$=/srv/shop", "$/src/cart.py", "$/src/user.py", "cart_total")
+    new = ("$=/srv/shop/src", "$/cart.py", "$/tax.py", "tax_rate")
+    merged = merge_ledgers([old, new], 100)
+    paths = {f"/srv/shop/src/{name}.py" for name in ("cart", "user", "tax")}
+    assert sorted(spelled_out(merged)) == sorted({*paths, "cart_total", "tax_rate"})
+    assert merged[0] == "$=/srv/shop/src"
+
+
+def test_what_is_preferred_is_kept_when_ledgers_are_merged() -> None:
+    old = tuple(f"old_{index}" for index in range(40))
+    new = tuple(f"new_{index}" for index in range(40))
+    merged = merge_ledgers([old, new], 30, lambda name: name == "old_39")
+    assert merged[:3] == ("old_39", "new_0", "old_0")
+    assert tokens(merged) <= 30
+
+
+def test_merging_one_ledger_keeps_it() -> None:
+    ledger = ("$=/home/ann/work/shop", "$/src/cart.py", "$/docs/user.md", "cart_total")
+    assert merge_ledgers([ledger], 100) == ledger
+    assert merge_ledgers([], 100) == ()
