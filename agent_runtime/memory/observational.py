@@ -136,7 +136,7 @@ class Memory:
         if reflection is None:
             return False
         done = await reflected(reflection, self.folder, self.folder, deadline=self.deadline)
-        if done.observation.tokens >= reflection.tokens:
+        if done.observation.tokens >= _tokens_of(done.observation.parts, reflection):
             return False
         await self._commit_reflection(None, reflection, done)
         return True
@@ -261,7 +261,8 @@ class Memory:
         """Return what was observed, whether it is provisional, and why."""
         why = f"It took longer than {self.deadline:g} seconds."
         calls: tuple[Call, ...] = ()
-        # Observers keep to the deadline themselves, and say what it cost; this is for one that hangs.
+        # Observers keep to the deadline themselves, and say what it cost; this is for one that
+        # hangs.
         with anyio.move_on_after(self.deadline + GRACE_SECONDS):
             try:
                 return await self.observer.observe(interval), False, ""
@@ -308,6 +309,11 @@ class Memory:
             provisional=provisional,
             model=seen.model,
         )
+
+
+def _tokens_of(parts: Sequence[int], reflection: Reflection) -> int:
+    """Return the tokens of what was replaced: an archive note may stand for fewer parts."""
+    return sum(part.tokens for part in reflection.parts if part.id in parts)
 
 
 def _unreported(calls: Sequence[Call]) -> bool:

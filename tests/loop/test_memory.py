@@ -54,10 +54,10 @@ async def runtime(tmp_path: Path) -> AsyncIterator[Runtime]:
         yield opened
 
 
-async def _run(runtime: Runtime, script: Script, **options: str) -> list[Event]:
+async def _run(runtime: Runtime, script: Script, thread: str | None = None) -> list[Event]:
     events: list[Event] = []
     agent = Agent(ScriptedModel(script), tools=[look], last_messages=6)
-    result = await runtime.run(agent, "Find the bug.", on_event=events.append, **options)
+    result = await runtime.run(agent, "Find the bug.", on_event=events.append, thread=thread)
     assert result.ok
     return events
 

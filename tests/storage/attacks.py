@@ -17,6 +17,7 @@ from agent_runtime_storage import (
     NewActivation,
     NewEvent,
     NewNode,
+    NewObservation,
     NodeText,
     Usage,
     UserStore,
@@ -62,7 +63,8 @@ async def fill_other(user: UserStore) -> Job:
         lease, Commit(nodes=(exchange(2, 1, "a", "b"),), usage=(usage,), reserve=Amount(5, 5))
     )
     result = CallDone(2, 0, "ok", LARGE, 5, text=SECRET)
-    await user.commit(lease, Commit(done=(result,)))
+    seen = NewObservation(1, 0, None, 1, 1, SECRET.encode(), 5)
+    await user.commit(lease, Commit(done=(result,), observation=seen))
     await begin(user, "r2", "t2", parent_run_id="r1")
     await user.post("t1", "steer", b"x")
     await user.post("t1", "steer", LARGE)
@@ -165,6 +167,11 @@ ATTACKS: Mapping[str, Mapping[str, Attempt]] = {
         "": lambda user, to: user.activation(to.thread, 1),
         "first": lambda user, to: user.activation(to.thread, None),
     },
+    "observations": {
+        "": lambda user, to: user.observations(to.thread, ids=[1]),
+        "from a node": lambda user, to: user.observations(to.thread, ending_from=0),
+    },
+    "last_observation": {"": lambda user, to: user.last_observation(to.thread)},
     "begin_run": {
         "on the thread": lambda user, to: user.begin_run(new_run("r9", to.thread)),
         "of the parent": lambda user, to: _on_own_thread(user, parent_run_id=to.run),
@@ -241,6 +248,7 @@ ATTACKS: Mapping[str, Mapping[str, Attempt]] = {
     "claim": {
         "": lambda user, to: user.claim("observe", seconds=60),
         "of the thread": lambda user, to: user.claim("observe", seconds=60, thread_id=to.thread),
+        "by its key": lambda user, to: user.claim("observe", seconds=60, key="a"),
     },
     "search_text": {
         "": lambda user, to: user.search_text(SECRET, limit=10_000),
