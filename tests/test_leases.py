@@ -13,7 +13,7 @@ from agent_runtime import Agent, Runtime, ScriptedModel, Settings, tool
 from agent_runtime.errors import LeaseLost, NotFound, ThreadBusy
 from agent_runtime.leases import at_work, is_dead, own
 from agent_runtime.models.scripted import call, say
-from agent_runtime_storage import Lease, LeaseOwner, NewRun, Run, UserStore
+from agent_runtime_storage import Lease, LeaseOwner, NewRun, Run, Store, UserStore
 
 from .elsewhere import agent, elsewhere
 
@@ -182,7 +182,7 @@ async def test_a_running_run_keeps_renewing_its_lease(
         return "renewed"
 
     one = Agent(ScriptedModel([call("work"), say("done")]), tools=[work])
-    result = await Runtime(runtime.settings, store).run(one, "Go.", thread="t")
+    result = await Runtime(runtime.settings, cast("Store", store)).run(one, "Go.", thread="t")
 
     assert result.ok
     assert store.seconds == 0.3
