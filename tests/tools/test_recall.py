@@ -72,3 +72,19 @@ async def test_a_bad_handle_is_an_error_that_says_what_handles_look_like(
     shown = await converse(tmp_path, handle=handle)
     assert told in shown
     assert "Handles look like c0000001a" in shown
+
+
+async def test_a_number_opens_the_node_that_an_observation_names(tmp_path: Path) -> None:
+    shown = await converse(tmp_path, handle="1")
+    assert shown == "Node 1, of the user: 2 characters; characters 0 to 2 follow.\nGo"
+
+
+async def test_an_exchange_names_the_handles_of_its_results(tmp_path: Path) -> None:
+    shown = await converse(tmp_path, handle="2")
+    assert shown.startswith("Node 2, of the agent: ")
+    assert re.search(r"called produce \(ok\); recall\(handle='c\w{8}'\) opens it$", shown)
+
+
+async def test_a_node_that_is_not_there_is_an_error_with_a_cure(tmp_path: Path) -> None:
+    shown = await converse(tmp_path, handle="999")
+    assert "no node 999" in shown and "Handles look like" in shown
