@@ -17,22 +17,14 @@ from agent_runtime_storage.records import (
 )
 
 from . import leases
+from .branch import activation_event, activation_row, load_view, new_nonce, node_row
 from .concurrency import outlast
 from .context import entry_of
 from .errors import ConfigError, Conflict, LeaseLost, RunCancelled, ThreadBusy
 from .events import Event
 from .execution import reopen
 from .lifecycle import end_dead
-from .log import (
-    RunLog,
-    activation_event,
-    activation_row,
-    holding,
-    load_view,
-    new_nonce,
-    node_row,
-    take_log,
-)
+from .log import RunLog, holding, take_log
 from .memory.recent import plan
 from .messages import (
     AssistantMessage,

@@ -15,10 +15,11 @@ from agent_runtime_storage.records import Amount, Run
 
 from . import leases
 from . import output as outputs
+from .branch import new_nonce
 from .budget import affordable_output, bound, times
 from .cutting import fit
 from .errors import BudgetExceeded, Conflict
-from .log import RunLog, new_nonce
+from .log import RunLog
 from .memory.observational import Memory
 from .memory.recent import Cause, Room, overdue, plan, results_budget, too_large
 from .messages import ToolResult

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from agent_runtime.beginning import opening
+from agent_runtime.branch import empty_view
 from agent_runtime.context import build, check, extend
 from agent_runtime.cutting import fit
-from agent_runtime.log import empty_view
 from agent_runtime.memory.recent import Cause, Room, overdue, plan, results_budget
 from agent_runtime.messages import (
     AssistantMessage,

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from agent_runtime import ScriptedModel
 from agent_runtime.beginning import Order, begin, opening
+from agent_runtime.branch import load_view
 from agent_runtime.context import (
     build,
     check,
@@ -26,7 +27,7 @@ from agent_runtime.context import (
     view_of,
 )
 from agent_runtime.errors import InvariantError
-from agent_runtime.log import RunLog, load_view
+from agent_runtime.log import RunLog
 from agent_runtime.memory.recent import Room, overdue, plan
 from agent_runtime.messages import (
     AssistantMessage,

@@ -16,7 +16,7 @@ from .terminal import printable, say, shorten, write_json
 if TYPE_CHECKING:
     from agent_runtime_config import Settings
     from agent_runtime_storage import Store
-    from agent_runtime_storage.records import Problem, StoreSizes, StoreStatus
+    from agent_runtime_storage.reports import Problem, StoreSizes, StoreStatus
 
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 

@@ -13,9 +13,10 @@ from typing import cast
 
 import anyio
 
+from agent_runtime.branch import observation_of
 from agent_runtime.budget import usage_of
 from agent_runtime.errors import BudgetExceeded, Conflict, LeaseLost, StoreUnavailable
-from agent_runtime.log import RunLog, observation_of
+from agent_runtime.log import RunLog
 from agent_runtime.messages import AssistantMessage
 from agent_runtime.view import Entry, View
 from agent_runtime_storage.records import Amount, Job, NewEvent, Usage

@@ -38,7 +38,6 @@ from .records import (
     Call,
     CallDone,
     Commit,
-    CopiedThread,
     Embedder,
     Event,
     Finish,
@@ -54,21 +53,17 @@ from .records import (
     Node,
     NodeText,
     ObservationRow,
-    OwnerSize,
-    Problem,
     Run,
-    StoreSizes,
-    StoreStatus,
     TextHit,
     TextOf,
     Thread,
-    ThreadSize,
     Usage,
     UsageTotal,
     VectorHit,
     VectorItem,
     VectorKey,
 )
+from .reports import CopiedThread, OwnerSize, Problem, StoreSizes, StoreStatus, ThreadSize
 from .urls import open_store
 
 __all__ = [

@@ -49,11 +49,8 @@ from .records import (
     Node,
     NodeText,
     ObservationRow,
-    Problem,
     Run,
     RunStatus,
-    StoreSizes,
-    StoreStatus,
     TextHit,
     TextOf,
     Thread,
@@ -63,6 +60,7 @@ from .records import (
     VectorItem,
     VectorKey,
 )
+from .reports import Problem, StoreSizes, StoreStatus
 
 
 class UserStore(Protocol):

@@ -7,7 +7,8 @@ from contextlib import aclosing
 
 from .contract import Store, UserStore
 from .errors import Conflict, NotFound, StoreError
-from .records import CopiedThread, TextOf
+from .records import TextOf
+from .reports import CopiedThread
 from .transfer import checksum_of
 from .transfer_format import Record
 

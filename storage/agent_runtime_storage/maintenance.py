@@ -12,7 +12,7 @@ from .migrations import schema_state
 from .objects import Objects
 from .orphans import missing_objects, orphans
 from .queries import load_queries
-from .records import OwnerSize, Problem, StoreSizes, StoreStatus, ThreadSize
+from .reports import OwnerSize, Problem, StoreSizes, StoreStatus, ThreadSize
 
 _MOST = 100
 _PAGE = 500
