@@ -10,13 +10,15 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import orjson
 
-from agent_runtime.context import view_of
-from agent_runtime.memory.bands import Bands, Raw, next_chunk, ripe
+from agent_runtime.context import extend, view_of
+from agent_runtime.memory.bands import Bands, measure, next_chunk, ripe
+from agent_runtime.memory.observation import Notes, Observation
+from agent_runtime.memory.recent import Room, plan
 from agent_runtime.messages import (
     AssistantMessage,
     Note,
@@ -25,10 +27,11 @@ from agent_runtime.messages import (
     UserMessage,
     call_id,
 )
-from agent_runtime.view import Entry, Prefix, Start
+from agent_runtime.view import Entry, Prefix, Start, View
 
 from .trace_data import Step, Trace
 
+WINDOW, RESERVE = 200_000, 8_000
 SHORTEST = 4
 LONGEST = 200
 _PART = r"(?:[\w.@+-]|\[[\w.]+\]|\([\w.]+\))+"
@@ -51,7 +54,8 @@ class Needed:
     """An identifier that the agent needs again after an activation.
 
     Attributes:
-        raw: whether it is still in the raw messages, or in the task that stays in front.
+        raw: whether the raw messages still show it, or the task that stays in front; of old results
+            an activation shows the beginning and the end.
     """
 
     name: str
@@ -89,39 +93,57 @@ def live(trace: Trace, bands: Bands) -> Life:
 
     Observations are there at once, so that each activation comes as soon as it can.
     """
-    entries = tuple(entries_of(trace))
+    entries = entries_of(trace)
     texts = ["\n".join(texts_of(entry)) for entry in entries]
     tokens = sum(entry.tokens for entry in entries)
     ratio = max(1.0, trace.rate * sum(map(len, texts)) / max(1, tokens))
-    sizes = [round(entry.tokens * ratio) for entry in entries]
-    chunks, activations = _activations(entries, sizes, bands)
-    tasks = [i for i, entry in enumerate(entries) if isinstance(entry.message, UserMessage)]
+    chunks, activations = _activations(entries, bands, ratio)
     uses = _Uses(entries, texts, trace.system)
     moments = tuple(
-        Moment(count, tuple(uses.needed(at, first, tasks[bisect_right(tasks, at) - 1])))
-        for at, first, count in activations
+        Moment(count, tuple(uses.needed(view.anchor or 0, view))) for view, count in activations
     )
-    return Life(trace.id, tuple(entries[first:end] for first, end in chunks), moments)
+    # As they were first sent: an activation may have cut their results since.
+    whole = tuple(tuple(entries[one.first - 1 : one.last]) for one in chunks)
+    return Life(trace.id, whole, moments)
 
 
 def _activations(
-    entries: Sequence[Entry], sizes: Sequence[int], bands: Bands
-) -> tuple[list[tuple[int, int]], list[tuple[int, int, int]]]:
-    """Return the chunks, and of each activation: after which entry, the first raw one, chunks."""
-    chunks: list[tuple[int, int]] = []
-    activations: list[tuple[int, int, int]] = []
-    start = prepared = 0
-    for end in range(1, len(entries) + 1):
-        if end < len(entries) and not entries[end].prompt:
+    entries: Sequence[Entry], bands: Bands, ratio: float
+) -> tuple[list[Observation], list[tuple[View, int]]]:
+    """Return what stands for the chunks; and the view after each activation, with their number."""
+    room = Room(WINDOW, RESERVE, bands.last_messages)
+    view = view_of(0, None, Start(), Prefix(""), None, ())
+    chunks: list[Observation] = []
+    activations: list[tuple[View, int]] = []
+    standing = 0
+    task: Entry | None = None
+    for place, entry in enumerate(entries):
+        view = extend(view, replace(entry, prompt=(), tokens=0))
+        task = entry if isinstance(entry.message, UserMessage) else task
+        if place + 1 < len(entries) and isinstance(entries[place + 1].message, Note):
             continue
-        shown, measured = tuple(entries[start:end]), tuple(sizes[start:end])
-        while chunk := next_chunk(Raw(shown, measured, prepared - start), bands):
-            chunks.append((prepared, prepared + len(chunk)))
-            prepared += len(chunk)
-        if ripe(Raw(shown, measured, prepared - start), bands):
-            start = prepared
-            activations.append((end - 1, start, len(chunks)))
+        while chunk := next_chunk(measure(view.entries, chunks[standing:], ratio), bands):
+            chunks.append(_stand_in(chunk, len(chunks) + 1))
+        if ripe(measure(view.entries, chunks[standing:], ratio), bands):
+            view = plan(
+                view,
+                room,
+                cause="observed",
+                estimate=lambda counted: round(counted * ratio),
+                nonce="n",
+                task=task,
+                remembers=True,
+                ready=chunks[standing:],
+                standing=chunks,
+            )
+            standing = len(chunks)
+            activations.append((view, standing))
     return chunks, activations
+
+
+def _stand_in(chunk: Sequence[Entry], identity: int) -> Observation:
+    first, last = chunk[0], chunk[-1]
+    return Observation(identity, 0, first.parent_id, first.seq, last.seq, Notes(()))
 
 
 class _Uses:
@@ -145,15 +167,26 @@ class _Uses:
             seen = {place for place in places if occurs(name, texts[place])}
             self._shown[name] = sorted(seen | set(used))
 
-    def needed(self, at: int, first: int, task: int) -> Iterator[Needed]:
-        """Yield what is needed after entry `at`, of which those from `first` on stay raw."""
+    def needed(self, anchor: int, view: View) -> Iterator[Needed]:
+        """Yield what is needed after a node, and whether the view's raw messages show it."""
+        at, first = anchor - 1, (view.start.first or 1) - 1
+        messages = [message for entry in view.entries for message in entry.prompt]
+        raw = "\n".join(text for message in messages for text in _sent(message))
+        task = view.task.message.text if view.task else ""
         for name, used in self._used.items():
             shown = self._shown[name]
             use, sight = bisect_right(used, at), bisect_right(shown, at)
             # Before that use it was not shown again: the use is the first sight of it.
             if not sight or use == len(used) or shown[sight] != used[use]:
                 continue
-            yield Needed(name, bisect_left(shown, first) < sight or task in shown)
+            recent = bisect_left(shown, first) < sight
+            yield Needed(name, (recent and occurs(name, raw)) or occurs(name, task))
+
+
+def _sent(message: PromptMessage) -> Iterator[str]:
+    yield message.text
+    for call in message.calls:
+        yield from _leaves(call.arguments)
 
 
 def _identifiers(text: str) -> Iterator[str]:

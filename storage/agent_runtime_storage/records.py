@@ -7,7 +7,7 @@ Money is in integer nanodollars, time in seconds since the epoch by the database
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 

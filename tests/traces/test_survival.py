@@ -29,7 +29,7 @@ def filled(count: int) -> list[Step]:
 
 
 def keep(*ledger: str) -> tuple[int, int, int]:
-    """Return how much a run needs and keeps of three things, and how often verbatim."""
+    """Return how much is needed and kept of a run that needs three things, and what verbatim."""
     steps = [step("/srv/shop/cart.py", "def cart_total")]
     ends = [step("/srv/shop/cart.py cart_total tax_rate", "")]
     made = live(trace(*steps, *filled(12), *ends), BANDS)
