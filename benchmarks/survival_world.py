@@ -22,6 +22,7 @@ from agent_runtime.memory.recent import Room, plan
 from agent_runtime.messages import (
     AssistantMessage,
     Note,
+    PromptMessage,
     ToolCall,
     ToolResult,
     UserMessage,
