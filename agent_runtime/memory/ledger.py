@@ -103,7 +103,12 @@ def identifiers(text: str) -> Iterator[str]:
 
 
 def compile_ledger(
-    passages: Sequence[Passage], budget: int, *, listed: str = "", count: Count = count_text
+    passages: Sequence[Passage],
+    budget: int,
+    *,
+    listed: str = "",
+    roots: bool = True,
+    count: Count = count_text,
 ) -> tuple[str, ...]:
     """Return the identifiers to list, at most `budget` tokens of them, the most needed first.
 
@@ -111,6 +116,7 @@ def compile_ledger(
 
     Args:
         listed: what the prompt holds already of ledgers; what occurs there is not listed again.
+        roots: whether a folder of several paths may be stated once.
         count: returns the tokens of a text.
     """
     known = _spelled_out(listed)
@@ -123,7 +129,16 @@ def compile_ledger(
     def density(root: str) -> Callable[[str], tuple[float, str]]:
         return lambda name: (-worth[name] / count(f" {_short(name, root)}"), name)
 
-    return _fit(names, density, budget, count)
+    return _fit(names, density, budget, count, roots=roots)
+
+
+def left_out(text: str, shown: str, *, count: Count = count_text) -> tuple[str, ...]:
+    """Return identifiers of a result that was cut, which what is shown of it lacks; paths whole.
+
+    They have at most `TOKENS_PER_THOUSAND` for each thousand tokens that are left out.
+    """
+    budget = (count(text) - count(shown)) * TOKENS_PER_THOUSAND // 1000
+    return compile_ledger([Passage(text, False)], budget, listed=shown, roots=False, count=count)
 
 
 def merge_ledgers(
@@ -299,9 +314,11 @@ def _fit(
     order: Callable[[str], Callable[[str], tuple[object, str]]],
     budget: int,
     count: Count,
+    *,
+    roots: bool = True,
 ) -> tuple[str, ...]:
     """Return what of the names fits, in the order that a root gives them."""
-    root = _root(names, count)
+    root = _root(names, count) if roots else ""
     ledger = _listing(sorted(names, key=order(root)), root, budget, count)
     if root and sum(name.startswith("$/") for name in ledger) < _FEWEST_UNDER_ROOT:
         ledger = _listing(sorted(names, key=order("")), "", budget, count)

@@ -11,6 +11,7 @@ from agent_runtime.memory.ledger import (
     Passage,
     compile_ledger,
     identifiers,
+    left_out,
     merge_ledgers,
     spelled_out,
 )
@@ -157,6 +158,16 @@ def test_a_huge_text_is_read_in_pieces_of_bounded_length(piece: str) -> None:
 def test_of_a_huge_text_the_beginning_and_the_end_are_read() -> None:
     text = f"first_name {'x ' * MOST_READ} last_name"
     assert set(compile_ledger([result(text)], 100)) == {"first_name", "last_name"}
+
+
+def test_of_a_cut_result_is_named_what_it_does_not_show() -> None:
+    text = " ".join(f"/home/ann/work/shop/file_{index}.py is a file." for index in range(99))
+    shown = text[:400]
+    names = left_out(text, shown)
+    assert names
+    assert all(name in text and name not in shown for name in names)
+    assert tokens(names) <= (count_text(text) - count_text(shown)) * 25 / 1000
+    assert left_out(text, text) == ()
 
 
 # Merged
