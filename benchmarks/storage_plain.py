@@ -161,8 +161,9 @@ class Hrana(Plain):
     @classmethod
     async def open(cls, url: str) -> Hrana:
         """Make the client."""
-        limits = httpx.Limits(max_connections=CONNECTIONS)
-        return cls(httpx.AsyncClient(base_url=url, limits=limits, timeout=60))
+        # With more than two the writers lock each other out for seconds.
+        limits = httpx.Limits(max_connections=2)
+        return cls(httpx.AsyncClient(base_url=url, limits=limits, timeout=None))
 
     async def write(self, batch: Batch) -> None:
         begin, commit = Statement("BEGIN IMMEDIATE", {}), Statement("COMMIT", {})
