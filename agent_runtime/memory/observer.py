@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from agent_runtime.errors import AgentRuntimeError
 from agent_runtime.models.base import ModelAnswer
 from agent_runtime.view import Entry
 
@@ -48,15 +47,17 @@ class Observed:
     model: str = ""
 
 
-class NotObserved(AgentRuntimeError):
-    """An Observer or Reflector gave nothing that can be used.
+class NotObserved(Exception):
+    """An Observer or Reflector gave nothing that can be used; it never leaves the memory.
 
     Attributes:
+        message: why.
         calls: what it cost all the same.
     """
 
     def __init__(self, message: str, *, calls: tuple[Call, ...] = ()) -> None:
         super().__init__(message)
+        self.message = message
         self.calls = calls
 
 
