@@ -7,6 +7,7 @@ and never makes a step wait.  Whatever fails is written by rules instead, and ma
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import cast
@@ -35,6 +36,8 @@ from .reflector import (
     replaced,
     size_of,
 )
+
+_log = logging.getLogger(__name__)
 
 OBSERVE, REFLECT = "observe", "reflect"
 """The kinds of the jobs."""
@@ -77,6 +80,8 @@ class Memory:
     prepared: list[Observation] = field(default_factory=list[Observation])
     reflections: list[Observation] = field(default_factory=list[Observation])
     _cut_at: float = 0.0
+    _stale: bool = False
+    """Whether others have written observations since they were read."""
     _woken: anyio.Event = field(default_factory=anyio.Event)
 
     # For the loop
@@ -177,13 +182,22 @@ class Memory:
                 return
             except Conflict:
                 # Somebody else observed the same meanwhile.
-                await self.load()
+                await anyio.sleep(RETRY_SECONDS)
+                self._stale = True
+                continue
+            except Exception as error:
+                # Memory never fails a turn: what is raw stays raw, and is tried again.
+                _log.warning("Observational memory failed: %s", type(error).__name__)
+                await anyio.sleep(RETRY_SECONDS)
                 continue
             await self._woken.wait()
             self._woken = anyio.Event()
 
     async def _next(self) -> bool:
         """Do what is due next; False if nothing is."""
+        if self._stale:
+            await self.load()
+            self._stale = False
         view = self.log.view
         if chunk := next_chunk(self.raw(view), self.bands):
             await self._observe(chunk)
@@ -269,6 +283,9 @@ class Memory:
                 return await self.observer.observe(interval), False, ""
             except NotObserved as error:
                 why, calls = error.message, error.calls
+            except Exception as error:
+                # A mistake of who wrote the Observer must not end the run.
+                why = f"Unexpected {type(error).__name__}."
         by_rules = await self.fallback.observe(interval)
         return Observed(by_rules.notes, calls, by_rules.origin), True, why
 

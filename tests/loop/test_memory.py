@@ -124,13 +124,15 @@ class Failing:
     async def observe(self, interval: Interval) -> Observed:
         if self.way == "slow":
             await anyio.sleep_forever()
+        if self.way == "broken":
+            raise ZeroDivisionError
         raise NotObserved(f"It is {self.way}.")
 
     def bound(self, interval: Interval) -> tuple[int, int]:
         return 0, 0
 
 
-@pytest.mark.parametrize("way", ["down", "slow"])
+@pytest.mark.parametrize("way", ["down", "slow", "broken"])
 async def test_an_observer_that_fails_is_stood_in_for_by_rules(
     runtime: Runtime, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
