@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -192,6 +193,14 @@ def _texts(piece: bytes) -> Iterable[str]:
             stack.extend(cast("list[Any]", value))
 
 
+async def _close_clients() -> None:
+    """Close what litellm keeps open in this process, lest sockets outlive their event loop."""
+    if "litellm" in sys.modules:
+        litellm: Any = sys.modules["litellm"]
+        await litellm.close_litellm_async_clients()
+        litellm.in_memory_llm_clients_cache.flush_cache()
+
+
 class OpenAIServer:
     """The server, for the time of an `async with`.
 
@@ -238,6 +247,8 @@ class OpenAIServer:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        with anyio.CancelScope(shield=True):
+            await _close_clients()
         self._tasks.cancel_scope.cancel()
         await self._tasks.__aexit__(exc_type, exc, traceback)
         await self._listener.aclose()

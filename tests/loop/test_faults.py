@@ -31,9 +31,6 @@ from benchmarks.openai_server import (
 
 from .conftest import KEY, Serve, double, in_turn
 
-# The faults are the provider's; a file and a server show that they are all recorded.
-pytestmark = pytest.mark.backends("file", "postgres")
-
 CALL = Reply(calls=(("double", {"number": 21}),))
 OK = Reply(text="It is 42.")
 AGENT = Agent(tools=[double], instructions="Be exact.")

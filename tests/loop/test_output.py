@@ -17,9 +17,6 @@ from benchmarks.openai_server import Reply
 
 from .conftest import Play, Serve, double
 
-# What an answer must look like has little to do with where it is kept.
-pytestmark = pytest.mark.backends("file", "postgres")
-
 
 class City(BaseModel):
     """A city."""

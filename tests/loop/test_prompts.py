@@ -17,9 +17,6 @@ from benchmarks.openai_server import Reply, unauthorized
 
 from .conftest import KEY, Play, Serve, Served, double
 
-# The prompts are the same whatever they are read from; a file and a server show it.
-pytestmark = pytest.mark.backends("file", "postgres")
-
 STEPS = 60
 WORDS = "alpha bravo charlie delta echo foxtrot golf hotel india juliett kilo lima mike"
 
