@@ -147,7 +147,7 @@ def first_view(old: View, resolved: Resolved) -> View:
         model=resolved.model.name,
         prefix=resolved.prefix,
         repeat_system=resolved.repeat_system,
-        remembers=resolved.bands is not None,
+        remembers=resolved.remembering is not None,
     )
 
 
@@ -234,12 +234,14 @@ def step_limit(run: Run, resolved: Resolved) -> int:
 
 def started(agent: str, resolved: Resolved, limit: int, *, resumed: bool) -> NewEvent:
     """Return the event that tells of a run's beginning."""
-    data = {
+    data: dict[str, Any] = {
         "agent": agent,
         "model": resolved.model.name,
         "max_steps": limit,
         "resumed": resumed,
     }
+    if resolved.remembering is not None and resolved.remembering.warnings:
+        data["warnings"] = list(resolved.remembering.warnings)
     return NewEvent("run-start", data=data)
 
 

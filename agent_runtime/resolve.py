@@ -11,13 +11,10 @@ from agent_runtime_storage import UserStore
 from . import output as outputs
 from .agent import Agent
 from .errors import ConfigError
-from .memory.bands import Bands
-from .memory.observer import Observer
 from .memory.recent import Room
-from .memory.reflector import Reflector
 from .messages import encodable
 from .models.base import Model, ModelInfo
-from .models.scripted import ScriptedModel
+from .remembering import Remembering, remembering
 from .tokens import Calibration, warm
 from .tools.base import Tool, Toolset
 from .view import Prefix
@@ -41,17 +38,21 @@ class Resolved:
     output: outputs.OutputType | None
     repeat_system: bool
     temperature: float | None
-    bands: Bands | None = None
-    """The thresholds of observational memory; None where it is off."""
-    observer: Observer | None = None
-    reflector: Reflector | None = None
+    remembering: Remembering | None = None
+    """What observational memory works with; None where it is off."""
     deps: Any = None
     limited: bool = False
     """Whether the run tree has a budget."""
 
 
 async def resolve(
-    agent: Agent, settings: Settings, default: Model | None, store: UserStore, *, child: bool
+    agent: Agent,
+    settings: Settings,
+    default: Model | None,
+    store: UserStore,
+    *,
+    thread_id: str,
+    child: bool,
 ) -> Resolved:
     """Return what the agent's run works with; nothing is called yet.
 
@@ -72,10 +73,7 @@ async def resolve(
     tools = toolset(agent, output)
     steps = settings.sub_agent_max_steps if child else settings.max_steps
     repeat = agent.repeat_system_prompt
-    bands = None
-    if settings.observational_memory:
-        tokens = settings.observer_message_tokens, settings.reflector_observation_tokens
-        bands = Bands(*tokens, settings.last_messages).within(window - reserve)
+    room = Room(window, reserve, agent.last_messages or settings.last_messages)
     calibration = Calibration(info.start_ratio)
     for usage in reversed(await store.recent_usage(model.name)):
         calibration.observe(usage.counted_tokens, usage.prompt_tokens)
@@ -83,7 +81,7 @@ async def resolve(
     return Resolved(
         model=model,
         info=info,
-        room=Room(window, reserve, agent.last_messages or settings.last_messages),
+        room=room,
         prefix=Prefix(encodable(agent.instructions.strip()), tools.specs),
         tools=tools,
         calibration=calibration,
@@ -92,44 +90,15 @@ async def resolve(
         output=output,
         repeat_system=settings.repeat_system_prompt if repeat is None else repeat,
         temperature=agent.temperature,
-        bands=bands,
-        observer=await observer_of(settings, model, info) if bands else None,
-        reflector=await reflector_of(settings, model, info) if bands else None,
+        remembering=await remembering(
+            settings,
+            model,
+            info,
+            thread_id=thread_id,
+            room=room.limit,
+            last_messages=room.last_messages,
+        ),
     )
-
-
-async def observer_of(settings: Settings, model: Model, info: ModelInfo) -> Observer | None:
-    """Return the model that observes, by the settings; None for rules."""
-    found = await _memory_model(settings, settings.observer_model, model, info)
-    if found is None:
-        return None
-    from .memory.model_observer import ModelObserver
-
-    return ModelObserver(*found, settings.observer_timeout)
-
-
-async def reflector_of(settings: Settings, model: Model, info: ModelInfo) -> Reflector | None:
-    """Return the model that condenses observations, by the settings; None for rules."""
-    found = await _memory_model(settings, settings.reflector_model, model, info)
-    if found is None:
-        return None
-    from .memory.model_reflector import ModelReflector
-
-    return ModelReflector(*found, settings.observer_timeout)
-
-
-async def _memory_model(
-    settings: Settings, name: str, model: Model, info: ModelInfo
-) -> tuple[Model, ModelInfo] | None:
-    # A script answers what it was written for, and nothing else.
-    if name == "extractive" or (name == "same" and isinstance(model, ScriptedModel)):
-        return None
-    if name == "same":
-        return model, info
-    from .models import model_from_name
-
-    other = model_from_name(name, settings)
-    return other, await other.info()
 
 
 def model_of(agent: Agent, settings: Settings, default: Model | None) -> Model:

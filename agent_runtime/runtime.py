@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -43,6 +44,8 @@ from .state import RunState
 from .tools.base import ToolContext
 from .tools.timer import ToolTimer
 from .view import Entry
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +233,9 @@ class Runtime:
         run = await store.run(run_id)
         budget = (await store.run(run.root_run_id)).budget
         child = run.parent_run_id is not None
-        resolved = await self._resolve(agent, store, deps, budget, child=child)
+        resolved = await self._resolve(
+            agent, store, deps, budget, thread_id=run.thread_id, child=child
+        )
         check_free(run)
         with leases.at_work(run.id):
             taken = await take_over(store, run, resolved, agent.name, on_event)
@@ -297,9 +302,21 @@ class Runtime:
     # Parts
 
     async def _resolve(
-        self, agent: Agent, store: UserStore, deps: Any, budget: Budget, *, child: bool
+        self,
+        agent: Agent,
+        store: UserStore,
+        deps: Any,
+        budget: Budget,
+        *,
+        thread_id: str,
+        child: bool,
     ) -> Resolved:
-        resolved = await resolve(agent, self.settings, self.model, store, child=child)
+        resolved = await resolve(
+            agent, self.settings, self.model, store, thread_id=thread_id, child=child
+        )
+        remembering = resolved.remembering
+        for warning in remembering.warnings if remembering else ():
+            _log.warning("Observational memory: %s", warning)
         resolved.deps, resolved.limited = deps, budget != Budget()
         require_price(resolved.info, budget.cost is not None)
         return resolved
@@ -320,10 +337,13 @@ class Runtime:
         budget = self._budget()
         if parent is not None:
             budget = (await store.run(parent.lease.root_run_id)).budget
-        resolved = await self._resolve(agent, store, deps, budget, child=parent is not None)
+        thread_id = thread_id or new_id()
+        resolved = await self._resolve(
+            agent, store, deps, budget, thread_id=thread_id, child=parent is not None
+        )
         order = Order(
             run_id=new_id(),
-            thread_id=thread_id or new_id(),
+            thread_id=thread_id,
             agent=encodable(agent.name),
             task=message,
             budget=Budget() if parent else budget,
@@ -383,20 +403,22 @@ class Runtime:
             end_dead=end_dead,
             output=resolved.output,
             memory=self._memory(log, resolved),
+            idle=self.settings.activate_after_idle or None,
             repeat_system=resolved.repeat_system,
             temperature=resolved.temperature,
         )
 
     def _memory(self, log: RunLog, resolved: Resolved) -> Memory | None:
-        if resolved.bands is None:
+        found = resolved.remembering
+        if found is None:
             return None
         by_rules, folder = ExtractiveObserver(), ExtractiveReflector()
         return Memory(
             log=log,
-            bands=resolved.bands,
-            observer=resolved.observer or by_rules,
+            bands=found.bands,
+            observer=found.observer or by_rules,
             fallback=by_rules,
-            reflector=resolved.reflector or folder,
+            reflector=found.reflector or folder,
             folder=folder,
             deadline=self.settings.observer_timeout,
             ratio=lambda: resolved.calibration.ratio,

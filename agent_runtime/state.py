@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -21,12 +22,12 @@ from .cutting import fit
 from .errors import BudgetExceeded, Conflict
 from .log import RunLog
 from .memory.observational import Memory
-from .memory.recent import Cause, Room, overdue, plan, results_budget, too_large
+from .memory.recent import Room, overdue, plan, results_budget, too_large
 from .messages import ToolResult
 from .models.base import Model, ModelInfo
 from .tokens import Calibration, count_text
 from .tools.base import ToolContext, Toolset
-from .view import Entry, Prefix, Prompt, View
+from .view import Cause, Entry, Prefix, Prompt, View
 
 LEAST_OUTPUT = 256
 """With fewer tokens than that left to answer, a budget counts as spent."""
@@ -62,6 +63,8 @@ class RunState:
     output: outputs.OutputType | None = None
     memory: Memory | None = None
     """Observational memory, where it is on."""
+    idle: float | None = None
+    """After so many seconds without a model call its provider's cache has expired."""
     repeat_system: bool = False
     temperature: float | None = None
     settled: dict[int, ToolResult] = field(default_factory=dict[int, ToolResult])
@@ -86,7 +89,15 @@ class RunState:
             return "agent" if view.start.remembers else overdue(view, self.room, estimate)
         if not view.start.remembers:
             return "agent"
-        return "tokens" if estimate > self.room.limit else self.memory.due(view)
+        if estimate > self.room.limit:
+            return "tokens"
+        return self.memory.due(view, cold=self._cold(view))
+
+    def _cold(self, view: View) -> bool:
+        """Return whether the provider's cache has expired since the last model call."""
+        answers = (one.at for one in reversed(view.entries) if one.message.type == "assistant")
+        last = next(answers, None)
+        return last is not None and self.idle is not None and time.time() - last > self.idle
 
     async def activate(self, cause: Cause) -> None:
         """Begin prompts anew: what leaves and what is cut is decided by `memory.recent`."""

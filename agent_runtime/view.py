@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from .memory.observation import Observation
 from .messages import LoggedMessage, PromptMessage, ToolResult, ToolSpec, call_id
+
+Cause = Literal[
+    "start", "agent", "messages", "tokens", "overflow", "note", "observed", "price", "late", "idle"
+]
+"""Why prompts begin anew."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from agent_runtime.beginning import opening
 from agent_runtime.branch import empty_view
 from agent_runtime.context import build, check, extend
 from agent_runtime.cutting import fit
-from agent_runtime.memory.recent import Cause, Room, overdue, plan, results_budget
+from agent_runtime.memory.recent import Room, overdue, plan, results_budget
 from agent_runtime.messages import (
     AssistantMessage,
     LoggedMessage,
@@ -21,7 +21,7 @@ from agent_runtime.messages import (
     call_id,
 )
 from agent_runtime.tokens import count_text
-from agent_runtime.view import Entry, Prefix, Prompt, View
+from agent_runtime.view import Cause, Entry, Prefix, Prompt, View
 
 PREFIX = Prefix("You are careful.")
 

@@ -3,6 +3,9 @@
 Three bands on the raw tokens, with T the threshold.  From T/2 on, observations of the oldest part
 are prepared in the background, in chunks.  At T what is prepared takes the place of its messages,
 and about 0.2 T stay raw.  Past 1.2 T without observations, old tool output is cut until they come.
+
+By price, T is the upper bound: observations are prepared, and take the place of their messages, as
+soon as that pays.
 """
 
 from __future__ import annotations
@@ -10,9 +13,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agent_runtime.view import Entry
+from agent_runtime.view import Cause, Entry
 
 from .observation import Observation
+from .price import AHEAD, Prices, carrying_calls
 
 PREPARE_FROM = 0.5
 """From this share of T on, observations are prepared."""
@@ -28,6 +32,10 @@ WINDOW_RAW = 0.5
 """T is at most this share of what a prompt may have."""
 WINDOW_OBSERVED = 0.25
 """R is at most this share of it."""
+PREPARE_BY_PRICE = 0.8
+"""By price, observations are prepared from this share of T on though they do not pay yet."""
+LEAST_CHUNK = 0.05
+"""By price, no fewer raw tokens than this share of T leave at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +46,13 @@ class Bands:
         observe: T, of raw messages.
         reflect: R, of observations.
         last_messages: N, which always stay raw.
+        prices: what decides within T when messages leave; None for T alone.
     """
 
     observe: int
     reflect: int
     last_messages: int
+    prices: Prices | None = None
 
     def within(self, limit: int) -> Bands:
         """Return them as a prompt of at most `limit` tokens allows."""
@@ -50,6 +60,7 @@ class Bands:
             min(self.observe, int(limit * WINDOW_RAW)),
             min(self.reflect, int(limit * WINDOW_OBSERVED)),
             self.last_messages,
+            self.prices,
         )
 
 
@@ -60,11 +71,13 @@ class Raw:
     Attributes:
         tokens: of each entry, as the provider counts them.
         prepared: how many entries, from the first on, have observations that are not active yet.
+        calls: how many calls have carried each entry since the activation.
     """
 
     entries: tuple[Entry, ...]
     tokens: tuple[int, ...]
     prepared: int
+    calls: tuple[int, ...]
 
     @property
     def total(self) -> int:
@@ -72,15 +85,24 @@ class Raw:
         return sum(self.tokens)
 
 
-def measure(entries: Sequence[Entry], prepared: Sequence[Observation], ratio: float) -> Raw:
+def measure(
+    entries: Sequence[Entry],
+    prepared: Sequence[Observation],
+    ratio: float,
+    anchor: int | None = None,
+) -> Raw:
     """Return the raw nodes, with those at the front that the observations stand for counted.
 
     Observations of another branch, and what comes after a gap, do not count.
+
+    Args:
+        anchor: the node of the newest activation.
     """
     return Raw(
         tuple(entries),
         tuple(round(entry.tokens * ratio) for entry in entries),
         len(covered(entries, prepared)[1]),
+        carrying_calls(entries, anchor),
     )
 
 
@@ -128,27 +150,39 @@ def threshold(raw: Raw, bands: Bands) -> int:
 def next_chunk(raw: Raw, bands: Bands) -> tuple[Entry, ...]:
     """Return the entries to observe next, none if nothing is due.
 
-    At the threshold what is left of the part that may leave is taken, though it be a small chunk.
+    At the threshold what is left of the part that may leave is taken, though it be a small chunk;
+    so it is once that pays.
     """
     total, most = raw.total, threshold(raw, bands)
-    if total < most * PREPARE_FROM:
-        return ()
     end, size = movable(raw, bands), 0
+    pays = _pays(raw, bands, end, AHEAD)
+    if total < most * (PREPARE_BY_PRICE if bands.prices else PREPARE_FROM) and not pays:
+        return ()
     for index in range(raw.prepared, end):
         size += raw.tokens[index]
         whole = index + 1 == len(raw.entries) or raw.entries[index + 1].prompt
         if size >= bands.observe * CHUNK and whole:
             return raw.entries[raw.prepared : index + 1]
-    return raw.entries[raw.prepared : end] if total >= most and size else ()
+    least = bands.observe * LEAST_CHUNK if total < most else 1
+    return raw.entries[raw.prepared : end] if (pays or total >= most) and size >= least else ()
 
 
-def ripe(raw: Raw, bands: Bands) -> bool:
-    """Return whether what is prepared is to take the place of its messages now."""
-    total, most = raw.total, threshold(raw, bands)
-    if total < most or not raw.prepared:
-        return False
+def ripe(raw: Raw, bands: Bands) -> Cause | None:
+    """Return why what is prepared is to take the place of its messages now, or None."""
+    if not raw.prepared:
+        return None
+    if _pays(raw, bands, raw.prepared, 1.0):
+        return "price"
     gain = sum(raw.tokens[: raw.prepared])
-    return gain >= bands.observe * LEAST_GAIN
+    large = gain >= bands.observe * LEAST_GAIN
+    return "observed" if large and raw.total >= threshold(raw, bands) else None
+
+
+def _pays(raw: Raw, bands: Bands, end: int, share: float) -> bool:
+    """Return whether it pays to remove the entries before `end`, or did to such a share."""
+    if bands.prices is None or sum(raw.tokens[:end]) < bands.observe * LEAST_CHUNK:
+        return False
+    return bands.prices.pays(raw.tokens, raw.calls, end, share)
 
 
 def late(raw: Raw, bands: Bands) -> bool:

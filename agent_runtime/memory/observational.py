@@ -19,14 +19,14 @@ from agent_runtime.budget import usage_of
 from agent_runtime.errors import BudgetExceeded, Conflict, LeaseLost, StoreUnavailable
 from agent_runtime.log import RunLog
 from agent_runtime.messages import AssistantMessage
-from agent_runtime.view import Entry, View
+from agent_runtime.view import Cause, Entry, View
 from agent_runtime_storage.records import Amount, Job, NewEvent, Usage
 
 from .bands import Bands, Raw, covered, late, measure, next_chunk, ripe
 from .ledger import TOKENS_PER_THOUSAND, Passage, compile_ledger
 from .observation import Line, Notes, Observation
 from .observer import Call, Interval, NotObserved, Observed, Observer
-from .recent import Cause, last_exchange
+from .recent import last_exchange
 from .reflector import (
     Reflected,
     Reflection,
@@ -88,7 +88,7 @@ class Memory:
 
     def raw(self, view: View) -> Raw:
         """Return the raw nodes of a view, measured."""
-        return measure(view.entries, self.prepared, self.ratio())
+        return measure(view.entries, self.prepared, self.ratio(), view.anchor)
 
     def ready(self, view: View) -> list[Observation]:
         """Return the observations that can take the place of the view's oldest raw nodes."""
@@ -106,11 +106,17 @@ class Memory:
         """R, in our tokens."""
         return int(self.bands.reflect / self.ratio())
 
-    def due(self, view: View) -> Cause | None:
-        """Return why observational memory wants the prompt to begin anew, or None."""
+    def due(self, view: View, *, cold: bool = False) -> Cause | None:
+        """Return why observational memory wants the prompt to begin anew, or None.
+
+        Args:
+            cold: whether the provider's cache has expired, so that all is written anew anyway.
+        """
         raw = self.raw(view)
-        if ripe(raw, self.bands):
-            return "observed"
+        if cause := ripe(raw, self.bands):
+            return cause
+        if cold and raw.prepared:
+            return "idle"
         if late(raw, self.bands) and raw.total >= self._cut_at:
             self._cut_at = raw.total * CUT_AGAIN
             return "late"

@@ -10,22 +10,18 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from agent_runtime.context import recent_cut, view_of, view_of_rendered
 from agent_runtime.cutting import cut
 from agent_runtime.errors import PromptTooLarge
 from agent_runtime.messages import PromptMessage
 from agent_runtime.tokens import count_message, count_text
-from agent_runtime.view import Entry, Prefix, Start, View, handle_of, handles
+from agent_runtime.view import Cause, Entry, Prefix, Start, View, handle_of, handles
 
 from .bands import covered
 from .observation import Observation
 
-Cause = Literal[
-    "start", "agent", "messages", "tokens", "overflow", "note", "observed", "late", "idle"
-]
-REWRITES: tuple[Cause, ...] = ("tokens", "overflow", "observed", "late", "idle")
+REWRITES: tuple[Cause, ...] = ("tokens", "overflow", "observed", "price", "late", "idle")
 """Causes at which what stays is sent anew in any case, so that old results are cut as well."""
 
 CUT_TOKENS = 400

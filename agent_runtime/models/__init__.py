@@ -9,7 +9,8 @@ from agent_runtime.errors import ConfigError
 if TYPE_CHECKING:
     from agent_runtime_config import Settings
 
-    from .base import Model, Price
+    from .base import Price
+    from .litellm import LiteLLMModel
 
 __all__ = ["model_from_name"]
 
@@ -17,7 +18,7 @@ OFFLINE = ("", "scripted", "offline")
 """Names that mean no language model."""
 
 
-def model_from_name(name: str, settings: Settings | None = None, **options: Any) -> Model:
+def model_from_name(name: str, settings: Settings | None = None, **options: Any) -> LiteLLMModel:
     """Return the language model of a name; nothing is loaded or called yet.
 
     Args:

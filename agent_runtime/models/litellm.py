@@ -135,6 +135,15 @@ class LiteLLMModel:
             self._info = await anyio.to_thread.run_sync(self._known)
         return self._info
 
+    async def check(self) -> None:
+        """Look whether the model can be called, without calling it; loads litellm.
+
+        Raises:
+            RealModelForbidden, ModelAuthError: it may not be, or its key is missing.
+        """
+        self._check_allowed()
+        self._check_key(await load_litellm())
+
     def stream(
         self, request: ModelRequest
     ) -> AbstractAsyncContextManager[AsyncIterator[ModelEvent]]:
@@ -153,10 +162,9 @@ class LiteLLMModel:
             yield events
 
     async def _attempts(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
-        self._check_allowed()
+        await self.check()
         info = await self.info()
         litellm = await load_litellm()
-        self._check_key(litellm)
         lost = 0
         for attempt in range(1, self._retries + 2):
             # Made anew each time, because litellm changes what it is given.

@@ -164,6 +164,18 @@ class Settings(BaseSettings):
     observer_timeout: Seconds = Field(
         default=120.0, description="Seconds that the Observer may take for a chunk of messages."
     )
+    activation: Annotated[Literal["threshold", "price"], BeforeValidator(_lower)] = Field(
+        default="threshold",
+        description="When observations take the place of their messages: at the `threshold`, or, "
+        "by `price`, as soon as carrying the messages has cost what removing them costs by the "
+        "models' prices, at the threshold at the latest.",
+    )
+    activate_after_idle: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
+        default=300.0,
+        description="Seconds without a model call after which the provider's cache is taken for "
+        "expired; then observations that are ready take the place of their messages at once. 0 "
+        "for never.",
+    )
     context_window: Annotated[int, Field(ge=1000)] | None = Field(
         default=None, description="The context window in tokens, instead of the model's known one."
     )

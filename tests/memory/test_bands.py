@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from agent_runtime.memory.bands import (
     Bands,
-    Raw,
     covered,
     late,
     measure,
@@ -136,7 +135,7 @@ def test_observing_chunk_by_chunk_covers_each_node_once(tokens: list[int]) -> No
     while chunk := next_chunk(measure(entries, prepared, 1.0), BANDS):
         prepared.append(observed(len(prepared) + 1, chunk[0].seq, chunk[-1].seq))
 
-    raw = Raw(entries, tuple(tokens), 0)
+    raw = measure(entries, [], 1.0)
     found, nodes = covered(entries, prepared)
 
     assert found == prepared
