@@ -11,6 +11,7 @@ import io
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -54,6 +55,8 @@ class Step:
 
     Attributes:
         rate: the provider's tokens for a character of this exchange; None where unknown.
+        asked: when the model was called, in seconds since the epoch; 0 where unknown.
+        reported: the prompt tokens that the provider reported.
     """
 
     text: str
@@ -61,6 +64,8 @@ class Step:
     calls: tuple[RecordedCall, ...]
     said: tuple[Said, ...]
     rate: float | None
+    asked: float = 0.0
+    reported: int | None = None
 
     @property
     def complete(self) -> bool:
@@ -155,6 +160,7 @@ class _Answer:
     reported: int | None
     before: int
     """How many characters of the recording lie before it."""
+    asked: float
     rate: float | None = None
 
 
@@ -163,6 +169,8 @@ class _Reader:
     """What has been read: answers, user messages (`str`), and what else came in (`Said`)."""
 
     items: list[_Answer | str | Said] = field(default_factory=list[_Answer | str | Said])
+    now: float = 0.0
+    """When what was read last happened, as far as is known."""
     chars: int = 0
     empty: int = 0
     open: dict[str, _Call] = field(default_factory=dict[str, _Call])
@@ -184,6 +192,7 @@ class _Reader:
                 self._user(message, text)
             case _:
                 self.items.append(Said("background", text))
+        self.now = max(self.now, _seconds(message.get("ts")))
         self.chars += len(text)
 
     def _answer(self, message: Raw, text: str) -> None:
@@ -193,7 +202,10 @@ class _Reader:
             self.empty += 1
             return
         reasoning = message.get("reasoning") or ""
-        answer = _Answer(text, reasoning, calls, _reported(message.get("usage")), self.chars)
+        reported = _reported(message.get("usage"))
+        # What it answers has come in by then; of the first answer only its own time is known.
+        asked = self.now or _seconds(message.get("ts"))
+        answer = _Answer(text, reasoning, calls, reported, self.chars, asked)
         self.open |= {call.id: call for call in calls}
         self.epochs[-1].append(answer)
         self.items.append(answer)
@@ -237,6 +249,13 @@ class _Reader:
 
 def _named(raw: Raw) -> tuple[str, str, str]:
     return raw["id"], raw["function"]["name"], raw["function"]["arguments"]
+
+
+def _seconds(stamp: str | float | None) -> float:
+    """Return a time of the recording in seconds since the epoch; 0 if there is none."""
+    if isinstance(stamp, str):
+        return datetime.fromisoformat(stamp).timestamp()
+    return stamp or 0.0
 
 
 def _reported(usage: Mapping[str, int] | None) -> int | None:
@@ -310,6 +329,8 @@ def _frozen(turn: _Turn) -> Turn:
             ),
             said=tuple(said),
             rate=answer.rate,
+            asked=answer.asked,
+            reported=answer.reported,
         )
         for answer, said in turn.steps
     ]

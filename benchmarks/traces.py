@@ -18,8 +18,8 @@ import anyio
 from agent_runtime import Runtime, Settings
 
 from .frame import Report, Row, Target, data_folder
-from .replay import Outcome, replay
 from .trace_data import SOURCES, Trace, read_traces
+from .trace_player import Outcome, replay
 
 WINDOWS = (8_192, 32_768, 131_072)
 AT_ONCE = 4

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.replay import Outcome
 from benchmarks.trace_data import SOURCES, default_folder, read_traces
+from benchmarks.trace_player import Outcome
 from benchmarks.traces import replay_all
 
 FOLDER = default_folder()

@@ -1,4 +1,4 @@
-"""The replay of recorded runs judges what it should, shown on a small recording of every oddity."""
+"""A player of recorded runs judges what it should, shown on a recording of every oddity."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import zstandard
 from agent_runtime import Agent, Runtime, Settings
 from agent_runtime.messages import PromptMessage
 from agent_runtime.models.base import ModelRequest
-from benchmarks.replay import Outcome, Player, replay
 from benchmarks.trace_data import NO_TASK, RecordedCall, Said, Step, Trace, Turn, read_traces
+from benchmarks.trace_player import Outcome, Player, replay
 
 SOURCE = "claude_code_traces"
 WINDOW = 8_192
