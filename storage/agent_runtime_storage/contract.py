@@ -110,6 +110,14 @@ class UserStore(Protocol):
         """
         ...
 
+    async def lineage(self, thread_id: str, head: int, *, first: int = 0) -> list[int]:
+        """Return the seqs of the chain that ends at `head`, oldest first, from `first` on.
+
+        Quicker than `branch`, since no bodies are read; `first` need not be on the branch.
+        Raises `CorruptThread` for a missing ancestor or a cycle.
+        """
+        ...
+
     async def node(self, thread_id: str, seq: int) -> Node:
         """Return one node with its calls. Raises `NotFound`."""
         ...
@@ -361,6 +369,16 @@ class UserStore(Protocol):
         thread_id: str | None = None,
     ) -> UsageTotal:
         """Sum the usage of a run tree, of one run, or of a thread (exactly one is given)."""
+        ...
+
+    async def usage_by_purpose(
+        self,
+        *,
+        root_run_id: str | None = None,
+        run_id: str | None = None,
+        thread_id: str | None = None,
+    ) -> dict[str, UsageTotal]:
+        """Sum like `usage_total`, each purpose (`step`, `observe`, `reflect`) by itself."""
         ...
 
     async def recent_usage(self, model: str, *, limit: int = 20) -> list[Usage]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from dataclasses import astuple, fields
 
 from .drivers.protocol import BatchMissed
 from .drivers.signals import topic_of
@@ -73,6 +74,19 @@ class Inbox(Owner):
         run_id: str | None = None,
         thread_id: str | None = None,
     ) -> UsageTotal:
+        found = await self.usage_by_purpose(
+            root_run_id=root_run_id, run_id=run_id, thread_id=thread_id
+        )
+        sums = zip(*map(astuple, found.values()), strict=True)
+        return UsageTotal(*map(sum, sums)) if found else UsageTotal(*[0] * len(fields(UsageTotal)))
+
+    async def usage_by_purpose(
+        self,
+        *,
+        root_run_id: str | None = None,
+        run_id: str | None = None,
+        thread_id: str | None = None,
+    ) -> dict[str, UsageTotal]:
         asked = [
             (name, identity)
             for name, identity in (
@@ -88,14 +102,13 @@ class Inbox(Owner):
                 cure="Give exactly one of root_run_id, run_id and thread_id.",
             )
         [(name, identity)] = asked
-        [row] = await self._read(name, id=identity)
-        total = to_usage_total(row)
-        if total.calls == 0:
+        rows = await self._read(name, id=identity)
+        if not rows:
             if thread_id is not None:
                 await self._require_thread(identity)
             else:
                 await self._require_run(identity)
-        return total
+        return {str(purpose): to_usage_total(figures) for purpose, *figures in rows}
 
     async def recent_usage(self, model: str, *, limit: int = 20) -> list[Usage]:
         rows = await self._read("recent_usage", model=model, limit=max(limit, 0))

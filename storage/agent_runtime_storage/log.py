@@ -35,8 +35,17 @@ class Log(Owner):
         oldest = nodes[0]
         ended = oldest.parent_id is None and first is None
         if not (ended or oldest.seq == first or len(nodes) == limit):
-            raise _broken(thread_id, oldest, first)
+            raise _broken(thread_id, oldest.seq, oldest.parent_id, first)
         return nodes
+
+    async def lineage(self, thread_id: str, head: int, *, first: int = 0) -> list[int]:
+        rows = await self._read("lineage", thread_id=thread_id, head=head, first=first)
+        if not rows:
+            raise await self._missing_head(thread_id, head)
+        oldest, parent = rows[0]
+        if parent is not None and parent >= first:
+            raise _broken(thread_id, oldest, parent, None)
+        return [seq for seq, _ in rows if seq >= first]
 
     async def _missing_head(self, thread_id: str, head: int) -> Exception:
         rows = await self._read("thread", thread_id=thread_id)
@@ -102,12 +111,11 @@ class Log(Owner):
         return [to_observation(row) for row in rows]
 
 
-def _broken(thread_id: str, oldest: Node, first: int | None) -> CorruptThread:
-    parent = oldest.parent_id
-    if parent is not None and parent >= oldest.seq:
-        what = f"runs in a circle: the parent of node {oldest.seq} is node {parent}"
-    elif parent is not None and (first is None or oldest.seq > first):
-        what = f"is broken: node {parent}, the parent of node {oldest.seq}, is missing"
+def _broken(thread_id: str, oldest: int, parent: int | None, first: int | None) -> CorruptThread:
+    if parent is not None and parent >= oldest:
+        what = f"runs in a circle: the parent of node {oldest} is node {parent}"
+    elif parent is not None and (first is None or oldest > first):
+        what = f"is broken: node {parent}, the parent of node {oldest}, is missing"
     else:
         what = f"does not pass through node {first}"
     return CorruptThread(

@@ -181,7 +181,7 @@ class Usage:
     root_run_id: str
     node_id: int | None
     purpose: str
-    """`step`, later also `observer`, `reflector`, `embedder`."""
+    """`step`, `observe` or `reflect`."""
     model: str
     prompt_tokens: int
     cached_tokens: int

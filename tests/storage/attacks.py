@@ -157,6 +157,10 @@ ATTACKS: Mapping[str, Mapping[str, Attempt]] = {
         "": lambda user, to: user.branch(to.thread, 1),
         "from": lambda user, to: user.branch(to.thread, 2, first=1),
     },
+    "lineage": {
+        "": lambda user, to: user.lineage(to.thread, 1),
+        "from": lambda user, to: user.lineage(to.thread, 1, first=2),
+    },
     "node": {"": lambda user, to: user.node(to.thread, 1)},
     "children": {
         "": lambda user, to: user.children(to.thread, 1),
@@ -239,6 +243,11 @@ ATTACKS: Mapping[str, Mapping[str, Attempt]] = {
         "of the tree": lambda user, to: user.usage_total(root_run_id=to.run),
         "of the run": lambda user, to: user.usage_total(run_id=to.run),
         "of the thread": lambda user, to: user.usage_total(thread_id=to.thread),
+    },
+    "usage_by_purpose": {
+        "of the tree": lambda user, to: user.usage_by_purpose(root_run_id=to.run),
+        "of the run": lambda user, to: user.usage_by_purpose(run_id=to.run),
+        "of the thread": lambda user, to: user.usage_by_purpose(thread_id=to.thread),
     },
     "recent_usage": {"": lambda user, to: user.recent_usage("m", limit=10_000)},
     "enqueue": {

@@ -272,10 +272,10 @@ async def test_usage_is_summed_over_the_tree_the_run_and_the_thread(user: UserSt
     lease = await begin(user)
     child = await begin_child(user, "r1", "r2", "t2")
 
-    def usage(run_id: str, cost: int | None, reported: bool = True) -> Usage:
-        return Usage(run_id, "r1", None, "step", "m", 100, 40, 10, 20, 90, cost, reported)
+    def usage(run_id: str, cost: int | None, reported: bool = True, purpose: str = "step") -> Usage:
+        return Usage(run_id, "r1", None, purpose, "m", 100, 40, 10, 20, 90, cost, reported)
 
-    await user.commit(lease, Commit(usage=(usage("r1", 5), usage("r1", None))))
+    await user.commit(lease, Commit(usage=(usage("r1", 5), usage("r1", None, purpose="observe"))))
     await user.commit(child, Commit(usage=(usage("r2", 7, reported=False),)))
 
     tree = await user.usage_total(root_run_id="r1")
@@ -284,6 +284,13 @@ async def test_usage_is_summed_over_the_tree_the_run_and_the_thread(user: UserSt
     assert (tree.unpriced_calls, tree.unreported_calls) == (1, 1)
     assert (await user.usage_total(run_id="r1")).calls == 2
     assert (await user.usage_total(thread_id="t2")).calls == 1
+    apart = await user.usage_by_purpose(root_run_id="r1")
+    assert {purpose: (one.calls, one.cost) for purpose, one in apart.items()} == {
+        "observe": (1, 0),
+        "step": (2, 12),
+    }
+    assert apart["observe"].unpriced_calls == 1
+    assert list(await user.usage_by_purpose(thread_id="t2")) == ["step"]
     recent = await user.recent_usage("m")
     assert {item.run_id for item in recent} == {"r1"}
     assert sorted(item.id for item in recent) == [1, 2]

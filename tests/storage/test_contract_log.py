@@ -39,6 +39,21 @@ async def test_a_branch_begins_at_first_or_goes_over_limit_nodes(user: UserStore
     assert await user.branch("t1", 5, limit=0) == []
 
 
+async def test_a_lineage_is_a_branch_without_bodies(user: UserStore) -> None:
+    lease = await begin(user)
+    await append(user, lease, 3)
+    await user.commit(lease, Commit(nodes=(message(5, 2, b"beside"),), head=5))
+
+    assert await user.lineage("t1", 4) == [1, 2, 3, 4]
+    assert await user.lineage("t1", 5) == [1, 2, 5]
+    # Where it begins need not be on the branch.
+    assert await user.lineage("t1", 5, first=3) == [5]
+    assert await user.lineage("t1", 5, first=2) == [2, 5]
+    assert await user.lineage("t1", 5, first=9) == []
+    with pytest.raises(NotFound):
+        await user.lineage("t1", 9)
+
+
 async def test_siblings_stay_apart(user: UserStore) -> None:
     lease = await begin(user)
     await user.commit(lease, Commit(nodes=(message(2, 1, b"left"),), head=2))

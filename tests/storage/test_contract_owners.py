@@ -29,6 +29,7 @@ NOT_FOUND: dict[str, _Attempt] = {
     "update_thread": lambda user: user.update_thread("t1", title="mine"),
     "move_head": lambda user: user.move_head("t1", None, expect=1),
     "branch": lambda user: user.branch("t1", 1),
+    "lineage": lambda user: user.lineage("t1", 1),
     "node": lambda user: user.node("t1", 1),
     "children": lambda user: user.children("t1", None),
     "call": lambda user: user.call("t1", 2, 0),
@@ -44,6 +45,7 @@ NOT_FOUND: dict[str, _Attempt] = {
     "poll": lambda user: user.poll(_LEASE),
     "events": lambda user: user.events("t1"),
     "usage_total": lambda user: user.usage_total(root_run_id="r1"),
+    "usage_by_purpose": lambda user: user.usage_by_purpose(thread_id="t1"),
     "enqueue": lambda user: user.enqueue("t1", "observe", "b", b""),
 }
 EMPTY: dict[str, tuple[_Attempt, object]] = {

@@ -67,6 +67,8 @@ async def test_a_cycle_is_told(damaged_path: Path, parent: int) -> None:
         for first, limit in ((None, None), (1, None), (None, 4)):
             with pytest.raises(CorruptThread, match="circle"):
                 await user.branch("t1", 4, first=first, limit=limit)
+        with pytest.raises(CorruptThread, match="circle"):
+            await user.lineage("t1", 4)
         # What is asked for does not reach the damage.
         assert len(await user.branch("t1", 4, limit=2)) == 2
 
@@ -79,6 +81,9 @@ async def test_a_missing_ancestor_is_told(damaged_path: Path) -> None:
             with pytest.raises(CorruptThread, match="node 2"):
                 await user.branch("t1", 4, first=first)
         assert [node.seq for node in await user.branch("t1", 4, first=3)] == [3, 4]
+        with pytest.raises(CorruptThread, match="node 2"):
+            await user.lineage("t1", 4)
+        assert await user.lineage("t1", 4, first=3) == [3, 4]
 
 
 async def test_a_missing_head_is_told(damaged_path: Path) -> None:
@@ -87,6 +92,8 @@ async def test_a_missing_head_is_told(damaged_path: Path) -> None:
     async with reopened(damaged_path) as user:
         with pytest.raises(CorruptThread, match="Node 4"):
             await user.branch("t1", 4)
+        with pytest.raises(CorruptThread, match="Node 4"):
+            await user.lineage("t1", 4)
         with pytest.raises(CorruptThread, match="Node 4"):
             await user.activation("t1", 4)
 

@@ -25,22 +25,22 @@ WHERE user_id = :user_id AND thread_id = :thread_id AND id > :after
 ORDER BY id LIMIT :limit;
 
 -- name: usage_sums
-SELECT count(*), coalesce(sum(prompt_tokens), 0)::bigint, coalesce(sum(cached_tokens), 0)::bigint,
+SELECT purpose, count(*), coalesce(sum(prompt_tokens), 0)::bigint, coalesce(sum(cached_tokens), 0)::bigint,
        coalesce(sum(cache_write_tokens), 0)::bigint, coalesce(sum(completion_tokens), 0)::bigint,
        coalesce(sum(cost), 0)::bigint, count(*) FILTER (WHERE cost IS NULL),
        count(*) FILTER (WHERE reported = 0)
 
 -- name: usage_of_tree
 {usage_sums}
-FROM usage WHERE user_id = :user_id AND root_run_id = :id;
+FROM usage WHERE user_id = :user_id AND root_run_id = :id GROUP BY purpose ORDER BY purpose;
 
 -- name: usage_of_run
 {usage_sums}
-FROM usage WHERE user_id = :user_id AND run_id = :id;
+FROM usage WHERE user_id = :user_id AND run_id = :id GROUP BY purpose ORDER BY purpose;
 
 -- name: usage_of_thread
 {usage_sums}
-FROM usage WHERE user_id = :user_id AND thread_id = :id;
+FROM usage WHERE user_id = :user_id AND thread_id = :id GROUP BY purpose ORDER BY purpose;
 
 -- name: recent_usage
 SELECT run_id, root_run_id, node_id, purpose, model, prompt_tokens, cached_tokens,

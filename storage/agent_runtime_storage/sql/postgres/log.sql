@@ -50,6 +50,19 @@ FROM chain AS c
 JOIN calls AS k ON k.user_id = :user_id AND k.thread_id = :thread_id AND k.node_id = c.id
 {call_blob};
 
+-- name: lineage
+-- Only keys are read, and the walk ends at :first, whether that is on the branch or not.
+WITH RECURSIVE chain (id, parent_id) AS (
+    SELECT id, parent_id FROM nodes
+    WHERE user_id = :user_id AND thread_id = :thread_id AND id = :head
+    UNION ALL
+    SELECT n.id, n.parent_id
+    FROM chain AS c JOIN nodes AS n
+      ON n.user_id = :user_id AND n.thread_id = :thread_id AND n.id = c.parent_id
+    WHERE c.parent_id < c.id AND c.parent_id >= :first
+)
+SELECT id, parent_id FROM chain ORDER BY id;
+
 -- name: node
 {node_columns}
 FROM nodes AS n
