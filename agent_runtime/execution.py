@@ -47,7 +47,7 @@ def reopen(node: Node, tools: Toolset) -> tuple[Exchange, dict[int, ToolResult]]
     message = decode_message(node.body)
     if not isinstance(message, AssistantMessage):
         raise InvariantError(f"the open node {node.seq} is no exchange")
-    exchange = Exchange(node.seq, message)
+    exchange = Exchange(node.seq, message, node.created_at)
     uncertain: dict[int, ToolResult] = {}
     for row in node.calls:
         if row.status == "done":

@@ -63,10 +63,15 @@ def _tokens(text: str) -> int:
 
 @dataclass(slots=True)
 class Exchange:
-    """An exchange under way: its calls, by index the results so far, and what was started."""
+    """An exchange under way: its calls, by index the results so far, and what was started.
+
+    Attributes:
+        at: when its answer was recorded, in seconds since the epoch.
+    """
 
     seq: int
     message: AssistantMessage
+    at: float
     results: dict[int, ToolResult] = field(default_factory=dict[int, ToolResult])
     started: set[int] = field(default_factory=set[int])
 
@@ -360,7 +365,7 @@ class RunLog:
                 steps=self.steps + 1,
                 events=(event,),
             ),
-            then=lambda: self._begin(Exchange(row.seq, message)),
+            then=lambda: self._begin(Exchange(row.seq, message, time.time())),
         )
 
     def _begin(self, exchange: Exchange) -> None:
@@ -428,7 +433,7 @@ class RunLog:
         results = exchange.results | done
         ordered = tuple(results[index] for index in range(len(calls)))
         entry = Entry(
-            exchange.seq, self.head, exchange.message, ordered, tuple(shown), at=time.time()
+            exchange.seq, self.head, exchange.message, ordered, tuple(shown), at=exchange.at
         )
         view = extend(self.view, entry)
         rows = self._rows(notes, exchange.seq)

@@ -54,9 +54,8 @@ class Prices:
 
     def pays(self, tokens: Sequence[int], calls: Sequence[int], end: int, share: float) -> bool:
         """Return whether carrying has cost so large a share of what removing costs."""
-        if not end:
-            return False
-        return self.carried(tokens, calls, end) >= share * self.removing(tokens, end)
+        carried = self.carried(tokens, calls, end)
+        return carried > 0 and carried >= share * self.removing(tokens, end)
 
 
 def carrying_calls(entries: Sequence[Entry], anchor: int | None) -> tuple[int, ...]:

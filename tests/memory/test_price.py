@@ -95,3 +95,8 @@ def test_the_threshold_is_the_upper_bound() -> None:
     entries = thread(*[1000] * 11)
     assert next_chunk(measure(entries, [], 1.0), free)
     assert ripe(measure(entries, [observed(1, 5)], 1.0), free) == "observed"
+
+
+def test_what_costs_nothing_never_has_to_leave_by_price() -> None:
+    free = Bands(10_000, 40_000, 4, Prices(Price(0, 0, 0, 0)))
+    assert ripe(measure(thread(*[100] * 60), [observed(1, 40)], 1.0), free) is None
