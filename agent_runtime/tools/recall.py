@@ -1,86 +1,71 @@
-"""Opening a message or a tool result of the thread again, whole, page by page."""
+"""The tool that opens what left the prompt, page by page, and searches all that was logged."""
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 
 from pydantic import Field
 
-from agent_runtime.errors import NotFound, ToolError
-from agent_runtime.messages import (
-    AssistantMessage,
-    call_id,
-    call_place,
-    decode_message,
-    decode_result,
-)
-from agent_runtime_storage.records import Node
+from agent_runtime.errors import ToolError
 
 from .base import ToolContext, tool
+from .recall_open import Opened, Whereabouts, nodes, observation, result
+from .recall_search import search
 
-BAD_HANDLE = (
-    "Handles look like c0000001a; the line that marks what is left out of a result names its own. "
-    "A number opens the node of that number, as observations name nodes."
+HANDLES = (
+    "A handle is c0000001a for a tool result (the line that marks what is left out names it), 17 "
+    "for a node, 5-20 for the nodes 5 to 20, or o3 for an observation. To look for something, "
+    "give a query instead."
 )
+_RESULT = re.compile(r"c[0-9a-z]{8}")
+_OBSERVATION = re.compile(r"(?:observation\s*)?o?(\d{1,9})")
+_NODES = re.compile(r"(?:nodes?\s*)?(\d{1,15})(?:\s*(?:-|–|to)\s*(\d{1,15}))?")
 
 
 @tool(idempotent=True)
 async def recall(
     context: ToolContext,
-    handle: str,
+    handle: str = "",
+    query: str = "",
     offset: Annotated[int, Field(ge=0)] = 0,
     limit: Annotated[int, Field(ge=1, le=100_000)] = 8000,
 ) -> str:
-    """Open an earlier message or tool result again: what was cut, or is not shown any more.
+    """Open earlier messages and tool results again, or search all that this thread has seen.
 
     Args:
-        handle: of a result, as the line names it that marks what is left out; or a node's number.
+        handle: what to open: a result (c0000001a), a node (17), nodes (5-20), an observation (o3).
+        query: words to search for, instead of a handle.
         offset: how many characters to skip.
         limit: how many characters to show.
     """
-    if handle.strip().isdecimal():
-        about, text = await _node(context, int(handle))
-    else:
-        about, text = await _result(context, handle)
-    page = text[offset : offset + limit]
+    handle, query = handle.strip(" \t\n\"'<>"), query.strip()
+    if bool(handle) == bool(query):
+        raise ToolError("Give either a handle or a query.", cure=HANDLES)
+    where = await Whereabouts.of(context.store, context.thread_id)
+    found = await search(where, query) if query else await _open(where, handle)
+    return _page(found, offset, limit)
+
+
+async def _open(where: Whereabouts, handle: str) -> Opened:
+    name = handle.lower()
+    if _RESULT.fullmatch(name):
+        return await result(where, name, HANDLES)
+    if match := _NODES.fullmatch(name):
+        first = int(match[1])
+        return await nodes(where, first, int(match[2] or first), HANDLES)
+    if match := _OBSERVATION.fullmatch(name):
+        return await observation(where, int(match[1]), HANDLES)
+    raise ToolError(f"{handle[:80]!r} is no handle.", cure=HANDLES)
+
+
+def _page(found: Opened, offset: int, limit: int) -> str:
+    page = found.text[offset : offset + limit]
     end = offset + len(page)
-    shown = f"characters {offset} to {end} follow" if page else f"nothing lies after {offset}"
-    more = f"; next: offset={end}" if page and end < len(text) else ""
-    return f"{about}: {len(text)} characters; {shown}{more}.\n{page}"
-
-
-async def _result(context: ToolContext, handle: str) -> tuple[str, str]:
-    """Return what a result is, and its text."""
-    try:
-        node, index = call_place(handle.strip())
-    except ValueError:
-        raise ToolError(f"{handle!r} is no handle of a tool result.", cure=BAD_HANDLE) from None
-    try:
-        call = await context.store.call(context.thread_id, node, index)
-    except NotFound:
-        raise ToolError(
-            f"This thread has no tool result with the handle {handle!r}.", cure=BAD_HANDLE
-        ) from None
-    if call.status != "done":
-        raise ToolError(f"The call {handle} of {call.tool} has no result yet.")
-    return f"{call.tool} ({call.outcome})", decode_result(call.body).text
-
-
-async def _node(context: ToolContext, number: int) -> tuple[str, str]:
-    """Return whose message a node is, and its text, with the handles of its results."""
-    try:
-        node = await context.store.node(context.thread_id, number)
-    except NotFound:
-        raise ToolError(f"This thread has no node {number}.", cure=BAD_HANDLE) from None
-    message = decode_message(node.body)
-    speaker = {"user": "user", "assistant": "agent", "note": "runtime"}[message.type]
-    lines = [message.text] if message.text else []
-    if isinstance(message, AssistantMessage):
-        lines += [_called(node, index) for index in range(len(message.calls))]
-    return f"Node {number}, of the {speaker}", "\n".join(lines)
-
-
-def _called(node: Node, index: int) -> str:
-    call = node.calls[index]
-    outcome = f" ({call.outcome})" if call.outcome else ""
-    return f"called {call.tool}{outcome}; recall(handle={call_id(node.seq, index)!r}) opens it"
+    if page:
+        shown = f"characters {offset} to {end} follow"
+    else:
+        shown = f"nothing lies after {offset}" if found.text else "nothing follows"
+    more = f"; next: offset={end}" if page and end < len(found.text) else ""
+    text = f"{found.about}: {len(found.text)} characters; {shown}{more}."
+    return "\n".join(part for part in (text, found.hint, page) if part)
