@@ -1,0 +1,167 @@
+"""Conversations with questions about them: what the benchmarks of memory have in common.
+
+Each of them reads its own files into `Conversation`s; `exchanges_of` turns one into what is said
+in a thread, message by message, with the date of its session in front of what the user says.
+"""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import orjson
+import zstandard
+
+from agent_runtime.errors import ConfigError
+
+GOES_ON = "(The conversation goes on.)"
+"""What the user says where a recorded session begins with an answer."""
+UNANSWERED = "(No answer was recorded.)"
+"""What is answered where the recording has no answer."""
+
+Raw = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Something that was said; `id` is what questions name it by."""
+
+    id: str
+    role: Literal["user", "assistant"]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """Turns that follow each other; `date` as the benchmark writes it, empty if unknown."""
+
+    date: str
+    turns: tuple[Turn, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question about a conversation.
+
+    Attributes:
+        kind: the type by which scores are reported.
+        date: when it is asked; empty if unknown.
+        answers: the right answers; one of them is enough.
+        rubric: what an answer has to contain, each point counted by itself; then `answers` only
+            help whoever judges.
+        evidence: the turns that hold the answer.
+        abstains: whether the right answer is that the conversation does not tell.
+    """
+
+    id: str
+    kind: str
+    text: str
+    date: str = ""
+    answers: tuple[str, ...] = ()
+    rubric: tuple[str, ...] = ()
+    evidence: tuple[str, ...] = ()
+    abstains: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """What was said, in order, and what is asked about it afterwards."""
+
+    id: str
+    sessions: tuple[Session, ...]
+    questions: tuple[Question, ...]
+
+    def text_of(self, turn_ids: Sequence[str]) -> tuple[str, ...]:
+        """Return what was said in the turns of these ids, those that are not there left out."""
+        texts = {turn.id: turn.text for session in self.sessions for turn in session.turns}
+        return tuple(texts[one] for one in turn_ids if one in texts)
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """What a user said in a thread, and the answer."""
+
+    said: str
+    answer: str
+
+
+def exchanges_of(conversation: Conversation) -> list[Exchange]:
+    """Return what is said in a thread: each message of the user, dated, with the answer to it."""
+    found: list[Exchange] = []
+    for session in conversation.sessions:
+        date = f"[{session.date}] " if session.date else ""
+        waiting: str | None = None
+        answers: list[str] = []
+
+        def end(waiting: str | None, answers: list[str], date: str = date) -> None:
+            if waiting is not None or answers:
+                answer = "\n\n".join(answers) or UNANSWERED
+                found.append(Exchange(date + (waiting or GOES_ON), answer))
+
+        for turn in session.turns:
+            if not turn.text.strip():
+                continue
+            if turn.role == "assistant":
+                answers.append(turn.text)
+                continue
+            end(waiting, answers)
+            waiting, answers = turn.text, []
+        end(waiting, answers)
+    return found
+
+
+def sample(conversations: Sequence[Conversation], limit: int | None) -> list[Conversation]:
+    """Return the conversations with at most so many questions in all, taken at even distances."""
+    places = [
+        (number, question) for number, one in enumerate(conversations) for question in one.questions
+    ]
+    if limit is not None and limit < len(places):
+        places = [places[index * len(places) // limit] for index in range(limit)]
+    chosen: dict[int, list[Question]] = {}
+    for number, question in places:
+        chosen.setdefault(number, []).append(question)
+    return [
+        replace(conversations[number], questions=tuple(asked)) for number, asked in chosen.items()
+    ]
+
+
+# Files
+
+
+def find_file(folder: Path, *names: str) -> Path | None:
+    """Return the first of the files that the folder has; None if it has none."""
+    return next((folder / name for name in names if (folder / name).is_file()), None)
+
+
+def read_rows(path: Path) -> list[Raw]:
+    """Return the objects of a file: JSON, or JSON lines, plain or compressed by gzip or zstd.
+
+    Raises:
+        ConfigError: it is none of these.
+    """
+    try:
+        data = path.read_bytes()
+        if path.suffix == ".gz":
+            data = gzip.decompress(data)
+        elif path.suffix == ".zst":
+            data = zstandard.ZstdDecompressor().stream_reader(data).read()
+        if ".jsonl" in path.suffixes:
+            return [orjson.loads(line) for line in data.split(b"\n") if line.strip()]
+        rows = orjson.loads(data)
+    except (OSError, EOFError, ValueError, zstandard.ZstdError) as error:
+        raise ConfigError(
+            f"{path} cannot be read: {error}.", cure="Delete it to have it fetched anew."
+        ) from error
+    return cast("list[Raw]", rows if isinstance(rows, list) else [rows])
+
+
+def malformed(path: Path, error: Exception) -> ConfigError:
+    """Return the error that a file has another form than its benchmark's."""
+    what = f"{type(error).__name__}: {error}"
+    return ConfigError(
+        f"{path} has another form than expected ({what}).",
+        cure="Delete it to have the official file fetched, or name another folder: --data DIR.",
+    )

@@ -1,0 +1,202 @@
+"""What answers are worth together: means over questions and over their types, with intervals."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean, stdev
+from typing import Any
+
+from agent_runtime.memory.observer import Call
+from agent_runtime_storage.records import UsageTotal
+
+NANO = 1_000_000_000
+RESAMPLED = 1_000
+"""From how many samples an interval is read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A question as it was answered once.
+
+    Attributes:
+        context: what the reader had of the conversation.
+        run: which of the repetitions it was, from 1.
+        score: from 0 to 1; what failed or was not judged counts as 0.
+        failed: why there is no answer; empty if there is one.
+        judged: whether the judge gave a verdict.
+        prompt: tokens of the reader's first prompt, as they were reported.
+    """
+
+    context: str
+    run: int
+    question: str
+    kind: str
+    score: float
+    answer: str = ""
+    failed: str = ""
+    judged: bool = True
+    prompt: int = 0
+
+
+@dataclass(slots=True)
+class Spent:
+    """What model calls of one purpose came to; `cost` in nanodollars."""
+
+    calls: int = 0
+    tokens: int = 0
+    cost: int = 0
+    unpriced: int = 0
+
+    def add_total(self, total: UsageTotal) -> None:
+        """Add sums of the store's."""
+        self.calls += total.calls
+        self.tokens += total.prompt_tokens + total.completion_tokens
+        self.cost += total.cost
+        self.unpriced += total.unpriced_calls
+
+    def add_calls(self, calls: Iterable[Call]) -> None:
+        """Add calls that were made outside of any run."""
+        for call in calls:
+            usage, cost = call.answer.usage, call.answer.cost
+            self.calls += 1
+            self.tokens += usage.prompt + usage.completion if usage else call.counted
+            self.cost += cost or 0
+            self.unpriced += cost is None
+
+    @property
+    def dollars(self) -> float | None:
+        """What it cost; None where a price is unknown."""
+        return None if self.unpriced else self.cost / NANO
+
+
+@dataclass(slots=True)
+class Tally:
+    """What a context came to, beside its scores."""
+
+    reader: Spent = field(default_factory=Spent)
+    observer: Spent = field(default_factory=Spent)
+    judge: Spent = field(default_factory=Spent)
+    seconds: float = 0.0
+    observations: int = 0
+    provisional: int = 0
+    late: int = 0
+    why: set[str] = field(default_factory=set[str])
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A mean, and between what bounds it lies with 95% probability."""
+
+    mean: float
+    low: float
+    high: float
+
+
+def micro(answers: Sequence[Answered]) -> float:
+    """Return the mean over all questions."""
+    return fmean(one.score for one in answers)
+
+
+def macro(answers: Sequence[Answered]) -> float:
+    """Return the mean over the types of questions of the mean within each."""
+    by_kind: dict[str, list[float]] = {}
+    for one in answers:
+        by_kind.setdefault(one.kind, []).append(one.score)
+    return fmean(map(fmean, by_kind.values()))
+
+
+def intervals(answers: Sequence[Answered]) -> tuple[Interval, Interval]:
+    """Return micro and macro mean with their 95% intervals, by bootstrap.
+
+    Each sample draws as many questions of each type as there are, and of each drawn question as
+    many of its runs: so both which questions were asked and how an answer happened to come out
+    widen the interval.  The draws are seeded.
+    """
+    draw = random.Random(len(answers))
+    kinds: dict[str, dict[str, list[float]]] = {}
+    for one in answers:
+        kinds.setdefault(one.kind, {}).setdefault(one.question, []).append(one.score)
+    total = sum(len(questions) for questions in kinds.values())
+    micros: list[float] = []
+    macros: list[float] = []
+    for _ in range(RESAMPLED):
+        sums: list[tuple[float, int]] = []
+        for questions in kinds.values():
+            drawn = draw.choices(list(questions.values()), k=len(questions))
+            sums.append((sum(fmean(draw.choices(runs, k=len(runs))) for runs in drawn), len(drawn)))
+        micros.append(sum(score for score, _ in sums) / total)
+        macros.append(fmean(score / count for score, count in sums))
+    return _interval(micro(answers), micros), _interval(macro(answers), macros)
+
+
+def _interval(centre: float, samples: Sequence[float]) -> Interval:
+    ordered = sorted(samples)
+    last = len(ordered) - 1
+    return Interval(centre, ordered[round(last * 0.025)], ordered[round(last * 0.975)])
+
+
+def rows_of(context: str, answers: Sequence[Answered], tally: Tally) -> list[dict[str, Any]]:
+    """Return what is reported of a context.
+
+    First come the scores over all questions, over their types, and of each type; then what one run
+    of all questions came to: calls, tokens and dollars of reader, observer and judge, and counts.
+    """
+    by_run: dict[int, list[Answered]] = {}
+    by_kind: dict[str, list[Answered]] = {}
+    for one in answers:
+        by_run.setdefault(one.run, []).append(one)
+        by_kind.setdefault(one.kind, []).append(one)
+    over_all, over_kinds = intervals(answers)
+    runs = list(by_run.values())
+    rows = [
+        _scored("all (micro)", answers, over_all, list(map(micro, runs))),
+        _scored("by type (macro)", answers, over_kinds, list(map(macro, runs))),
+    ]
+    for kind, of_kind in sorted(by_kind.items()):
+        rows.append(_scored(kind, of_kind, intervals(of_kind)[0], ()))
+    rows += _spent(tally, len(runs))
+    rows += _counted(answers, tally, len(runs))
+    return [{"context": context, **row} for row in rows]
+
+
+def _scored(
+    what: str, answers: Sequence[Answered], score: Interval, runs: Sequence[float]
+) -> dict[str, Any]:
+    return {
+        "what": what,
+        "n": len({one.question for one in answers}),
+        "score": score.mean,
+        "low": score.low,
+        "high": score.high,
+        "sd of runs": stdev(runs) if len(runs) > 1 else None,
+    }
+
+
+def _spent(tally: Tally, runs: int) -> list[dict[str, Any]]:
+    spent = {"reader": tally.reader, "observer": tally.observer, "judge": tally.judge}
+    return [
+        {
+            "what": f"calls of the {name}",
+            "n": one.calls / runs,
+            "tokens": one.tokens / runs,
+            "$": None if one.dollars is None else one.dollars / runs,
+        }
+        for name, one in spent.items()
+        if one.calls
+    ]
+
+
+def _counted(answers: Sequence[Answered], tally: Tally, runs: int) -> list[dict[str, Any]]:
+    always = {"tokens of a prompt": fmean(one.prompt for one in answers)}
+    where = {
+        "observations": tally.observations / runs,
+        "observations by rules for want of the model's": tally.provisional / runs,
+        "turns that did not wait for memory": tally.late / runs,
+        "seconds of remembering": tally.seconds / runs,
+        "questions that failed": sum(bool(one.failed) for one in answers) / runs,
+        "answers that were not judged": sum(not one.judged for one in answers) / runs,
+    }
+    counts = always | {what: count for what, count in where.items() if count}
+    return [{"what": what, "n": count} for what, count in counts.items()]
