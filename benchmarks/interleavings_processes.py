@@ -59,11 +59,11 @@ class Processes:
 
 
 @contextmanager
-def processes() -> Generator[Processes]:
+def processes(module: str = "benchmarks.interleavings_worker") -> Generator[Processes]:
     """Start the program that forks the processes, and end it afterwards."""
     environ = {name: value for name, value in os.environ.items() if "AGENT_RUNTIME" not in name}
     environ["PYTHONPATH"] = os.pathsep.join(str(ROOT / one) for one in (".", "storage", "config"))
-    command = [sys.executable, "-m", "benchmarks.interleavings_worker"]
+    command = [sys.executable, "-m", module]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, env=environ, cwd=ROOT) as program:
         # Closing its stdin, as leaving this context does, ends it.
@@ -84,10 +84,10 @@ def kill_one(work: Processes, url: str, prefix: str, seed: int, folder: Path) ->
         work.start(Life(url, owner, name, seed, str(journal), str(stop)))
         for name, journal in journals.items()
     ]
-    _wait_for_lines(journals[VICTIM], chance.randint(1, 80))
+    wait_for_lines(journals[VICTIM], chance.randint(1, 80))
     time.sleep(chance.uniform(0, 0.005))
     os.kill(victim, signal.SIGKILL)
-    _wait_for_lines(journals[SURVIVOR], _lines(journals[SURVIVOR]) + _AFTER)
+    wait_for_lines(journals[SURVIVOR], _AFTER, more=True)
     stop.touch()
     ended = work.join()
     if list(ended) != [-signal.SIGKILL, 0]:
@@ -100,7 +100,13 @@ def _lines(journal: Path) -> int:
     return journal.read_bytes().count(b"\n") if journal.exists() else 0
 
 
-def _wait_for_lines(journal: Path, count: int) -> None:
+def wait_for_lines(journal: Path, count: int, *, more: bool = False) -> None:
+    """Wait until a journal has so many lines, or so many more than it has.
+
+    Raises:
+        WorkerError: it takes a minute.
+    """
+    count += _lines(journal) if more else 0
     deadline = time.monotonic() + _PATIENCE
     while _lines(journal) < count:
         if time.monotonic() > deadline:

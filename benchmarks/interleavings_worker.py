@@ -71,7 +71,8 @@ def read_journal(path: Path) -> list[Op]:
     return list(found.values())
 
 
-def _until(stop: Path) -> Iterator[int]:
+def until(stop: Path) -> Iterator[int]:
+    """Count up until the file is there."""
     numbers = itertools.count()
     while not stop.exists():
         yield next(numbers)
@@ -81,7 +82,7 @@ async def live(life: Life) -> None:
     """Act until told to stop."""
     store = await open_store(life.url)
     side = Side(life.name)
-    numbers = _until(Path(life.stop))
+    numbers = until(Path(life.stop))
     journal = Journal(life.journal)
     try:
         async with anyio.create_task_group() as group:

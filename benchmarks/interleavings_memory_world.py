@@ -1,0 +1,352 @@
+"""What whole runs with observational memory do to one thread, beside users, branches and crashes.
+
+The runs, their loop, log, memory and store are the product's own; only the models are scripted.
+Every message of a thread is unlike any other, so that a prompt by itself tells which nodes it
+shows.  What is sent to the model is kept, and what the memory commits is marked with its job.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias, cast
+
+from agent_runtime import Agent, Runtime, ScriptedModel, Settings, tool
+from agent_runtime.errors import ConfigError, ToolError
+from agent_runtime.memory import branches, observational
+from agent_runtime.memory.bands import Bands
+from agent_runtime.memory.observation import Line, Notes
+from agent_runtime.memory.observer import Interval, NotObserved, Observed
+from agent_runtime.memory.reflector import Condensed, Reflection
+from agent_runtime.models.base import ModelAnswer, ModelRequest
+from agent_runtime.models.scripted import calls, raw_call, say
+from agent_runtime_storage import (
+    ACTIVE,
+    Commit,
+    Conflict,
+    Lease,
+    NotFound,
+    RunCancelled,
+    Store,
+    StoreUnavailable,
+    UserStore,
+)
+from agent_runtime_storage.drivers.protocol import Driver, Statement
+
+MAIN = "main"
+BANDS = Bands(observe=260, reflect=200, last_messages=2)
+"""So small that every few steps something is observed, takes effect, or is condensed."""
+STEPS = 9
+"""How many steps a run has at most."""
+WORDS = (
+    "the",
+    "quick",
+    "brown",
+    "fox",
+    "jumps",
+    "over",
+    "lazy",
+    "dogs",
+    "in",
+    "src/main.py",
+    "again",
+)
+
+
+@dataclass(slots=True)
+class Op:
+    """One action and what came of it.
+
+    Attributes:
+        outcome: `ok`, `refused`, `cancelled`, `crashed`, or `failed`, which must never be; `open`
+            while nothing is known.
+        error: the name of the error's class, of a failure with its message.
+    """
+
+    id: str
+    what: str
+    side: str
+    outcome: str = "open"
+    error: str = ""
+
+
+Message: TypeAlias = tuple[str, str, list[str], str]
+"""Of a prompt: role, text, ids of the calls, id of the call."""
+
+
+@dataclass(slots=True)
+class Sent:
+    """A prompt as it was sent, and the text of its answer, which has no other."""
+
+    op: str
+    messages: list[Message]
+    answer: str
+
+
+async def _at_once(what: str) -> None:
+    del what
+
+
+@dataclass
+class World:
+    """What one side of an interleaving has at hand.
+
+    Attributes:
+        pause: waits until a model may answer.
+        on_sent: is handed every prompt.
+        begun: the runs that are known of, the newest last.
+    """
+
+    name: str
+    pause: Callable[[str], Awaitable[None]] = _at_once
+    on_sent: Callable[[Sent], None] = lambda sent: None
+    numbers: Iterator[int] = field(default_factory=itertools.count)
+
+    def mark(self, what: str) -> str:
+        """Return a text like no other."""
+        return f"{what} {self.name}/{next(self.numbers)}."
+
+
+def quick() -> None:
+    """Have the memory of this process try again at once what the store, or a claim, put off."""
+    observational.RETRY_SECONDS = 0.0
+
+
+# What the memory is made with
+
+
+@dataclass
+class Noting:
+    """An Observer that names each node, and at times fails."""
+
+    world: World
+    chance: random.Random
+
+    async def observe(self, interval: Interval) -> Observed:
+        """Return a line for each node, the verdict, or no notes at all."""
+        await self.world.pause("observe")
+        luck = self.chance.random()
+        if luck < 0.1:
+            raise NotObserved("It is down.")
+        if luck < 0.15:
+            raise ZeroDivisionError
+        if luck < 0.2:
+            return Observed(None)
+        lines = [Line("", "info", f"Node {entry.seq}.") for entry in interval.entries]
+        return Observed(Notes(tuple(lines)))
+
+    def bound(self, interval: Interval) -> tuple[int, int]:
+        """Return that it costs nothing."""
+        return 0, 0
+
+
+@dataclass
+class Condensing:
+    """A Reflector that says less, and at times fails."""
+
+    world: World
+    chance: random.Random
+
+    async def reflect(self, reflection: Reflection, ledger: Any) -> Condensed:
+        """Return one line, or none at all."""
+        await self.world.pause("reflect")
+        if self.chance.random() < 0.2:
+            raise NotObserved("It is down.")
+        parts = reflection.parts
+        line = Line("", "info", f"Nodes {parts[0].first} to {parts[-1].last}.")
+        return Condensed(Notes((line,)))
+
+    def bound(self, reflection: Reflection) -> tuple[int, int]:
+        """Return that it costs nothing."""
+        return 0, 0
+
+
+class Remembering(Runtime):
+    """A runtime whose memory has small thresholds and a scripted Observer and Reflector."""
+
+    world: World
+    chance: random.Random
+
+    def _memory(self, *args: Any, **more: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        memory = super()._memory(*args, **more)
+        assert memory is not None
+        memory.bands = BANDS
+        memory.observer = Noting(self.world, self.chance)
+        memory.reflector = Condensing(self.world, self.chance)
+        return memory
+
+
+class MarkedUserStore:
+    """A store that marks every event with the lease by which it was written.
+
+    That of an observation is marked with the job whose end it is, too.
+    """
+
+    def __init__(self, store: UserStore) -> None:
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def commit(self, lease: Lease, commit: Commit) -> int:
+        """Commit, with marks."""
+        marks: dict[str, Any] = {"run": lease.run_id, "epoch": lease.epoch}
+        if commit.observation is not None:
+            job = commit.job.id if commit.job else ""
+            marks |= {"job": job, "observation": commit.observation.id}
+        events = [replace(one, data={**one.data, **marks}) for one in commit.events]
+        return await self._store.commit(lease, replace(commit, events=tuple(events)))
+
+
+class MarkedStore:
+    """An open store of `MarkedUserStore`s."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def of(self, user_id: str) -> UserStore:
+        """Return the store as one owner sees it."""
+        return cast(UserStore, MarkedUserStore(self._store.of(user_id)))
+
+
+# The agent
+
+
+@tool(idempotent=True)
+async def look(number: int) -> str:
+    """Look at something; it does no harm to look again."""
+    if number % 7 == 0:
+        raise ToolError(f"cannot open src/part_{number}.py")
+    return f"src/part_{number}.py: " + " ".join(WORDS[: 3 + number % 12]) * (1 + number % 3)
+
+
+@tool
+async def press(number: int) -> str:
+    """Press a button."""
+    return f"pressed {number}"
+
+
+class Actor:
+    """Does one action on behalf of a side."""
+
+    def __init__(self, store: Store, owner: str, world: World, chance: random.Random, op: Op):
+        self.store, self.owner, self.world = store, owner, world
+        self.chance, self.op = chance, op
+        settings = Settings(
+            user=owner, observational_memory=True, last_messages=2, reflector_model="extractive"
+        )
+        self.runtime = Remembering(settings, cast(Store, MarkedStore(store)))
+        self.runtime.world, self.runtime.chance = world, chance
+
+    async def act(self) -> None:
+        """Do the action and complete its entry in the history."""
+        op = self.op
+        try:
+            await ACTIONS[op.what](self)
+            op.outcome = "ok"
+        except (Conflict, NotFound, ConfigError) as error:
+            op.outcome, op.error = "refused", type(error).__name__
+        except StoreUnavailable as error:
+            op.outcome, op.error = "crashed", str(error)
+        except Exception as error:
+            op.outcome, op.error = "failed", f"{type(error).__name__}: {error}"
+        except BaseException:
+            op.outcome = "cancelled"
+            raise
+
+    def agent(self) -> Agent:
+        """Return an agent that works for a few steps, then answers."""
+        steps = self.chance.randint(1, STEPS)
+        taken = itertools.count(1)
+
+        async def respond(request: ModelRequest) -> ModelAnswer:
+            over = next(taken) > steps
+            text = self.world.mark("answer" if over else "step")
+            messages: list[Message] = [
+                (one.role, one.text, [call.id for call in one.calls], one.call_id)
+                for one in request.messages
+            ]
+            self.world.on_sent(Sent(self.op.id, messages, text))
+            await self.world.pause("answer")
+            if over:
+                return say(text)
+            made = [
+                raw_call(self.chance.choice(("look", "look", "press")), number=n)
+                for n in self.chance.sample(range(1, 60), self.chance.choice((1, 1, 1, 2, 3)))
+            ]
+            return calls(*made, text=text)
+
+        model = ScriptedModel(respond, window=32_000)
+        return Agent(model, tools=[look, press], instructions="Work.", last_messages=2)
+
+    async def run(self) -> None:
+        """Run a task."""
+        await self.runtime.run(self.agent(), self.world.mark("task"), thread=MAIN)
+
+    async def resume(self) -> None:
+        """Go on with a run."""
+        await self.runtime.resume(await self.some_run(), self.agent())
+
+    async def tidy(self) -> None:
+        """Go on with the run that is active, if one is, then run a task."""
+        user = self.store.of(self.owner)
+        for run in await user.runs(thread_id=MAIN, status=ACTIVE):
+            with suppress(RunCancelled):
+                await self.runtime.resume(run.id, self.agent())
+        await self.run()
+
+    async def regenerate(self) -> None:
+        """Answer the newest user message again."""
+        await self.runtime.regenerate(self.agent(), MAIN)
+
+    async def fork(self) -> None:
+        """Go on from another node."""
+        user = self.store.of(self.owner)
+        last = (await user.thread(MAIN)).last_seq
+        near = max(1, last - 12)
+        at = self.chance.choice([None, *range(1, last + 1), *range(near, last + 1)])
+        await branches.fork(user, MAIN, at)
+
+    async def cancel(self) -> None:
+        """Cancel a run."""
+        await self.runtime.cancel(await self.some_run())
+
+    async def steer(self) -> None:
+        """Tell a run something."""
+        await self.runtime.steer(await self.some_run(), self.world.mark("steered"))
+
+    async def some_run(self) -> str:
+        """Return a run of the thread, mostly one that is not over."""
+        runs = await self.store.of(self.owner).runs(thread_id=MAIN, limit=4)
+        if not runs:
+            raise NotFound("There is no run yet.")
+        going = [one for one in runs if one.status != "succeeded"]
+        return self.chance.choice([*runs, *(going * 4)]).id
+
+
+ACTIONS: dict[str, Callable[[Actor], Awaitable[None]]] = {
+    name: getattr(Actor, name)
+    for name in ("run", "resume", "tidy", "regenerate", "fork", "cancel", "steer")
+}
+_WEIGHTS = {"run": 5, "resume": 5, "regenerate": 1, "fork": 2, "cancel": 1, "steer": 2}
+
+
+def choose(chance: random.Random) -> str:
+    """Return the name of an action."""
+    return chance.choices(list(_WEIGHTS), list(_WEIGHTS.values()))[0]
+
+
+async def expire(driver: Driver, owner: str) -> None:
+    """Let so much time pass that every lease of a run and every claim of a job is over."""
+    statements = (
+        "UPDATE runs SET lease_until = 0 WHERE user_id = :user_id AND status = 'running'",
+        "UPDATE jobs SET due_at = 0 WHERE user_id = :user_id AND status = 'claimed'",
+    )
+    batch = [Statement(sql, {"user_id": owner}) for sql in statements]
+    await driver.batch(batch, owner=owner)
