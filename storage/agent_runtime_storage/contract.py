@@ -138,6 +138,10 @@ class UserStore(Protocol):
         """
         ...
 
+    async def activations(self, thread_id: str) -> list[Activation]:
+        """Return all activations of the thread, on whatever branch, in the order of their ids."""
+        ...
+
     async def last_observation(self, thread_id: str) -> int:
         """Return the id of the thread's newest observation; 0 if there is none."""
         ...

@@ -91,6 +91,12 @@ class Log(Owner):
             )
         return to_activation(tuple(columns))
 
+    async def activations(self, thread_id: str) -> list[Activation]:
+        rows = await self._read("activations", thread_id=thread_id)
+        if not rows:
+            await self._require_thread(thread_id)
+        return [to_activation(row) for row in rows]
+
     async def last_observation(self, thread_id: str) -> int:
         [(newest,)] = await self._read("last_observation", thread_id=thread_id)
         if newest is None:

@@ -39,6 +39,7 @@ BODIES: Mapping[str, tuple[int, ...]] = {
     "children": _NODE,
     "call": _NODE,
     "activation": (7, 9),
+    "activations": (5, 7),
     "observations": (8,),
     "inbox": (4,),
     "blob": (0,),

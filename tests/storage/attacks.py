@@ -171,6 +171,7 @@ ATTACKS: Mapping[str, Mapping[str, Attempt]] = {
         "": lambda user, to: user.activation(to.thread, 1),
         "first": lambda user, to: user.activation(to.thread, None),
     },
+    "activations": {"": lambda user, to: user.activations(to.thread)},
     "observations": {
         "": lambda user, to: user.observations(to.thread, ids=[1]),
         "from a node": lambda user, to: user.observations(to.thread, ending_from=0),

@@ -157,6 +157,13 @@ async def test_the_activation_is_the_newest_one_on_the_branch(user: UserStore) -
     assert await in_force(3) == 2
     assert await in_force(4) == 1
     assert await in_force(1) is None
+    everything = await user.activations("t1")
+    assert [(one.id, one.cause, one.body, one.prefix) for one in everything] == [
+        (1, "begin", b"a1", b"prompt"),
+        (2, "threshold", b"a2", b"prompt"),
+    ]
+    await user.ensure_thread("empty")
+    assert await user.activations("empty") == []
 
 
 async def test_of_two_activations_at_one_node_the_newer_is_in_force(user: UserStore) -> None:

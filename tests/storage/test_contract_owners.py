@@ -34,6 +34,7 @@ NOT_FOUND: dict[str, _Attempt] = {
     "children": lambda user: user.children("t1", None),
     "call": lambda user: user.call("t1", 2, 0),
     "activation": lambda user: user.activation("t1", 1),
+    "activations": lambda user: user.activations("t1"),
     "begin_run": lambda user: user.begin_run(new_run("r9", "t1")),
     "commit": lambda user: user.commit(_LEASE, Commit(steps=9)),
     "run": lambda user: user.run("r1"),

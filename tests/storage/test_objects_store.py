@@ -65,6 +65,7 @@ async def read_all_kinds(user: UserStore) -> dict[str, bytes]:
     run = await user.run("r1")
     assert await user.runs() == await user.runs(thread_id="t1") == [run]
     assert activation is not None and job is not None
+    assert await user.activations("t1") == [activation]
     return {
         "task": task.body,
         "call": call.calls[0].body,

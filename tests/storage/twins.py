@@ -102,6 +102,7 @@ async def look(user: UserStore, mark: str) -> list[object]:
             await user.children("t1", 1),
             await user.activation("t1", None),
             await user.activation("t1", 4),
+            await user.activations("t1"),
             await user.inbox("t1"),
             await user.events("t1"),
             await user.run("r1"),

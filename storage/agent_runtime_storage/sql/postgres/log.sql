@@ -126,6 +126,18 @@ LEFT JOIN blobs AS b ON b.user_id = :user_id AND b.thread_id = :thread_id AND b.
 LEFT JOIN blobs AS p
     ON p.user_id = :user_id AND p.thread_id = :thread_id AND p.hash = a.prefix_blob;
 
+-- name: activations
+SELECT a.id, a.anchor, a.run_id, a.cause,
+       a.body, CASE WHEN a.blob IS NULL THEN '' ELSE coalesce(b.object, b.codec, 'lost') END,
+       b.data,
+       coalesce(p.object, p.codec, 'lost'), p.data, a.created_at
+FROM activations AS a
+LEFT JOIN blobs AS b ON b.user_id = :user_id AND b.thread_id = :thread_id AND b.hash = a.blob
+LEFT JOIN blobs AS p
+    ON p.user_id = :user_id AND p.thread_id = :thread_id AND p.hash = a.prefix_blob
+WHERE a.user_id = :user_id AND a.thread_id = :thread_id
+ORDER BY a.id;
+
 -- name: blob
 SELECT coalesce(object, codec), data FROM blobs
 WHERE user_id = :user_id AND thread_id = :thread_id AND hash = :hash;
