@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -38,6 +39,8 @@ from .resolve import Resolved
 from .view import Entry, View
 
 UNANSWERED = "(The run before this one stopped without an answer.)"
+UPKEEP = "memory"
+"""What the spec of a run has that only looks after its thread's memory; see `upkeep`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +82,7 @@ async def begin(store: UserStore, resolved: Resolved, order: Order) -> tuple[Run
 
     Raises `ThreadBusy` while another run is active on the thread.
     """
+    await end_upkeep(store, order.thread_id)
     title = encodable(order.task.text.strip().partition("\n")[0][:80]) if order.task else ""
     thread = await store.ensure_thread(order.thread_id, title=title)
     old = await load_view(store, thread.id, thread.head)
@@ -135,6 +139,14 @@ async def begin(store: UserStore, resolved: Resolved, order: Order) -> tuple[Run
     return log, log.view.entries[-1]
 
 
+async def end_upkeep(store: UserStore, thread_id: str) -> None:
+    """End a run that looked after the thread's memory when its process died: nothing is lost."""
+    for run in await store.runs(thread_id=thread_id, status=["running"], limit=1):
+        if UPKEEP in run.spec and leases.is_dead(run):
+            with leases.at_work(run.id), suppress(LeaseLost, Conflict):
+                await end_dead(store, run)
+
+
 def first_view(old: View, resolved: Resolved) -> View:
     """Return the view under a thread's first activation."""
     return plan(
@@ -186,6 +198,11 @@ async def take_over(
         RunCancelled: its cancel was asked for while nobody worked on it; it is ended now.
         Conflict: it has succeeded, or its thread went on without it.
     """
+    if UPKEEP in run.spec:
+        raise Conflict(
+            f"Run {run.id} looked after the memory of its thread; it has no task to go on with.",
+            cure="Start a new run on the thread.",
+        )
     await _check_head(store, run, await store.thread(run.thread_id))
     try:
         if run.status in ACTIVE and run.cancel_requested:

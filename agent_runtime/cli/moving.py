@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
-import tempfile
 from collections.abc import AsyncIterator, Iterable, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 import click
 
+from .files import replacing
 from .terminal import say, shorten, time_text, write_json
 
 if TYPE_CHECKING:
@@ -117,21 +116,8 @@ def export_thread(thread: str, output: Path | None) -> None:
         anyio.run(_export, settings, thread, sys.stdout.buffer)
         sys.stdout.buffer.flush()
         return
-    # The file is there whole, or as it was before.
-    try:
-        with tempfile.NamedTemporaryFile(
-            dir=output.absolute().parent, prefix=f".{output.name}.", delete=False
-        ) as file:
-            try:
-                anyio.run(_export, settings, thread, file)
-                file.flush()
-                os.fsync(file.fileno())
-                Path(file.name).replace(output)
-            except BaseException:
-                Path(file.name).unlink(missing_ok=True)
-                raise
-    except OSError as error:
-        raise click.UsageError(f"{output} cannot be written: {error.strerror}.") from None
+    with replacing(output) as file:
+        anyio.run(_export, settings, thread, file)
 
 
 @click.command("import")

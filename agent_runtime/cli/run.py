@@ -196,6 +196,7 @@ async def _prepare(
 
 async def _last(store: UserStore, thread: str | None) -> Run:
     """Return the newest run that can be resumed: the last of its thread, not done, not at work."""
+    from agent_runtime.beginning import UPKEEP
     from agent_runtime.errors import NotFound
     from agent_runtime.leases import is_dead
     from agent_runtime_storage.records import ACTIVE
@@ -204,7 +205,7 @@ async def _last(store: UserStore, thread: str | None) -> Run:
         await store.thread(thread)
     seen: set[str] = set()
     for run in await store.runs(thread_id=thread, limit=1000):
-        if run.parent_run_id is not None or run.thread_id in seen:
+        if run.parent_run_id is not None or run.thread_id in seen or UPKEEP in run.spec:
             continue
         seen.add(run.thread_id)
         at_work = run.status in ACTIVE and not is_dead(run)

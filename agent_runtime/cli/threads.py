@@ -84,6 +84,7 @@ def show(thread: str, events: bool, limit: int, full: bool, as_json: bool) -> No
 
 
 async def _nodes(settings: Settings, thread_id: str, limit: int) -> list[Node]:
+    from agent_runtime.beginning import UPKEEP
     from agent_runtime.runtime import Runtime
 
     async with Runtime.open(settings) as runtime:
@@ -92,9 +93,12 @@ async def _nodes(settings: Settings, thread_id: str, limit: int) -> list[Node]:
         nodes: list[Node] = []
         if thread.head is not None:
             nodes = await store.branch(thread_id, thread.head, limit=limit)
-        for run in await store.runs(thread_id=thread_id, limit=1):
+        for run in await store.runs(thread_id=thread_id, limit=10):
+            if UPKEEP in run.spec:
+                continue
             if run.open_node is not None:
                 nodes.append(await store.node(thread_id, run.open_node))
+            break
         return nodes[-limit:]
 
 

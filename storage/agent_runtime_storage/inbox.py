@@ -108,7 +108,7 @@ class Inbox(Owner):
                 await self._require_thread(identity)
             else:
                 await self._require_run(identity)
-        return {str(purpose): to_usage_total(figures) for purpose, *figures in rows}
+        return {str(row[0]): to_usage_total(row[1:]) for row in rows}
 
     async def recent_usage(self, model: str, *, limit: int = 20) -> list[Usage]:
         rows = await self._read("recent_usage", model=model, limit=max(limit, 0))

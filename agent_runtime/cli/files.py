@@ -1,0 +1,35 @@
+"""Writing a result to a file."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+import click
+
+
+@contextmanager
+def replacing(path: Path) -> Generator[IO[bytes]]:
+    """Give a file to write to; after the `with` it is there whole, else it is as it was before.
+
+    Raises:
+        click.UsageError: it cannot be written.
+    """
+    try:
+        with tempfile.NamedTemporaryFile(
+            dir=path.absolute().parent, prefix=f".{path.name}.", delete=False
+        ) as file:
+            try:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+                Path(file.name).replace(path)
+            except BaseException:
+                Path(file.name).unlink(missing_ok=True)
+                raise
+    except OSError as error:
+        raise click.UsageError(f"{path} cannot be written: {error.strerror}.") from None
