@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from agent_runtime_storage.records import Amount, Usage
 
 from .errors import ConfigError
@@ -18,6 +20,16 @@ def bound(info: ModelInfo, prompt_tokens: int, max_output: int) -> Amount:
     if price is not None:
         cost = prompt_tokens * max(price.input, price.cache_write) + max_output * price.output
     return Amount(prompt_tokens + max_output, cost)
+
+
+def plus(one: Amount, other: Amount) -> Amount:
+    """Return the sum of two amounts."""
+    return Amount(one.tokens + other.tokens, one.cost + other.cost)
+
+
+def minus(amount: Amount) -> Amount:
+    """Return the negative of an amount."""
+    return times(amount, -1)
 
 
 def times(amount: Amount, count: int) -> Amount:
@@ -62,6 +74,15 @@ def usage_of(
         counted_tokens=counted,
         cost=answer.cost if reported or answer.cost is None else bound.cost,
         reported=reported is not None,
+    )
+
+
+def spent_by(usage: Sequence[Usage]) -> Amount:
+    """Return what the calls that reported their usage have spent."""
+    known = [one for one in usage if one.reported]
+    return Amount(
+        sum(one.prompt_tokens + one.completion_tokens for one in known),
+        sum(one.cost or 0 for one in known),
     )
 
 

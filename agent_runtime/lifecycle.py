@@ -73,10 +73,10 @@ async def _watched(orchestrator: Orchestrator, timeout: float | None) -> Finish:
     finish: Finish | None = None
     timed_out = False
     async with single_error(), anyio.create_task_group() as group:
-        group.start_soon(_watch, state.log, group.cancel_scope)
-        if state.memory is not None:
+        group.start_soon(watch, state.log, group.cancel_scope)
+        if state.memory is not None and state.worker is not None:
             await state.memory.load()
-            group.start_soon(state.memory.work)
+            group.start_soon(state.worker.work)
         with anyio.move_on_after(timeout) as timer:
             finish = await orchestrator.drive()
         timed_out = timer.cancelled_caught
@@ -107,7 +107,7 @@ async def _end(orchestrator: Orchestrator, finish: Finish) -> Finish:
     return finish
 
 
-async def _watch(log: RunLog, scope: anyio.CancelScope) -> None:
+async def watch(log: RunLog, scope: anyio.CancelScope) -> None:
     """Keep the lease alive, and cancel the run when some process asks for it."""
     renew_at = anyio.current_time() + leases.LEASE_SECONDS / 3
     while True:

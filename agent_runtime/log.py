@@ -34,6 +34,7 @@ from agent_runtime_storage.records import (
 
 from . import leases
 from .branch import activation_event, activation_row, load_view, node_row
+from .budget import minus, plus, spent_by
 from .concurrency import outlast
 from .context import extend
 from .errors import AgentRuntimeError, StoreError
@@ -100,6 +101,8 @@ class RunLog:
     steps: int
     emit: Callable[[Event], None]
     reserved: Amount | None = None
+    held: Amount = field(default_factory=Amount)
+    """What memory has reserved beside the loop; the run's end counts it as spent."""
     exchange: Exchange | None = None
     ended: bool = False
     """Whether the run's end is written; nothing more can be."""
@@ -123,6 +126,12 @@ class RunLog:
             live: by place among the events, what listeners are told beside what is kept.
         """
         async with self._writing:
+            if commit.finish is not None and self.held != Amount():
+                commit = replace(
+                    commit,
+                    release=plus(commit.release or Amount(), self.held),
+                    unsettle=plus(commit.unsettle or Amount(), self.held),
+                )
             last, interrupted = await outlast(self.store.commit(self.lease, commit))
             self._advance(commit)
         then()
@@ -140,6 +149,8 @@ class RunLog:
         self.head = self.head if commit.head is None else commit.head
         self.steps = self.steps if commit.steps is None else commit.steps
         self.ended = commit.finish is not None
+        if commit.finish is not None:
+            self.held = Amount()
         if commit.release is not None:
             self.reserved = None
         if commit.reserve is not None:
@@ -211,13 +222,26 @@ class RunLog:
         Raises:
             BudgetExceeded: it does not fit; nothing was written.
         """
-        if amount != Amount():
-            async with self._writing:
-                _, interrupted = await outlast(
-                    self.store.commit(self.lease, Commit(reserve=amount))
-                )
-            if interrupted is not None:
-                raise interrupted
+        await self._spend(Commit(reserve=amount), amount)
+
+    async def lose(self, held: Amount) -> None:
+        """Count what was held as spent at its bound: what was billed of it is not known."""
+        await self._spend(Commit(release=held, unsettle=held), minus(held))
+
+    async def book(self, usage: Sequence[Usage], *, held: Amount, lost: bool) -> None:
+        """Record what calls of memory cost that came to nothing; see `remember`."""
+        settle, unsettle = spent_by(usage), held if lost else None
+        commit = Commit(usage=tuple(usage), release=held, settle=settle, unsettle=unsettle)
+        await self._spend(commit, minus(held))
+
+    async def _spend(self, commit: Commit, amount: Amount) -> None:
+        if amount == Amount() and not commit.usage:
+            return
+        async with self._writing:
+            _, interrupted = await outlast(self.store.commit(self.lease, commit))
+            self.held = plus(self.held, amount)
+        if interrupted is not None:
+            raise interrupted
 
     async def count_observations(self) -> None:
         """Read how many observations the thread has: others may have written some before."""
@@ -256,22 +280,18 @@ class RunLog:
                 parts=kept.parts,
                 provisional=kept.provisional,
             )
-            known = [one for one in usage if one.reported]
-            spent = Amount(
-                sum(one.prompt_tokens + one.completion_tokens for one in known),
-                sum(one.cost or 0 for one in known),
-            )
             commit = Commit(
                 observation=new,
                 job=job,
                 usage=tuple(usage),
                 release=held,
-                settle=spent,
+                settle=spent_by(usage),
                 unsettle=held if lost else None,
                 events=(event,),
             )
             last, interrupted = await outlast(self.store.commit(self.lease, commit))
             self.last_observation = kept.id
+            self.held = plus(self.held, minus(held or Amount()))
         self.tell(event, last)
         if interrupted is not None:
             raise interrupted

@@ -83,11 +83,12 @@ class Orchestrator:
 
     async def prepare(self) -> Prompt:
         """Return the next prompt, activated anew where it is due, reserved and checked."""
-        if self.state.memory is not None:
-            self.state.memory.wake()
         cause = self.state.due(self.log.view)
         if cause is not None:
             await self.state.activate(cause)
+        if self.state.memory is not None:
+            # Only now: before the activation it would see what is about to leave.
+            self.state.memory.wake()
         if self.log.reserved is None:
             await self.state.reserve()
         prompt = build(self.log.view, cache_marks=self.state.info.cache_marks)

@@ -34,15 +34,14 @@ from .events import Event
 from .lifecycle import end_dead, execute
 from .log import RunLog
 from .memory import branches
-from .memory.extractive import ExtractiveObserver
-from .memory.extractive_reflector import ExtractiveReflector
-from .memory.observational import Memory
+from .memory.worker import Worker
 from .messages import UserMessage, encodable
 from .models.base import Model
 from .resolve import Resolved, resolve
 from .state import RunState
 from .tools.base import ToolContext
 from .tools.timer import ToolTimer
+from .upkeep import ThreadMemory, memory_of
 from .view import Entry
 
 _log = logging.getLogger(__name__)
@@ -299,6 +298,11 @@ class Runtime:
         await branches.regenerate(self.store.of(user or self.settings.user), thread)
         return await self._run(agent, None, thread, user, deps, None, on_event, parent=None)
 
+    @property
+    def memory(self) -> ThreadMemory:
+        """The memory of threads: to look at it, and to observe or condense when one is asked."""
+        return ThreadMemory(self.settings, self.store, self.model, self._budget())
+
     # Parts
 
     async def _resolve(
@@ -387,6 +391,8 @@ class Runtime:
                 timer=timer,
             )
 
+        found, calibration = resolved.remembering, resolved.calibration
+        memory = memory_of(log, found, calibration, self.settings) if found else None
         return RunState(
             log=log,
             model=resolved.model,
@@ -402,26 +408,11 @@ class Runtime:
             limited=resolved.limited,
             end_dead=end_dead,
             output=resolved.output,
-            memory=self._memory(log, resolved),
+            memory=memory,
+            worker=Worker(memory) if memory else None,
             idle=self.settings.activate_after_idle or None,
             repeat_system=resolved.repeat_system,
             temperature=resolved.temperature,
-        )
-
-    def _memory(self, log: RunLog, resolved: Resolved) -> Memory | None:
-        found = resolved.remembering
-        if found is None:
-            return None
-        by_rules, folder = ExtractiveObserver(), ExtractiveReflector()
-        return Memory(
-            log=log,
-            bands=found.bands,
-            observer=found.observer or by_rules,
-            fallback=by_rules,
-            reflector=found.reflector or folder,
-            folder=folder,
-            deadline=self.settings.observer_timeout,
-            ratio=lambda: resolved.calibration.ratio,
         )
 
     async def _finish(self, state: RunState, resolved: Resolved) -> RunResult:

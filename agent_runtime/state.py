@@ -23,6 +23,7 @@ from .errors import BudgetExceeded, Conflict
 from .log import RunLog
 from .memory.observational import Memory
 from .memory.recent import Room, overdue, plan, results_budget, too_large
+from .memory.worker import Worker
 from .messages import ToolResult
 from .models.base import Model, ModelInfo
 from .tokens import Calibration, count_text
@@ -63,6 +64,8 @@ class RunState:
     output: outputs.OutputType | None = None
     memory: Memory | None = None
     """Observational memory, where it is on."""
+    worker: Worker | None = None
+    """What prepares observations in the background, where it is on."""
     idle: float | None = None
     """After so many seconds without a model call its provider's cache has expired."""
     repeat_system: bool = False

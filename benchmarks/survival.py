@@ -18,7 +18,7 @@ from agent_runtime.memory.bands import Bands
 from agent_runtime.memory.extractive import ExtractiveObserver
 from agent_runtime.memory.ledger import TOKENS_PER_THOUSAND, compile_ledger
 from agent_runtime.memory.observation import Notes, Observation, render_notes
-from agent_runtime.memory.observational import passages
+from agent_runtime.memory.recorded import passages
 from agent_runtime.memory.observer import Interval
 from agent_runtime.tokens import count_text
 from agent_runtime.view import Entry

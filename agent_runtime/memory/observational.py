@@ -1,32 +1,26 @@
-"""Observational memory at work: jobs in the background, and what they prepared at hand.
+"""Observational memory: what is prepared, what stands in prompts, and what is due.
 
-One worker a run, in the run's task group.  It observes the oldest chunk that is due, commits the
-observation together with the end of its job, and looks for the next; it never raises into the run
-and never makes a step wait.  Whatever fails is written by rules instead, and marked provisional.
+A `Worker` prepares observations in the background; here is what the loop asks of them, and how
+they are committed.  Whatever fails is written by rules instead, and marked provisional.
 """
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from typing import cast
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 import anyio
 
 from agent_runtime.branch import observation_of
-from agent_runtime.budget import usage_of
-from agent_runtime.errors import BudgetExceeded, Conflict, LeaseLost, StoreUnavailable
 from agent_runtime.log import RunLog
-from agent_runtime.messages import AssistantMessage
 from agent_runtime.view import Cause, Entry, View
 from agent_runtime_storage.records import Amount, Job, NewEvent, Usage
 
-from .bands import Bands, Raw, covered, late, measure, next_chunk, ripe
-from .ledger import TOKENS_PER_THOUSAND, Passage, compile_ledger
+from .bands import Bands, Raw, covered, late, measure, ripe
 from .observation import Line, Notes, Observation
-from .observer import Call, Interval, NotObserved, Observed, Observer
+from .observer import Call, Interval, Observed, Observer
 from .recent import last_exchange
+from .recorded import event_of, first_sent, ledger_of, unreported, usage_rows
 from .reflector import (
     Reflected,
     Reflection,
@@ -37,21 +31,28 @@ from .reflector import (
     size_of,
 )
 
-_log = logging.getLogger(__name__)
-
 OBSERVE, REFLECT = "observe", "reflect"
-"""The kinds of the jobs."""
-CLAIM_SECONDS = 30.0
-"""How much longer than the Observer's deadline a claim lasts."""
-RETRY_SECONDS = 5.0
-"""How long the worker waits after the store, or another claim, was in its way."""
+"""The kinds of the jobs, and the purposes of the usage."""
 CUT_AGAIN = 1.1
 """By how much raw messages have to grow before old tool output is cut once more."""
 AT_ONCE = 20
 """How many nodes are observed together where the window is full."""
-GRACE_SECONDS = 5.0
-"""How much longer than its deadline an Observer is waited for."""
 NOTHING = Line("", "info", "Nothing worth a note happened here.")
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """What came of asking the Observer.
+
+    Attributes:
+        why: why it is not what it was asked for; empty if it is.
+        lost: whether what was billed is not known.
+    """
+
+    seen: Observed = field(default_factory=lambda: Observed(None))
+    provisional: bool = False
+    why: str = ""
+    lost: bool = False
 
 
 @dataclass(slots=True)
@@ -67,6 +68,7 @@ class Memory:
         ratio: gives how many of the provider's tokens one of ours is.
         prepared: observations that are committed and not active on the branch yet.
         reflections: those that stand for other observations, whether active or not.
+        woken: set when there may be something to do.
     """
 
     log: RunLog
@@ -79,12 +81,10 @@ class Memory:
     ratio: Callable[[], float]
     prepared: list[Observation] = field(default_factory=list[Observation])
     reflections: list[Observation] = field(default_factory=list[Observation])
+    woken: anyio.Event = field(default_factory=anyio.Event)
     _cut_at: float = 0.0
-    _stale: bool = False
-    """Whether others have written observations since they were read."""
-    _woken: anyio.Event = field(default_factory=anyio.Event)
 
-    # For the loop
+    # What stands, and what is due
 
     def raw(self, view: View) -> Raw:
         """Return the raw nodes of a view, measured."""
@@ -95,14 +95,34 @@ class Memory:
         return covered(view.entries, self.prepared)[0]
 
     def standing(self, view: View) -> tuple[Observation, ...]:
-        """Return the observations with which the next activation begins."""
-        present = (*view.observations, *self.ready(view))
-        if sum(map(size_of, present)) <= self._limit:
+        """Return the observations with which the next activation begins.
+
+        Those that a model has written again stand there in the place of the provisional ones.
+        """
+        present = self.best((*view.observations, *self.ready(view)))
+        if sum(map(size_of, present)) <= self.limit:
             return present
-        return replaced(present, self.reflections)
+        return self.condensing(view)
+
+    def condensing(self, view: View) -> tuple[Observation, ...]:
+        """Return what stands with all reflections that are at hand in the place of their parts."""
+        present = (*view.observations, *self.ready(view))
+        return replaced(self.best(replaced(present, self.reflections)), self.reflections)
+
+    def best(self, present: Sequence[Observation]) -> tuple[Observation, ...]:
+        """Return observations, what a model wrote again in the place of what is provisional."""
+        better = {
+            (one.level, one.first, one.last): one
+            for one in (*self.prepared, *self.reflections)
+            if not one.provisional
+        }
+        return tuple(
+            better.get((one.level, one.first, one.last), one) if one.provisional else one
+            for one in present
+        )
 
     @property
-    def _limit(self) -> int:
+    def limit(self) -> int:
         """R, in our tokens."""
         return int(self.bands.reflect / self.ratio())
 
@@ -124,9 +144,18 @@ class Memory:
 
     def activated(self) -> None:
         """Forget what is active now, and look what is due next."""
-        seen = set(self.log.view.start.observed)
-        self.prepared = [one for one in self.prepared if one.id not in seen]
+        view = self.log.view
+        # What ends before the raw nodes is active now, or stands in for what is provisional.
+        reached = view.observations[-1].last if view.observations else 0
+        kept = {one.first for one in view.observations if one.provisional}
+        self.prepared = [
+            one
+            for one in self.prepared
+            if one.last > reached or (one.first in kept and not one.provisional)
+        ]
         self.wake()
+
+    # At once, where the window is full
 
     async def observe_now(self, view: View) -> bool:
         """Have the oldest raw nodes observed by rules at once; False if none may leave."""
@@ -137,25 +166,112 @@ class Memory:
             chunk = chunk[:-1]
         if not chunk:
             return False
-        seen = await self.fallback.observe(Interval(chunk, self._earlier(chunk)))
-        await self._commit(None, chunk, seen, True, "The window was full.")
+        seen = await self.fallback.observe(Interval(chunk, self.earlier(chunk)))
+        noted = Noted(seen, provisional=True, why="The window was full.")
+        await self.commit(None, chunk, noted)
         return True
 
     async def reflect_now(self, view: View) -> bool:
         """Condense the oldest observations by rules at once; False if nothing is gained."""
-        present = replaced((*view.observations, *self.ready(view)), self.reflections)
+        present = self.condensing(view)
         reflection = plan_reflection(present, sum(map(size_of, present)) // 2)
         if reflection is None:
             return False
         done = await reflected(reflection, self.folder, self.folder, deadline=self.deadline)
         if done.observation.tokens >= _tokens_of(done.observation.parts, reflection):
             return False
-        await self._commit_reflection(None, reflection, done)
+        await self.commit_reflection(None, reflection, done)
         return True
+
+    # Commits
+
+    async def commit(
+        self,
+        job: Job | None,
+        entries: tuple[Entry, ...],
+        noted: Noted,
+        held: Amount | None = None,
+        *,
+        instead: Observation | None = None,
+    ) -> None:
+        """Commit an observation of nodes, with the end of its job.
+
+        Args:
+            instead: the provisional observation that it stands in for.
+        """
+        active = (*self.log.view.observations, *self.prepared)
+        seen = noted.seen
+        written = Observation(
+            id=0,
+            level=0,
+            parent_id=entries[0].parent_id,
+            first=entries[0].seq,
+            last=entries[-1].seq,
+            notes=seen.notes or Notes((NOTHING,)),
+            ledger=instead.ledger if instead else await ledger_of(entries, active),
+            origin=seen.origin,
+            provisional=noted.provisional,
+            model=seen.model,
+        )
+        of = sum(entry.tokens for entry in entries) or first_sent(entries)
+        event = event_of(written, of, noted.why, again=instead is not None)
+        lost = noted.lost or unreported(seen.calls)
+        self.prepared.append(
+            await self._remember(written, job, seen.calls, OBSERVE, event, held, lost=lost)
+        )
+
+    async def commit_reflection(
+        self,
+        job: Job | None,
+        reflection: Reflection,
+        done: Reflected,
+        held: Amount | None = None,
+        *,
+        again: bool = False,
+    ) -> None:
+        """Commit a reflection, with the end of its job."""
+        event = event_of(done.observation, reflection.tokens, done.why, again=again)
+        lost = done.lost or unreported(done.calls)
+        written = done.observation
+        self.reflections.append(
+            await self._remember(written, job, done.calls, REFLECT, event, held, lost=lost)
+        )
+
+    async def book(self, calls: Sequence[Call], purpose: str, held: Amount, *, lost: bool) -> None:
+        """Record what calls cost that came to nothing."""
+        lost = lost or unreported(calls)
+        await self.log.book(self._usage(calls, purpose, None), held=held, lost=lost)
+
+    async def _remember(
+        self,
+        written: Observation,
+        job: Job | None,
+        calls: Sequence[Call],
+        purpose: str,
+        event: NewEvent,
+        held: Amount | None,
+        *,
+        lost: bool,
+    ) -> Observation:
+        usage = self._usage(calls, purpose, written.last)
+        return await self.log.remember(written, job, usage=usage, event=event, held=held, lost=lost)
+
+    def _usage(self, calls: Sequence[Call], purpose: str, node_id: int | None) -> list[Usage]:
+        lease = self.log.lease
+        ids = {"run_id": lease.run_id, "root_run_id": lease.root_run_id}
+        return usage_rows(calls, purpose, node_id=node_id, **ids)
+
+    # Beside the loop
+
+    def earlier(self, entries: Sequence[Entry]) -> tuple[Observation, ...]:
+        """Return the observations that come before nodes."""
+        view = self.log.view
+        present = (*view.observations, *self.ready(view))
+        return tuple(one for one in present if one.last < entries[0].seq)
 
     def wake(self) -> None:
         """Have the worker look whether something is due."""
-        self._woken.set()
+        self.woken.set()
 
     async def load(self) -> None:
         """Read what earlier runs prepared."""
@@ -169,237 +285,13 @@ class Memory:
             ending_from=view.observations[0].first if view.observations else raw,
         )
         found = [observation_of(row) for row in rows]
-        self.prepared = [one for one in found if not one.level and one.last >= raw]
+        provisional = {one.first for one in view.observations if one.provisional}
+        self.prepared = [
+            one for one in found if not one.level and (one.last >= raw or one.first in provisional)
+        ]
         self.reflections = [one for one in found if one.level]
-
-    # The worker
-
-    async def work(self) -> None:
-        """Observe what is due, for as long as the run goes on; end by cancelling it."""
-        while True:
-            try:
-                while await self._next():
-                    continue
-            except StoreUnavailable:
-                await anyio.sleep(RETRY_SECONDS)
-                continue
-            except LeaseLost:
-                # The run's own next write says so to whoever runs it.
-                return
-            except Conflict:
-                # Somebody else observed the same meanwhile.
-                await anyio.sleep(RETRY_SECONDS)
-                self._stale = True
-                continue
-            except Exception as error:
-                # Memory never fails a turn: what is raw stays raw, and is tried again.
-                _log.warning("Observational memory failed: %s", type(error).__name__)
-                await anyio.sleep(RETRY_SECONDS)
-                continue
-            await self._woken.wait()
-            self._woken = anyio.Event()
-
-    async def _next(self) -> bool:
-        """Do what is due next; False if nothing is."""
-        if self._stale:
-            await self.load()
-            self._stale = False
-        view = self.log.view
-        if chunk := next_chunk(self.raw(view), self.bands):
-            await self._observe(chunk)
-            return True
-        present = replaced((*view.observations, *self.ready(view)), self.reflections)
-        reflection = plan_reflection(present, self._limit)
-        if reflection is None:
-            return False
-        await self._reflect(reflection)
-        return True
-
-    async def _claim(self, kind: str, key: str) -> Job | None:
-        store, thread = self.log.store, self.log.lease.thread_id
-        await store.enqueue(thread, kind, key, b"")
-        seconds = self.deadline + CLAIM_SECONDS
-        job = await store.claim(kind, seconds=seconds, thread_id=thread, key=key)
-        if job is None:
-            # It is done already, or whoever claimed it has died; then the claim has to expire.
-            await anyio.sleep(RETRY_SECONDS)
-            await self.load()
-        return job
-
-    async def _reflect(self, reflection: Reflection) -> None:
-        key = ",".join(str(part.id) for part in reflection.parts)
-        job = await self._claim(REFLECT, key)
-        if job is None:
-            return
-        held = Amount(*self.reflector.bound(reflection))
-        reflector = self.reflector
-        try:
-            await self.log.hold(held)
-        except BudgetExceeded:
-            reflector, held = self.folder, None
-        deadline = self.deadline + GRACE_SECONDS
-        done = await reflected(reflection, reflector, self.folder, deadline=deadline)
-        await self._commit_reflection(job, reflection, done, held)
-
-    async def _commit_reflection(
-        self,
-        job: Job | None,
-        reflection: Reflection,
-        done: Reflected,
-        held: Amount | None = None,
-    ) -> None:
-        written, lease = done.observation, self.log.lease
-        usage = [
-            memory_usage(call, REFLECT, lease.run_id, lease.root_run_id, written.last)
-            for call in done.calls
-        ]
-        event = _event(written, reflection.tokens, done.why)
-        kept = await self.log.remember(
-            written, job, usage=usage, event=event, held=held, lost=_unreported(done.calls)
-        )
-        self.reflections.append(kept)
-
-    async def _observe(self, entries: tuple[Entry, ...]) -> None:
-        job = await self._claim(OBSERVE, f"{entries[0].seq}-{entries[-1].seq}")
-        if job is None:
-            return
-        interval = Interval(entries, self._earlier(entries))
-        held = Amount(*self.observer.bound(interval))
-        try:
-            await self.log.hold(held)
-        except BudgetExceeded as error:
-            seen = await self.fallback.observe(interval)
-            await self._commit(job, entries, seen, False, error.message)
-            return
-        seen, provisional, why = await self._notes(interval)
-        await self._commit(job, entries, seen, provisional, why, held)
-
-    def _earlier(self, entries: Sequence[Entry]) -> tuple[Observation, ...]:
-        ready = [one for one in self.ready(self.log.view) if one.last < entries[0].seq]
-        return (*self.log.view.observations, *ready)
-
-    async def _notes(self, interval: Interval) -> tuple[Observed, bool, str]:
-        """Return what was observed, whether it is provisional, and why."""
-        why = f"It took longer than {self.deadline:g} seconds."
-        calls: tuple[Call, ...] = ()
-        # Observers keep to the deadline themselves, and say what it cost; this is for one that
-        # hangs.
-        with anyio.move_on_after(self.deadline + GRACE_SECONDS):
-            try:
-                return await self.observer.observe(interval), False, ""
-            except NotObserved as error:
-                why, calls = error.message, error.calls
-            except Exception as error:
-                # A mistake of who wrote the Observer must not end the run.
-                why = f"Unexpected {type(error).__name__}."
-        by_rules = await self.fallback.observe(interval)
-        return Observed(by_rules.notes, calls, by_rules.origin), True, why
-
-    async def _commit(
-        self,
-        job: Job | None,
-        entries: tuple[Entry, ...],
-        seen: Observed,
-        provisional: bool,
-        why: str,
-        held: Amount | None = None,
-    ) -> None:
-        written = self._write(entries, seen, provisional)
-        lease = self.log.lease
-        usage = [
-            memory_usage(call, OBSERVE, lease.run_id, lease.root_run_id, written.last)
-            for call in seen.calls
-        ]
-        event = _event(written, sum(entry.tokens for entry in entries), why)
-        kept = await self.log.remember(
-            written, job, usage=usage, event=event, held=held, lost=_unreported(seen.calls)
-        )
-        self.prepared.append(kept)
-
-    def _write(self, entries: tuple[Entry, ...], seen: Observed, provisional: bool) -> Observation:
-        """Return the observation of the entries, not committed yet."""
-        active = (*self.log.view.observations, *self.prepared)
-        listed = "\n".join(name for one in active for name in one.ledger)
-        budget = sum(entry.tokens for entry in entries) * TOKENS_PER_THOUSAND // 1000
-        return Observation(
-            id=0,
-            level=0,
-            parent_id=entries[0].parent_id,
-            first=entries[0].seq,
-            last=entries[-1].seq,
-            notes=seen.notes or Notes((NOTHING,)),
-            ledger=compile_ledger(passages(entries), budget, listed=listed),
-            origin=seen.origin,
-            provisional=provisional,
-            model=seen.model,
-        )
 
 
 def _tokens_of(parts: Sequence[int], reflection: Reflection) -> int:
     """Return the tokens of what was replaced: an archive note may stand for fewer parts."""
     return sum(part.tokens for part in reflection.parts if part.id in parts)
-
-
-def _unreported(calls: Sequence[Call]) -> bool:
-    """Return whether an attempt may be billed of which nobody reported the usage."""
-    return any(call.answer.usage is None or call.answer.lost for call in calls)
-
-
-def _event(written: Observation, of: int, why: str) -> NewEvent:
-    data = {
-        "level": written.level,
-        "first": written.first,
-        "last": written.last,
-        "tokens": written.tokens,
-        "of": of,
-        "origin": written.origin,
-        "provisional": written.provisional,
-        "why": why,
-    }
-    return NewEvent("observation", written.last, data)
-
-
-def memory_usage(
-    call: Call, purpose: str, run_id: str, root_run_id: str, node_id: int | None
-) -> Usage:
-    """Return the usage row of a model call that memory made for a run."""
-    row = usage_of(
-        call.answer,
-        run_id=run_id,
-        root_run_id=root_run_id,
-        node_id=node_id,
-        counted=call.counted,
-        bound=Amount(call.counted, 0),
-    )
-    return replace(row, purpose=purpose)
-
-
-def passages(entries: Sequence[Entry]) -> list[Passage]:
-    """Return what the ledger is made of: what was said and called, and what came back."""
-    found: list[Passage] = []
-    for entry in entries:
-        message = entry.message
-        found.append(Passage(message.text, own=True))
-        if isinstance(message, AssistantMessage):
-            found += [
-                Passage("\n".join(_strings(call.arguments)), own=True) for call in message.calls
-            ]
-        found += [Passage(result.text, own=False) for result in entry.results]
-    return found
-
-
-def _strings(value: object) -> Iterator[str]:
-    """Yield the texts of a JSON value, as they are, not as JSON escapes them."""
-    match value:
-        case str():
-            yield value
-        case dict():
-            for one in cast("dict[str, object]", value).values():
-                yield from _strings(one)
-        case list():
-            for one in cast("list[object]", value):
-                yield from _strings(one)
-        case None:
-            return
-        case _:
-            yield str(value)

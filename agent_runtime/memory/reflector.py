@@ -73,11 +73,13 @@ class Reflected:
         observation: not committed yet; its level is one more than that of any part.
         calls: what it cost, answers that were rejected included.
         why: why it is not what the Reflector was asked for; empty if it is.
+        lost: whether what was billed is not known.
     """
 
     observation: Observation
     calls: tuple[Call, ...] = ()
     why: str = ""
+    lost: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +143,11 @@ def plan_reflection(
         gained += size_of(observations[stop]) * (1 - CONDENSED)
         stop += 1
     parts = tuple(observations[start:stop])
+    return condensing(parts)
+
+
+def condensing(parts: tuple[Observation, ...]) -> Reflection:
+    """Return the reflection that stands for observations which follow each other."""
     return Reflection(parts, max(1, int(sum(part.tokens for part in parts) * CONDENSED)))
 
 
@@ -199,20 +206,24 @@ async def reflected(
     """
     ledger = ledger_of(reflection.parts)
     calls: tuple[Call, ...] = ()
-    why = f"It took longer than {deadline:g} seconds."
+    why, lost = f"It took longer than {deadline:g} seconds.", True
     with anyio.move_on_after(deadline + GRACE):
         try:
             done = await reflector.reflect(reflection, ledger)
             return Reflected(observation_of(reflection, done, ledger), done.calls)
         except NotObserved as error:
-            why, calls = error.message, error.calls
+            why, calls, lost = error.message, error.calls, False
+        except Exception as error:
+            # A mistake of who wrote the Reflector must not end the run.
+            why = f"Unexpected {type(error).__name__}."
     try:
         done = await fallback.reflect(reflection, ledger)
     except NotObserved as error:
         oldest = archived(reflection.parts)
-        return Reflected(oldest, calls, f"{why} {error.message} The oldest part is archived.")
+        why = f"{why} {error.message} The oldest part is archived."
+        return Reflected(oldest, calls, why, lost)
     observation = replace(observation_of(reflection, done, ledger), provisional=True)
-    return Reflected(observation, calls, why)
+    return Reflected(observation, calls, why, lost)
 
 
 def observation_of(reflection: Reflection, done: Condensed, ledger: tuple[str, ...]) -> Observation:

@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from agent_runtime import Agent, Event, Runtime, ScriptedModel, Settings
-from agent_runtime.memory import observational
+from agent_runtime.memory import observational, worker
 from agent_runtime.memory.observer import Interval, NotObserved, Observed
 from agent_runtime.models.base import ModelRequest
 from agent_runtime.models.scripted import Scripted, call, say
@@ -78,9 +78,15 @@ async def test_observations_take_the_place_of_older_messages(runtime: Runtime) -
     assert "Find the bug." in "".join(message.text for message in last)
     assert any("<observed " in message.text for message in last)
     assert sum(len(message.text) for message in last) < 20_000
-    # An error of long ago is among what was observed.
-    seen = [message.text for message in last if message.text.startswith("<observed ")]
-    assert any("cannot open src/part_102.py" in text for text in seen)
+    # Every error was among what was observed, once its own messages had left.
+    seen = {
+        message.text
+        for request in script.requests
+        for message in request.messages
+        if message.text.startswith("<observed ")
+    }
+    for number in range(17, STEPS - 17, 17):
+        assert any(f"cannot open src/part_{number}.py" in text for text in seen)
 
 
 async def test_the_prompt_grows_by_appending_between_activations(runtime: Runtime) -> None:
@@ -142,7 +148,7 @@ async def test_an_observer_that_fails_is_stood_in_for_by_rules(
         init(self, *args, **{**values, "observer": Failing(way), "deadline": 0.05})  # type: ignore[arg-type]  # as they came
 
     monkeypatch.setattr(observational.Memory, "__init__", fail)
-    monkeypatch.setattr(observational, "GRACE_SECONDS", 0.0)
+    monkeypatch.setattr(worker, "GRACE_SECONDS", 0.0)
 
     events = await _run(runtime, Script(), thread="t")
 
