@@ -20,6 +20,7 @@ COMMANDS = {
     "chat": ("chat", "Talk with the agent, line by line, on one thread."),
     "threads": ("threads", "List threads; delete, export and import them."),
     "show": ("threads", "Show what happened on a thread."),
+    "memory": ("memory", "Look at a thread's memory; observe, reflect, export."),
     "cancel": ("run", "Cancel a run, also one of another process."),
     "db": ("db", "Look after the database: status, migrate, check, size, copy."),
     "config": ("config", "Show the settings and where they come from."),
