@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Sequence
 
 from .cutting import cut
 from .errors import InvariantError
+from .memory.ledger import left_out
 from .memory.observation import LEGEND, Observation
 from .messages import AssistantMessage, FileRef, LoggedMessage, PromptMessage, UserMessage
 from .tokens import count_message
@@ -100,7 +102,7 @@ def render(entry: Entry, start: Start, *, keep_opaque: bool) -> tuple[PromptMess
     results = [
         PromptMessage(
             "tool",
-            shown_text(result.text, call.id, entry.shown[index], start.cuts.get(call.id)),
+            _result(result.text, call.id, entry.shown[index], start.cuts.get(call.id)),
             call_id=call.id,
             name=call.name,
             files=result.files,
@@ -124,3 +126,20 @@ def shown_text(text: str, handle: str, *limits: int | None) -> str:
     """Return a result's text as prompts show it: cut to the smallest limit that is set."""
     limit = min((limit for limit in limits if limit is not None), default=None)
     return text if limit is None else cut(text, limit, handle)
+
+
+def _result(text: str, handle: str, cap: int | None, limit: int | None) -> str:
+    """Return what prompts show of a result: by its exchange's cap, or cut further since then.
+
+    What was shown and is cut now leaves its identifiers behind.
+    """
+    if limit is None or (cap is not None and cap <= limit):
+        return shown_text(text, handle, cap)
+    return _cut_again(text, handle, limit)
+
+
+@functools.lru_cache(maxsize=512)
+def _cut_again(text: str, handle: str, limit: int) -> str:
+    shown = cut(text, limit, handle)
+    names = left_out(text, shown)
+    return f"{shown}\n[... also named there: {' '.join(names)} ...]" if names else shown

@@ -7,6 +7,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import anyio
 import anyio.to_thread
@@ -23,6 +24,7 @@ from .errors import BudgetExceeded, Conflict
 from .log import RunLog
 from .memory.observational import Memory
 from .memory.recent import Room, overdue, plan, results_budget, too_large
+from .memory.transcript import characters
 from .memory.worker import Worker
 from .messages import ToolResult
 from .models.base import Model, ModelInfo
@@ -34,6 +36,8 @@ LEAST_OUTPUT = 256
 """With fewer tokens than that left to answer, a budget counts as spent."""
 COUNT_IN_THREAD = 100_000
 """Results with more characters than that are counted off the event loop."""
+PLAN_IN_THREAD = 200_000
+"""With more characters than that raw, an activation is planned off the event loop."""
 BUDGET_WAIT = 0.1
 """Seconds between attempts to reserve what other runs of the tree hold."""
 LOOK_EVERY = 10
@@ -105,20 +109,21 @@ class RunState:
     async def activate(self, cause: Cause) -> None:
         """Begin prompts anew: what leaves and what is cut is decided by `memory.recent`."""
         self.calibration.reset_anchor()
-        view = self._plan(cause)
+        view = await self._plan(cause)
         while self.memory is not None and self.calibration.estimate(view.tokens) > self.room.limit:
             # Nothing leaves unobserved, so what has to leave at once is observed by rules.
             remembered = await self.memory.observe_now(self.log.view)
             if not (remembered or await self.memory.reflect_now(self.log.view)):
                 raise too_large(view, self.room, self.calibration.estimate)
-            view = self._plan(cause)
+            view = await self._plan(cause)
         await self.log.activate(view, cause)
         if self.memory is not None:
             self.memory.activated()
 
-    def _plan(self, cause: Cause) -> View:
+    async def _plan(self, cause: Cause) -> View:
         old = self.log.view
-        return plan(
+        planned = partial(
+            plan,
             old,
             self.room,
             cause=cause,
@@ -132,6 +137,9 @@ class RunState:
             ready=() if self.memory is None else self.memory.ready(old),
             standing=() if self.memory is None else self.memory.standing(old),
         )
+        if characters(old.entries) > PLAN_IN_THREAD:
+            return await anyio.to_thread.run_sync(planned)
+        return planned()
 
     def narrow(self) -> None:
         """Believe for the rest of the run that the window is smaller than the prompt refused."""

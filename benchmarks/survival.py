@@ -36,6 +36,9 @@ DEFAULTS = Bands(observe=30_000, reflect=40_000, last_messages=20)
 LEDGER = f"ledger of {TOKENS_PER_THOUSAND} per 1,000"
 NOTES = "extractive notes"
 BOTH = f"{NOTES}, {LEDGER}"
+NAMES = ", names in cut results"
+PRODUCT = f"{BOTH}{NAMES}"
+"""What the runtime does where no model observes."""
 
 _ROOT = re.compile(r"\$=(\S+)")
 _UNDER_ROOT = re.compile(r"(?<!\S)\$(?=/)")
@@ -61,7 +64,7 @@ def run(args: argparse.Namespace) -> Report:
         traces = islice(read_traces(folder, source), 0, None, args.every)
         lives = [live(one, bands) for one in traces]
         for name, policy in policies().items():
-            found = measure(lives, policy)
+            found = measure(lives, policy, names=name.endswith(NAMES))
             rows.append({"source": source.removesuffix("_traces"), "context": name, **found.row()})
             targets += _targets(source, name, found)
     return Report("survival", rows, targets)
@@ -75,7 +78,9 @@ def policies() -> dict[str, Policy]:
         "raw messages alone": with_ledger(0),
         **ledgers,
         NOTES: lambda entries, _: _observation(entries, extractive(entries)),
+        f"{LEDGER}{NAMES}": with_ledger(TOKENS_PER_THOUSAND),
         BOTH: both,
+        PRODUCT: both,
     }
 
 
@@ -153,8 +158,12 @@ class Found:
         }
 
 
-def measure(lives: Sequence[Life], policy: Policy) -> Found:
-    """Return what a policy keeps over all activations of runs."""
+def measure(lives: Sequence[Life], policy: Policy, *, names: bool = False) -> Found:
+    """Return what a policy keeps over all activations of runs.
+
+    Args:
+        names: whether the names count that a result which was cut leaves behind.
+    """
     found = Found()
     for place, life in enumerate(lives):
         observations: list[Observation] = []
@@ -166,7 +175,7 @@ def measure(lives: Sequence[Life], policy: Policy) -> Found:
             spelled = "\n".join(whole(one.text) for one in observations)
             found.activations += 1
             for one in moment.needed:
-                verbatim = one.raw or occurs(one.name, shown)
+                verbatim = one.raw or (names and one.named) or occurs(one.name, shown)
                 found.needed[place % 2] += 1
                 found.verbatim += verbatim
                 found.kept[place % 2] += verbatim or occurs(one.name, spelled)
@@ -189,9 +198,9 @@ def _targets(source: str, policy: str, found: Found) -> list[Target]:
     name, share = source.removesuffix("_traces"), round(found.share, 4)
     if policy == NOTES:
         return [at_least(f"{name}: kept by notes", share, WANTED_NOTES[source])]
-    if policy == LEDGER:
-        return [at_least(f"{name}: kept by the ledger alone", share, WANTED)]
-    if policy != BOTH:
+    if policy == f"{LEDGER}{NAMES}":
+        return [at_least(f"{name}: kept by ledger and names alone", share, WANTED)]
+    if policy != PRODUCT:
         return []
     size = round(found.per_thousand, 1)
     return [

@@ -47,6 +47,7 @@ _IDENTIFIER = re.compile(
     r"|\b(?=[0-9a-f]*[0-9])(?=[0-9a-f]*[a-f])[0-9a-f]{7,40}\b"
 )
 _URL = re.compile(r"\w+://\S*")
+_NAMED = re.compile(r"(?<=\n)\[\.\.\. also named there: .* \.\.\.\]")
 _WORD = re.compile(r"\w+")
 
 
@@ -57,10 +58,12 @@ class Needed:
     Attributes:
         raw: whether the raw messages still show it, or the task that stays in front; of old results
             an activation shows the beginning and the end.
+        named: whether it is among the names that a result which was cut leaves behind.
     """
 
     name: str
     raw: bool
+    named: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +175,8 @@ class _Uses:
         """Yield what is needed after a node, and whether the view's raw messages show it."""
         at, first = anchor - 1, (view.start.first or 1) - 1
         messages = [message for entry in view.entries for message in entry.prompt]
-        raw = "\n".join(text for message in messages for text in _sent(message))
+        sent = "\n".join(text for message in messages for text in _sent(message))
+        raw, named = _NAMED.sub("", sent), "\n".join(_NAMED.findall(sent))
         task = view.task.message.text if view.task else ""
         for name, used in self._used.items():
             shown = self._shown[name]
@@ -181,7 +185,8 @@ class _Uses:
             if not sight or use == len(used) or shown[sight] != used[use]:
                 continue
             recent = bisect_left(shown, first) < sight
-            yield Needed(name, (recent and occurs(name, raw)) or occurs(name, task))
+            in_raw = (recent and occurs(name, raw)) or occurs(name, task)
+            yield Needed(name, in_raw, recent and occurs(name, named))
 
 
 def _sent(message: PromptMessage) -> Iterator[str]:

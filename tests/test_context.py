@@ -344,3 +344,22 @@ def test_no_prompt_may_rewrite_the_one_before() -> None:
 def test_a_note_is_never_rendered_by_itself() -> None:
     with pytest.raises(InvariantError, match="is a note"):
         render(Entry(1, None, Note("Hm.")), Start(), keep_opaque=True)
+
+
+def test_what_a_cut_takes_from_an_old_result_is_named() -> None:
+    lines = "".join(f"src/shop/part_{number}.py does its work\n" for number in range(2000))
+    entry = Entry(2, 1, work(2, [1]), (ToolResult(lines),), (None,))
+    handle = handle_of(entry, 0)
+    text = render(entry, Start(cuts={handle: 400}), keep_opaque=True)[1].text
+    shown, _, named = text.partition("\n[... also named there: ")
+    names = set(named.removesuffix(" ...]").split())
+    assert names and names < {f"src/shop/part_{number}.py" for number in range(2000)}
+    assert not any(name in shown for name in names)
+    assert text == render(entry, Start(cuts={handle: 400}), keep_opaque=True)[1].text
+
+
+def test_what_was_never_shown_whole_is_not_named() -> None:
+    lines = "".join(f"src/shop/part_{number}.py does its work\n" for number in range(2000))
+    entry = Entry(2, 1, work(2, [1]), (ToolResult(lines),), (400,))
+    text = render(entry, Start(cuts={handle_of(entry, 0): 500}), keep_opaque=True)[1].text
+    assert "also named" not in text
