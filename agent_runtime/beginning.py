@@ -257,8 +257,10 @@ def started(agent: str, resolved: Resolved, limit: int, *, resumed: bool) -> New
         "max_steps": limit,
         "resumed": resumed,
     }
-    if resolved.remembering is not None and resolved.remembering.warnings:
-        data["warnings"] = list(resolved.remembering.warnings)
+    if (memory := resolved.remembering) is not None:
+        data |= {"observe_at": memory.bands.observe, "reflect_at": memory.bands.reflect}
+        if memory.warnings:
+            data["warnings"] = list(memory.warnings)
     return NewEvent("run-start", data=data)
 
 

@@ -86,6 +86,18 @@ def spent_by(usage: Sequence[Usage]) -> Amount:
     )
 
 
+def usage_data(usage: Sequence[Usage]) -> dict[str, int | None]:
+    """Return what an event says of model calls."""
+    costs = [one.cost for one in usage]
+    return {
+        "calls": len(usage),
+        "prompt_tokens": sum(one.prompt_tokens for one in usage),
+        "cached_tokens": sum(one.cached_tokens for one in usage),
+        "completion_tokens": sum(one.completion_tokens for one in usage),
+        "cost": None if None in costs else sum(cost or 0 for cost in costs),
+    }
+
+
 def require_price(info: ModelInfo, has_cost_limit: bool) -> None:
     """Refuse a budget in money for a model whose price nobody knows.
 

@@ -16,6 +16,7 @@ EventKind = Literal[
     "tool-finish",
     "note",
     "activation",
+    "memory",
     "observation",
     "run-finish",
 ]
@@ -30,15 +31,23 @@ class Event:
         node_id: the node that it is about; its content is read from the log.
         data: by kind:
 
-            - `run-start`: `agent`, `model`, `max_steps`, `resumed` (bool)
+            - `run-start`: `agent`, `model`, `max_steps`, `resumed` (bool); with observational
+              memory `observe_at` and `reflect_at` (its thresholds in tokens), and `warnings` if
+              there are any
             - `text-delta`, `reasoning-delta` (live only): `text`
             - `model-retry` (live only): `reason`, `attempt`, `wait` (seconds)
             - `answer`: `step`, `calls` (number), `prompt_tokens`, `cached_tokens`,
-              `completion_tokens` (None where unreported), `cost` (nanodollars or None)
+              `completion_tokens` (None where unreported), `cost` (nanodollars or None); with
+              observational memory `raw_tokens` and `observed_tokens` of the prompt
             - `tool-start`: `call_id`, `tool`; live also `arguments`
             - `tool-finish`: `call_id`, `tool`, `outcome`, `chars`, `cut` (bool)
             - `note`: `source`
             - `activation`: `cause`, `left_out` (nodes), `cut` (results), `tokens`
+            - `memory` (live only), when it begins to work: `purpose` (`observe` or `reflect`),
+              `tokens` (of what it reads), `again` (bool: what rules wrote is written by a model)
+            - `observation`: `id`, `level`, `first` and `last` (nodes), `tokens`, `of` (tokens of
+              what it stands for), `origin`, `provisional`, `again`, `why` (it is not as asked for);
+              `calls` and what they used, as for `answer`
             - `run-finish`: `status`, `stop_reason`, `detail`
     """
 

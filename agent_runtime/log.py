@@ -34,7 +34,7 @@ from agent_runtime_storage.records import (
 
 from . import leases
 from .branch import activation_event, activation_row, load_view, node_row
-from .budget import minus, plus, spent_by
+from .budget import minus, plus, spent_by, usage_data
 from .concurrency import outlast
 from .context import extend
 from .errors import AgentRuntimeError, StoreError
@@ -287,9 +287,10 @@ class RunLog:
                 release=held,
                 settle=spent_by(usage),
                 unsettle=held if lost else None,
-                events=(event,),
+                events=(replace(event, data={**event.data, "id": kept.id, **usage_data(usage)}),),
             )
             last, interrupted = await outlast(self.store.commit(self.lease, commit))
+            event = commit.events[0]
             self.last_observation = kept.id
             self.held = plus(self.held, minus(held or Amount()))
         self.tell(event, last)

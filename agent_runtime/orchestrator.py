@@ -272,6 +272,8 @@ class Orchestrator:
             "completion_tokens": usage.completion if usage else None,
             "cost": answer.cost,
         }
+        if (memory := self.state.memory) is not None:
+            data["raw_tokens"], data["observed_tokens"] = memory.sizes(self.log.view)
         return NewEvent("answer", self.log.next_seq, data)
 
     async def drain(self) -> None:

@@ -19,8 +19,24 @@ STATUS_WIDTH = 60
 """How many characters the status spends on what the run is doing, or on what the model says."""
 
 
+CAUSES = {
+    "observed": "observations stand for them",
+    "price": "observations stand for them, it pays now",
+    "idle": "the provider's cache had gone cold",
+    "late": "observations are late",
+    "tokens": "the window was full",
+    "overflow": "the provider found the prompt too long",
+    "messages": "the window moved on",
+}
+"""What is said of an activation's cause."""
+
+
 class Tally:
-    """What a run has used so far, by its events."""
+    """What a run has used so far, by its events.
+
+    Attributes:
+        remembering: what observational memory is doing; empty if nothing.
+    """
 
     def __init__(self) -> None:
         self.step = 0
@@ -31,6 +47,9 @@ class Tally:
         self.cost = 0
         self.unpriced = False
         self.doing = "starting"
+        self.remembering = ""
+        self._limits = 0, 0
+        self._sizes: tuple[int, int] | None = None
         self._root = ""
         self._said = ""
 
@@ -66,46 +85,97 @@ class Tally:
                 self.doing = f"waiting to try the model again: {data['reason']}"
                 return [f"  retry {data['attempt']} in {data['wait']:.1f} s: {data['reason']}"]
             case "activation":
-                if data["left_out"] or data["cut"]:
-                    return [
-                        f"  context: {data['left_out']} messages left the prompt, {data['cut']} "
-                        f"tool results cut, {data['tokens']:,} tokens stay ({data['cause']})"
-                    ]
+                return self._activation(data)
+            case "memory":
+                self._remember(event, data)
             case "observation":
-                why = f": {data['why']}" if data["why"] else ""
-                return [
-                    f"  memory: {data['of']:,} tokens observed as {data['tokens']:,} "
-                    f"({data['origin']}{why})"
-                ]
+                self._remember(event, {})
+                return self._observation(data)
             case "note":
                 return [f"  note from {data['source']}"]
             case "run-finish":
                 self.doing = "done"
         return []
 
+    def _activation(self, data: dict[str, Any]) -> list[str]:
+        if not (data["left_out"] or data["cut"] or data["cause"] == "late"):
+            return []
+        cause = CAUSES.get(data["cause"], data["cause"])
+        return [
+            f"  context: {data['left_out']} messages left the prompt, {data['cut']} "
+            f"tool results cut, {data['tokens']:,} tokens stay ({cause})"
+        ]
+
+    def _observation(self, data: dict[str, Any]) -> list[str]:
+        if data.get("calls"):
+            self._count(data)
+        if data.get("again"):
+            did = "notes by rules for {of:,} tokens written again as {tokens:,}"
+        elif data["origin"] == "archive":
+            did = "{of:,} tokens of observations archived as {tokens:,}"
+        elif data["level"]:
+            did = "{of:,} tokens of observations condensed to {tokens:,}"
+        else:
+            did = "{of:,} tokens observed as {tokens:,}"
+        by = f"by {data['origin']}" if data["origin"] != "model" else "by the model"
+        by += ", until the model does it" if data["provisional"] else ""
+        why = f": {data['why']}" if data["why"] else ""
+        return [f"  memory: {did.format(**data)} ({by}{why})"]
+
+    def _remember(self, event: Event, data: dict[str, Any]) -> None:
+        """Keep what the run's own memory is at; nothing if there is no data."""
+        if event.run_id != self._root:
+            return
+        doing = {"observe": "observing", "reflect": "condensing"}
+        again = " again" if data.get("again") else ""
+        self.remembering = (
+            f"{doing[data['purpose']]} {data['tokens']:,} tokens{again}" if data else ""
+        )
+
     def _start(self, event: Event, data: dict[str, Any]) -> list[str]:
         if event.run_id != self._root:
             return [f"{data['agent']} starts"]
         self.max_steps = data["max_steps"]
+        self._limits = data.get("observe_at", 0), data.get("reflect_at", 0)
         self.doing = "thinking"
         verb = "resumes" if data.get("resumed") else "starts"
         return [
             f"run {event.run_id} {verb}: model {data['model']}, thread {event.thread_id}, "
-            f"at most {self.max_steps} steps"
+            f"at most {self.max_steps} steps",
+            *(f"  memory: {warning}" for warning in data.get("warnings", ())),
         ]
 
     def _answer(self, event: Event, data: dict[str, Any]) -> list[str]:
         self._said, self.doing = "", "thinking"
+        self._count(data)
+        if event.run_id == self._root:
+            self.step = data["step"]
+        calls = data["calls"]
+        what = f"{calls} tool call{'s' if calls != 1 else ''}" if calls else "answer"
+        if data.get("prompt_tokens"):
+            what += f", prompt {data['prompt_tokens']:,} tokens ({_cached(data)})"
+        if "raw_tokens" in data:
+            sizes = data["raw_tokens"], data["observed_tokens"]
+            if event.run_id == self._root:
+                self._sizes = sizes
+            what += f", {self._held(sizes)}"
+        return [f"step {data['step']}/{self.max_steps}: {what}; {self.spent()} so far"]
+
+    def _count(self, data: dict[str, Any]) -> None:
+        """Add what model calls used."""
         self.prompt_tokens += data.get("prompt_tokens") or 0
         self.cached_tokens += data.get("cached_tokens") or 0
         self.completion_tokens += data.get("completion_tokens") or 0
         self.cost += data.get("cost") or 0
         self.unpriced |= data.get("cost") is None
-        if event.run_id == self._root:
-            self.step = data["step"]
-        calls = data["calls"]
-        what = f"{calls} tool call{'s' if calls != 1 else ''}" if calls else "answer"
-        return [f"step {data['step']}/{self.max_steps}: {what}, {self.spent()}"]
+
+    def _held(self, sizes: tuple[int, int]) -> str:
+        """Return the tokens of raw messages and of observations, each of its threshold."""
+        (raw, observed), (observe_at, reflect_at) = sizes, self._limits
+        return (
+            f"raw {_short(raw)} of {_short(observe_at)}, "
+            f"observed {_short(observed)} of {_short(reflect_at)}"
+        )
 
     def spent(self) -> str:
         """Return tokens, cache share and cost so far, on one line."""
@@ -118,8 +188,23 @@ class Tally:
 
     def status(self) -> str:
         """Return what the run is at, on one line."""
-        doing = shorten(self.doing, STATUS_WIDTH)
-        return f"step {self.step}/{self.max_steps} · {self.spent()} · {doing}"
+        parts = [f"step {self.step}/{self.max_steps}", self.spent()]
+        if self._sizes is not None:
+            parts.append(self._held(self._sizes))
+        if self.remembering:
+            parts.append(self.remembering)
+        return " · ".join([*parts, shorten(self.doing, STATUS_WIDTH)])
+
+
+def _cached(data: dict[str, Any]) -> str:
+    return f"{(data.get('cached_tokens') or 0) / data['prompt_tokens']:.0%} cached"
+
+
+def _short(tokens: int) -> str:
+    """Return a number of tokens in a few characters: `950`, `3.6K`, `30K`."""
+    if tokens < 1000:
+        return str(tokens)
+    return f"{tokens / 1000:.1f}".removesuffix(".0") + "K"
 
 
 class Progress(AbstractContextManager[None], Protocol):

@@ -90,6 +90,12 @@ class Memory:
         """Return the raw nodes of a view, measured."""
         return measure(view.entries, self.prepared, self.ratio(), view.anchor)
 
+    def sizes(self, view: View) -> tuple[int, int]:
+        """Return the tokens of the raw nodes and of the observations, as the provider counts."""
+        raw = sum(entry.tokens for entry in view.entries)
+        observed = sum(map(size_of, view.observations))
+        return round(raw * self.ratio()), round(observed * self.ratio())
+
     def ready(self, view: View) -> list[Observation]:
         """Return the observations that can take the place of the view's oldest raw nodes."""
         return covered(view.entries, self.prepared)[0]

@@ -18,7 +18,7 @@ from agent_runtime.context import entry_of
 from agent_runtime.errors import BudgetExceeded, Conflict, LeaseLost, StoreUnavailable
 from agent_runtime.log import RunLog
 from agent_runtime.view import Entry, View
-from agent_runtime_storage.records import Amount, Job
+from agent_runtime_storage.records import Amount, Job, NewEvent
 
 from .bands import next_chunk
 from .jobs import claimed, paid
@@ -105,6 +105,7 @@ class Worker:
             if job is None:
                 await self._wait_for_others()
                 return
+            self._tell(OBSERVE, sum(entry.tokens for entry in entries))
             interval = Interval(entries, memory.earlier(entries))
             held = Amount(*memory.observer.bound(interval))
             try:
@@ -148,6 +149,7 @@ class Worker:
             if job is None:
                 await self._wait_for_others()
                 return
+            self._tell(REFLECT, reflection.tokens)
             held = Amount(*memory.reflector.bound(reflection))
             try:
                 async with paid(self.log, held):
@@ -190,6 +192,7 @@ class Worker:
         async with self._claimed(kind, f"again {old.id}") as job:
             if job is None:
                 return
+            self._tell(kind, old.tokens, again=True)
             redo = self._reflect_again if old.level else self._observe_again
             try:
                 why = await redo(job, old)
@@ -229,6 +232,11 @@ class Worker:
             else:
                 await memory.commit_reflection(job, reflection, done, held, again=True)
         return done.why
+
+    def _tell(self, purpose: str, tokens: int, *, again: bool = False) -> None:
+        """Tell whoever listens what begins now."""
+        data = {"purpose": purpose, "tokens": tokens, "again": again}
+        self.log.tell(NewEvent("memory", data=data))
 
     # Jobs
 
