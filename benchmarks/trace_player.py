@@ -1,19 +1,17 @@
 """A recorded run, gone through again by the real runtime: real loop, real store, recorded answers.
 
-`replay` runs each turn of a trace by `Runtime.run`.  The model answers as it did in the recording,
+`play` runs each turn of a trace by `Runtime.run`.  The model answers as it did in the recording,
 the tools return what they returned then; what came in meanwhile is posted to the inbox; and where
 the recording breaks off, the run is cancelled.  `Player` judges every prompt by itself, without
-the runtime's own checks, and `replay` compares the log with the recording at the end.
+the runtime's own checks, and `play` compares the log with the recording at the end.
 """
 
 from __future__ import annotations
 
-import re
-from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Any, NoReturn
 
 import anyio
 import orjson
@@ -24,11 +22,8 @@ from agent_runtime.context import entry_of
 from agent_runtime.errors import ModelOverflow, PromptTooLarge
 from agent_runtime.memory.recent import CUT_TOKENS
 from agent_runtime.messages import (
-    AssistantMessage,
-    Note,
     PromptMessage,
     ToolResult,
-    UserMessage,
     call_place,
 )
 from agent_runtime.models.base import (
@@ -42,9 +37,9 @@ from agent_runtime.models.base import (
     TokenUsage,
 )
 from agent_runtime.tools.base import Tool, ToolContext
-from agent_runtime.view import Entry
 
-from .trace_data import RecordedCall, Said, Step, Trace, Turn
+from .trace_data import Step, Trace, Turn
+from .trace_outcome import HIDDEN, Outcome, Piece, note, observed_nodes, same, stands_for, tiled
 
 START_RATIOS = {"claude_code_traces": 1.6}
 """What the runtime takes Claude's tokens for until it has seen usage; others are its default."""
@@ -52,74 +47,21 @@ MAX_OUTPUT = 8_192
 LEAST_UNAVOIDABLE = 0.6
 """Only a prompt of which the parts that cannot be cut fill this share may be called too large."""
 
-_HIDDEN = re.compile(r"(\d+) earlier messages of this thread are not shown\.")
-_CUT = "characters are left out here"
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """What the log must hold next: a message, or an answer with the results of its calls."""
-
-    role: Literal["user", "assistant", "note"]
-    text: str
-    step: Step | None = None
-
-    @property
-    def size(self) -> int:
-        """How many messages it is."""
-        return 1 + (len(self.step.calls) if self.step else 0)
-
-
-@dataclass(slots=True)
-class Outcome:
-    """What became of a trace.
-
-    Attributes:
-        steps: answers that were given.
-        activations: how many, by cause.
-        hidden: messages that the last prompt did not show.
-        capped: results that were shown cut from the first.
-        cut: results that were cut when they were old.
-        shrunk: activations after which the guaranteed recent messages were not there whole.
-        fullest: the largest prompt by the provider's count, as a share of what it may have.
-        above: prompts that the provider counted above what the runtime allows them.
-        refused: prompts that the provider refused because they exceeded its window.
-        faults: what was wrong, in words; empty if all went as promised.
-        too_large: how the runtime said that something does not fit the window, if it did.
-        unavoidable: of that prompt, what could not be cut, as a share of what it may have.
-    """
-
-    trace: str
-    window: int
-    steps: int = 0
-    prompts: int = 0
-    nodes: int = 0
-    activations: Counter[str] = field(default_factory=Counter[str])
-    hidden: int = 0
-    capped: int = 0
-    cut: int = 0
-    shrunk: int = 0
-    interrupted: int = 0
-    fullest: float = 0.0
-    above: int = 0
-    refused: int = 0
-    prompt_tokens: int = 0
-    cached_tokens: int = 0
-    too_large: str = ""
-    unavoidable: float = 0.0
-    faults: list[str] = field(default_factory=list[str])
-
 
 class Player:
     """The model and the tools of a recorded run, and the judge of its prompts.
 
     As a model it counts tokens by what the recorded provider reported for the same text, and
     refuses a prompt above its window.
+
+    Args:
+        remembers: whether observations have to stand for all that is not shown.
     """
 
-    def __init__(self, trace: Trace, window: int) -> None:
+    def __init__(self, trace: Trace, window: int, *, remembers: bool = False) -> None:
         self.trace = trace
         self.window = window
+        self.remembers = remembers
         self.outcome = Outcome(trace.id, window)
         self.expected: list[Piece] = []
         self.thread_id = ""
@@ -149,6 +91,12 @@ class Player:
         """The most tokens that the runtime may send."""
         return self.window - min(MAX_OUTPUT, self.window // 4)
 
+    @property
+    def next_step(self) -> Step | None:
+        """The answer that the next call gets; None where the recording breaks off."""
+        steps = self._turn.steps
+        return steps[self._next] if self._next < len(steps) else None
+
     def tools(self) -> list[Tool]:
         """Return a tool for each that the recording names."""
         names = {call.name for turn in self.trace.turns for s in turn.steps for call in s.calls}
@@ -165,7 +113,7 @@ class Player:
                 if self._loop_is_open():
                     self.expected.append(Piece("assistant", UNANSWERED))
                 self.expected.append(Piece("user", self._turn.task))
-                self.expected += [_note(said) for said in self._turn.said]
+                self.expected += [note(said) for said in self._turn.said]
             case "activation":
                 self._activated = True
                 self.outcome.activations[str(event.data["cause"])] += 1
@@ -200,16 +148,13 @@ class Player:
         if usage.prompt > self.window:
             self.outcome.refused += 1
             raise ModelOverflow(f"{usage.prompt} tokens are more than {self.window}.")
-        if self._next == len(self._turn.steps):
-            self.outcome.interrupted += 1
-            self._scope.cancel()
-            await anyio.sleep_forever()
-        step = self._turn.steps[self._next]
+        if (step := self.next_step) is None:
+            await self._break_off()
         self._next += 1
         self._returned, self._others_back = 0, anyio.Event()
         self.outcome.steps += 1
         self.expected.append(Piece("assistant", step.text, step))
-        self.expected += [_note(said) for said in step.said]
+        self.expected += [note(said) for said in step.said]
         yield TextDelta(step.text)
         yield ModelAnswer(
             text=step.text,
@@ -220,6 +165,13 @@ class Player:
             cost=0,
             reasoning=step.reasoning,
         )
+
+    async def _break_off(self) -> NoReturn:
+        """Cancel the run, as its recording ends here."""
+        self.outcome.interrupted += 1
+        self._scope.cancel()
+        await anyio.sleep_forever()
+        raise AssertionError("the run was not cancelled")
 
     # The tools
 
@@ -241,9 +193,7 @@ class Player:
         if call.result is None:
             if self._returned < present:
                 await self._others_back.wait()
-            self.outcome.interrupted += 1
-            self._scope.cancel()
-            await anyio.sleep_forever()
+            await self._break_off()
         self._returned += 1
         if self._returned == present:
             self._others_back.set()
@@ -292,19 +242,26 @@ class Player:
                     riding.append(piece.text)
                 continue
             block = messages[max(1, end - piece.size) : end]
-            if len(block) < piece.size or not _stands_for(block, piece, riding):
+            if len(block) < piece.size or not stands_for(block, piece, riding):
                 break
             pieces, used, riding = pieces + 1 + len(riding), used + piece.size, []
         return pieces, used
 
     def _judge_front(self, front: Sequence[PromptMessage], before: Sequence[Piece]) -> None:
-        """Whatever is not shown raw must be told of: the task by its text, the rest by number."""
+        """Whatever is not shown raw must be told of: the task by its text, the rest by number.
+
+        Where observations stand for it, each node must be in exactly one of their intervals.
+        """
         hidden = sum(piece.size for piece in before)
         self.outcome.hidden = hidden
+        intervals = observed_nodes(front)
+        if (intervals or self.remembers) and tiled(intervals) != len(before):
+            self._fault(f"prompt {self.outcome.prompts}: {intervals} stand for {len(before)} nodes")
+        front = front[len(intervals) :]
         text = front[0].text if front else ""
         if len(front) > 1 or (front and front[0].role != "user"):
             self._fault(f"prompt {self.outcome.prompts}: {len(front)} messages stand for none")
-        told = _HIDDEN.findall(text)
+        told = HIDDEN.findall(text)
         number = int(told[-1]) if told else 0
         pinned = any(piece.role == "user" and text.startswith(piece.text) for piece in before)
         if number + pinned != hidden:
@@ -327,6 +284,7 @@ class Player:
         tools = len(orjson.dumps([tool.parameters for tool in request.tools])) * self.trace.rate
         total = round(sum(sizes) + tools)
         cached = self._cached(request.messages, sizes)
+        cached += round(tools) if cached else 0
         self.outcome.above += total > self.limit
         self.outcome.fullest = max(self.outcome.fullest, total / self.limit)
         self.outcome.prompt_tokens += total
@@ -371,43 +329,22 @@ class RecordedTool(Tool):
         return await self._player.result_of(self.name, context)
 
 
-def _note(said: Said) -> Piece:
-    steer = "The user says, while you work: " if said.kind == "steer" else ""
-    return Piece("note", steer + said.text)
-
-
-def _stands_for(block: Sequence[PromptMessage], piece: Piece, notes: Sequence[str]) -> bool:
-    """Return whether messages of a prompt show a piece, with the notes that ride in it."""
-    first = block[0]
-    if first.role != piece.role or first.text != piece.text:
-        return False
-    calls = piece.step.calls if piece.step else ()
-    if [call.name for call in first.calls] != [call.name for call in calls]:
-        return False
-    for call, shown in zip(calls, block[1:], strict=True):
-        known = call.result is None or shown.text.startswith(call.result)
-        if not known and _CUT not in shown.text:
-            return False
-    rides = bool(calls) or not notes
-    return rides and all(note in block[-1].text for note in notes)
-
-
 # A whole trace
 
 
-async def replay(runtime: Runtime, trace: Trace, window: int, *, thread: str) -> Outcome:
+async def play(runtime: Runtime, player: Player, *, thread: str) -> Outcome:
     """Run a trace on a new thread; what went wrong is in the outcome's `faults`.
 
     A trace that does not fit the window ends with the first prompt that does not.
     """
-    player = Player(trace, window)
+    trace = player.trace
     agent = Agent(
         player,
         tools=player.tools(),
         instructions=trace.system,
         name="recorded",
         max_steps=10_000,
-        context_window=window,
+        context_window=player.window,
     )
     store = runtime.store.of(runtime.settings.user)
     await store.ensure_thread(thread)
@@ -440,7 +377,7 @@ async def _compare(runtime: Runtime, player: Player, thread_id: str) -> None:
         )
     for node, piece in zip(nodes, player.expected, strict=False):
         outcome.capped += sum(call.shown is not None for call in node.calls)
-        if node.status != "closed" or not _same(entry_of(node), piece):
+        if node.status != "closed" or not same(entry_of(node), piece):
             outcome.faults.append(f"{outcome.trace}: node {node.seq} differs from what was fed")
     for event in await _activations(runtime, thread_id):
         row = await store.activation(thread_id, event)
@@ -456,35 +393,3 @@ async def _activations(runtime: Runtime, thread_id: str) -> list[int | None]:
         anchors += [event.node_id for event in events if event.kind == "activation"]
         after = events[-1].id
     return anchors
-
-
-def _same(entry: Entry, piece: Piece) -> bool:
-    """Return whether a node of the log holds a piece, byte for byte."""
-    match entry.message:
-        case UserMessage(text):
-            return piece.role == "user" and text == piece.text
-        case Note(text):
-            return piece.role == "note" and text == piece.text
-        case AssistantMessage() as answer:
-            if piece.role != "assistant" or answer.text != piece.text:
-                return False
-            step = piece.step
-            if step is None:
-                return not answer.calls
-            made = [(call.name, call.arguments) for call in answer.calls]
-            told = [(call.name, _object(call.arguments)) for call in step.calls]
-            return (
-                answer.reasoning == step.reasoning
-                and made == told
-                and all(map(_same_result, entry.results, step.calls))
-            )
-
-
-def _same_result(result: ToolResult, call: RecordedCall) -> bool:
-    if call.result is None:
-        return result.outcome == "interrupted"
-    return (result.text, result.outcome) == (call.result, "error" if call.failed else "ok")
-
-
-def _object(text: str) -> Mapping[str, Any]:
-    return orjson.loads(text) if text.strip() else {}

@@ -19,7 +19,7 @@ from agent_runtime import Runtime, Settings
 
 from .frame import Report, Row, Target, data_folder
 from .trace_data import SOURCES, Trace, read_traces
-from .trace_player import Outcome, replay
+from .trace_player import Outcome, Player, play
 
 WINDOWS = (8_192, 32_768, 131_072)
 AT_ONCE = 4
@@ -62,7 +62,8 @@ async def replay_all(traces: Sequence[Trace], window: int) -> list[Outcome]:
 
             async def one(index: int, trace: Trace) -> None:
                 async with limiter:
-                    outcomes.append(await replay(runtime, trace, window, thread=f"trace-{index}"))
+                    player = Player(trace, window)
+                    outcomes.append(await play(runtime, player, thread=f"trace-{index}"))
 
             for index, trace in enumerate(traces):
                 group.start_soon(one, index, trace)

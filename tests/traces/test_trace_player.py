@@ -16,7 +16,7 @@ from agent_runtime import Agent, Runtime, Settings
 from agent_runtime.messages import PromptMessage
 from agent_runtime.models.base import ModelRequest
 from benchmarks.trace_data import NO_TASK, RecordedCall, Said, Step, Trace, Turn, read_traces
-from benchmarks.trace_player import Outcome, Player, replay
+from benchmarks.trace_player import Outcome, Player, play
 
 SOURCE = "claude_code_traces"
 WINDOW = 8_192
@@ -99,7 +99,7 @@ def test_the_reader_makes_turns_of_every_oddity(trace: Trace) -> None:
 async def replayed(folder: Path, trace: Trace) -> Outcome:
     settings = Settings(database_url=f"file:{folder}/replay.db")
     async with Runtime.open(settings) as runtime:
-        return await replay(runtime, trace, WINDOW, thread="t")
+        return await play(runtime, Player(trace, WINDOW), thread="t")
 
 
 async def test_a_recording_of_every_oddity_is_gone_through_whole(
