@@ -18,8 +18,8 @@ from agent_runtime.memory.bands import Bands
 from agent_runtime.memory.extractive import ExtractiveObserver
 from agent_runtime.memory.ledger import TOKENS_PER_THOUSAND, compile_ledger
 from agent_runtime.memory.observation import Notes, Observation, render_notes
-from agent_runtime.memory.recorded import passages
 from agent_runtime.memory.observer import Interval
+from agent_runtime.memory.recorded import passages
 from agent_runtime.tokens import count_text
 from agent_runtime.view import Entry
 
@@ -179,8 +179,8 @@ def measure(lives: Sequence[Life], policy: Policy, *, names: bool = False) -> Fo
                 found.needed[place % 2] += 1
                 found.verbatim += verbatim
                 found.kept[place % 2] += verbatim or occurs(one.name, spelled)
-        names = [name for one in observations for name in whole(" ".join(one.ledger)).split()]
-        found.twice += len(names) - len(set(names))
+        listed = [name for one in observations for name in whole(" ".join(one.ledger)).split()]
+        found.twice += len(listed) - len(set(listed))
         found.ledger += sum(count_text(" ".join(one.ledger)) for one in observations)
         found.notes += sum(count_text(render_notes(one.notes)) for one in observations)
     return found
@@ -198,8 +198,6 @@ def _targets(source: str, policy: str, found: Found) -> list[Target]:
     name, share = source.removesuffix("_traces"), round(found.share, 4)
     if policy == NOTES:
         return [at_least(f"{name}: kept by notes", share, WANTED_NOTES[source])]
-    if policy == f"{LEDGER}{NAMES}":
-        return [at_least(f"{name}: kept by ledger and names alone", share, WANTED)]
     if policy != PRODUCT:
         return []
     size = round(found.per_thousand, 1)
