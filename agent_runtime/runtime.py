@@ -6,7 +6,7 @@ import logging
 import math
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import anyio
@@ -55,7 +55,8 @@ class RunResult:
         output: the answer's text, or a value of the agent's `output_type`; None if there is none.
         detail: why it stopped, in a sentence, where that needs one.
         steps: model calls so far, those before a resume included.
-        usage: sums over the run and its children.
+        usage: sums over the run and its children, what its memory used included.
+        usage_by_purpose: the same apart: `step`, and of memory `observe` and `reflect`.
     """
 
     run_id: str
@@ -66,6 +67,7 @@ class RunResult:
     output: Any
     steps: int
     usage: UsageTotal
+    usage_by_purpose: Mapping[str, UsageTotal] = field(default_factory=dict[str, UsageTotal])
 
     @property
     def ok(self) -> bool:
@@ -418,7 +420,9 @@ class Runtime:
     async def _finish(self, state: RunState, resolved: Resolved) -> RunResult:
         """Drive a run to its end and say how it ended."""
         finish = await execute(state, timeout=self.settings.run_timeout)
-        lease = state.log.lease
+        store, lease = state.log.store, state.log.lease
+        whole = lease.run_id == lease.root_run_id
+        ids = {"root_run_id" if whole else "run_id": lease.run_id}
         output = orjson.loads(finish.output) if finish.output else None
         if output is not None and resolved.output is not None:
             output = resolved.output.validate(output)
@@ -430,13 +434,9 @@ class Runtime:
             detail=finish.detail,
             output=output,
             steps=state.log.steps,
-            usage=await self._usage(state.log.store, lease.run_id, lease.root_run_id),
+            usage=await store.usage_total(**ids),
+            usage_by_purpose=await store.usage_by_purpose(**ids),
         )
-
-    async def _usage(self, store: UserStore, run_id: str, root_run_id: str) -> UsageTotal:
-        if run_id == root_run_id:
-            return await store.usage_total(root_run_id=root_run_id)
-        return await store.usage_total(run_id=run_id)
 
 
 def new_id() -> str:

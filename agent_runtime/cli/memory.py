@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .files import replacing
+from .session import usage_text
 from .terminal import printable, say, shorten, time_text, write_json, write_output
 
 if TYPE_CHECKING:
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
     from agent_runtime_config import Settings
     from agent_runtime_storage.records import UsageTotal
 
-LEDGER_CHARS = 200
+LINE_CHARS = 200
+"""How much is shown of the task, the next step and the ledger without `--full`."""
 
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 model_option = click.option(
@@ -223,9 +225,7 @@ def _head_lines(found: MemoryReport, *, full: bool) -> Iterator[str]:
         f"{tokens.observations:,} observations, {tokens.state:,} state, {tokens.raw:,} raw"
     )
     prepared = found.at("prepared")
-    more = (
-        f"; {sum(one.of for one in prepared if not one.observation.level):,} of them are observed"
-    )
+    more = f"; {sum(one.of for one in prepared):,} of them are observed"
     yield f"raw       {_of(tokens.raw, found.observe_at)}{more if prepared else ''}"
     yield f"observed  {_of(tokens.observations, found.reflect_at)}"
     if found.activation is not None:
@@ -233,15 +233,12 @@ def _head_lines(found: MemoryReport, *, full: bool) -> Iterator[str]:
         at = "the beginning" if one.anchor is None else f"node {one.anchor}"
         yield f"since     {time_text(one.created_at)}, activation {one.id} at {at}: {one.cause}"
     for purpose, spent in found.usage.items():
-        yield f"{purpose:<9} {usage_text(spent)}"
-    if found.task:
-        yield f"task      {found.task}"
-    if found.next_step:
-        yield f"next      {found.next_step}"
-    if found.ledger:
-        names = " ".join(found.ledger)
-        text = names if full else shorten(names, LEDGER_CHARS)
-        yield f"ledger    {len(found.ledger)} identifiers: {text}"
+        yield f"{purpose:<9} {_usage_text(spent)}"
+    names = " ".join(found.ledger)
+    listed = f"{len(found.ledger)} identifiers: {names}" if names else ""
+    for name, text in (("task", found.task), ("next", found.next_step), ("ledger", listed)):
+        if text:
+            yield f"{name:<9} {text if full else shorten(text, LINE_CHARS)}"
 
 
 def _of(tokens: int, limit: int) -> str:
@@ -250,8 +247,8 @@ def _of(tokens: int, limit: int) -> str:
 
 def _held_line(one: Held) -> str:
     seen = one.observation
-    times = sorted(line.at for line in seen.notes.lines if line.at)
-    when = f"{times[0]} to {times[-1]} UTC" if times else time_text(one.created_at)
+    times = sorted({line.at for line in seen.notes.lines if line.at})
+    when = f"{' to '.join(times[:: max(1, len(times) - 1)])} UTC" if times else "time unknown"
     by = seen.model or {"model": "a model", "rules": "rules", "archive": "archived"}[seen.origin]
     marks = [by]
     marks += [one.place] if one.place != "active" else []
@@ -285,18 +282,12 @@ def _tell_done(done: Upkeep, nothing: str, *, as_json: bool) -> None:
                 f"by {one.model or one.origin}{', provisional' if one.provisional else ''}"
             )
         )
-    say(f"Memory used {usage_text(done.usage)}.")
+    say(f"Memory used {_usage_text(done.usage)}." if done.usage.calls else "No model was called.")
 
 
-def usage_text(usage: UsageTotal) -> str:
-    """Return calls, tokens, cache share and cost on one line."""
-    from agent_runtime.budget import NANO
-
+def _usage_text(usage: UsageTotal) -> str:
     calls = f"{usage.calls:,} call{'' if usage.calls == 1 else 's'}"
-    text = f"{calls}, {usage.prompt_tokens + usage.completion_tokens:,} tokens"
-    if usage.prompt_tokens:
-        text += f", {usage.cached_tokens / usage.prompt_tokens:.0%} of input cached"
-    return f"{text}, " + ("cost unknown" if usage.unpriced_calls else f"${usage.cost / NANO:.4f}")
+    return f"{calls}, {usage_text(usage)}"
 
 
 def report_json(found: MemoryReport, *, everything: bool) -> dict[str, Any]:

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 
     from agent_runtime.runtime import RunResult, RunStream, Runtime
     from agent_runtime_config import Settings
+    from agent_runtime_storage.records import UsageTotal
+
+STEP = "step"
+"""The purpose of the calls that are no work of memory."""
 
 Start = Callable[["Runtime"], AbstractAsyncContextManager["RunStream"]]
 
@@ -133,6 +137,7 @@ async def _left(runtime: Runtime, run_id: str) -> RunResult:
         output=None,
         steps=run.steps,
         usage=await store.usage_total(root_run_id=run.root_run_id),
+        usage_by_purpose=await store.usage_by_purpose(root_run_id=run.root_run_id),
     )
 
 
@@ -177,20 +182,30 @@ def result_json(result: RunResult) -> dict[str, Any]:
         "output": result.output,
         "steps": result.steps,
         "usage": dataclasses.asdict(result.usage),
+        "usage_by_purpose": {
+            purpose: dataclasses.asdict(usage) for purpose, usage in result.usage_by_purpose.items()
+        },
         "cost_usd": result.cost_usd,
     }
 
 
 def _summary(result: RunResult) -> str:
-    usage = result.usage
+    steps = f"{result.steps} step{'s' if result.steps != 1 else ''}"
+    end = "Done" if result.ok else f"Stopped ({result.stop_reason})"
+    text = usage_text(result.usage)
+    for purpose, usage in result.usage_by_purpose.items():
+        if purpose != STEP and usage.calls:
+            calls = f"{usage.calls:,} call{'' if usage.calls == 1 else 's'}"
+            text += f"; of these to {purpose} ({calls}): {usage_text(usage)}"
+    return f"{end} after {steps}: {text}." + (f" {result.detail}" if result.detail else "")
+
+
+def usage_text(usage: UsageTotal) -> str:
+    """Return tokens, cache share and cost on one line."""
     text = f"{usage.prompt_tokens + usage.completion_tokens:,} tokens"
     if usage.prompt_tokens:
         text += f", {usage.cached_tokens / usage.prompt_tokens:.0%} of input cached"
-    cost = result.cost_usd
-    text += ", cost unknown" if cost is None else f", ${cost:.4f}"
-    steps = f"{result.steps} step{'s' if result.steps != 1 else ''}"
-    end = "Done" if result.ok else f"Stopped ({result.stop_reason})"
-    return f"{end} after {steps}: {text}." + (f" {result.detail}" if result.detail else "")
+    return f"{text}, " + ("cost unknown" if usage.unpriced_calls else f"${usage.cost / 1e9:.4f}")
 
 
 def finish(outcome: Outcome, *, as_json: bool) -> None:

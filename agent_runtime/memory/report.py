@@ -175,6 +175,8 @@ async def _places(
     raw = view.entries[0].seq if view.entries else None
     known = {one.id: one for one in rows}
     gone = set(_parts(active, known))
+    # A reflection of reflections stands for them, also before it is active.
+    condensed = {part for one in rows if one.last in on_branch for part in one.parts}
 
     def place(one: ObservationRow) -> Place:
         if one.id in active:
@@ -185,6 +187,8 @@ async def _places(
             return "replaced"
         if not one.level and raw is not None and one.first >= raw:
             return "prepared"
+        if one.level and one.id in condensed:
+            return "replaced"
         # It stands in for what is active: for provisional notes, or for several observations.
         again = any(_same(one, each) and each.provisional for each in active.values())
         inside = bool(one.parts) and all(part not in gone for part in one.parts)
