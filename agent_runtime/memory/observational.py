@@ -143,10 +143,7 @@ class Memory:
             return cause
         if cold and raw.prepared:
             return "idle"
-        if late(raw, self.bands) and raw.total >= self._cut_at:
-            self._cut_at = raw.total * CUT_AGAIN
-            return "late"
-        return None
+        return "late" if late(raw, self.bands) and raw.total >= self._cut_at else None
 
     def activated(self) -> None:
         """Forget what is active now, and look what is due next."""
@@ -159,6 +156,7 @@ class Memory:
             for one in self.prepared
             if one.last > reached or (one.first in kept and not one.provisional)
         ]
+        self._cut_at = self.raw(view).total * CUT_AGAIN
         self.wake()
 
     # At once, where the window is full
