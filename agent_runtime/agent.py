@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .models.base import Model
     from .runtime import RunResult
+    from .state_note import StateFunction
     from .tools.base import Tool
 
 
@@ -29,6 +30,10 @@ class Agent:
         last_messages: how many recent messages stay in the prompt; None for the setting.
         repeat_system_prompt: for models that ignore the system role; None for the setting.
         temperature: passed to the model where set.
+        state: functions (sync or async) of the run's `ToolContext` that say what is current beside
+            the task: a plan, what is under way, open questions.  Whenever prompts begin anew, the
+            state note restates what they return; one that fails, or takes longer than 5 seconds,
+            is passed over.
     """
 
     model: str | Model | None = None
@@ -42,6 +47,7 @@ class Agent:
     last_messages: int | None = None
     repeat_system_prompt: bool | None = None
     temperature: float | None = None
+    state: Sequence[StateFunction] = ()
 
     async def run(self, task: str, *, thread: str | None = None) -> RunResult:
         """Run a task to its end with the settings of the environment, in a store opened for it.

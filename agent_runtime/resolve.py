@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,7 @@ from .memory.recent import Room
 from .messages import encodable
 from .models.base import Model, ModelInfo
 from .remembering import Remembering, remembering
+from .state_note import StateFunction
 from .tokens import Calibration, warm
 from .tools.base import Tool, Toolset
 from .view import Prefix
@@ -40,6 +42,7 @@ class Resolved:
     temperature: float | None
     remembering: Remembering | None = None
     """What observational memory works with; None where it is off."""
+    restating: Sequence[StateFunction] = ()
     deps: Any = None
     limited: bool = False
     """Whether the run tree has a budget."""
@@ -90,6 +93,7 @@ async def resolve(
         output=output,
         repeat_system=settings.repeat_system_prompt if repeat is None else repeat,
         temperature=agent.temperature,
+        restating=tuple(agent.state),
         remembering=await remembering(
             settings,
             model,

@@ -413,6 +413,7 @@ class Runtime:
             memory=memory,
             worker=Worker(memory) if memory else None,
             idle=self.settings.activate_after_idle or None,
+            restating=resolved.restating,
             repeat_system=resolved.repeat_system,
             temperature=resolved.temperature,
         )

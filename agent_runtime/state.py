@@ -28,6 +28,7 @@ from .memory.transcript import characters
 from .memory.worker import Worker
 from .messages import ToolResult
 from .models.base import Model, ModelInfo
+from .state_note import StateFunction, state_note
 from .tokens import Calibration, count_text
 from .tools.base import ToolContext, Toolset
 from .view import Cause, Entry, Prefix, Prompt, View
@@ -72,6 +73,8 @@ class RunState:
     """What prepares observations in the background, where it is on."""
     idle: float | None = None
     """After so many seconds without a model call its provider's cache has expired."""
+    restating: Sequence[StateFunction] = ()
+    """What says what is current of the run, for the state note."""
     repeat_system: bool = False
     temperature: float | None = None
     settled: dict[int, ToolResult] = field(default_factory=dict[int, ToolResult])
@@ -109,18 +112,19 @@ class RunState:
     async def activate(self, cause: Cause) -> None:
         """Begin prompts anew: what leaves and what is cut is decided by `memory.recent`."""
         self.calibration.reset_anchor()
-        view = await self._plan(cause)
+        state = await state_note(self.restating, self.context(""))
+        view = await self._plan(cause, state)
         while self.memory is not None and self.calibration.estimate(view.tokens) > self.room.limit:
             # Nothing leaves unobserved, so what has to leave at once is observed by rules.
             remembered = await self.memory.observe_now(self.log.view)
             if not (remembered or await self.memory.reflect_now(self.log.view)):
                 raise too_large(view, self.room, self.calibration.estimate)
-            view = await self._plan(cause)
+            view = await self._plan(cause, state)
         await self.log.activate(view, cause)
         if self.memory is not None:
             self.memory.activated()
 
-    async def _plan(self, cause: Cause) -> View:
+    async def _plan(self, cause: Cause, state: str) -> View:
         old = self.log.view
         planned = partial(
             plan,
@@ -133,6 +137,7 @@ class RunState:
             model=self.model.name,
             prefix=self.prefix,
             repeat_system=self.repeat_system,
+            state=state,
             remembers=self.memory is not None,
             ready=() if self.memory is None else self.memory.ready(old),
             standing=() if self.memory is None else self.memory.standing(old),

@@ -100,6 +100,7 @@ def plan(
     model: str | None = None,
     prefix: Prefix | None = None,
     repeat_system: bool = False,
+    state: str = "",
     remembers: bool = False,
     ready: Sequence[Observation] = (),
     standing: Sequence[Observation] = (),
@@ -114,6 +115,7 @@ def plan(
         task: the run's task, shown in front when its node leaves.
         model: the model from now on, where it changes.
         prefix: the system prompt and tools from now on, where they change.
+        state: what is current of the run beside its task.
         remembers: whether observational memory is on.
         ready: the observations that take the place of the oldest raw nodes.
         standing: all observations from now on, those and the ones before them.
@@ -128,6 +130,7 @@ def plan(
         model=view.start.model if model is None else model,
         repeat_system=repeat_system,
         remembers=remembers,
+        state=state,
     )
     plan = _Plan(view, prefix or view.prefix, task, base, room.last_messages, tuple(standing))
     if remembers:

@@ -1,0 +1,140 @@
+"""The state note: what parts of a program say is current, restated when prompts begin anew."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from agent_runtime import Agent, Event, Runtime, ScriptedModel, Settings, ToolContext, state_note
+from agent_runtime.models.base import ModelRequest
+from agent_runtime.models.scripted import Scripted, call, say
+
+
+class Script:
+    """Calls a tool so many times; keeps what it was sent."""
+
+    def __init__(self, steps: int = 60) -> None:
+        self.steps = steps
+        self.requests: list[ModelRequest] = []
+
+    def __call__(self, request: ModelRequest) -> Scripted:
+        """Answer."""
+        self.requests.append(request)
+        done = len(self.requests)
+        return call("look", number=done) if done <= self.steps else say("Done.")
+
+
+def look(number: int, context: ToolContext) -> str:
+    """Look.
+
+    Args:
+        number: at what.
+    """
+    context.deps.append(number)
+    return f"src/part_{number}.py:\n" + "what was seen there, in a few words\n" * 20
+
+
+def seen(context: ToolContext) -> str:
+    """Say what was seen so far."""
+    return f"Parts seen: {len(context.deps)} on thread {context.thread_id}."
+
+
+async def open_questions(context: ToolContext) -> str | None:
+    """Say what is open, once there is something."""
+    await anyio.lowlevel.checkpoint()
+    return f"Open: is part {context.deps[-1]} the last?" if len(context.deps) > 30 else None
+
+
+@pytest.fixture(params=[True, False], ids=["with memory", "without memory"])
+async def runtime(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Runtime]:
+    """A runtime with and without observational memory."""
+    settings = Settings(
+        database_url=f"file:{tmp_path / 'run.db'}",
+        observational_memory=request.param,
+        observer_message_tokens=3000,
+    )
+    async with Runtime.open(settings) as opened:
+        yield opened
+
+
+async def _run(runtime: Runtime, script: Script, *state: Any) -> list[Event]:
+    events: list[Event] = []
+    agent = Agent(ScriptedModel(script), tools=[look], last_messages=6, state=state)
+    result = await runtime.run(agent, "Look.", on_event=events.append, deps=[], thread="t")
+    assert result.ok
+    return events
+
+
+def _notes(script: Script) -> list[str]:
+    """Return the text of the front of each prompt, after the system prompt."""
+    return [
+        "".join(one.text for one in request.messages[1:] if one.role == "user")
+        for request in script.requests
+    ]
+
+
+async def test_what_is_current_is_restated_when_prompts_begin_anew(runtime: Runtime) -> None:
+    script = Script()
+    events = await _run(runtime, script, seen, open_questions)
+    notes = _notes(script)
+    causes = [one.data["cause"] for one in events if one.kind == "activation"]
+    assert len(causes) > 2
+    said = {note.partition("Parts seen: ")[2].partition(" ")[0] for note in notes}
+    # None before the first activation after the start; then what was so at each.
+    assert len(said - {""}) == len(causes) - 1
+    assert "Open: is part" in notes[-1] and "thread t." in notes[-1]
+    assert "Open: is part" not in next(note for note in notes if "Parts seen" in note)
+
+
+async def test_between_two_activations_it_stays_as_it_is(runtime: Runtime) -> None:
+    script = Script()
+    events = await _run(runtime, script, seen)
+    changed = sum(
+        before.messages != after.messages[: len(before.messages)]
+        for before, after in zip(script.requests, script.requests[1:], strict=False)
+    )
+    assert changed <= sum(event.kind == "activation" for event in events)
+
+
+async def test_it_is_marked_as_the_runtimes_own(runtime: Runtime) -> None:
+    script = Script()
+    await _run(runtime, script, seen)
+    before = _notes(script)[-1].partition("Parts seen: ")[0]
+    assert before.rstrip().rpartition("\n")[2].startswith("<runtime-note ")
+
+
+async def test_what_fails_or_hangs_is_passed_over(
+    runtime: Runtime, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(state_note, "SECONDS", 0.05)
+
+    def broken(context: ToolContext) -> str:
+        raise ZeroDivisionError("the key is sk-secret")
+
+    async def hanging(context: ToolContext) -> str:
+        await anyio.sleep_forever()
+        return "never"
+
+    script = Script()
+    await _run(runtime, script, broken, hanging, seen)
+    assert "Parts seen: " in _notes(script)[-1]
+    assert "broken failed: ZeroDivisionError" in caplog.text
+    assert "hanging took longer" in caplog.text
+    assert "sk-secret" not in caplog.text
+
+
+async def test_it_cannot_fill_the_prompt(runtime: Runtime) -> None:
+    script = Script()
+
+    def endless(context: ToolContext) -> str:
+        return "and so on " * 50_000
+
+    await _run(runtime, script, endless)
+    note = _notes(script)[-1]
+    assert "more characters ...]" in note
+    assert len(note) < 40_000
