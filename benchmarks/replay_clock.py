@@ -16,26 +16,8 @@ from unittest.mock import patch
 
 import anyio
 
-from agent_runtime.memory.observational import Memory
 from agent_runtime.memory.observer import Call, Interval, NotObserved, Observed, Observer
 from agent_runtime.memory.worker import Worker
-
-
-@dataclass(frozen=True, slots=True)
-class Working:
-    """What a worker does.
-
-    Attributes:
-        resting: whether it found nothing to do.
-    """
-
-    memory: Memory
-    resting: bool = False
-
-    @property
-    def busy(self) -> bool:
-        """Whether it goes on by itself."""
-        return not self.resting or self.memory.woken.is_set()
 
 
 class Clock:
@@ -48,7 +30,7 @@ class Clock:
     def __init__(self) -> None:
         self.now = 0.0
         self.waited = 0
-        self._working: Working | None = None
+        self._busy: Callable[[], bool] = _never
         self._ready_at: float | None = None
         self._ready = anyio.Event()
         self._changed = anyio.Event()
@@ -65,7 +47,7 @@ class Clock:
 
     async def _quiet(self) -> None:
         """Wait until the worker waits for the clock, or for something to do."""
-        while self._ready_at is None and self._working is not None and self._working.busy:
+        while self._ready_at is None and self._busy():
             await self._changed.wait()
 
     # For the worker
@@ -79,9 +61,9 @@ class Clock:
         finally:
             self._ready_at = None
 
-    def tell(self, working: Working | None) -> None:
-        """Take note of what the worker does; None if there is none."""
-        self._working = working
+    def tell(self, busy: Callable[[], bool]) -> None:
+        """Take note of how to know whether the worker goes on by itself."""
+        self._busy = busy
         self._notify()
 
     def _notify(self) -> None:
@@ -97,18 +79,26 @@ class PacedWorker(Worker):
 
     async def work(self) -> None:
         """Do what is due."""
-        self.clock.tell(Working(self.memory))
+        self.clock.tell(_always)
         try:
             await super().work()
         finally:
-            self.clock.tell(None)
+            self.clock.tell(_never)
 
     async def next(self) -> bool:
         """Do what is due next."""
-        self.clock.tell(Working(self.memory))
+        self.clock.tell(_always)
         found = await super().next()
-        self.clock.tell(Working(self.memory, resting=not found))
+        self.clock.tell(lambda: found or self.memory.woken.is_set())
         return found
+
+
+def _always() -> bool:
+    return True
+
+
+def _never() -> bool:
+    return False
 
 
 class PacedObserver:

@@ -104,7 +104,7 @@ def recording_of(trace: Trace) -> Recording:
 def _exchange(step: Step, trace: Trace) -> Node:
     chars = len(step.text)
     for call in step.calls:
-        arguments = orjson.loads(call.arguments) if call.arguments.strip() else {}
+        arguments: object = orjson.loads(call.arguments) if call.arguments.strip() else {}
         chars += len(call.name) + len(orjson.dumps(arguments)) + len(call.result or "")
     return Node(1 + len(step.calls), chars * (step.rate or trace.rate))
 
@@ -147,9 +147,9 @@ def _first_of(nodes: Sequence[Node], most: float, size: Callable[[Node], float])
 
 SLIDING: dict[str, Keep] = {
     "full history": everything,
-    "last 40 messages": last_messages,
-    "30K window, evicting each step": window_by_one,
-    "30K window, evicting to half": window_to_half,
+    "last 40, moved each step": last_messages,
+    "30K window, each step": window_by_one,
+    "30K window, to half": window_to_half,
 }
 COMPACTION = "compaction at 150K"
 

@@ -212,7 +212,7 @@ def _observe_by_script(memory: Memory, player: MemoryPlayer, ratio: int) -> None
     )
 
 
-async def live(runtime: ReplayRuntime, trace: Trace, policy: Policy, *, thread: str) -> Lived:
+async def live(runtime: Runtime, trace: Trace, policy: Policy, *, thread: str) -> Lived:
     """Replay a run on a new thread; what went wrong is in the outcome's `faults`."""
     player = MemoryPlayer(trace, policy)
     tell_time_by(player.clock)
@@ -276,16 +276,21 @@ def _evenly(lines: Sequence[Line], count: int) -> tuple[Line, ...]:
 
 
 def _lines(transcript: str) -> Iterator[Line]:
+    """Yield lines of about the length that models write, nothing said twice."""
     at, priority = "", "info"
     shapes: set[str] = set()
-    for text in transcript.splitlines()[1:]:
-        if header := _HEADER.fullmatch(text):
+    told: list[str] = []
+    for text in [*transcript.splitlines()[1:], "[x | node 0 | time unknown | end]"]:
+        header = _HEADER.fullmatch(text)
+        plain = "" if header else " ".join(text.split())[:_LINE_CHARS]
+        shape = _DIGITS.sub("0", plain)
+        if told and (header or len(plain) + sum(map(len, told)) > _LINE_CHARS):
+            yield Line(at, priority, "; ".join(told))
+            told = []
+        if header:
             at = header[1] if header[1][:1].isdigit() else ""
             user, failed = header[2].startswith("user"), "(error)" in header[2]
             priority = "critical" if user else "important" if failed else "info"
-            continue
-        plain = " ".join(text.split())[:_LINE_CHARS]
-        shape = _DIGITS.sub("0", plain)
-        if len(plain) >= _LEAST_CHARS and shape not in shapes:
+        elif len(plain) >= _LEAST_CHARS and shape not in shapes:
             shapes.add(shape)
-            yield Line(at, priority, plain)
+            told.append(plain)
