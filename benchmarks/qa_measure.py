@@ -1,7 +1,7 @@
 """How the benchmarks of memory measure: the same questions, with different knowledge of the past.
 
-Each conversation is put into a thread, each of its questions is asked there, and after the answer
-the thread goes back to where the conversation ended.  What the reader has of it is its context:
+Each conversation is put into a thread, and each of its questions is asked in a copy of that.  What
+the reader has of the conversation is its context:
 
     full           every message, as far as the model's window allows
     none           the last messages only
@@ -21,35 +21,31 @@ import argparse
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import anyio
 import orjson
 
-from agent_runtime import Agent, Event, Runtime, Settings, load_settings, model_from_name
+from agent_runtime import Agent, Settings, load_settings, model_from_name
 from agent_runtime.concurrency import single_error
-from agent_runtime.errors import ConfigError, ModelError, PromptTooLarge
-from agent_runtime.memory.branches import fork
+from agent_runtime.errors import ConfigError
 from agent_runtime.models.base import Model
 from agent_runtime.tools.recall import recall
 
 from .frame import Report, Target
-from .qa_data import Conversation, Exchange, Question, exchanges_of, sample
-from .qa_judge import HOPELESS, Judge, ModelJudge, RulesJudge
-from .qa_reader import answerable, scripted_reader
+from .qa_data import Conversation, sample
+from .qa_judge import Judge, ModelJudge, RulesJudge
+from .qa_reader import answerable
 from .qa_score import Answered, Tally, micro, rows_of
-from .qa_threads import ALL, log_only, remember
+from .qa_threads import ALL
+from .qa_unit import WINDOW, Context, Unit
 
-Context = Literal["full", "none", "memory", "memory+recall"]
 CONTEXTS: tuple[Context, ...] = ("full", "none", "memory")
 THRESHOLDS = (30_000, 40_000)
-WINDOW = 200_000
-"""Of the scripted reader, in tokens."""
 MOST_STEPS = 12
 """The most model calls for one answer."""
-THREAD = "conversation"
 
 INSTRUCTIONS = """\
 You have talked with the user before, or have listened to people who talk with each other; then \
@@ -220,56 +216,31 @@ class Bench:
     async def run(self, conversations: Sequence[Conversation]) -> None:
         """Ask every question of every conversation with every context, as often as wanted."""
         limiter = anyio.CapacityLimiter(self.at_once)
-        units = len(conversations) * self.runs * len(self.contexts)
+        units = [
+            await self._unit(conversation, context, number)
+            for number in range(1, self.runs + 1)
+            for conversation in conversations
+            for context in self.contexts
+        ]
         done = 0
 
-        async def one(conversation: Conversation, context: Context, number: int) -> None:
+        async def one(unit: Unit) -> None:
             nonlocal done
             async with limiter:
                 with tempfile.TemporaryDirectory() as folder:
-                    await self._ask_all(conversation, context, number, folder)
+                    self.answers += await unit.run(Path(folder))
             done += 1
-            print(f"{done} of {units}: {conversation.id}, {context}", file=sys.stderr)
+            print(f"{done} of {len(units)}: {unit.thread}", file=sys.stderr)
 
         async with single_error(), anyio.create_task_group() as group:
-            for number in range(1, self.runs + 1):
-                for conversation in conversations:
-                    for context in self.contexts:
-                        group.start_soon(one, conversation, context, number)
-        order = {context: place for place, context in enumerate(self.contexts)}
-        self.answers.sort(key=lambda one: (order[cast("Context", one.context)], one.run))
+            for unit in units:
+                group.start_soon(one, unit)
 
-    async def _ask_all(
-        self, conversation: Conversation, context: Context, number: int, folder: str
-    ) -> None:
-        """Put a conversation into a thread and ask its questions there, one after the other."""
-        remembers = context.startswith("memory")
-        update = {"database_url": f"file:{folder}/run.db", "observational_memory": remembers}
-        settings = self.settings.model_copy(update=update)
-        agent = await self._agent(context)
-        tally = self.tallies[context]
-        async with Runtime.open(settings) as runtime:
-            await self._feed(runtime, exchanges_of(conversation), agent, tally)
-            store = runtime.store.of(settings.user)
-            head = (await store.thread(THREAD)).head
-            for question in conversation.questions:
-                model = self.reader
-                model = model or scripted_reader(conversation, question, self.window or WINDOW)
-                asking = _Asking(runtime, replace(agent, model=model), tally.reader)
-                answered = await asking.ask(question, context, number)
-                self.answers.append(await self._judged(question, answered, tally))
-                await fork(store, THREAD, head)
-            by_purpose = await store.usage_by_purpose(thread_id=THREAD)
-            for purpose in ("observe", "reflect"):
-                if purpose in by_purpose:
-                    tally.observer.add_total(by_purpose[purpose])
-
-    async def _agent(self, context: Context) -> Agent:
-        """Return an agent with what a context gives it, and no model yet."""
+    async def _unit(self, conversation: Conversation, context: Context, number: int) -> Unit:
         window = self.window
         if window is None and self.reader is not None:
             window = (await self.reader.info()).window
-        return Agent(
+        agent = Agent(
             instructions=INSTRUCTIONS,
             name="reader",
             tools=[recall] if context == "memory+recall" else [],
@@ -277,70 +248,13 @@ class Bench:
             context_window=window,
             last_messages=ALL if context == "full" else None,
         )
-
-    async def _feed(
-        self, runtime: Runtime, exchanges: Sequence[Exchange], agent: Agent, tally: Tally
-    ) -> None:
-        if not runtime.settings.observational_memory:
-            await log_only(runtime.store.of(runtime.settings.user), THREAD, exchanges)
-            return
-        price = (await self.reader.info()).price if self.reader else None
-        fed = await remember(runtime, THREAD, exchanges, agent, price)
-        tally.seconds += fed.seconds
-        tally.observations += fed.observations
-        tally.provisional += fed.provisional
-        tally.late += fed.late
-        if fed.why:
-            tally.why.add(fed.why)
-
-    async def _judged(self, question: Question, answered: Answered, tally: Tally) -> Answered:
-        if answered.failed:
-            return answered
-        verdict = await self.judge.judge(question, answered.answer)
-        tally.judge.add_calls(verdict.calls)
-        judged = verdict.score is not None
-        return replace(answered, score=verdict.score or 0.0, judged=judged)
-
-
-@dataclass(slots=True)
-class _Asking:
-    """One question to one reader."""
-
-    runtime: Runtime
-    agent: Agent
-    spent: Any
-    prompt: int = 0
-
-    async def ask(self, question: Question, context: str, number: int) -> Answered:
-        """Return the answer, not judged yet; a failure of the model's is kept as such."""
-        date = f"[{question.date}] " if question.date else ""
-        answer = failed = ""
-        store = self.runtime.store.of(self.runtime.settings.user)
-        try:
-            result = await self.runtime.run(
-                self.agent, date + question.text, thread=THREAD, on_event=self._hear
-            )
-            answer = str(result.output or "")
-            failed = "" if result.ok else result.detail or result.stop_reason
-        except HOPELESS:
-            raise
-        except (ModelError, PromptTooLarge) as error:
-            failed = error.message
-        run = (await store.runs(thread_id=THREAD, limit=1))[0]
-        by_purpose = await store.usage_by_purpose(run_id=run.id)
-        if "step" in by_purpose:
-            self.spent.add_total(by_purpose["step"])
-        return Answered(
+        return Unit(
+            conversation=conversation,
             context=context,
-            run=number,
-            question=question.id,
-            kind=question.kind,
-            score=0.0,
-            answer=answer,
-            failed=failed,
-            prompt=self.prompt,
+            number=number,
+            settings=self.settings,
+            agent=agent,
+            reader=self.reader,
+            judge=self.judge,
+            tally=self.tallies[context],
         )
-
-    def _hear(self, event: Event) -> None:
-        if event.kind == "answer" and not self.prompt:
-            self.prompt = int(event.data["prompt_tokens"] or 0)

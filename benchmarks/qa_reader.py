@@ -3,6 +3,7 @@
 It is told which turns hold the answer.  Of each of them it takes the sentence that has most to do
 with the question and its answer, and looks for a passage of the prompt that still says it: raw, or
 as an observation of it.  What it finds all of, it answers; of an answer in points, its share.
+Where it is given `recall`, it searches for the question once before it gives up.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ import anyio.to_thread
 
 from agent_runtime import ScriptedModel
 from agent_runtime.models.base import ModelRequest
-from agent_runtime.models.scripted import Scripted, say
+from agent_runtime.models.scripted import Scripted, call, say
+from agent_runtime.tools.recall import recall
 
 from .qa_data import Conversation, Question
 
@@ -63,6 +65,9 @@ def scripted_reader(conversation: Conversation, question: Question, window: int)
     async def read(request: ModelRequest) -> Scripted:
         shown = [message.text.replace(question.text, "") for message in request.messages]
         found = await anyio.to_thread.run_sync(find, wanted, shown)
+        searched = request.messages[-1].role == "tool"
+        if found < len(wanted) and request.tools and not searched:
+            return call(recall.name, query=question.text)
         return say(_answer(question, found, len(wanted)))
 
     return ScriptedModel(read, name=NAME, window=window)

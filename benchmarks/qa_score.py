@@ -110,25 +110,29 @@ def macro(answers: Sequence[Answered]) -> float:
 def intervals(answers: Sequence[Answered]) -> tuple[Interval, Interval]:
     """Return micro and macro mean with their 95% intervals, by bootstrap.
 
-    Each sample draws as many questions of each type as there are, and of each drawn question as
-    many of its runs: so both which questions were asked and how an answer happened to come out
-    widen the interval.  The draws are seeded.
+    Each sample draws as many questions as there are (for the macro mean, of each type), and of each
+    drawn question as many of its runs: so both which questions were asked and how an answer
+    happened to come out widen the interval.  The draws are seeded.
     """
     draw = random.Random(len(answers))
     kinds: dict[str, dict[str, list[float]]] = {}
     for one in answers:
         kinds.setdefault(one.kind, {}).setdefault(one.question, []).append(one.score)
-    total = sum(len(questions) for questions in kinds.values())
-    micros: list[float] = []
-    macros: list[float] = []
-    for _ in range(RESAMPLED):
-        sums: list[tuple[float, int]] = []
-        for questions in kinds.values():
-            drawn = draw.choices(list(questions.values()), k=len(questions))
-            sums.append((sum(fmean(draw.choices(runs, k=len(runs))) for runs in drawn), len(drawn)))
-        micros.append(sum(score for score, _ in sums) / total)
-        macros.append(fmean(score / count for score, count in sums))
+    by_kind = [list(questions.values()) for questions in kinds.values()]
+    everything = [scores for questions in by_kind for scores in questions]
+    micros = [_drawn(draw, everything) for _ in range(RESAMPLED)]
+    macros = [fmean(_drawn(draw, one) for one in by_kind) for _ in range(RESAMPLED)]
     return _interval(micro(answers), micros), _interval(macro(answers), macros)
+
+
+def _drawn(draw: random.Random, questions: Sequence[list[float]]) -> float:
+    """Return the mean score of a sample of questions, each with a sample of its runs."""
+    drawn = draw.choices(questions, k=len(questions))
+    scores = [
+        runs[0] if len(runs) == 1 else sum(draw.choices(runs, k=len(runs))) / len(runs)
+        for runs in drawn
+    ]
+    return sum(scores) / len(scores)
 
 
 def _interval(centre: float, samples: Sequence[float]) -> Interval:
