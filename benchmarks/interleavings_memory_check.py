@@ -85,7 +85,7 @@ class Judge:
         self._jobs()
         self._activations()
         for number, sent in enumerate(self.sent):
-            if wrong := self._prompt(sent):
+            if wrong := self.prompt(sent):
                 self._say(f"prompt {number} of {sent.op}: {wrong}")
         return self.problems
 
@@ -168,7 +168,7 @@ class Judge:
             if first is not None and self._parent(first) != ends[-1]:
                 self._say(f"activation {identity} begins at {first}, is observed to {ends[-1]}")
 
-    def _prompt(self, sent: Sent) -> str:
+    def prompt(self, sent: Sent) -> str:
         """Return what is wrong with a prompt: it shows each node of its branch exactly once."""
         messages = sent.messages[1:]
         intervals: list[tuple[int, int]] = []
@@ -198,7 +198,9 @@ class Judge:
     def _heads(self, sent: Sent) -> list[int]:
         """Return the nodes that may be the newest one of a prompt: several may read alike."""
         answered = [
-            parent for parent, message in self.left.nodes.values() if message.text == sent.answer
+            parent
+            for parent, message in self.left.nodes.values()
+            if sent.answer and message.text == sent.answer
         ]
         if answered:
             return [one for one in answered if one is not None]

@@ -17,11 +17,10 @@ from pathlib import Path
 import anyio
 import orjson
 
-from agent_runtime.memory import observational
 from agent_runtime.tokens import count_text
 from agent_runtime_storage import open_store
 
-from .interleavings_memory_world import Actor, Op, Sent, World, choose
+from .interleavings_memory_world import Actor, Op, Sent, World, choose, quick
 from .interleavings_worker import LONGEST_LIFE, Life, until
 
 RETRY_SECONDS = 0.01
@@ -60,7 +59,7 @@ def read_journal(path: Path) -> tuple[list[Op], list[Sent]]:
 
 async def live(life: Life) -> None:
     """Act until told to stop."""
-    observational.RETRY_SECONDS = RETRY_SECONDS
+    quick(RETRY_SECONDS)
     journal = Journal(life.journal)
     chance = random.Random(f"{life.seed} {life.name}")
 

@@ -16,13 +16,14 @@ from typing import Any, TypeAlias, cast
 
 from agent_runtime import Agent, Runtime, ScriptedModel, Settings, tool
 from agent_runtime.errors import ConfigError, ToolError
-from agent_runtime.memory import branches, observational
+from agent_runtime.memory import branches, worker
 from agent_runtime.memory.bands import Bands
 from agent_runtime.memory.observation import Line, Notes
 from agent_runtime.memory.observer import Interval, NotObserved, Observed
 from agent_runtime.memory.reflector import Condensed, Reflection
 from agent_runtime.models.base import ModelAnswer, ModelRequest
 from agent_runtime.models.scripted import calls, raw_call, say
+from agent_runtime.state import RunState
 from agent_runtime_storage import (
     ACTIVE,
     Commit,
@@ -110,9 +111,10 @@ class World:
         return f"{what} {self.name}/{next(self.numbers)}."
 
 
-def quick() -> None:
-    """Have the memory of this process try again at once what the store, or a claim, put off."""
-    observational.RETRY_SECONDS = 0.0
+def quick(seconds: float = 0.0) -> None:
+    """Have the memory of this process try again soon what failed, or what a claim put off."""
+    worker.RETRY_SECONDS = seconds
+    worker.AGAIN_SECONDS = seconds
 
 
 # What the memory is made with
@@ -170,13 +172,13 @@ class Remembering(Runtime):
     world: World
     chance: random.Random
 
-    def _memory(self, *args: Any, **more: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
-        memory = super()._memory(*args, **more)
-        assert memory is not None
-        memory.bands = BANDS
-        memory.observer = Noting(self.world, self.chance)
-        memory.reflector = Condensing(self.world, self.chance)
-        return memory
+    def _state(self, *args: Any, **more: Any) -> RunState:
+        state = super()._state(*args, **more)
+        assert state.memory is not None
+        state.memory.bands = BANDS
+        state.memory.observer = Noting(self.world, self.chance)
+        state.memory.reflector = Condensing(self.world, self.chance)
+        return state
 
 
 class MarkedUserStore:
@@ -346,7 +348,7 @@ async def expire(driver: Driver, owner: str) -> None:
     """Let so much time pass that every lease of a run and every claim of a job is over."""
     statements = (
         "UPDATE runs SET lease_until = 0 WHERE user_id = :user_id AND status = 'running'",
-        "UPDATE jobs SET due_at = 0 WHERE user_id = :user_id AND status = 'claimed'",
+        "UPDATE jobs SET due_at = 0 WHERE user_id = :user_id AND finished_at IS NULL",
     )
     batch = [Statement(sql, {"user_id": owner}) for sql in statements]
     await driver.batch(batch, owner=owner)

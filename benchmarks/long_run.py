@@ -30,15 +30,16 @@ TENTHS = 10
 FAILS = 53
 """Every so many pages cannot be read."""
 MOST_GROWTH = 1.3
+MOST_PROMPT_GROWTH = 1.1
 MOST_DATABASE_GROWTH = 1.2
 ACTIVATIONS, REFLECTIONS = 50, 3
 FULL_STEPS = 5000
 """For how many steps those are wanted; in proportion for a shorter run."""
-BESIDE = 10_000
+BESIDE = 5_000
 """Tokens that a prompt may have beside what the thresholds allow: the system prompt, the tools,
 the task, and what is said while an activation waits for its observations."""
-PREPARED = 1.2
-"""Past this share of the threshold old tool output is cut."""
+LATE = 1.2
+"""Past this share of T old tool output is cut."""
 
 
 @dataclass(slots=True)
@@ -110,9 +111,8 @@ def run(args: argparse.Namespace) -> Report:
     """Run and report."""
     with tempfile.TemporaryDirectory() as folder:
         measure = anyio.run(long_run, Path(folder), args.steps, args.observe, args.reflect)
-    return Report(
-        "long_run", rows(measure), targets(measure, args.steps, args.observe + args.reflect)
-    )
+    most = int(args.observe * LATE) + args.reflect + BESIDE
+    return Report("long_run", rows(measure), targets(measure, args.steps, most))
 
 
 async def long_run(folder: Path, steps: int, observe: int, reflect: int) -> list[Tenth]:
@@ -182,8 +182,8 @@ def rows(tenths: list[Tenth]) -> list[Row]:
     return found
 
 
-def targets(tenths: list[Tenth], steps: int, limit: int) -> list[Target]:
-    """Return what is promised of a run with so many tokens of T and R together.
+def targets(tenths: list[Tenth], steps: int, most: int) -> list[Target]:
+    """Return what is promised of a run whose prompts may have so many tokens at most.
 
     The first tenth fills the memory, so the second one is what the last is compared with.
     """
@@ -191,7 +191,13 @@ def targets(tenths: list[Tenth], steps: int, limit: int) -> list[Target]:
     middle = tenths[len(tenths) // 2].database
     share = steps / FULL_STEPS
     return [
-        at_most("tokens of the longest prompt", max(one.peak for one in tenths), _most(limit)),
+        at_most("tokens of the longest prompt", max(one.peak for one in tenths), most),
+        at_most(
+            "longest prompt of the last tenth, against the second",
+            late.peak / early.peak,
+            MOST_PROMPT_GROWTH,
+            "times",
+        ),
         at_most(
             "CPU time of a step of the last tenth, against the second",
             late.cpu / late.steps / (early.cpu / early.steps),
@@ -209,7 +215,3 @@ def targets(tenths: list[Tenth], steps: int, limit: int) -> list[Target]:
         at_least("activations", sum(one.activations for one in tenths), ACTIVATIONS * share),
         at_least("reflections", sum(one.reflected for one in tenths), REFLECTIONS * share),
     ]
-
-
-def _most(limit: int) -> int:
-    return int(limit * PREPARED) + BESIDE

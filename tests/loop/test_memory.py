@@ -150,12 +150,13 @@ async def test_an_observer_that_fails_is_stood_in_for_by_rules(
     monkeypatch.setattr(observational.Memory, "__init__", fail)
     monkeypatch.setattr(worker, "GRACE_SECONDS", 0.0)
 
-    events = await _run(runtime, Script(), thread="t")
+    script = Script()
+    events = await _run(runtime, script, thread="t")
 
     seen = [event for event in _of(events, "observation") if not event.data["level"]]
     assert seen and all(event.data["provisional"] for event in seen)
     assert all(event.data["why"] for event in seen)
-    assert _of(events, "activation")[-1].data["cause"] == "observed"
+    assert any("<observed " in message.text for message in script.requests[-1].messages)
 
 
 async def test_a_thread_that_remembered_goes_on_without_memory(tmp_path: Path) -> None:
