@@ -121,6 +121,11 @@ async def watch(log: RunLog, scope: anyio.CancelScope) -> None:
         except StoreUnavailable:
             # The next write of the run itself decides whether it can go on.
             continue
+        except LeaseLost:
+            # The run's own end gives the lease back: it may have been written just before.
+            if await log.has_ended():
+                return
+            raise
         if stop:
             scope.cancel()
 

@@ -298,6 +298,11 @@ class RunLog:
             raise interrupted
         return kept
 
+    async def has_ended(self) -> bool:
+        """Return whether the run's end is written, once what is being written now is known."""
+        async with self._writing:
+            return self.ended
+
     async def cancel_requested(self) -> bool:
         """Return whether some process asked for this run's cancel."""
         requested, _ = await self.store.poll(self.lease)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from typing import Any
+from unittest.mock import AsyncMock
 
 import anyio
 import pytest
 
-from agent_runtime import Agent, Event, Runtime, ScriptedModel, Settings, tool
+from agent_runtime import Agent, Event, Runtime, ScriptedModel, Settings, lifecycle, tool
 from agent_runtime.errors import Conflict, RunCancelled, StoreUnavailable
+from agent_runtime.log import RunLog
 from agent_runtime.memory.branches import edit, fork
 from agent_runtime.models.scripted import Scripted, call, say
 from agent_runtime_storage import Commit, InboxItem, Lease, LeaseOwner, UserStore
@@ -66,6 +68,36 @@ def at_commit(runtime: Runtime, place: int, then: Any, monkeypatch: pytest.Monke
         return await real(self, lease, commit)
 
     monkeypatch.setattr(kind, "commit", commit)
+
+
+async def test_a_look_at_the_lease_just_after_the_end_is_no_error(
+    runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kind = type(runtime.store.of("local"))
+    commit, poll = kind.commit, kind.poll
+    ended, looked = anyio.Event(), anyio.Event()
+
+    async def slow_commit(self: Any, lease: Lease, one: Commit) -> int:
+        last = await commit(self, lease, one)
+        if one.finish is not None:
+            ended.set()
+            await looked.wait()
+        return last
+
+    async def late_poll(self: Any, lease: Lease) -> tuple[bool, bool]:
+        await ended.wait()
+        try:
+            return await poll(self, lease)
+        finally:
+            looked.set()
+
+    monkeypatch.setattr(lifecycle, "POLL_SECONDS", 0.0)
+    monkeypatch.setattr(kind, "commit", slow_commit)
+    monkeypatch.setattr(kind, "poll", late_poll)
+    # The loop's own look comes before the end, so it would wait for it.
+    monkeypatch.setattr(RunLog, "cancel_requested", AsyncMock(return_value=False))
+    result = await runtime.run(Agent(ScriptedModel([say("done")])), "Do it.")
+    assert result.ok
 
 
 @pytest.mark.parametrize("place", range(1, 8))
