@@ -13,6 +13,7 @@ first tool 50 times and then answers.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import itertools
 import sys
 import time
@@ -28,6 +29,8 @@ import orjson
 
 from agent_runtime import tokens
 
+CLOSE_SECONDS = 5.0
+"""How long closing a client may take."""
 BLOCK = 256
 """The prompt cache works on blocks of so many bytes of the prompt's JSON."""
 
@@ -194,11 +197,19 @@ def _texts(piece: bytes) -> Iterable[str]:
 
 
 async def _close_clients() -> None:
-    """Close what litellm keeps open in this process, lest sockets outlive their event loop."""
-    if "litellm" in sys.modules:
-        litellm: Any = sys.modules["litellm"]
-        await litellm.close_litellm_async_clients()
-        litellm.in_memory_llm_clients_cache.flush_cache()
+    """Close what litellm keeps open for this event loop, lest sockets outlive it.
+
+    litellm knows its clients by the loop's id, which a later loop may have as well.
+    """
+    if "litellm" not in sys.modules:
+        return
+    cache: Any = cast(Any, sys.modules["litellm"]).in_memory_llm_clients_cache
+    mine = f"-{id(asyncio.get_running_loop())}"
+    for key in [key for key in cache.cache_dict if str(key).endswith(mine)]:
+        client = cache.cache_dict.pop(key)
+        cache.ttl_dict.pop(key, None)
+        with anyio.move_on_after(CLOSE_SECONDS):
+            await client.close()
 
 
 class OpenAIServer:
