@@ -13,7 +13,7 @@ import os
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -120,6 +120,8 @@ class Found:
         self.activations.update(one.outcome.activations)
         self.lengths.append((tokens, _activations(one.outcome.activations)))
         self.faults += one.outcome.faults
+        if above := one.outcome.above:
+            self.faults.append(f"{one.outcome.trace}: {above} prompts above the window's room")
         self.observations += one.observations
         self.by_rules += one.by_rules
         self.reflections += one.reflections
@@ -209,7 +211,9 @@ def _in_processes(shards: Sequence[Shard]) -> Iterator[dict[str, Found]]:
         return
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(len(shards), mp_context=context) as pool:
-        yield from pool.map(replay_shard, shards)
+        # As they end: what fails in one is not to wait for the others.
+        for done in as_completed([pool.submit(replay_shard, shard) for shard in shards]):
+            yield done.result()
 
 
 def replay_shard(shard: Shard) -> dict[str, Found]:

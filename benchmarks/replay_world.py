@@ -10,7 +10,7 @@ from typing import Literal
 import anyio
 
 from agent_runtime import Event, Runtime, ScriptedModel, Settings
-from agent_runtime.errors import InvariantError
+from agent_runtime.errors import AgentRuntimeError
 from agent_runtime.log import RunLog
 from agent_runtime.memory.model_observer import ModelObserver
 from agent_runtime.memory.observation import Line, Notes, render_notes
@@ -218,8 +218,9 @@ async def live(runtime: Runtime, trace: Trace, policy: Policy, *, thread: str) -
     tell_time_by(player.clock)
     try:
         await play(runtime, player, thread=thread)
-    except InvariantError as error:
-        player.outcome.faults.append(f"{trace.id}: {error.message}")
+    except AgentRuntimeError as error:
+        # An invariant that is broken, or whatever else no run may end by.
+        player.outcome.faults.append(f"{trace.id}: {type(error).__name__}: {error.message}")
     player.lived.waited = player.clock.waited
     return player.lived
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import anyio
 import pytest
@@ -14,10 +15,11 @@ from agent_runtime.memory.extractive import ExtractiveObserver
 from agent_runtime.memory.observation import render_notes
 from agent_runtime.memory.observer import Call, Interval
 from agent_runtime.messages import PromptMessage
+from agent_runtime.models.base import ModelRequest
 from agent_runtime.tokens import count_text
 from benchmarks import replay
 from benchmarks.replay_bill import Bill
-from benchmarks.replay_clock import Clock, PacedObserver
+from benchmarks.replay_clock import Clock, PacedObserver, recorded_time, tell_time_by
 from benchmarks.replay_policies import (
     bills_of,
     compacted,
@@ -28,12 +30,21 @@ from benchmarks.replay_policies import (
     window_by_one,
     window_to_half,
 )
-from benchmarks.replay_world import LATENCY, Policy, notes_of
+from benchmarks.replay_world import (
+    LATENCY,
+    MemoryPlayer,
+    Policy,
+    ReplayRuntime,
+    notes_of,
+    settings_for,
+)
 from benchmarks.trace_data import RecordedCall, Step, Trace, Turn, default_folder, read_traces
 from benchmarks.trace_outcome import observed_nodes, tiled
+from benchmarks.trace_player import play
 
 FOLDER = default_folder()
 WINDOW = 200_000
+Messages: TypeAlias = tuple[PromptMessage, ...]
 BY_RULES, SCRIPTED = Policy("by rules"), Policy("scripted", ratio=10)
 
 
@@ -246,6 +257,57 @@ def test_observations_have_to_stand_for_each_node_once() -> None:
     assert tiled(observed_nodes(front())) == 0
     for wrong in (("1 to 4", "4 to 9"), ("1 to 4", "6 to 9"), ("2 to 4",), ("5 to 9", "1 to 4")):
         assert tiled(observed_nodes(front(*wrong))) == -1
+
+
+class Listening(MemoryPlayer):
+    """Keeps the last request."""
+
+    request: ModelRequest | None = None
+
+    def stream(self, request: ModelRequest) -> Any:
+        self.request = request
+        return super().stream(request)
+
+
+def without(messages: Messages, *gone: int) -> Messages:
+    places = {place % len(messages) for place in gone}
+    return tuple(one for place, one in enumerate(messages) if place not in places)
+
+
+def cut(messages: Messages) -> Messages:
+    return (*messages[:-1], replace(messages[-1], text=messages[-1].text[:50]))
+
+
+# By the fault that the judge has to find.  The prompt: system, observations, state, exchanges.
+TAMPERED: list[tuple[str, Callable[[Messages], Messages]]] = [
+    ("stand for", lambda messages: without(messages, 1)),
+    ("stand for", lambda messages: (*messages[:2], *messages[1:])),
+    ("fewer than 20 recent", lambda messages: (*messages[:4], *messages[-4:])),
+    ("last two exchanges is cut", cut),
+]
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(("fault", "tamper"), TAMPERED)
+async def test_the_judge_finds_what_is_wrong_with_a_prompt_of_observations(
+    tmp_path: Path, fault: str, tamper: Callable[[Messages], Messages]
+) -> None:
+    settings = settings_for(BY_RULES, f"file:{tmp_path}/replay.db")
+    player = Listening(LONG, BY_RULES)
+    tell_time_by(player.clock)
+    with recorded_time():
+        async with ReplayRuntime.open(settings) as runtime:
+            await play(runtime, player, thread="t")
+    request = player.request
+    assert player.outcome.faults == []
+    assert request is not None
+    assert len(observed_nodes(request.messages[1:])) > 2
+    with anyio.CancelScope() as scope:
+        player.begin(Turn(LONG.turns[0].task, (), ()), scope)
+        async with player.stream(replace(request, messages=tamper(request.messages))) as events:
+            async for _ in events:
+                pass
+    assert any(fault in found for found in player.outcome.faults)
 
 
 @pytest.mark.parametrize("ratio", [5, 10, 30])
