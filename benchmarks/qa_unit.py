@@ -91,7 +91,7 @@ class Unit:
             self.tally.why.add(fed.why)
 
     async def ask(self, question: Question, folder: Path) -> Answered:
-        """Return the answer, not judged yet; what failed for this question alone is kept as such."""
+        """Return the answer, not judged yet; a failure for this question alone is kept as such."""
         date = f"[{question.date}] " if question.date else ""
         window = self.agent.context_window or WINDOW
         model = self.reader or scripted_reader(self.conversation, question, window)
