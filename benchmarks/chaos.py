@@ -132,10 +132,12 @@ class Ground:
 
     Args:
         url: of a database that they share; None for a file in the folder of each.
+        memory: whether they have observational memory.
     """
 
-    def __init__(self, folder: Path, url: str | None = None) -> None:
+    def __init__(self, folder: Path, url: str | None = None, *, memory: bool = False) -> None:
         self._folder = folder
+        self._memory = memory
         self._url = url or ""
         # A database that is not ours alone may know the owners of a campaign before.
         self._campaign = secrets.token_hex(4)
@@ -145,7 +147,7 @@ class Ground:
         folder = self._folder / name
         folder.mkdir()
         user = f"chaos-{self._campaign}-{name}" if self._url else USER
-        return Life(str(folder), url=self._url, user=user)
+        return Life(str(folder), url=self._url, user=user, memory=self._memory)
 
 
 def survey(work: Worker, ground: Ground) -> Course:
@@ -265,6 +267,7 @@ def campaign(
     on_outcome: Callable[[Outcome], None],
     url: str | None = None,
     all_boundaries: bool = True,
+    memory: bool = False,
 ) -> Course:
     """Kill runs at least so many times: each boundary once, then as many random instants.
 
@@ -274,8 +277,9 @@ def campaign(
         url: of the database that the runs share; None for a file of each run's own.
         all_boundaries: False takes boundaries and random instants in turn from the start, the
             boundaries in an order of chance, and stops at the number of kills.
+        memory: whether the runs have observational memory.
     """
-    ground = Ground(folder, url)
+    ground = Ground(folder, url, memory=memory)
     chance = random.Random(seed)
     hits = at_boundaries = at_random = 0
     with worker() as work:
@@ -322,6 +326,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the benchmark's options."""
     parser.add_argument("--kills", type=int, default=200, help="how many kills at least")
     parser.add_argument("--seed", type=int, default=0, help="of the random instants")
+    parser.add_argument("--memory", action="store_true", help="with observational memory")
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--backend", choices=BACKENDS, default="file", help="a new database of it")
     where.add_argument("--url", help="of a database that is there already")
@@ -340,6 +345,7 @@ def run(args: argparse.Namespace) -> Report:
             seed=args.seed,
             on_outcome=lambda outcome: tallies[outcome.trial.boundary].add(outcome),
             url=url,
+            memory=args.memory,
         )
     kills = sum(tally.kills for tally in tallies.values())
     violations = sum(len(tally.violations) for tally in tallies.values())

@@ -18,9 +18,13 @@ from agent_runtime.messages import (
     decode_message,
     decode_result,
 )
-from agent_runtime_storage import Node, Run, Thread, UserStore, open_store
+from agent_runtime_storage import Node, Run, Store, Thread, UserStore, open_store
 
 from .chaos_worker import CHILD_PLAN, IDEMPOTENT, PLAN, THREAD, Life
+from .interleavings_memory_check import Judge, read_left
+from .interleavings_memory_run import claim_all
+from .interleavings_memory_world import Sent, expire
+from .interleavings_run import driver_of
 
 Fact = dict[str, Any]
 
@@ -56,7 +60,9 @@ async def check(life: Life) -> Verdict:
         for run in await own.runs(root_run_id=root.id):
             violations += await _check_run(own, run, effects)
         violations += effects.unknown()
-        violations += _check_prompts(facts)
+        violations += await _check_prompts(own, facts)
+        if life.memory:
+            violations += await _check_memory(store, own, facts)
         violations += await _check_money(own, root, facts)
         violations += await _check_posts(own, facts)
         return Verdict(tuple(violations), effects.interrupted, effects.repeated)
@@ -175,14 +181,41 @@ def _check_answer(run: Run, nodes: list[Node], results: list[ToolResult]) -> Ite
         yield f"run {run.agent} counts {run.steps} steps and has {answers} answers"
 
 
-def _check_prompts(facts: Iterable[Fact]) -> Iterator[str]:
-    before: defaultdict[str, list[str]] = defaultdict(list)
+async def _check_prompts(store: UserStore, facts: Iterable[Fact]) -> list[str]:
+    before: dict[str, list[str]] = {}
+    anew: Counter[str] = Counter()
     for fact in facts:
         if fact["what"] == "prompt":
-            old, new = before[fact["thread"]], fact["messages"]
-            if new[: len(old)] != old:
-                yield f"a prompt of thread {fact['thread']} does not extend the one before"
+            old, new = before.get(fact["thread"], []), fact["messages"]
+            anew[fact["thread"]] += new[: len(old)] != old
             before[fact["thread"]] = new
+    found: list[str] = []
+    for thread, times in anew.items():
+        events = await store.events(thread, limit=10_000)
+        # The first activation comes before the first prompt.
+        activations = sum(event.kind == "activation" for event in events) - 1
+        if times > activations:
+            found.append(
+                f"{times} prompts of thread {thread} do not extend the one before, "
+                f"and it has {activations} activations after the first"
+            )
+    return found
+
+
+async def _check_memory(store: Store, own: UserStore, facts: Iterable[Fact]) -> list[str]:
+    """Judge what is observed, and that every prompt shows each node once, by the rows alone."""
+    driver = driver_of(store)
+    await expire(driver, own.user_id)
+    sent: defaultdict[str, list[Sent]] = defaultdict(list)
+    for fact in facts:
+        if fact["what"] == "prompt":
+            sent[fact["thread"]].append(Sent("a life", fact["sent"], ""))
+    found: list[str] = []
+    for thread, prompts in sent.items():
+        left = await read_left(store, driver, own.user_id, thread)
+        claimed = frozenset(await claim_all(own, left, thread))
+        found += Judge(left, (), prompts, claimed).judge()
+    return found
 
 
 async def _check_money(store: UserStore, root: Run, facts: Iterable[Fact]) -> list[str]:

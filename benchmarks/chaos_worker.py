@@ -14,6 +14,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
+import re
 import signal
 import sys
 import threading
@@ -40,6 +41,7 @@ from agent_runtime.tokens import count_message, count_text, count_tools
 from agent_runtime_storage import (
     ACTIVE,
     Commit,
+    Job,
     Lease,
     LeaseOwner,
     NewRun,
@@ -48,6 +50,8 @@ from agent_runtime_storage import (
     open_store,
 )
 from agent_runtime_storage.urls import Backend, backend_of
+
+from .interleavings_memory_world import MarkedStore
 
 T = TypeVar("T")
 
@@ -97,6 +101,7 @@ class Life:
         after: seconds after which it is killed from outside; None for never.
         trace: whether to journal the points that are passed.
         budget: the tokens that the run tree may use; None for no limit.
+        memory: whether observational memory is on, with thresholds that a run passes.
     """
 
     folder: str
@@ -107,6 +112,7 @@ class Life:
     after: float | None = None
     trace: bool = False
     budget: int | None = None
+    memory: bool = False
 
     @property
     def database_url(self) -> str:
@@ -234,12 +240,20 @@ def agent_of(world: World, *, child: bool = False) -> Agent:
 
     def respond(request: ModelRequest) -> ModelAnswer:
         world.reach("before the model's answer")
-        world.note("prompt", thread=request.session, messages=list(map(digest, request.messages)))
-        step = sum(message.role == "assistant" for message in request.messages)
-        if step < len(plan):
-            answer = calls(*(raw_call(one) for one in plan[step]))
+        world.note(
+            "prompt",
+            thread=request.session,
+            messages=list(map(digest, request.messages)),
+            sent=[
+                (one.role, one.text, [call.id for call in one.calls], one.call_id)
+                for one in request.messages
+            ],
+        )
+        so_far = Progress.of(request)
+        if so_far.step < len(plan):
+            answer = calls(*(raw_call(one) for one in plan[so_far.step]), text=so_far.text)
         else:
-            answer = say(report(request))
+            answer = say(so_far.report)
         prompt = sum(map(count_message, request.messages)) + count_tools(request.tools)
         completion = count_text(answer.text) + 16 * len(answer.calls)
         world.note("billed", tokens=prompt + completion)
@@ -254,11 +268,41 @@ def digest(message: PromptMessage) -> str:
     return hashlib.blake2b(repr(message).encode(), digest_size=8).hexdigest()
 
 
-def report(request: ModelRequest) -> str:
-    """Return an answer that tells what the model was told of its calls."""
-    results = [message.text for message in request.messages if message.role == "tool"]
-    interrupted = sum(INTERRUPTED in text for text in results)
-    return f"{len(results)} results, {interrupted} interrupted"
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far the run has come, by what the model said last and the results after that.
+
+    Older messages may have left the prompt, so each answer carries the sums on.
+    """
+
+    step: int = 0
+    results: int = 0
+    interrupted: int = 0
+
+    @classmethod
+    def of(cls, request: ModelRequest) -> Progress:
+        """Read it from a prompt."""
+        step = results = interrupted = 0
+        for message in request.messages:
+            if message.role == "assistant" and (said := _PROGRESS.fullmatch(message.text)):
+                step, results, interrupted = (int(number) for number in said.groups())
+            elif message.role == "tool":
+                results += 1
+                interrupted += INTERRUPTED in message.text
+        return cls(step, results, interrupted)
+
+    @property
+    def text(self) -> str:
+        """What the model says with its next calls."""
+        return f"Step {self.step + 1} after {self.report}."
+
+    @property
+    def report(self) -> str:
+        """What the model says at the end."""
+        return f"{self.results} results, {self.interrupted} interrupted"
+
+
+_PROGRESS = re.compile(r"Step (\d+) after (\d+) results, (\d+) interrupted\.")
 
 
 # The points of the store
@@ -267,6 +311,7 @@ def report(request: ModelRequest) -> str:
 def kind_of(commit: Commit) -> str:
     """Return what a commit is for."""
     kinds = (
+        (commit.observation, "an observation"),
         (commit.finish, "the end"),
         (commit.activation, "an activation"),
         (commit.close, "a close"),
@@ -301,6 +346,10 @@ class FaultyUserStore:
         taking = self._store.take_lease(run_id, owner, seconds=seconds, replaces=replaces)
         return await self._world.around("the commit of a takeover", taking)
 
+    async def claim(self, kind: str, **options: Any) -> Job | None:
+        """Claim a job between two points."""
+        return await self._world.around("a claim", self._store.claim(kind, **options))
+
     async def commit(self, lease: Lease, commit: Commit) -> int:
         """Commit between two points, and journal what is recorded as done."""
         point = f"the commit of {kind_of(commit)}"
@@ -333,8 +382,16 @@ async def live(life: Life) -> None:
     world = World(life)
     store = await open_store(life.database_url)
     try:
-        settings = Settings(budget_tokens=life.budget, user=life.user)
-        runtime = Runtime(settings, cast(Store, FaultyStore(store, world)))
+        settings = Settings(
+            budget_tokens=life.budget,
+            user=life.user,
+            observational_memory=life.memory,
+            observer_message_tokens=1000,
+            reflector_observation_tokens=500,
+            last_messages=4 if life.memory else 20,
+        )
+        marked = cast(Store, MarkedStore(store))
+        runtime = Runtime(settings, cast(Store, FaultyStore(marked, world)))
         own = store.of(life.user)
         await own.ensure_thread(THREAD)
         runs = await own.runs(thread_id=THREAD)

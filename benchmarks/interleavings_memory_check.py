@@ -40,13 +40,14 @@ class Left:
     events: list[Event]
 
 
-async def read_left(store: Store, driver: Driver, owner: str) -> Left:
-    """Read what there is of the thread."""
+async def read_left(store: Store, driver: Driver, owner: str, thread: str = MAIN) -> Left:
+    """Read what there is of a thread."""
 
     async def rows(columns: str, table: str) -> list[Row]:
         return await driver.read(
-            f"SELECT {columns} FROM {table} WHERE user_id = :user_id ORDER BY 1",
-            {"user_id": owner},
+            f"SELECT {columns} FROM {table} "
+            "WHERE user_id = :user_id AND thread_id = :thread_id ORDER BY 1",
+            {"user_id": owner, "thread_id": thread},
             owner=owner,
         )
 
@@ -54,10 +55,10 @@ async def read_left(store: Store, driver: Driver, owner: str) -> Left:
     nodes = await rows("id, parent_id, body", "nodes")
     return Left(
         nodes={row[0]: (row[1], decode_message(bytes(row[2]))) for row in nodes},
-        observations={row.id: row for row in await user.observations(MAIN, ending_from=0)},
+        observations={row.id: row for row in await user.observations(thread, ending_from=0)},
         activations=await rows("id, anchor, body", "activations"),
         jobs=await rows("id, kind, key, status", "jobs"),
-        events=await user.events(MAIN, limit=100_000),
+        events=await user.events(thread, limit=100_000),
     )
 
 

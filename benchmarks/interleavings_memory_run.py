@@ -158,17 +158,18 @@ async def judge(
     driver = driver_of(store)
     await expire(driver, owner)
     left = await read_left(store, driver, owner)
-    claimed = frozenset(await _claim_all(store.of(owner), left))
+    claimed = frozenset(await claim_all(store.of(owner), left))
     problems = Judge(left, history, sent, claimed).judge()
     return Verdict(seed, tuple(problems), tuple(history), _happened(left))
 
 
-async def _claim_all(user: UserStore, left: Left) -> list[str]:
+async def claim_all(user: UserStore, left: Left, thread: str = MAIN) -> list[str]:
+    """Claim every job that is not done, and return those that could be claimed."""
     claimed: list[str] = []
     for _, kind, key, status in left.jobs:
         if status == "done":
             continue
-        job = await user.claim(kind, seconds=60, thread_id=MAIN, key=key)
+        job = await user.claim(kind, seconds=60, thread_id=thread, key=key)
         if job is not None:
             claimed.append(job.id)
     return claimed

@@ -72,7 +72,7 @@ def _bill_more(facts: list[Fact]) -> None:
         (_repeat_idempotent_effect_later, "ran again after it was done"),
         (_lose_effect, "is recorded as done and never ran"),
         (_invent_effect, "which is no call of the log"),
-        (_change_prompt, "does not extend the one before"),
+        (_change_prompt, "do not extend the one before"),
         (_bill_less, "tokens were billed"),
         (_bill_more, "tokens were billed"),
     ],

@@ -38,3 +38,17 @@ def test_killed_anywhere_a_run_loses_nothing_and_repeats_nothing(
     # The kills did leave calls uncertain, and did make idempotent ones run again.
     assert sum(one.verdict.interrupted for one in outcomes) > 0
     assert sum(one.verdict.repeated for one in outcomes) > 0 or not on_file
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.backends("file")
+def test_killed_anywhere_a_run_with_memory_stands_for_each_message_once(
+    tmp_path: Path, database_url: str
+) -> None:
+    outcomes: list[Outcome] = []
+
+    course = campaign(KILLS, tmp_path, seed=2, on_outcome=outcomes.append, memory=True)
+
+    wrong = [(one.trial, what) for one in outcomes for what in one.verdict.violations]
+    assert wrong == []
+    assert {"before the commit of an observation", "after a claim"} <= set(course.boundaries)
