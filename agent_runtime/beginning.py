@@ -14,7 +14,6 @@ from agent_runtime_storage.records import (
     NewEvent,
     NewRun,
     Run,
-    Thread,
 )
 
 from . import leases
@@ -203,9 +202,11 @@ async def take_over(
             f"Run {run.id} looked after the memory of its thread; it has no task to go on with.",
             cure="Start a new run on the thread.",
         )
-    await _check_head(store, run, await store.thread(run.thread_id))
+    over = run.status not in ACTIVE
+    if over:
+        await _check_head(store, run, (await store.thread(run.thread_id)).head)
     try:
-        if run.status in ACTIVE and run.cancel_requested:
+        if not over and run.cancel_requested:
             await end_dead(store, run)
             raise RunCancelled(
                 f"Run {run.id} was cancelled while nobody worked on it.",
@@ -215,6 +216,9 @@ async def take_over(
     except LeaseLost as error:
         raise _busy(run) from error
     async with holding(store, log.lease):
+        if over:
+            # Until the lease was taken the head could be moved.
+            await _check_head(store, run, log.head)
         await _end_children(store, run)
         taken = TakenOver(log, limit=step_limit(run, resolved))
         if run.open_node is not None:
@@ -264,14 +268,15 @@ def started(agent: str, resolved: Resolved, limit: int, *, resumed: bool) -> New
     return NewEvent("run-start", data=data)
 
 
-async def _check_head(store: UserStore, run: Run, thread: Thread) -> None:
-    """Refuse to go on with an ended run whose thread went on without it."""
-    if run.status in ACTIVE:
-        return
-    node = None if thread.head is None else await store.node(thread.id, thread.head)
-    if node is None or (node.run_id != run.id and node.seq != run.task_id):
+async def _check_head(store: UserStore, run: Run, head: int | None) -> None:
+    """Refuse to go on with an ended run whose thread went on without it, or on another branch."""
+    node = None if head is None else await store.node(run.thread_id, head)
+    own = node is not None and (node.run_id == run.id or node.seq == run.task_id)
+    if own and run.open_node is not None:
+        own = (await store.node(run.thread_id, run.open_node)).parent_id == head
+    if not own:
         raise Conflict(
-            f"Thread {thread.id} went on since run {run.id} stopped.",
+            f"Thread {run.thread_id} went on since run {run.id} stopped.",
             cure="Start a new run on the thread instead.",
         )
 

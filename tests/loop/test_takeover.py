@@ -1,0 +1,84 @@
+"""Runs that end with an open exchange, and whose thread goes to another branch before a resume."""
+
+from __future__ import annotations
+
+import pytest
+
+from agent_runtime import Agent
+from agent_runtime.errors import Conflict
+from agent_runtime.log import give_up, take_log
+from agent_runtime.memory import branches
+from agent_runtime.messages import decode_message
+from agent_runtime.models.scripted import call, say
+from agent_runtime_storage import Finish, UserStore
+
+from .conftest import Play, World, double
+
+SCRIPT = [*(call("double", number=n) for n in range(1, 4)), say("Done.")]
+
+
+async def _left_open(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave a run that is over, with its third exchange open."""
+    from agent_runtime import execution
+
+    class Died(BaseException):
+        pass
+
+    started = 0
+    true = execution.run_calls
+
+    async def die(*args: object, **more: object) -> None:
+        nonlocal started
+        started += 1
+        if started == 3:
+            raise Died
+        await true(*args, **more)  # type: ignore[arg-type]  # as they came
+
+    monkeypatch.setattr("agent_runtime.orchestrator.run_calls", die)
+    with pytest.raises(Died):
+        await world.run(Agent(tools=[double]), thread="t")
+    monkeypatch.undo()
+    log, _ = await take_log(world.store, await world.row(), lambda event: None)
+    await give_up(world.store, log.lease, Finish("failed", "error", "It could not go on."))
+    assert (await world.row()).open_node is not None
+
+
+async def test_an_open_exchange_is_not_closed_on_another_branch(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with play(SCRIPT) as world:
+        await _left_open(world, monkeypatch)
+        head = (await world.store.thread("t")).head
+        assert head is not None
+        await branches.fork(world.store, "t", head - 1)
+
+        with pytest.raises(Conflict, match="went on"):
+            await world.resume(Agent(tools=[double]))
+
+        await branches.fork(world.store, "t", head)
+        assert (await world.resume(Agent(tools=[double]))).ok
+
+
+async def test_a_head_that_moves_just_before_the_lease_is_taken_is_seen(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with play(SCRIPT) as world:
+        await _left_open(world, monkeypatch)
+        head = (await world.store.thread("t")).head
+        assert head is not None
+        kind: type[UserStore] = type(world.store)
+        take = kind.take_lease
+
+        async def slow(self: UserStore, *args: object, **more: object) -> object:
+            await branches.fork(self, "t", head - 1)
+            return await take(self, *args, **more)  # type: ignore[arg-type]  # as they came
+
+        monkeypatch.setattr(kind, "take_lease", slow)
+        with pytest.raises(Conflict, match="went on"):
+            await world.resume(Agent(tools=[double]))
+        monkeypatch.undo()
+
+        thread = await world.store.thread("t")
+        assert (thread.head, thread.active_run) == (head - 1, None)
+        branch = await world.store.branch("t", head - 1)
+        assert [decode_message(node.body).type for node in branch] == ["user", "assistant"]
