@@ -54,7 +54,10 @@ async def read_left(store: Store, driver: Driver, owner: str, thread: str = MAIN
     user = store.of(owner)
     nodes = await rows("id, parent_id, body", "nodes")
     return Left(
-        nodes={row[0]: (row[1], decode_message(bytes(row[2]))) for row in nodes},
+        nodes={
+            seq: (parent, decode_message(bytes(body) or (await user.node(thread, seq)).body))
+            for seq, parent, body in nodes
+        },
         observations={row.id: row for row in await user.observations(thread, ending_from=0)},
         activations=await rows("id, anchor, body", "activations"),
         jobs=await rows("id, kind, key, status", "jobs"),

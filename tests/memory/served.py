@@ -104,6 +104,7 @@ class Served:
     provider: Provider
     server: OpenAIServer
     look: Callable[[int], Any] = seen
+    last_messages: int = 6
     events: list[Event] = field(default_factory=list[Event])
     told: anyio.Event = field(default_factory=anyio.Event)
 
@@ -120,7 +121,7 @@ class Served:
             found = self.look(number)
             return found if isinstance(found, str) else await found
 
-        agent = Agent(tools=[look], last_messages=6)
+        agent = Agent(tools=[look], last_messages=self.last_messages)
         return await self.runtime.run(agent, task, thread=MAIN, on_event=self._note)
 
     def _note(self, event: Event) -> None:
