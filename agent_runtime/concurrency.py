@@ -34,6 +34,34 @@ async def outlast(
     return task.result(), interrupted
 
 
+class Background:
+    """Tasks that outlive what started them; whoever owns this ends them with `close`."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Begin a task, which must raise nothing."""
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def close(self) -> None:
+        """Cancel all tasks, and wait until they have ended."""
+        for task in self._tasks:
+            task.cancel()
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+
+async def cancel(task: asyncio.Task[None]) -> None:
+    """Cancel a task and wait until it has ended."""
+    task.cancel()
+    with anyio.CancelScope(shield=True):
+        await asyncio.wait([task])
+
+
 def is_cancelled() -> bool:
     """Return whether the running task is being cancelled, by asyncio or by a scope of anyio."""
     task = asyncio.current_task()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import anyio
@@ -10,7 +12,7 @@ from agent_runtime_storage.contract import UserStore
 from agent_runtime_storage.records import Finish, Run
 
 from . import leases
-from .concurrency import single_error
+from .concurrency import Background, cancel, single_error
 from .cutting import fit
 from .errors import (
     AgentRuntimeError,
@@ -32,10 +34,11 @@ DEAD_RESULT_TOKENS = 4000
 """What the results of an exchange may show whose run is ended without its model at hand."""
 
 
-async def execute(state: RunState, *, timeout: float | None) -> Finish:
+async def execute(state: RunState, *, timeout: float | None, background: Background) -> Finish:
     """Drive a run to its end, and write that end whatever it is.
 
     Args:
+        background: where an observation that is under way then goes on.
         timeout: seconds of wall time that this execution may take; None for no limit.
 
     Raises:
@@ -48,7 +51,7 @@ async def execute(state: RunState, *, timeout: float | None) -> Finish:
     orchestrator = Orchestrator(state)
     try:
         state.log.announce()
-        return await _watched(orchestrator, timeout)
+        return await _watched(orchestrator, timeout, background)
     except (LeaseLost, StoreUnavailable):
         # Another process has to write the end, or nobody can now: the lease tells.
         raise
@@ -68,17 +71,17 @@ async def execute(state: RunState, *, timeout: float | None) -> Finish:
         raise
 
 
-async def _watched(orchestrator: Orchestrator, timeout: float | None) -> Finish:
+async def _watched(
+    orchestrator: Orchestrator, timeout: float | None, background: Background
+) -> Finish:
     state = orchestrator.state
     finish: Finish | None = None
     timed_out = False
     async with single_error(), anyio.create_task_group() as group:
         group.start_soon(watch, state.log, group.cancel_scope)
-        if state.memory is not None and state.worker is not None:
-            await state.memory.load()
-            group.start_soon(state.worker.work)
-        with anyio.move_on_after(timeout) as timer:
-            finish = await orchestrator.drive()
+        async with _remembering(state, background):
+            with anyio.move_on_after(timeout) as timer:
+                finish = await orchestrator.drive()
         timed_out = timer.cancelled_caught
         group.cancel_scope.cancel()
     if finish is not None:
@@ -88,6 +91,27 @@ async def _watched(orchestrator: Orchestrator, timeout: float | None) -> Finish:
     else:
         finish = cancelled()
     return await _end(orchestrator, finish)
+
+
+@asynccontextmanager
+async def _remembering(state: RunState, background: Background) -> AsyncGenerator[None]:
+    """Have the memory work beside the loop.
+
+    What it is at when the run comes to its end goes on, though the run is over: in a conversation
+    of short runs nothing would ever be observed else.  An error or a cancellation ends it.
+    """
+    if state.memory is None or state.worker is None:
+        yield
+        return
+    await state.memory.load()
+    task = background.start(state.worker.work())
+    try:
+        yield
+    finally:
+        if state.log.ended:
+            state.worker.retire()
+        else:
+            await cancel(task)
 
 
 async def _end(orchestrator: Orchestrator, finish: Finish) -> Finish:

@@ -23,23 +23,20 @@ from agent_runtime_storage.records import (
     Commit,
     Finish,
     InboxItem,
-    Job,
     Lease,
     NewEvent,
     NewNode,
-    NewObservation,
     Run,
     Usage,
 )
 
 from . import leases
 from .branch import activation_event, activation_row, load_view, node_row
-from .budget import minus, plus, spent_by, usage_data
+from .budget import plus
 from .concurrency import outlast
 from .context import extend
 from .errors import AgentRuntimeError, StoreError
 from .events import Event, EventKind
-from .memory.observation import Observation, encode_body
 from .messages import (
     AssistantMessage,
     LoggedMessage,
@@ -108,7 +105,7 @@ class RunLog:
     """Whether the run's end is written; nothing more can be."""
     interrupted: asyncio.CancelledError | None = None
     """A cancellation that came while the run began; `announce` raises it."""
-    _writing: anyio.Lock = field(default_factory=anyio.Lock)
+    writing: anyio.Lock = field(default_factory=anyio.Lock)
     """The loop and memory commit one after the other: each takes the ids that come next."""
     began: tuple[tuple[NewEvent, int], ...] = ()
     """The events of the run's beginning, with their ids; `announce` tells of them."""
@@ -125,7 +122,7 @@ class RunLog:
             then: brings this object up to date with the commit.
             live: by place among the events, what listeners are told beside what is kept.
         """
-        async with self._writing:
+        async with self.writing:
             if commit.finish is not None and self.held != Amount():
                 commit = replace(
                     commit,
@@ -216,91 +213,9 @@ class RunLog:
     def _see(self, view: View) -> None:
         self.view = view
 
-    async def hold(self, amount: Amount) -> None:
-        """Reserve what memory is about to spend; nothing where that is nothing.
-
-        Raises:
-            BudgetExceeded: it does not fit; nothing was written.
-        """
-        await self._spend(Commit(reserve=amount), amount)
-
-    async def lose(self, held: Amount) -> None:
-        """Count what was held as spent at its bound: what was billed of it is not known."""
-        await self._spend(Commit(release=held, unsettle=held), minus(held))
-
-    async def book(self, usage: Sequence[Usage], *, held: Amount, lost: bool) -> None:
-        """Record what calls of memory cost that came to nothing; see `remember`."""
-        settle, unsettle = spent_by(usage), held if lost else None
-        commit = Commit(usage=tuple(usage), release=held, settle=settle, unsettle=unsettle)
-        await self._spend(commit, minus(held))
-
-    async def _spend(self, commit: Commit, amount: Amount) -> None:
-        if amount == Amount() and not commit.usage:
-            return
-        async with self._writing:
-            _, interrupted = await outlast(self.store.commit(self.lease, commit))
-            self.held = plus(self.held, amount)
-        if interrupted is not None:
-            raise interrupted
-
-    async def count_observations(self) -> None:
-        """Read how many observations the thread has: others may have written some before."""
-        self.last_observation = await self.store.last_observation(self.lease.thread_id)
-
-    async def remember(
-        self,
-        written: Observation,
-        job: Job | None,
-        *,
-        usage: Sequence[Usage],
-        event: NewEvent,
-        held: Amount | None = None,
-        lost: bool = False,
-    ) -> Observation:
-        """Commit an observation with the end of its job and what it cost; return it with its id.
-
-        Args:
-            held: what `hold` reserved for it.
-            lost: whether attempts may be billed of which nobody reported the usage; they count as
-                spent at the bound that was held.
-
-        Raises:
-            Conflict: somebody else has the job, or ended it; nothing was written.
-        """
-        async with self._writing:
-            kept = replace(written, id=self.last_observation + 1)
-            new = NewObservation(
-                id=kept.id,
-                level=kept.level,
-                parent_id=kept.parent_id,
-                first=kept.first,
-                last=kept.last,
-                body=encode_body(kept),
-                tokens=kept.tokens,
-                parts=kept.parts,
-                provisional=kept.provisional,
-            )
-            commit = Commit(
-                observation=new,
-                job=job,
-                usage=tuple(usage),
-                release=held,
-                settle=spent_by(usage),
-                unsettle=held if lost else None,
-                events=(replace(event, data={**event.data, "id": kept.id, **usage_data(usage)}),),
-            )
-            last, interrupted = await outlast(self.store.commit(self.lease, commit))
-            event = commit.events[0]
-            self.last_observation = kept.id
-            self.held = plus(self.held, minus(held or Amount()))
-        self.tell(event, last)
-        if interrupted is not None:
-            raise interrupted
-        return kept
-
     async def has_ended(self) -> bool:
         """Return whether the run's end is written, once what is being written now is known."""
-        async with self._writing:
+        async with self.writing:
             return self.ended
 
     async def cancel_requested(self) -> bool:

@@ -28,7 +28,7 @@ from . import leases
 from .agent import Agent
 from .beginning import Order, begin, check_free, take_over
 from .budget import NANO, require_price
-from .concurrency import single_error
+from .concurrency import Background, single_error
 from .errors import Conflict
 from .events import Event
 from .lifecycle import end_dead, execute
@@ -133,6 +133,7 @@ class Runtime:
         self.settings = settings
         self.store = store
         self.model = model
+        self._background = Background()
 
     @classmethod
     @asynccontextmanager
@@ -158,10 +159,12 @@ class Runtime:
             auth_token=token.get_secret_value() if token else None,
             objects=settings.object_store_url,
         )
+        runtime = cls(settings, store, model)
         try:
-            yield cls(settings, store, model)
+            yield runtime
         finally:
             with anyio.CancelScope(shield=True):
+                await runtime._background.close()
                 await store.close()
 
     # Running
@@ -420,7 +423,9 @@ class Runtime:
 
     async def _finish(self, state: RunState, resolved: Resolved) -> RunResult:
         """Drive a run to its end and say how it ended."""
-        finish = await execute(state, timeout=self.settings.run_timeout)
+        finish = await execute(
+            state, timeout=self.settings.run_timeout, background=self._background
+        )
         store, lease = state.log.store, state.log.lease
         whole = lease.run_id == lease.root_run_id
         ids = {"root_run_id" if whole else "run_id": lease.run_id}

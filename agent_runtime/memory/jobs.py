@@ -11,6 +11,8 @@ from agent_runtime.errors import StoreError
 from agent_runtime.log import RunLog
 from agent_runtime_storage.records import Amount, Job
 
+from . import keeping
+
 GIVE_BACK_SECONDS = 5.0
 """How long giving a job back may take; then its claim has to expire."""
 
@@ -52,10 +54,10 @@ async def paid(log: RunLog, amount: Amount) -> AsyncGenerator[None]:
     Raises:
         BudgetExceeded: it does not fit; nothing was held.
     """
-    await log.hold(amount)
+    await keeping.hold(log, amount)
     try:
         yield
     except Exception:
         with suppress(StoreError):
-            await log.lose(amount)
+            await keeping.lose(log, amount)
         raise

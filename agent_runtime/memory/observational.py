@@ -16,6 +16,7 @@ from agent_runtime.log import RunLog
 from agent_runtime.view import Cause, Entry, View
 from agent_runtime_storage.records import Amount, Job, NewEvent, Usage
 
+from . import keeping
 from .bands import Bands, Raw, covered, late, measure, ripe
 from .observation import Line, Notes, Observation
 from .observer import Call, Interval, Observed, Observer
@@ -244,7 +245,7 @@ class Memory:
     async def book(self, calls: Sequence[Call], purpose: str, held: Amount, *, lost: bool) -> None:
         """Record what calls cost that came to nothing."""
         lost = lost or unreported(calls)
-        await self.log.book(self._usage(calls, purpose, None), held=held, lost=lost)
+        await keeping.book(self.log, self._usage(calls, purpose, None), held=held, lost=lost)
 
     async def _remember(
         self,
@@ -258,7 +259,9 @@ class Memory:
         lost: bool,
     ) -> Observation:
         usage = self._usage(calls, purpose, written.last)
-        return await self.log.remember(written, job, usage=usage, event=event, held=held, lost=lost)
+        return await keeping.remember(
+            self.log, written, job, usage=usage, event=event, held=held, lost=lost
+        )
 
     def _usage(self, calls: Sequence[Call], purpose: str, node_id: int | None) -> list[Usage]:
         lease = self.log.lease
@@ -280,7 +283,7 @@ class Memory:
     async def load(self) -> None:
         """Read what earlier runs prepared."""
         view = self.log.view
-        await self.log.count_observations()
+        await keeping.count_observations(self.log)
         if not view.entries:
             return
         raw = view.entries[0].seq

@@ -46,6 +46,8 @@ class Worker:
     memory: Memory
     _stale: bool = False
     """Whether others have written observations since they were read."""
+    _retired: bool = False
+    """Whether the run is over, so that nothing new begins."""
     _again_at: float = 0.0
     """When provisional observations may be written again, by the event loop's clock."""
 
@@ -54,30 +56,41 @@ class Worker:
         """The run's log."""
         return self.memory.log
 
+    def retire(self) -> None:
+        """Have `work` end with what it is at: the run is over."""
+        self._retired = True
+        self.memory.wake()
+
     async def work(self) -> None:
-        """Do what is due, for as long as the run goes on; end by cancelling it."""
-        while True:
+        """Do what is due, until it is retired or cancelled."""
+        while not self._retired:
             try:
-                while await self.next():
+                while not self._retired and await self.next():
                     continue
             except StoreUnavailable:
-                await anyio.sleep(RETRY_SECONDS)
+                await self._rest()
                 continue
             except LeaseLost:
                 # The run's own next write says so to whoever runs it.
                 return
             except Conflict:
                 # Somebody else observed the same meanwhile.
-                await anyio.sleep(RETRY_SECONDS)
+                await self._rest()
                 self._stale = True
                 continue
             except Exception as error:
                 # Memory never fails a turn: what is raw stays raw, and is tried again.
                 _log.warning("Observational memory failed: %s", type(error).__name__)
-                await anyio.sleep(RETRY_SECONDS)
+                await self._rest()
                 continue
-            await self.memory.woken.wait()
-            self.memory.woken = anyio.Event()
+            if not self._retired:
+                await self.memory.woken.wait()
+                self.memory.woken = anyio.Event()
+
+    async def _rest(self) -> None:
+        """Wait a while, but not for what is over."""
+        if not self._retired:
+            await anyio.sleep(RETRY_SECONDS)
 
     async def next(self) -> bool:
         """Do what is due next; False if nothing is."""
@@ -246,5 +259,5 @@ class Worker:
 
     async def _wait_for_others(self) -> None:
         # It is done already, or whoever claimed it has died; then the claim has to expire.
-        await anyio.sleep(RETRY_SECONDS)
+        await self._rest()
         await self.memory.load()

@@ -22,6 +22,7 @@ from .owner import not_found
 from .records import (
     Amount,
     Commit,
+    LateObservation,
     Lease,
     NewNode,
     NewRun,
@@ -115,6 +116,33 @@ class Commits(RunStatements):
             raise await self._why_not_committed(lease, commit, error.label) from error
         self._announce(lease.thread_id)
         return last_event
+
+    async def commit_late(self, lease: Lease, commit: LateObservation) -> int:
+        thread_id, written = lease.thread_id, commit.observation
+        if commit.job.thread_id != thread_id:
+            raise Conflict(f"Job {commit.job.id} is not of thread {thread_id}.", cure=_READ_AGAIN)
+        bodies = await self._pack(thread_id, (), None, [written.body])
+        plain = Commit(observation=written, usage=commit.usage, events=commit.events)
+        # The job comes first: its claim stands for the lease.
+        batch = [
+            self._count(lease, plain),
+            *self._append_observation(lease, None, commit.job, bodies),
+            *bodies.statements(),
+            *self._append_observation(lease, written, None, bodies),
+            *self._append_usage(thread_id, commit.usage),
+            *self._append_events(thread_id, lease.run_id, commit.events),
+        ]
+        try:
+            rows = await self._batch(batch, thread=thread_id)
+        except (BatchMissed, Conflict) as error:
+            await self._require_run(lease.run_id)
+            await self._require_thread(thread_id)
+            if not isinstance(error, BatchMissed):
+                raise
+            miss = f"Thread {thread_id}: {_MISSES[error.label]}"
+            raise Conflict(miss, cure=_READ_AGAIN) from error
+        self._announce(thread_id)
+        return int(rows[0][0][0])
 
     async def _commit_once(self, lease: Lease, batch: Sequence[Statement]) -> list[list[Row]]:
         return await self._batch(batch, thread=lease.thread_id, tree=lease.root_run_id)

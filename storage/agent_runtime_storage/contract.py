@@ -43,6 +43,7 @@ from .records import (
     Event,
     InboxItem,
     Job,
+    LateObservation,
     Lease,
     LeaseOwner,
     NewRun,
@@ -172,6 +173,17 @@ class UserStore(Protocol):
         """Write one step's boundary, whole or not at all; return the thread's last event id.
 
         Raises `LeaseLost`, `BudgetExceeded`, `InboxWaiting`, `Conflict`.
+        """
+        ...
+
+    async def commit_late(self, lease: Lease, commit: LateObservation) -> int:
+        """Write an observation whose run ended meanwhile; return the thread's last event id.
+
+        The claim on its job is what allows it, not the lease, which says only whose it is.  What
+        it may have cost was counted as spent when the run ended, so no budget changes.
+
+        Raises `Conflict`: the claim is void, or the observation is not the next one; `NotFound`:
+        the thread or the run is gone.
         """
         ...
 

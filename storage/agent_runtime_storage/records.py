@@ -463,6 +463,16 @@ class Commit:
 
 
 @dataclass(frozen=True, slots=True)
+class LateObservation:
+    """An observation that was not ready before its run ended, with the end of its claimed job."""
+
+    observation: NewObservation
+    job: Job
+    usage: tuple[Usage, ...] = ()
+    events: tuple[NewEvent, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class NewRun:
     """A run to begin, at once with a lease.
 

@@ -162,7 +162,7 @@ async def test_an_observer_that_fails_is_stood_in_for_by_rules(
 async def test_a_thread_that_remembered_goes_on_without_memory(tmp_path: Path) -> None:
     url = f"file:{tmp_path / 'run.db'}"
     on = Settings(database_url=url, observational_memory=True, max_steps=500, **LIMITS)  # type: ignore[arg-type]  # numbers all
-    off = Settings(database_url=url, max_steps=500)
+    off = Settings(database_url=url, observational_memory=False, max_steps=500)
     async with Runtime.open(on) as runtime:
         await _run(runtime, Script(60), thread="t")
     script = Script(3)

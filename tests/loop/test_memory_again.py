@@ -85,7 +85,7 @@ async def _run(
     monkeypatch.setattr(observational.Memory, "__init__", watched)
     monkeypatch.setattr(worker, "AGAIN_SECONDS", 0.0)
     events: list[Event] = []
-    agent = Agent(ScriptedModel(script), tools=[look], last_messages=6)
+    agent = Agent(ScriptedModel(script, delay=0.05), tools=[look], last_messages=6)
     result = await runtime.run(agent, "Find the bug.", on_event=events.append, thread="t")
     assert result.ok
     return events

@@ -13,6 +13,7 @@ from agent_runtime_storage import (
     CallDone,
     Commit,
     Job,
+    LateObservation,
     Lease,
     NewActivation,
     NewEvent,
@@ -94,6 +95,10 @@ def text_node(seq: int, parent: int | None, text: str = SECRET) -> NewNode:
 
 def _use(to: Target) -> Usage:
     return Usage(to.run, to.run, None, "step", "m", 1, 0, 0, 1, 1, 1)
+
+
+def _late(job: Job) -> LateObservation:
+    return LateObservation(NewObservation(2, 0, 1, 2, 2, b"mine", 1), job)
 
 
 async def _on_own_thread(user: UserStore, **changes: object) -> object:
@@ -206,6 +211,15 @@ ATTACKS: Mapping[str, Mapping[str, Attempt]] = {
             start=lambda to: Commit(start=((2, 1),)),
             result=lambda to: Commit(done=(done(2, 1),)),
             event=lambda to: Commit(events=(NewEvent("x", 99),)),
+        ),
+    },
+    "commit_late": {
+        "with the lease and the job": lambda user, to: user.commit_late(to.lease, _late(to.job)),
+        "on the own thread": lambda user, to: user.commit_late(
+            to.own, _late(dataclasses.replace(to.job, thread_id=OWN))
+        ),
+        "for the run": lambda user, to: user.commit_late(
+            dataclasses.replace(to.own, run_id=to.run), _late(to.job)
         ),
     },
     "run": {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from agent_runtime_storage import (
     Commit,
     Conflict,
     Finish,
+    LateObservation,
     LeaseLost,
     NewEvent,
     NewObservation,
@@ -159,3 +161,60 @@ async def test_observations_move_with_their_thread_and_go_with_it(user: UserStor
     with pytest.raises(NotFound):
         await user.observations("t1", ids=[1])
     assert await user.last_observation("t2") == 2
+
+
+async def test_an_observation_may_come_after_the_end_of_its_run(user: UserStore) -> None:
+    lease = await begin(user)
+    await append(user, lease, 3)
+    await user.enqueue("t1", "observe", "1-2", b"")
+    job = await user.claim("observe", seconds=60, thread_id="t1", key="1-2")
+    assert job is not None
+    usage = Usage("r1", "r1", 2, "observe", "m", 10, 0, 0, 2, 9, 1)
+    late = LateObservation(
+        observation(1, 1, 2, body=LARGE), job, (usage,), (NewEvent("observation", 2),)
+    )
+    await user.commit(lease, Commit(finish=Finish("succeeded", "completed")))
+
+    last = await user.commit_late(lease, late)
+
+    [row] = await user.observations("t1", ids=[1])
+    assert (row.first, row.last, row.body) == (1, 2, LARGE)
+    assert (await user.usage_total(run_id="r1")).calls == 1
+    assert [(one.id, one.kind) for one in await user.events("t1")][-1] == (last, "observation")
+    # The job is over: the same again is refused, and nothing is written twice.
+    with pytest.raises(Conflict, match="job"):
+        await user.commit_late(lease, late)
+    assert (await user.usage_total(run_id="r1")).calls == 1
+    assert not await user.enqueue("t1", "observe", "1-2", b"")
+
+
+async def test_a_late_observation_needs_the_claim_and_the_next_id(user: UserStore) -> None:
+    lease = await begin(user)
+    await append(user, lease, 3)
+    await user.enqueue("t1", "observe", "1-2", b"")
+    old = await user.claim("observe", seconds=0, thread_id="t1", key="1-2")
+    job = await user.claim("observe", seconds=60, thread_id="t1", key="1-2")
+    assert old is not None and job is not None
+
+    with pytest.raises(Conflict, match="job"):
+        await user.commit_late(lease, LateObservation(observation(1, 1, 2), old))
+    with pytest.raises(Conflict, match="observation"):
+        await user.commit_late(lease, LateObservation(observation(2, 1, 2), job))
+    with pytest.raises(Conflict, match="not of thread"):
+        elsewhere = dataclasses.replace(lease, thread_id="t2")
+        await user.commit_late(elsewhere, LateObservation(observation(1, 1, 2), job))
+    assert await user.last_observation("t1") == 0
+    # The job was not ended by what was refused.
+    await user.commit_late(lease, LateObservation(observation(1, 1, 2), job))
+
+
+async def test_a_late_observation_of_a_deleted_thread_is_refused(user: UserStore) -> None:
+    lease = await begin(user)
+    await user.enqueue("t1", "observe", "1-1", b"")
+    job = await user.claim("observe", seconds=60, thread_id="t1", key="1-1")
+    assert job is not None
+    await user.commit(lease, Commit(finish=Finish("succeeded", "completed")))
+    await user.delete_thread("t1")
+
+    with pytest.raises(NotFound):
+        await user.commit_late(lease, LateObservation(observation(1, 1, 1), job))
