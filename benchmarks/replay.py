@@ -35,7 +35,7 @@ POLICIES = (
     Policy("memory, rules, by price", "price"),
     Policy("memory, 1:10, by price", "price", 10),
 )
-# By dollars of the full history's, answers and observer included.
+# In dollars for prompts and observer, of the full history's.
 WANTED = {
     ("claude_code_traces", "memory, 1:10"): 0.58,
     ("claude_code_traces", "memory, 1:10, by price"): 0.51,
@@ -142,21 +142,21 @@ class Found:
         self.memory = other.memory
 
     def row(self, full: Bill) -> Row:
-        """Return it as a row of the report; shares are of the full history's dollars.
+        """Return it as a row of the report.
 
-        `sent` leaves the answers out, which are the same under every policy; `in all` has the
-        recorded agent's own system prompt and tools in it, which the recording lacks.
+        `$` is for prompts and the observer; `of full`, its share of the full history's, is also
+        given with the answers, which are the same under every policy, and with what the recorded
+        agent sent in front: its own system prompt and tools, which the recording lacks.
         """
         bill = self.bill
-        sent = (bill.dollars() - bill.answering) / (full.dollars() - full.answering)
         row: dict[str, object] = {
             "mean": bill.tokens // max(1, bill.prompts),
             "peak": bill.peak,
             "cacheable": round(bill.shared / max(1, bill.tokens), 3),
             "$": round(bill.dollars(), 1),
             "of full": share(bill, full),
-            "sent": round(sent, 3),
-            "in all": round(bill.dollars(front=True) / full.dollars(front=True), 3),
+            "with answers": share(bill, full, answers=True),
+            "with front": share(bill, full, front=True),
             "$ uncached": round(bill.dollars(caching=False), 1),
             "over": bill.over,
         }
@@ -174,9 +174,11 @@ class Found:
         return row
 
 
-def share(bill: Bill, full: Bill) -> float:
+def share(bill: Bill, full: Bill, *, answers: bool = False, front: bool = False) -> float:
     """Return what a bill is of the full history's."""
-    return round(bill.dollars() / full.dollars(), 3)
+    return round(
+        bill.dollars(answers=answers, front=front) / full.dollars(answers=answers, front=front), 3
+    )
 
 
 def _activations(causes: Counter[str]) -> int:

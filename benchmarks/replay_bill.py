@@ -79,21 +79,17 @@ class Bill:
         self.peak = peak
 
     @property
-    def answering(self) -> float:
-        """Dollars for the actor's answers, which no policy changes."""
-        return self.output * ACTOR.output / NANO
-
-    @property
     def observing(self) -> float:
         """Dollars for the observer."""
         spent = self.observer_input * OBSERVER.input + self.observer_output * OBSERVER.output
         return spent / NANO
 
-    def dollars(self, *, caching: bool = True, front: bool = False) -> float:
-        """Return what all of it costs, the answers and the observer included.
+    def dollars(self, *, caching: bool = True, front: bool = False, answers: bool = False) -> float:
+        """Return what the prompts and the observer cost.
 
         Args:
             front: count the recorded agent's own system prompt and tool schemas too.
+            answers: count the actor's answers too, which no policy changes.
         """
         tokens = self.tokens + (self.front if front else 0)
         cached = self.cached + (self.front_cached if front else 0)
@@ -101,7 +97,8 @@ class Bill:
             sent = cached * ACTOR.cache_read + (tokens - cached) * ACTOR.cache_write
         else:
             sent = tokens * ACTOR.input
-        return sent / NANO + self.answering + self.observing
+        answered = self.output * ACTOR.output if answers else 0
+        return (sent + answered) / NANO + self.observing
 
 
 def output_of(step: Step, trace: Trace) -> int:

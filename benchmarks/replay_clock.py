@@ -7,17 +7,18 @@ model call to the next and stops at whatever becomes ready between them.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from unittest.mock import patch
 
 import anyio
 
 from agent_runtime.memory.observer import Call, Interval, NotObserved, Observed, Observer
-from agent_runtime.memory.worker import Worker
+from agent_runtime.memory.worker import RETRY_SECONDS, Worker
 
 
 class Clock:
@@ -30,67 +31,71 @@ class Clock:
     def __init__(self) -> None:
         self.now = 0.0
         self.waited = 0
-        self._busy: Callable[[], bool] = _never
-        self._ready_at: float | None = None
-        self._ready = anyio.Event()
+        self._hands: list[Hand] = []
         self._changed = anyio.Event()
+
+    def hand(self) -> Hand:
+        """Return what a worker waits by; the one of an earlier run may still be at work."""
+        self._hands.append(hand := Hand(self))
+        return hand
 
     async def advance(self, to: float) -> None:
         """Go on to a time, when all that is ready by then is taken in."""
         await self._quiet()
-        while self._ready_at is not None and self._ready_at <= to:
-            self.now = max(self.now, self._ready_at)
-            self._ready_at = None
-            self._ready.set()
+        while due := [hand for hand in self._hands if hand.ready_at <= to]:
+            first = min(due, key=lambda hand: hand.ready_at)
+            self.now = max(self.now, first.ready_at)
+            first.release()
             await self._quiet()
         self.now = max(self.now, to)
 
     async def _quiet(self) -> None:
-        """Wait until the worker waits for the clock, or for something to do."""
-        while self._ready_at is None and self._busy():
+        """Wait until each worker waits for the clock, or for something to do."""
+        while any(hand.busy for hand in self._hands):
             await self._changed.wait()
 
-    # For the worker
-
-    async def sleep(self, seconds: float) -> None:
-        """Wait until so many seconds have passed."""
-        self._ready, self._ready_at = anyio.Event(), self.now + seconds
-        self._notify()
-        try:
-            await self._ready.wait()
-        finally:
-            self._ready_at = None
-
-    def tell(self, busy: Callable[[], bool]) -> None:
-        """Take note of how to know whether the worker goes on by itself."""
-        self._busy = busy
-        self._notify()
-
-    def _notify(self) -> None:
+    def notify(self) -> None:
+        """Have `advance` look again at what the workers do."""
         self._changed.set()
         self._changed = anyio.Event()
 
 
-@dataclass
-class PacedWorker(Worker):
-    """The product's worker, of which the clock knows when it has nothing to do."""
+class Hand:
+    """Where one worker is.
 
-    clock: Clock = field(default_factory=Clock)
+    Attributes:
+        ready_at: until when it waits; infinite if it does not wait for the clock.
+    """
 
-    async def work(self) -> None:
-        """Do what is due."""
-        self.clock.tell(_always)
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.ready_at = math.inf
+        self._ready = anyio.Event()
+        self._working = _never
+
+    @property
+    def busy(self) -> bool:
+        """Whether its worker goes on by itself."""
+        return self.ready_at == math.inf and self._working()
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait until so many seconds of the recording have passed."""
+        self._ready, self.ready_at = anyio.Event(), self.clock.now + seconds
+        self.clock.notify()
         try:
-            await super().work()
+            await self._ready.wait()
         finally:
-            self.clock.tell(_never)
+            self.release()
 
-    async def next(self) -> bool:
-        """Do what is due next."""
-        self.clock.tell(_always)
-        found = await super().next()
-        self.clock.tell(lambda: found or self.memory.woken.is_set())
-        return found
+    def release(self) -> None:
+        """Let its worker go on."""
+        self.ready_at = math.inf
+        self._ready.set()
+
+    def tell(self, working: Callable[[], bool]) -> None:
+        """Take note of how to know whether its worker goes on by itself."""
+        self._working = working
+        self.clock.notify()
 
 
 def _always() -> bool:
@@ -99,6 +104,31 @@ def _always() -> bool:
 
 def _never() -> bool:
     return False
+
+
+@dataclass(kw_only=True)
+class PacedWorker(Worker):
+    """The product's worker, of which the clock knows when it has nothing to do."""
+
+    hand: Hand
+
+    async def work(self) -> None:
+        """Do what is due."""
+        self.hand.tell(_always)
+        try:
+            await super().work()
+        finally:
+            self.hand.tell(_never)
+
+    async def next(self) -> bool:
+        """Do what is due next."""
+        self.hand.tell(_always)
+        found = await super().next()
+        self.hand.tell(lambda: found or self.memory.woken.is_set())
+        return found
+
+    async def _rest(self) -> None:
+        await self.hand.sleep(RETRY_SECONDS)
 
 
 class PacedObserver:
@@ -112,14 +142,14 @@ class PacedObserver:
     def __init__(
         self,
         observer: Observer,
-        clock: Clock,
+        hand: Hand,
         latency: float,
         *,
         foreground: Callable[[], bool],
         billed: Callable[[tuple[Call, ...]], None],
     ) -> None:
         self._observer = observer
-        self._clock = clock
+        self._hand = hand
         self._latency = latency
         self._foreground = foreground
         self._billed = billed
@@ -138,10 +168,10 @@ class PacedObserver:
 
     async def _wait(self) -> None:
         if not self._foreground():
-            await self._clock.sleep(self._latency)
+            await self._hand.sleep(self._latency)
         elif self._latency:
-            self._clock.waited += 1
-            self._clock.now += self._latency
+            self._hand.clock.waited += 1
+            self._hand.clock.now += self._latency
 
     def bound(self, interval: Interval) -> tuple[int, int]:
         """Return what observing costs at most."""

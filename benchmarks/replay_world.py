@@ -26,7 +26,7 @@ from agent_runtime.tools.base import ToolContext
 from agent_runtime.view import Entry, View
 
 from .replay_bill import ACTOR, CACHE_SECONDS, OBSERVER, Bill, output_of
-from .replay_clock import Clock, PacedObserver, PacedWorker, tell_time_by
+from .replay_clock import Clock, Hand, PacedObserver, PacedWorker, tell_time_by
 from .trace_data import Trace, Turn
 from .trace_outcome import Outcome
 from .trace_player import Player, play
@@ -89,22 +89,17 @@ class MemoryPlayer(Player):
         """Return what is known of the actor."""
         return replace(await super().info(), price=ACTOR)
 
-    def begin(self, turn: Turn, scope: anyio.CancelScope) -> None:
-        """Be ready for a turn, at the time of its first call."""
-        super().begin(turn, scope)
+    async def wait_for(self, turn: Turn) -> None:
+        """Go on to the time of a turn's first call."""
         self._task = anyio.get_current_task().id
         if turn.steps:
-            self.clock.now = max(self.clock.now, turn.steps[0].asked)
+            await self.clock.advance(turn.steps[0].asked)
 
     def hear(self, event: Event) -> None:
         """Follow the run's events."""
         super().hear(event)
         if event.node_id is not None:
             self.stamps.setdefault(event.node_id, self.clock.now)
-        if event.kind == "observation":
-            self.lived.observations += not event.data["level"]
-            self.lived.reflections += event.data["level"] > 0
-            self.lived.by_rules += not event.data["level"] and event.data["provisional"]
 
     async def _events(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         # What the memory asks for at this call, it asks for before the answer comes.
@@ -192,20 +187,21 @@ class ReplayRuntime(Runtime):
         memory = state.memory
         assert memory is not None
         player.last_messages = memory.bands.last_messages
+        hand = player.clock.hand()
         if player.policy.ratio is not None:
-            _observe_by_script(memory, player, player.policy.ratio)
-        state.worker = PacedWorker(memory, clock=player.clock)
+            _observe_by_script(memory, player, hand, player.policy.ratio)
+        state.worker = PacedWorker(memory, hand=hand)
         return state
 
 
-def _observe_by_script(memory: Memory, player: MemoryPlayer, ratio: int) -> None:
+def _observe_by_script(memory: Memory, player: MemoryPlayer, hand: Hand, ratio: int) -> None:
     model = scripted_observer(ratio)
     observer = ModelObserver(model, scripted_info(model), memory.deadline)
     if (prices := memory.bands.prices) is not None:
         memory.bands = replace(memory.bands, prices=replace(prices, observer=OBSERVER))
     memory.observer = PacedObserver(
         observer,
-        player.clock,
+        hand,
         LATENCY,
         foreground=player.foreground,
         billed=player.billed(memory.ratio),
@@ -221,8 +217,15 @@ async def live(runtime: Runtime, trace: Trace, policy: Policy, *, thread: str) -
     except AgentRuntimeError as error:
         # An invariant that is broken, or whatever else no run may end by.
         player.outcome.faults.append(f"{trace.id}: {type(error).__name__}: {error.message}")
-    player.lived.waited = player.clock.waited
-    return player.lived
+    await player.clock.advance(player.clock.now + 2 * LATENCY)
+    lived = player.lived
+    lived.waited = player.clock.waited
+    store = runtime.store.of(runtime.settings.user)
+    for row in await store.observations(thread, ending_from=1):
+        lived.observations += not row.level
+        lived.reflections += row.level > 0
+        lived.by_rules += row.provisional
+    return lived
 
 
 def settings_for(policy: Policy, url: str) -> Settings:

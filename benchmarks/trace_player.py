@@ -102,6 +102,9 @@ class Player:
         names = {call.name for turn in self.trace.turns for s in turn.steps for call in s.calls}
         return [RecordedTool(name, self) for name in sorted(names)]
 
+    async def wait_for(self, turn: Turn) -> None:
+        """Wait until a turn's time has come: none has to, unless the recording's time counts."""
+
     def begin(self, turn: Turn, scope: anyio.CancelScope) -> None:
         """Be ready for a turn; where its recording breaks off, the scope is cancelled."""
         self._turn, self._next, self._scope = turn, 0, scope
@@ -352,6 +355,7 @@ async def play(runtime: Runtime, player: Player, *, thread: str) -> Outcome:
         for said in turn.said:
             await store.post(thread, said.kind, said.text.encode())
         try:
+            await player.wait_for(turn)
             with anyio.CancelScope() as scope:
                 player.begin(turn, scope)
                 await runtime.run(agent, turn.task, thread=thread, on_event=player.hear)
