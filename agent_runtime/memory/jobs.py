@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager, suppress
 
 import anyio
 
+from agent_runtime.concurrency import outlast
 from agent_runtime.errors import StoreError
 from agent_runtime.log import RunLog
 from agent_runtime_storage.records import Amount, Job
@@ -32,11 +33,17 @@ async def claimed(
     """
     store, thread_id = log.store, log.lease.thread_id
     await store.enqueue(thread_id, kind, key, b"")
-    job = await store.claim(kind, seconds=seconds, thread_id=thread_id, key=key)
+    # A claim that a cancellation overtook would stand, though nobody has it, until it expires.
+    claim = store.claim(kind, seconds=seconds, thread_id=thread_id, key=key)
+    job, interrupted = await outlast(claim)
     if job is None:
+        if interrupted is not None:
+            raise interrupted
         yield None
         return
     try:
+        if interrupted is not None:
+            raise interrupted
         yield job
     except BaseException as error:
         wait = retry_after if isinstance(error, Exception) else 0.0

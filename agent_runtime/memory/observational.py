@@ -221,9 +221,9 @@ class Memory:
         of = sum(entry.tokens for entry in entries) or first_sent(entries)
         event = event_of(written, of, noted.why, again=instead is not None)
         lost = noted.lost or unreported(seen.calls)
-        self.prepared.append(
-            await self._remember(written, job, seen.calls, OBSERVE, event, held, lost=lost)
-        )
+        kept = await self._remember(written, job, seen.calls, OBSERVE, event, held, lost=lost)
+        # Only now: an activation meanwhile has put another list in the place of the old one.
+        self.prepared.append(kept)
 
     async def commit_reflection(
         self,
@@ -238,9 +238,8 @@ class Memory:
         event = event_of(done.observation, reflection.tokens, done.why, again=again)
         lost = done.lost or unreported(done.calls)
         written = done.observation
-        self.reflections.append(
-            await self._remember(written, job, done.calls, REFLECT, event, held, lost=lost)
-        )
+        kept = await self._remember(written, job, done.calls, REFLECT, event, held, lost=lost)
+        self.reflections.append(kept)
 
     async def book(self, calls: Sequence[Call], purpose: str, held: Amount, *, lost: bool) -> None:
         """Record what calls cost that came to nothing."""
