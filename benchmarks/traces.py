@@ -57,7 +57,11 @@ async def replay_all(traces: Sequence[Trace], window: int) -> list[Outcome]:
     limiter = anyio.CapacityLimiter(AT_ONCE)
 
     with tempfile.TemporaryDirectory() as folder:
-        settings = Settings(database_url=f"file:{folder}/traces.db", synchronous="normal")
+        settings = Settings(
+            database_url=f"file:{folder}/traces.db",
+            synchronous="normal",
+            observational_memory=False,
+        )
         async with Runtime.open(settings) as runtime, anyio.create_task_group() as group:
 
             async def one(index: int, trace: Trace) -> None:

@@ -97,7 +97,7 @@ def test_the_reader_makes_turns_of_every_oddity(trace: Trace) -> None:
 
 
 async def replayed(folder: Path, trace: Trace) -> Outcome:
-    settings = Settings(database_url=f"file:{folder}/replay.db")
+    settings = Settings(database_url=f"file:{folder}/replay.db", observational_memory=False)
     async with Runtime.open(settings) as runtime:
         return await play(runtime, Player(trace, WINDOW), thread="t")
 
@@ -135,7 +135,7 @@ async def answered(trace: Trace, folder: Path) -> tuple[Player, ModelRequest]:
             return super().stream(request)
 
     player = Listening(trace, WINDOW)
-    settings = Settings(database_url=f"file:{folder}/replay.db")
+    settings = Settings(database_url=f"file:{folder}/replay.db", observational_memory=False)
     async with Runtime.open(settings) as runtime:
         agent = Agent(player, tools=player.tools(), instructions=trace.system)
         with anyio.CancelScope() as scope:
