@@ -23,7 +23,7 @@ from .cutting import fit
 from .errors import BudgetExceeded, Conflict
 from .log import RunLog
 from .memory.observational import Memory
-from .memory.recent import Room, overdue, plan, results_budget, too_large
+from .memory.recent import TARGET, Room, overdue, plan, results_budget, too_large
 from .memory.transcript import characters
 from .memory.worker import Worker
 from .messages import ToolResult
@@ -114,11 +114,14 @@ class RunState:
         self.calibration.reset_anchor()
         state = await state_note(self.restating, self.context(""))
         view = await self._plan(cause, state)
-        while self.memory is not None and self.calibration.estimate(view.tokens) > self.room.limit:
+        goal = int(self.room.limit * TARGET) if cause == "overflow" else self.room.limit
+        while self.memory is not None and self.calibration.estimate(view.tokens) > goal:
             # Nothing leaves unobserved, so what has to leave at once is observed by rules.
             remembered = await self.memory.observe_now(self.log.view)
             if not (remembered or await self.memory.reflect_now(self.log.view)):
-                raise too_large(view, self.room, self.calibration.estimate)
+                if self.calibration.estimate(view.tokens) > self.room.limit:
+                    raise too_large(view, self.room, self.calibration.estimate)
+                break
             view = await self._plan(cause, state)
         await self.log.activate(view, cause)
         if self.memory is not None:
@@ -153,6 +156,8 @@ class RunState:
         refused = self.calibration.estimate(self.log.view.tokens)
         window = min(self.room.window, refused + self.room.reserve)
         self.room = replace(self.room, window=window)
+        if self.memory is not None:
+            self.memory.bands = self.memory.bands.within(self.room.limit)
 
     async def fit(self, texts: Sequence[str]) -> list[int | None]:
         """Return how many characters of each result prompts show, so that none floods them."""

@@ -261,8 +261,11 @@ class OpenAIServer:
         with anyio.CancelScope(shield=True):
             await _close_clients()
         self._tasks.cancel_scope.cancel()
-        await self._tasks.__aexit__(exc_type, exc, traceback)
-        await self._listener.aclose()
+        try:
+            await self._tasks.__aexit__(exc_type, exc, traceback)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._listener.aclose()
 
     async def wait_for_requests(self, count: int) -> None:
         """Return once so many requests have arrived."""

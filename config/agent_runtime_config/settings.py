@@ -138,7 +138,7 @@ class Settings(BaseSettings):
         default=100, description="The most steps of a sub-agent's run."
     )
     observational_memory: bool = Field(
-        default=False,
+        default=True,
         description="Whether observations take the place of older messages, so that the model "
         "keeps what matters of them; without it they leave the prompt as the window moves.",
     )

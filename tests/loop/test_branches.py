@@ -90,7 +90,8 @@ async def test_a_fork_goes_on_from_any_node(play: Play) -> None:
 
 async def test_branches_keep_their_own_activations(play: Play) -> None:
     script = [call("double", number=1)] * 12 + [say("Long."), say("Short.")]
-    async with play(script, settings={"last_messages": 4}) as world:
+    settings = {"last_messages": 4, "observational_memory": False}
+    async with play(script, settings=settings) as world:
         thread = await talk(world, "Begin.")
         causes = [one.data["cause"] for one in world.events if one.kind == "activation"]
         assert causes.count("messages") >= 2

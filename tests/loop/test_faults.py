@@ -138,10 +138,13 @@ async def test_a_forbidden_call_is_not_made(serve: Serve) -> None:
         assert world.server.requests == []
 
 
-async def test_an_overflow_is_met_by_a_shorter_prompt_once(serve: Serve) -> None:
+@pytest.mark.parametrize("memory", [True, False], ids=["memory", "window"])
+async def test_an_overflow_is_met_by_a_shorter_prompt_once(serve: Serve, memory: bool) -> None:
     replies = [CALL] * 30
     replies[15] = overflow()
-    async with serve([*replies, OK]) as world:
+    # Where the model observed too, its requests would take replies of the script.
+    settings = {"observational_memory": memory, "observer_model": "extractive"}
+    async with serve([*replies, OK], settings=settings) as world:
         result = await world.run(AGENT)
         assert (result.ok, result.steps) == (True, 30)
     causes = [one.data["cause"] for one in world.events if one.kind == "activation"]

@@ -18,6 +18,8 @@ from benchmarks.openai_server import Reply, unauthorized
 from .conftest import KEY, Play, Serve, Served, double
 
 STEPS = 60
+WINDOW = {"observational_memory": False}
+"""With a window of recent messages instead, which these tests watch."""
 WORDS = "alpha bravo charlie delta echo foxtrot golf hotel india juliett kilo lima mike"
 
 
@@ -54,7 +56,7 @@ async def long_run(world: Served, agent: Agent) -> list[int]:
 
 
 async def test_each_prompt_extends_the_one_before_byte_for_byte(serve: Serve) -> None:
-    async with serve(pages(STEPS), settings={"last_messages": 10}) as world:
+    async with serve(pages(STEPS), settings={"last_messages": 10} | WINDOW) as world:
         activated = await long_run(world, Agent(tools=[read], instructions="Be thorough."))
         prompts = [messages_in(request.body) for request in world.server.requests]
         tools = {json.dumps(request.json["tools"]) for request in world.server.requests}
@@ -73,7 +75,7 @@ async def test_each_prompt_extends_the_one_before_byte_for_byte(serve: Serve) ->
 
 
 async def test_the_task_and_the_last_messages_are_in_every_prompt(serve: Serve) -> None:
-    async with serve(pages(STEPS), settings={"last_messages": 10}) as world:
+    async with serve(pages(STEPS), settings={"last_messages": 10} | WINDOW) as world:
         await long_run(world, Agent(tools=[read]))
     for number, messages in enumerate(world.sent()):
         assert messages[0]["role"] == "system"
@@ -89,7 +91,7 @@ async def test_how_many_recent_messages_stay_may_change_between_runs(
     play: Play, before: int, after: int
 ) -> None:
     script = [*(call("read", page=n) for n in range(30)), say("Done.")]
-    async with play([*script, *script]) as world:
+    async with play([*script, *script], settings=WINDOW) as world:
         first = Agent(tools=[read], last_messages=before)
         thread = (await world.run(first, "Read all pages.")).thread_id
         second = Agent(tools=[read], last_messages=after)
@@ -216,7 +218,7 @@ async def test_the_system_prompt_can_be_repeated_as_a_stable_user_message(
         instructions="Speak like a pirate.",
         repeat_system_prompt=True if where == "agent" else None,
     )
-    async with serve(pages(12), settings=settings) as world:
+    async with serve(pages(12), settings=settings | WINDOW) as world:
         activated = await long_run(world, agent)
     assert len(activated) > 2
     for messages in world.sent():
