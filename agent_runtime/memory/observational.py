@@ -17,7 +17,7 @@ from agent_runtime.view import Cause, Entry, View
 from agent_runtime_storage.records import Amount, Job, NewEvent, Usage
 
 from . import keeping
-from .bands import Bands, Raw, covered, late, measure, ripe
+from .bands import Bands, Raw, covered, late, measure, movable, ripe
 from .observation import Line, Notes, Observation
 from .observer import Call, Interval, Observed, Observer
 from .recent import last_exchange
@@ -89,7 +89,7 @@ class Memory:
 
     def raw(self, view: View) -> Raw:
         """Return the raw nodes of a view, measured."""
-        return measure(view.entries, self.prepared, self.ratio(), view.anchor)
+        return measure(view.entries, self.ready(view), self.ratio(), view.anchor)
 
     def sizes(self, view: View) -> tuple[int, int]:
         """Return the tokens of the raw nodes and of the observations, as the provider counts."""
@@ -98,8 +98,14 @@ class Memory:
         return round(raw * self.ratio()), round(observed * self.ratio())
 
     def ready(self, view: View) -> list[Observation]:
-        """Return the observations that can take the place of the view's oldest raw nodes."""
-        return covered(view.entries, self.prepared)[0]
+        """Return the observations that can take the place of the view's oldest raw nodes.
+
+        Those of a branch that a fork has left may reach to the head: the last exchange stays, and
+        of a chat what may not leave.
+        """
+        raw = measure(view.entries, (), self.ratio(), view.anchor)
+        end = max(movable(raw, self.bands), last_exchange(view.entries))
+        return covered(view.entries[:end], self.prepared)[0]
 
     def standing(self, view: View) -> tuple[Observation, ...]:
         """Return the observations with which the next activation begins.

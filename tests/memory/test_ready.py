@@ -1,0 +1,80 @@
+"""Which prepared observations may take effect: on a branch that was left, none up to the head."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from agent_runtime.context import view_of
+from agent_runtime.memory.bands import Bands
+from agent_runtime.memory.extractive import ExtractiveObserver
+from agent_runtime.memory.extractive_reflector import ExtractiveReflector
+from agent_runtime.memory.observation import Notes, Observation
+from agent_runtime.memory.observational import Memory
+from agent_runtime.messages import AssistantMessage, ToolCall, ToolResult, UserMessage, call_id
+from agent_runtime.view import Entry, Prefix, Start, View
+
+WORDS = "what was seen there, in a few words " * 8
+
+
+def entry(seq: int, kind: str) -> Entry:
+    """A user's message, or an exchange."""
+    parent = seq - 1 or None
+    if kind == "user":
+        return Entry(seq, parent, UserMessage(WORDS))
+    call = ToolCall(call_id(seq, 0), "look", {"number": seq})
+    return Entry(seq, parent, AssistantMessage("", (call,)), (ToolResult(WORDS),), (None,))
+
+
+def view(kinds: str) -> View:
+    """A branch of user's messages (u) and exchanges (x)."""
+    entries = [entry(n, "user" if one == "u" else "exchange") for n, one in enumerate(kinds, 1)]
+    return view_of(1, None, Start(remembers=True), Prefix(system="s"), None, entries)
+
+
+def memory(*intervals: tuple[int, int]) -> Memory:
+    """A memory that has prepared observations of these intervals."""
+    by_rules, folder = ExtractiveObserver(), ExtractiveReflector()
+    prepared = [
+        Observation(number, 0, first - 1 or None, first, last, Notes(()))
+        for number, (first, last) in enumerate(intervals, 1)
+    ]
+    return Memory(
+        log=cast(Any, None),
+        bands=Bands(observe=200, reflect=1000, last_messages=2),
+        observer=by_rules,
+        fallback=by_rules,
+        reflector=folder,
+        folder=folder,
+        deadline=1.0,
+        ratio=lambda: 1.0,
+        prepared=prepared,
+    )
+
+
+@pytest.mark.parametrize(
+    ("kinds", "intervals", "ready"),
+    [
+        ("uxxxxx", [(1, 2), (3, 4)], [1, 2]),
+        # The head is what one of them ends with: the user's message that is answered again.
+        ("uxu", [(1, 3)], []),
+        ("uxxu", [(1, 2), (3, 4)], [1]),
+        ("u", [(1, 1)], []),
+        # The last exchange stays, whatever was observed of it.
+        ("uxx", [(1, 3)], []),
+        ("uxx", [(1, 2), (3, 3)], [1]),
+        # Of a chat long after an exchange what is old may leave.
+        ("uxuuuuuu", [(1, 3), (4, 5)], [1, 2]),
+        ("uxuuuuuu", [(1, 3), (4, 8)], [1]),
+    ],
+)
+def test_what_stands_for_the_head_is_not_ready(
+    kinds: str, intervals: list[tuple[int, int]], ready: list[int]
+) -> None:
+    held = memory(*intervals)
+
+    assert [one.id for one in held.ready(view(kinds))] == ready
+    assert held.raw(view(kinds)).prepared == sum(
+        last - first + 1 for number, (first, last) in enumerate(intervals, 1) if number in ready
+    )
