@@ -79,7 +79,7 @@ def locomo() -> list[dict[str, Any]]:
         "session_10": [{"speaker": "Ida", "dia_id": "D10:1", "text": "It sank."}],
         "session_11_date_time": "2:00 pm on 10 May, 2023",
     }
-    qa = [
+    qa: list[dict[str, Any]] = [
         {"question": "What sank?", "answer": "a kayak", "category": 1, "evidence": ["D1:2; D10:1"]},
         {"question": "When?", "answer": 2023, "category": 2, "evidence": ["D10:1", "D"]},
         {"question": "What did Bo buy?", "adversarial_answer": "x", "category": 5, "evidence": []},
