@@ -27,6 +27,7 @@ CAUSES = {
     "tokens": "the window was full",
     "overflow": "the provider found the prompt too long",
     "messages": "the window moved on",
+    "agent": "the agent changed",
 }
 """What is said of an activation's cause."""
 
@@ -117,7 +118,7 @@ class Tally:
             did = "{of:,} tokens of observations condensed to {tokens:,}"
         else:
             did = "{of:,} tokens observed as {tokens:,}"
-        by = f"by {data['origin']}" if data["origin"] != "model" else "by the model"
+        by = "by the model" if data["origin"] == "model" else "by rules"
         by += ", until the model does it" if data["provisional"] else ""
         why = f": {data['why']}" if data["why"] else ""
         return [f"  memory: {did.format(**data)} ({by}{why})"]

@@ -15,7 +15,7 @@ def _event(kind: EventKind, run: str = "run-1", **data: Any) -> Event:
     return Event(kind, "thread-1", run, data=data)
 
 
-def _answer(step: int, *, cost: int | None = 2_500_000, run: str = "run-1") -> Event:
+def _answer(step: int, *, cost: int | None = 2_500_000, run: str = "run-1", **sizes: int) -> Event:
     return _event(
         "answer",
         run,
@@ -25,6 +25,7 @@ def _answer(step: int, *, cost: int | None = 2_500_000, run: str = "run-1") -> E
         cached_tokens=900,
         completion_tokens=50,
         cost=cost,
+        **sizes,
     )
 
 
@@ -41,21 +42,24 @@ def test_a_step_tells_tokens_cache_share_and_cost_so_far() -> None:
     tally.update(START)
     tally.update(_answer(1))
     (line,) = tally.update(_answer(2))
-    assert line == "step 2/500: 1 tool call, 2,100 tokens, 90% of input cached, $0.0050"
+    assert line == (
+        "step 2/500: 1 tool call, prompt 1,000 tokens (90% cached); "
+        "2,100 tokens, 90% of input cached, $0.0050 so far"
+    )
 
 
 def test_an_unknown_price_is_never_told_as_zero() -> None:
     tally = Tally()
     tally.update(START)
     (line,) = tally.update(_answer(1, cost=None))
-    assert line.endswith("cost unknown")
+    assert line.endswith("cost unknown so far")
 
 
 def test_a_missing_report_of_usage_is_no_error() -> None:
     tally = Tally()
     event = _event("answer", step=1, calls=0, prompt_tokens=None, cached_tokens=None,
                    completion_tokens=None, cost=None)  # fmt: skip
-    assert tally.update(event) == ["step 1/0: answer, 0 tokens, cost unknown"]
+    assert tally.update(event) == ["step 1/0: answer; 0 tokens, cost unknown so far"]
 
 
 def test_a_tool_is_told_with_a_short_form_of_its_arguments() -> None:
@@ -80,6 +84,82 @@ def test_an_activation_is_told_where_something_left_the_prompt() -> None:
     assert "12 messages left the prompt, 3 tool results cut, 4,000 tokens stay" in line
     data |= {"left_out": 0, "cut": 0}
     assert Tally().update(_event("activation", **data)) == []
+    (line,) = Tally().update(_event("activation", **(data | {"cause": "late"})))
+    assert line.endswith("(observations are late)")
+
+
+REMEMBERING = _event(
+    "run-start", agent="agent", model="some/model", max_steps=500, resumed=False,
+    observe_at=30_000, reflect_at=950, warnings=["It needs a key. Rules observe instead."],
+)  # fmt: skip
+
+
+def _observation(**data: Any) -> Event:
+    known: dict[str, Any] = {
+        "id": 3, "level": 0, "first": 1, "last": 9, "tokens": 200, "of": 2000, "origin": "model",
+        "provisional": False, "again": False, "why": "", "calls": 1, "prompt_tokens": 1500,
+        "cached_tokens": 0, "completion_tokens": 100, "cost": 1_000_000,
+    }  # fmt: skip
+    return _event("observation", **(known | data))
+
+
+def test_the_start_tells_what_memory_lacks() -> None:
+    _, line = Tally().update(REMEMBERING)
+    assert line == "  memory: It needs a key. Rules observe instead."
+
+
+def test_a_step_tells_how_full_the_prompt_is() -> None:
+    tally = Tally()
+    tally.update(REMEMBERING)
+    (line,) = tally.update(_answer(1, raw_tokens=12_340, observed_tokens=800))
+    assert "(90% cached), raw 12.3K of 30K, observed 800 of 950; " in line
+    assert "raw 12.3K of 30K, observed 800 of 950" in tally.status()
+    tally.update(_answer(1, run="child", raw_tokens=5, observed_tokens=5))
+    assert "raw 12.3K of 30K" in tally.status()
+
+
+def test_the_status_tells_what_memory_is_doing_until_it_is_done() -> None:
+    tally = Tally()
+    tally.update(REMEMBERING)
+    for purpose, told in (("observe", "observing 2,000 tokens"), ("reflect", "condensing 2,000")):
+        tally.update(_event("memory", purpose=purpose, tokens=2000, again=False))
+        assert told in tally.status()
+        tally.update(_event("memory", "child", purpose="observe", tokens=7, again=False))
+        assert told in tally.status()
+        tally.update(_observation())
+        assert told not in tally.status()
+    tally.update(_event("memory", purpose="observe", tokens=2000, again=True))
+    assert "observing 2,000 tokens again" in tally.status()
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        ({}, "2,000 tokens observed as 200 (by the model)"),
+        (
+            {"origin": "rules", "provisional": True, "why": "It is down.", "calls": 0},
+            "2,000 tokens observed as 200 (by rules, until the model does it: It is down.)",
+        ),
+        ({"level": 1}, "2,000 tokens of observations condensed to 200 (by the model)"),
+        (
+            {"level": 2, "origin": "archive", "why": "No progress."},
+            "2,000 tokens of observations archived as 200 (by rules: No progress.)",
+        ),
+        ({"again": True}, "notes by rules for 2,000 tokens written again as 200 (by the model)"),
+    ],
+)
+def test_an_observation_tells_who_wrote_it_and_why(data: dict[str, Any], told: str) -> None:
+    assert Tally().update(_observation(**data)) == [f"  memory: {told}"]
+
+
+def test_what_memory_uses_counts() -> None:
+    tally = Tally()
+    tally.update(REMEMBERING)
+    tally.update(_answer(1))
+    tally.update(_observation())
+    assert tally.spent() == "2,650 tokens, 36% of input cached, $0.0035"
+    tally.update(_observation(calls=0, prompt_tokens=0, completion_tokens=0, cost=0))
+    assert tally.spent() == "2,650 tokens, 36% of input cached, $0.0035"
 
 
 def test_a_sub_agent_counts_but_does_not_move_the_step() -> None:
