@@ -201,6 +201,8 @@ class Bench:
         contexts: tuple[Context, ...] = tuple(dict.fromkeys(args.contexts))
         contexts = (*contexts, "memory+recall") if args.recall else contexts
         judge = RulesJudge()
+        if args.reader and not args.judge:
+            print("Rules compare words: name --judge MODEL for scores that count.", file=sys.stderr)
         return cls(
             settings=settings,
             contexts=contexts,

@@ -144,7 +144,7 @@ async def remember(
     if remembering.warnings:
         raise ConfigError(
             f"The memory would not be the one to be measured: {remembering.warnings[0]}",
-            cure="Set that key, or name `--observer extractive`.",
+            cure="To measure rules, say so: --observer extractive.",
         )
     patience = runtime.settings.observer_timeout + GRACE
     replayer = Replayer(store, thread_id, remembering.bands, patience)
