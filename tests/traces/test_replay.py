@@ -46,6 +46,7 @@ FOLDER = default_folder()
 WINDOW = 200_000
 Messages: TypeAlias = tuple[PromptMessage, ...]
 BY_RULES, SCRIPTED = Policy("by rules"), Policy("scripted", ratio=10)
+BY_PRICE = Policy("by price", "price")
 
 
 def prose(count: int, start: int = 0) -> str:
@@ -265,13 +266,38 @@ def test_observations_have_to_stand_for_each_node_once() -> None:
 
 
 class Listening(MemoryPlayer):
-    """Keeps the last request."""
+    """Keeps the requests."""
 
-    request: ModelRequest | None = None
+    def __init__(self, trace: Trace, policy: Policy) -> None:
+        super().__init__(trace, policy)
+        self.requests: list[ModelRequest] = []
 
     def stream(self, request: ModelRequest) -> Any:
-        self.request = request
+        self.requests.append(request)
         return super().stream(request)
+
+
+async def listened(trace: Trace, policy: Policy, folder: Path) -> Listening:
+    """Return a player that has gone through its trace without a fault."""
+    player = Listening(trace, policy)
+    tell_time_by(player.clock)
+    with recorded_time():
+        settings = settings_for(policy, f"file:{folder}/replay.db")
+        async with ReplayRuntime.open(settings) as runtime:
+            await play(runtime, player, thread="t")
+    assert player.outcome.faults == []
+    return player
+
+
+@pytest.mark.timeout(120)
+async def test_a_task_that_is_observed_alone_is_restated_and_not_shown_twice(
+    tmp_path: Path,
+) -> None:
+    steps = [step(number, 20) for number in range(1, 60)]
+    long_task = Turn(prose(600), (), tuple(steps))
+    player = await listened(replace(LONG, turns=(long_task,)), BY_PRICE, tmp_path)
+    intervals = [observed_nodes(one.messages[1:]) for one in player.requests]
+    assert [(1, 1)] in intervals
 
 
 def without(messages: Messages, *gone: int) -> Messages:
@@ -297,15 +323,8 @@ TAMPERED: list[tuple[str, Callable[[Messages], Messages]]] = [
 async def test_the_judge_finds_what_is_wrong_with_a_prompt_of_observations(
     tmp_path: Path, fault: str, tamper: Callable[[Messages], Messages]
 ) -> None:
-    settings = settings_for(BY_RULES, f"file:{tmp_path}/replay.db")
-    player = Listening(LONG, BY_RULES)
-    tell_time_by(player.clock)
-    with recorded_time():
-        async with ReplayRuntime.open(settings) as runtime:
-            await play(runtime, player, thread="t")
-    request = player.request
-    assert player.outcome.faults == []
-    assert request is not None
+    player = await listened(LONG, BY_RULES, tmp_path)
+    request = player.requests[-1]
     assert len(observed_nodes(request.messages[1:])) > 2
     with anyio.CancelScope() as scope:
         player.begin(Turn(LONG.turns[0].task, (), ()), scope)
