@@ -296,7 +296,10 @@ class Memory:
             self.log.lease.thread_id,
             ending_from=view.observations[0].first if view.observations else raw,
         )
-        found = [observation_of(row) for row in rows]
+        read = {row.id for row in rows}
+        # What was committed while this was read is not among the rows.
+        since = [one for one in (*self.prepared, *self.reflections) if one.id not in read]
+        found = sorted((*map(observation_of, rows), *since), key=lambda one: one.id)
         provisional = {one.first for one in view.observations if one.provisional}
         self.prepared = [
             one for one in found if not one.level and (one.last >= raw or one.first in provisional)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import anyio
 import pytest
 
 from agent_runtime import Agent, Event, Runtime, ScriptedModel, Settings
@@ -42,15 +43,30 @@ class Recovering:
 
 
 class Script:
-    """Calls a tool so many times; keeps what it was sent."""
+    """Calls a tool so many times; keeps what it was sent, and what it heard.
 
-    def __init__(self) -> None:
+    Half-way it waits for something that is written again, where it is told to.
+    """
+
+    def __init__(self, *, waits: bool = False) -> None:
         self.requests: list[ModelRequest] = []
+        self.events: list[Event] = []
+        self._again = anyio.Event()
+        self._waits = waits
 
-    def __call__(self, request: ModelRequest) -> Scripted:
+    def heard(self, event: Event) -> None:
+        """Keep an event."""
+        self.events.append(event)
+        if event.kind == "observation" and event.data["again"]:
+            self._again.set()
+
+    async def __call__(self, request: ModelRequest) -> Scripted:
         """Answer."""
         self.requests.append(request)
         done = len(self.requests)
+        if self._waits and done == STEPS // 2:
+            with anyio.fail_after(60):
+                await self._again.wait()
         return call("look", number=done) if done <= STEPS else say("Done.")
 
 
@@ -84,17 +100,16 @@ async def _run(
 
     monkeypatch.setattr(observational.Memory, "__init__", watched)
     monkeypatch.setattr(worker, "AGAIN_SECONDS", 0.0)
-    events: list[Event] = []
-    agent = Agent(ScriptedModel(script, delay=0.05), tools=[look], last_messages=6)
-    result = await runtime.run(agent, "Find the bug.", on_event=events.append, thread="t")
+    agent = Agent(ScriptedModel(script), tools=[look], last_messages=6)
+    result = await runtime.run(agent, "Find the bug.", on_event=script.heard, thread="t")
     assert result.ok
-    return events
+    return script.events
 
 
 async def test_a_model_that_is_back_writes_again_what_rules_wrote(
     runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    observer, script = Recovering(down=1), Script()
+    observer, script = Recovering(down=1), Script(waits=True)
     events = await _run(runtime, observer, script, monkeypatch)
 
     seen = [event.data for event in events if event.kind == "observation"]
@@ -109,7 +124,7 @@ async def test_a_model_that_is_back_writes_again_what_rules_wrote(
 async def test_it_enters_at_an_activation_only(
     runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    script = Script()
+    script = Script(waits=True)
     events = await _run(runtime, Recovering(down=3), script, monkeypatch)
 
     changed = sum(
@@ -138,7 +153,7 @@ async def test_a_later_run_takes_up_what_an_earlier_one_left_provisional(
 ) -> None:
     await _run(runtime, Recovering(down=10_000), Script(), monkeypatch)
     observer = Recovering(down=0)
-    events = await _run(runtime, observer, Script(), monkeypatch)
+    events = await _run(runtime, observer, Script(waits=True), monkeypatch)
 
     again = [event.data for event in events if event.kind == "observation" and event.data["again"]]
     assert again
