@@ -429,6 +429,7 @@ class Runtime:
         store, lease = state.log.store, state.log.lease
         whole = lease.run_id == lease.root_run_id
         ids = {"root_run_id" if whole else "run_id": lease.run_id}
+        usage = await store.usage_by_purpose(**ids)
         output = orjson.loads(finish.output) if finish.output else None
         if output is not None and resolved.output is not None:
             output = resolved.output.validate(output)
@@ -440,8 +441,8 @@ class Runtime:
             detail=finish.detail,
             output=output,
             steps=state.log.steps,
-            usage=await store.usage_total(**ids),
-            usage_by_purpose=await store.usage_by_purpose(**ids),
+            usage=UsageTotal.of(usage.values()),
+            usage_by_purpose=usage,
         )
 
 

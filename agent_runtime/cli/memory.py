@@ -224,7 +224,7 @@ def _head_lines(found: MemoryReport, *, full: bool) -> Iterator[str]:
         f"prompt    {tokens.total:,} tokens: {tokens.system:,} system and tools, "
         f"{tokens.observations:,} observations, {tokens.state:,} state, {tokens.raw:,} raw"
     )
-    prepared = found.at("prepared")
+    prepared = [one for one in found.at("prepared") if not one.observation.level]
     more = f"; {sum(one.of for one in prepared):,} of them are observed"
     yield f"raw       {_of(tokens.raw, found.observe_at)}{more if prepared else ''}"
     yield f"observed  {_of(tokens.observations, found.reflect_at)}"
@@ -250,11 +250,12 @@ def _held_line(one: Held) -> str:
     times = sorted({line.at for line in seen.notes.lines if line.at})
     when = f"{' to '.join(times[:: max(1, len(times) - 1)])} UTC" if times else "time unknown"
     by = seen.model or {"model": "a model", "rules": "rules", "archive": "archived"}[seen.origin]
+    nodes = f"nodes {seen.first}-{seen.last}" if seen.first < seen.last else f"node {seen.first}"
     marks = [by]
     marks += [one.place] if one.place != "active" else []
     marks += ["provisional"] if seen.provisional else []
     return (
-        f"o{seen.id:<4} level {seen.level}  nodes {seen.first}-{seen.last}  {when}  "
+        f"o{seen.id:<4} level {seen.level}  {nodes}  {when}  "
         f"{one.tokens:,} tokens for {one.of:,} ({one.ratio:.1f} x)  {', '.join(marks)}"
     )
 

@@ -125,9 +125,11 @@ async def _consume(
 async def _left(runtime: Runtime, run_id: str) -> RunResult:
     """Return how a run that gave no result was left, by its row."""
     from agent_runtime.runtime import RunResult
+    from agent_runtime_storage.records import UsageTotal
 
     store = runtime.store.of(runtime.settings.user)
     run = await store.run(run_id)
+    usage = await store.usage_by_purpose(root_run_id=run.root_run_id)
     return RunResult(
         run_id=run.id,
         thread_id=run.thread_id,
@@ -136,8 +138,8 @@ async def _left(runtime: Runtime, run_id: str) -> RunResult:
         detail=run.detail,
         output=None,
         steps=run.steps,
-        usage=await store.usage_total(root_run_id=run.root_run_id),
-        usage_by_purpose=await store.usage_by_purpose(root_run_id=run.root_run_id),
+        usage=UsageTotal.of(usage.values()),
+        usage_by_purpose=usage,
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from dataclasses import astuple, fields
 
 from .drivers.protocol import BatchMissed
 from .drivers.signals import topic_of
@@ -77,8 +76,7 @@ class Inbox(Owner):
         found = await self.usage_by_purpose(
             root_run_id=root_run_id, run_id=run_id, thread_id=thread_id
         )
-        sums = zip(*map(astuple, found.values()), strict=True)
-        return UsageTotal(*map(sum, sums)) if found else UsageTotal(*[0] * len(fields(UsageTotal)))
+        return UsageTotal.of(found.values())
 
     async def usage_by_purpose(
         self,

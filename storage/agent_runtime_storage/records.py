@@ -7,8 +7,8 @@ Money is in integer nanodollars, time in seconds since the epoch by the database
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import astuple, dataclass, field
 from typing import Any, Literal
 
 JsonObject = Mapping[str, Any]
@@ -209,6 +209,12 @@ class UsageTotal:
     cost: int
     unpriced_calls: int
     unreported_calls: int
+
+    @classmethod
+    def of(cls, parts: Iterable[UsageTotal]) -> UsageTotal:
+        """Return the sum of several."""
+        rows = [astuple(cls(0, 0, 0, 0, 0, 0, 0, 0)), *map(astuple, parts)]
+        return cls(*map(sum, zip(*rows, strict=True)))
 
 
 @dataclass(frozen=True, slots=True)

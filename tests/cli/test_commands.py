@@ -16,6 +16,9 @@ from agent_runtime_config import Settings
 
 from .command import clean_environ, run_command
 
+NAMES = (
+    "run", "resume", "chat", "threads", "show", "memory", "cancel", "db", "config", "doctor",
+)  # fmt: skip
 HEAVY = {"apsw", "litellm", "openai", "pydantic", "pydantic_settings", "rich", "tiktoken"}
 
 
@@ -34,15 +37,13 @@ def _invoke(*arguments: str, **environ: str) -> Result:
 def test_help_lists_every_command_and_exit_code() -> None:
     result = _invoke("--help")
     assert result.exit_code == 0
-    for name in ("run", "resume", "chat", "threads", "show", "config", "doctor", "cancel"):
+    for name in NAMES:
         assert f"\n  {name} " in result.output
     for code in exits.MEANINGS:
         assert f"\n  {code} " in result.output
 
 
-@pytest.mark.parametrize(
-    "name", ["run", "resume", "chat", "threads", "show", "config", "doctor", "cancel"]
-)
+@pytest.mark.parametrize("name", NAMES)
 def test_each_command_has_help(name: str) -> None:
     result = _invoke(name, "--help")
     assert result.exit_code == 0 and f"{name} " in result.output
