@@ -65,6 +65,8 @@ async def paid(log: RunLog, amount: Amount) -> AsyncGenerator[None]:
     try:
         yield
     except Exception:
-        with suppress(StoreError):
-            await keeping.lose(log, amount)
+        # A listener may fail after the commit that settled it, and the run's end settles all.
+        if log.held != Amount():
+            with suppress(StoreError):
+                await keeping.lose(log, amount)
         raise
