@@ -166,20 +166,3 @@ async def test_a_failing_store_at_that_time_ends_nothing(
     monkeypatch.setattr(store, "commit_late", gone)
     observer.go.set()
     await _talk(runtime, 2)
-
-
-async def test_a_listener_that_fails_after_the_commit_loses_no_budget(
-    runtime: Runtime, observer: Slow
-) -> None:
-    observer.go.set()
-
-    def fail(event: Event) -> None:
-        if event.kind == "observation":
-            raise ZeroDivisionError
-
-    while not observer.intervals:
-        result = await runtime.run(AGENT, WORDS, thread="t", on_event=fail)
-        assert result.ok
-    [run] = await runtime.store.of("local").runs(thread_id="t", limit=1)
-    assert run.reserved.tokens == 0
-    assert run.settled.tokens > 0
