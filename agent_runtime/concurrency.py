@@ -22,6 +22,8 @@ async def outlast(
     Beside it comes the cancellation that asyncio itself delivered meanwhile (a task's `cancel`,
     a timeout), for the caller to raise once its own state agrees with what was done; no scope of
     anyio can hold that one off.  A cancelled scope of anyio raises at the next await after it.
+
+    An operation that fails changed nothing: then that cancellation is raised, from its error.
     """
     task = asyncio.ensure_future(operation)
     interrupted: asyncio.CancelledError | None = None
@@ -31,6 +33,8 @@ async def outlast(
                 await asyncio.wait([task])
             except asyncio.CancelledError as error:
                 interrupted = error
+    if interrupted is not None and (failure := task.exception()) is not None:
+        raise interrupted from failure
     return task.result(), interrupted
 
 

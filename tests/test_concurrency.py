@@ -1,0 +1,78 @@
+"""Operations that outlast a cancellation: what they did is known, and none of the two is lost."""
+
+from __future__ import annotations
+
+import asyncio
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from agent_runtime.concurrency import Background, outlast
+from agent_runtime.errors import StoreUnavailable
+
+
+async def _cancelled_meanwhile(fails: bool) -> tuple[asyncio.Task[object], anyio.Event]:
+    """Begin an operation, cancel who awaits it, and return that task and what lets it end."""
+    begun, release = anyio.Event(), anyio.Event()
+
+    async def operate() -> str:
+        begun.set()
+        await release.wait()
+        if fails:
+            raise StoreUnavailable("It is gone.")
+        return "done"
+
+    async def wait() -> object:
+        return await outlast(operate())
+
+    task: asyncio.Task[object] = asyncio.ensure_future(wait())
+    await begun.wait()
+    task.cancel()
+    return task, release
+
+
+async def test_an_operation_that_succeeds_is_told_together_with_the_cancellation() -> None:
+    task, release = await _cancelled_meanwhile(fails=False)
+    release.set()
+
+    result = await task
+
+    assert isinstance(result, tuple)
+    assert result[0] == "done"
+    assert isinstance(result[1], asyncio.CancelledError)
+
+
+async def test_an_operation_that_fails_loses_no_cancellation() -> None:
+    task, release = await _cancelled_meanwhile(fails=True)
+    release.set()
+
+    with pytest.raises(asyncio.CancelledError) as caught:
+        await task
+
+    assert isinstance(caught.value.__cause__, StoreUnavailable)
+
+
+async def test_what_tries_a_failing_operation_for_ever_ends_with_its_owner() -> None:
+    tried = anyio.Event()
+
+    async def operate() -> None:
+        tried.set()
+        await anyio.lowlevel.checkpoint()
+        raise StoreUnavailable("It is gone.")
+
+    async def work() -> None:
+        while True:
+            try:
+                await outlast(operate())
+            except StoreUnavailable:
+                await asyncio.sleep(0)
+
+    background = Background()
+    task = background.start(work())
+    await tried.wait()
+
+    with anyio.fail_after(30):
+        await background.close()
+
+    assert task.cancelled()
