@@ -42,6 +42,7 @@ from agent_runtime_storage import (
     ACTIVE,
     Commit,
     Job,
+    LateObservation,
     Lease,
     LeaseOwner,
     NewRun,
@@ -349,6 +350,11 @@ class FaultyUserStore:
     async def claim(self, kind: str, **options: Any) -> Job | None:
         """Claim a job between two points."""
         return await self._world.around("a claim", self._store.claim(kind, **options))
+
+    async def commit_late(self, lease: Lease, commit: LateObservation) -> int:
+        """Commit between two points."""
+        writing = self._store.commit_late(lease, commit)
+        return await self._world.around("the commit of a late observation", writing)
 
     async def commit(self, lease: Lease, commit: Commit) -> int:
         """Commit between two points, and journal what is recorded as done."""

@@ -114,9 +114,13 @@ def _run_shares(url: str, args: argparse.Namespace, add: Callable[[Verdict], Non
     shares = [range(at, min(at + SHARE, last)) for at in range(args.seed, last, SHARE)]
     with ProcessPoolExecutor(args.jobs, multiprocessing.get_context("spawn")) as pool:
         done = [pool.submit(_share, url, one, args.actions, not args.serial) for one in shares]
-        for future in as_completed(done):
-            for verdict in future.result():
-                add(verdict)
+        try:
+            for future in as_completed(done):
+                for verdict in future.result():
+                    add(verdict)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
 
 
 async def _prepare(url: str) -> None:

@@ -91,6 +91,8 @@ class Scheduler:
                     await anyio.sleep(0.001)
         if op and op.outcome != "ok":
             op.outcome, op.error = "failed", f"the thread is not usable any more: {op.error}"
+        for number in range(SIDES):
+            await self._kill(number)
 
     def _start(self, group: TaskGroup, what: str, number: int | None = None) -> Op:
         self.actions = max(0, self.actions - 1)
@@ -106,7 +108,8 @@ class Scheduler:
         chance = random.Random(f"{self.seed} {op.id}")
         store, process, world = self.stores[number], self.processes[number], self.worlds[number]
         gated = over(store, GatedDriver(driver_of(store), self.gate, process))
-        mine = World(world.name, partial(self.gate.wait, process), world.on_sent, world.numbers)
+        pause = partial(self.gate.wait, process)
+        mine = World(world.name, pause, world.on_sent, world.numbers, world.runtimes)
         try:
             with self.scopes[op.id]:
                 await Actor(gated, self.owner, mine, chance, op).act()
@@ -116,7 +119,7 @@ class Scheduler:
     async def _advance(self, group: TaskGroup) -> None:
         luck = self.chance.random()
         if luck < 0.004:
-            self._crash()
+            await self._crash()
         elif luck < 0.008:
             # Who did not renew its lease may be alive, and go on after another took its run over.
             await expire(driver_of(self.stores[0]), self.owner)
@@ -131,11 +134,15 @@ class Scheduler:
             for ticket in together:
                 self.gate.let_through(ticket)
 
-    def _crash(self) -> None:
+    async def _crash(self) -> None:
         number = self.chance.randrange(SIDES)
         self.history.append(Op(f"a{len(self.history)}", "crash", f"store {number}", "ok"))
+        await self._kill(number)
+
+    async def _kill(self, number: int) -> None:
         self.gate.kill(self.processes[number])
         self.processes[number] = Process(f"store {number}")
+        await self.worlds[number].end()
 
 
 async def interleave(

@@ -80,6 +80,7 @@ async def live(life: Life) -> None:
             await anyio.sleep(0.002)
     finally:
         with anyio.CancelScope(shield=True):
+            await world.end()
             await store.close()
 
 

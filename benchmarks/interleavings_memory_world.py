@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, cast
@@ -28,7 +28,9 @@ from agent_runtime_storage import (
     ACTIVE,
     Commit,
     Conflict,
+    LateObservation,
     Lease,
+    NewEvent,
     NotFound,
     RunCancelled,
     Store,
@@ -98,13 +100,20 @@ class World:
     Attributes:
         pause: waits until a model may answer.
         on_sent: is handed every prompt.
-        begun: the runs that are known of, the newest last.
+        runtimes: those that did its actions; `end` ends what goes on in them.
     """
 
     name: str
     pause: Callable[[str], Awaitable[None]] = _at_once
     on_sent: Callable[[Sent], None] = lambda sent: None
     numbers: Iterator[int] = field(default_factory=itertools.count)
+    runtimes: list[Remembering] = field(default_factory=lambda: list[Remembering]())
+
+    async def end(self) -> None:
+        """End what goes on after the runs that began it."""
+        for runtime in self.runtimes:
+            await runtime.end()
+        self.runtimes.clear()
 
     def mark(self, what: str) -> str:
         """Return a text like no other."""
@@ -180,6 +189,10 @@ class Remembering(Runtime):
         state.memory.reflector = Condensing(self.world, self.chance)
         return state
 
+    async def end(self) -> None:
+        """End what goes on after its runs."""
+        await self._background.close()
+
 
 class MarkedUserStore:
     """A store that marks every event with the lease by which it was written.
@@ -199,8 +212,19 @@ class MarkedUserStore:
         if commit.observation is not None:
             job = commit.job.id if commit.job else ""
             marks |= {"job": job, "observation": commit.observation.id}
-        events = [replace(one, data={**one.data, **marks}) for one in commit.events]
-        return await self._store.commit(lease, replace(commit, events=tuple(events)))
+        return await self._store.commit(
+            lease, replace(commit, events=_marked(commit.events, marks))
+        )
+
+    async def commit_late(self, lease: Lease, commit: LateObservation) -> int:
+        """Commit, with marks; it is the claim on the job that allows it, not the lease."""
+        marks = {"job": commit.job.id, "observation": commit.observation.id, "late": True}
+        marked = replace(commit, events=_marked(commit.events, marks))
+        return await self._store.commit_late(lease, marked)
+
+
+def _marked(events: Sequence[NewEvent], marks: Mapping[str, Any]) -> tuple[NewEvent, ...]:
+    return tuple(replace(one, data={**one.data, **marks}) for one in events)
 
 
 class MarkedStore:
@@ -245,6 +269,7 @@ class Actor:
         )
         self.runtime = Remembering(settings, cast(Store, MarkedStore(store)))
         self.runtime.world, self.runtime.chance = world, chance
+        world.runtimes.append(self.runtime)
 
     async def act(self) -> None:
         """Do the action and complete its entry in the history."""

@@ -241,6 +241,7 @@ async def test_two_runtimes_never_observe_the_same_and_who_comes_late_writes_not
     monkeypatch.setattr(worker, "RETRY_SECONDS", 0.01)
     url = f"file:{tmp_path / 'run.db'}"
     stores = [await open_store(url) for _ in range(2)]
+    worlds: list[World] = []
     try:
         user = stores[0].of("ann")
         await user.ensure_thread(MAIN)
@@ -255,6 +256,7 @@ async def test_two_runtimes_never_observe_the_same_and_who_comes_late_writes_not
 
         written = 0
         slow, other = World("slow", hold), World("other")
+        worlds += [slow, other]
         first, second = Op("1", "run", "slow"), Op("2", "tidy", "other")
         async with anyio.create_task_group() as group:
             group.start_soon(Actor(stores[0], "ann", slow, random.Random(17), first).act)
@@ -277,6 +279,8 @@ async def test_two_runtimes_never_observe_the_same_and_who_comes_late_writes_not
         assert intervals
         assert len(set(intervals)) == len(intervals)
     finally:
+        for world in worlds:
+            await world.end()
         for store in stores:
             await store.close()
 

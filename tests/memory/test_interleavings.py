@@ -18,7 +18,7 @@ import pytest
 
 from agent_runtime import context
 from agent_runtime.log import RunLog
-from agent_runtime.memory import bands, observational, recent
+from agent_runtime.memory import bands, keeping, observational, recent
 from agent_runtime.memory.observation import Observation
 from agent_runtime.view import Entry
 from agent_runtime_storage.owner import Owner
@@ -127,24 +127,24 @@ def take_from_other_branches(patch: pytest.MonkeyPatch) -> None:
 
 def commit_without_the_job(patch: pytest.MonkeyPatch) -> None:
     """Commit an observation by itself, so that its job stays claimed."""
-    true = RunLog.remember
+    true = keeping.remember
 
-    async def remember(self: RunLog, written: Observation, job: Any, **more: Any) -> Observation:
-        return await true(self, written, None, **more)
+    async def remember(log: RunLog, written: Observation, job: Any, **more: Any) -> Observation:
+        return await true(log, written, None, **more)
 
-    patch.setattr(RunLog, "remember", remember)
+    patch.setattr(keeping, "remember", remember)
 
 
 def end_the_job_first(patch: pytest.MonkeyPatch) -> None:
     """End the job in a transaction of its own, before the observation is committed."""
-    true = RunLog.remember
+    true = keeping.remember
 
-    async def remember(self: RunLog, written: Observation, job: Any, **more: Any) -> Observation:
+    async def remember(log: RunLog, written: Observation, job: Any, **more: Any) -> Observation:
         if job is not None:
-            await self.store.finish_job(job)
-        return await true(self, written, None, **more)
+            await log.store.finish_job(job)
+        return await true(log, written, None, **more)
 
-    patch.setattr(RunLog, "remember", remember)
+    patch.setattr(keeping, "remember", remember)
 
 
 def forget_the_fence(patch: pytest.MonkeyPatch) -> None:
