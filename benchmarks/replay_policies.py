@@ -147,11 +147,11 @@ def _first_of(nodes: Sequence[Node], most: float, size: Callable[[Node], float])
 
 SLIDING: dict[str, Keep] = {
     "full history": everything,
-    "last 40, moved each step": last_messages,
-    "30K window, each step": window_by_one,
-    "30K window, to half": window_to_half,
+    "last 40, each step": last_messages,
+    "30K, each step": window_by_one,
+    "30K, to half": window_to_half,
 }
-COMPACTION = "compaction at 150K"
+COMPACTION = "compacted at 150K"
 
 
 def bills_of(recording: Recording, window: int) -> Iterator[tuple[str, Bill]]:
