@@ -20,7 +20,7 @@ from . import keeping
 from .bands import Bands, Raw, covered, late, measure, movable, ripe
 from .observation import Line, Notes, Observation
 from .observer import Call, Interval, Observed, Observer
-from .recent import last_exchange
+from .recent import cuttable, last_exchange
 from .recorded import event_of, first_sent, ledger_of, unreported, usage_rows
 from .reflector import (
     Reflected,
@@ -150,7 +150,8 @@ class Memory:
             return cause
         if cold and raw.prepared:
             return "idle"
-        return "late" if late(raw, self.bands) and raw.total >= self._cut_at else None
+        is_late = late(raw, self.bands) and raw.total >= self._cut_at
+        return "late" if is_late and cuttable(view) else None
 
     def activated(self) -> None:
         """Forget what is active now, and look what is due next."""

@@ -273,6 +273,16 @@ def _cuts(plan: _Plan, keep: int, uncut: int) -> dict[str, int]:
     return cuts
 
 
+def cuttable(view: View) -> bool:
+    """Return whether a result before the newest exchanges is long and not cut yet."""
+    exchanges = [entry for entry in view.entries if entry.results]
+    return any(
+        len(result.text) > CUT_TOKENS * 4 and handle_of(entry, index) not in view.start.cuts
+        for entry in exchanges[: len(exchanges) - UNCUT_EXCHANGES]
+        for index, result in enumerate(entry.results)
+    )
+
+
 def _chars_for(text: str, handle: str) -> int | None:
     """Return to how many characters a text is cut to have about `CUT_TOKENS`; None if it has."""
     if len(text) <= CUT_TOKENS:
