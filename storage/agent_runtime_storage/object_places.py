@@ -129,8 +129,9 @@ class Folder:
                 if not folder.exists():
                     break
             except OSError as error:
-                # Somebody writes into it at the same time.
-                if error.errno != errno.ENOTEMPTY or last:
+                # Somebody writes into it at the same time. One without a number says that a folder
+                # is not what it was a moment ago: deleted, and made again.
+                if error.errno not in (errno.ENOTEMPTY, None) or last:
                     raise
         for parent in folder.parents:
             if not parent.is_relative_to(self._room):
