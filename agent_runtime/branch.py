@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import secrets
-from functools import partial
-
-import anyio.to_thread
 
 from agent_runtime_storage.contract import UserStore
 from agent_runtime_storage.records import NewActivation, NewEvent, NewNode, ObservationRow
@@ -13,13 +10,9 @@ from agent_runtime_storage.records import NewActivation, NewEvent, NewNode, Obse
 from .context import decode_activation, encode_prefix, encode_start, entry_of, view_of
 from .errors import CorruptThread
 from .memory.observation import Observation, decode_body
-from .memory.transcript import characters
 from .messages import AssistantMessage, LoggedMessage, encode_message, searchable
 from .rendering import message_tokens
 from .view import Prefix, Start, View
-
-RENDER_IN_THREAD = 200_000
-"""With more characters than that, a branch with cut results is rendered off the event loop."""
 
 
 def new_nonce() -> str:
@@ -53,10 +46,7 @@ async def load_view(store: UserStore, thread_id: str, head: int | None) -> View:
             cure="Restore the database from a backup.",
         )
     observations = [known[one] for one in start.observed]
-    rendered = partial(view_of, row.id, row.anchor, start, prefix, task, entries, observations)
-    if start.cuts and characters(entries) > RENDER_IN_THREAD:
-        return await anyio.to_thread.run_sync(rendered)
-    return rendered()
+    return view_of(row.id, row.anchor, start, prefix, task, entries, observations)
 
 
 def observation_of(row: ObservationRow) -> Observation:

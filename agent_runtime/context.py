@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -293,7 +293,7 @@ def _check_extension(previous: Prompt, prompt: Prompt) -> None:
             raise InvariantError(f"message {index} changed without an activation")
 
 
-def recent_cut(entries: Sequence[Entry], cuts: Mapping[str, int]) -> bool:
+def recent_cut(entries: Sequence[Entry], cuts: Collection[str]) -> bool:
     """Return whether a result of the last two exchanges is cut below its exchange's cap."""
     recent = [entry for entry in entries if entry.results][-2:]
     return any(handle in cuts for entry in recent for handle in handles(entry))

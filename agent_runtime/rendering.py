@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 from collections.abc import Sequence
 
 from .cutting import cut
 from .errors import InvariantError
-from .memory.ledger import left_out
 from .memory.observation import LEGEND, Observation
 from .messages import AssistantMessage, FileRef, LoggedMessage, PromptMessage, UserMessage
 from .tokens import count_message
-from .view import Entry, Prefix, Start
+from .view import Cut, Entry, Prefix, Start
 
 OBSERVED = "observed"
 """The name of the fence around an observation."""
@@ -132,18 +130,12 @@ def shown_text(text: str, handle: str, *limits: int | None) -> str:
     return text if limit is None else cut(text, limit, handle)
 
 
-def _result(text: str, handle: str, cap: int | None, limit: int | None) -> str:
+def _result(text: str, handle: str, cap: int | None, again: Cut | None) -> str:
     """Return what prompts show of a result: by its exchange's cap, or cut further since then.
 
     What was shown and is cut now leaves its identifiers behind.
     """
-    if limit is None or (cap is not None and cap <= limit):
+    if again is None or (cap is not None and cap <= again.chars):
         return shown_text(text, handle, cap)
-    return _cut_again(text, handle, limit)
-
-
-@functools.lru_cache(maxsize=512)
-def _cut_again(text: str, handle: str, limit: int) -> str:
-    shown = cut(text, limit, handle)
-    names = left_out(text, shown)
-    return f"{shown}\n[... also named there: {' '.join(names)} ...]" if names else shown
+    shown = cut(text, again.chars, handle)
+    return f"{shown}\n[... also named there: {again.also} ...]" if again.also else shown

@@ -16,6 +16,19 @@ Cause = Literal[
 
 
 @dataclass(frozen=True, slots=True)
+class Cut:
+    """How a result is shown that was cut when prompts began anew.
+
+    Attributes:
+        chars: how many characters of it are shown.
+        also: identifiers that it had and that are not among them, with blanks between.
+    """
+
+    chars: int
+    also: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Start:
     """How prompts begin from an activation on: the content of its row.
 
@@ -23,7 +36,7 @@ class Start:
         first: the first raw node; None where the branch is raw from its root.
         task: the node of the run's task, shown in front while it lies before `first`.
         left_out: how many messages before `first` are not shown.
-        cuts: call id to the number of characters that its result shows.
+        cuts: call id to how its result is shown.
         model: the model whose opaque parts may be sent.
         nonce: marks what the runtime itself says, so that no tool output can pass for it.
         shrunk: whether the guaranteed recent messages are not all there as they were: the window
@@ -39,7 +52,7 @@ class Start:
     first: int | None = None
     task: int | None = None
     left_out: int = 0
-    cuts: Mapping[str, int] = field(default_factory=dict[str, int])
+    cuts: Mapping[str, Cut] = field(default_factory=dict[str, Cut])
     model: str = ""
     nonce: str = ""
     shrunk: bool = False

@@ -44,7 +44,7 @@ from agent_runtime.rendering import render
 from agent_runtime.resolve import Resolved
 from agent_runtime.tokens import Calibration, count_message
 from agent_runtime.tools.base import Toolset
-from agent_runtime.view import Entry, Prefix, Prompt, Start, View, handle_of
+from agent_runtime.view import Cut, Entry, Prefix, Prompt, Start, View, handle_of
 from agent_runtime_storage import UserStore, open_store
 from agent_runtime_storage.records import Activation, Amount, Budget, NewEvent, Usage
 from tests.growing import Growing, Move, Reply, Say, Work, answer, note, seen, user, work
@@ -130,12 +130,14 @@ def test_of_two_cuts_the_smaller_is_shown() -> None:
     capped = render(entry, Start(), keep_opaque=True)[1].text
     assert len(long.text) > len(capped) > 1_500
     assert handle in capped
-    assert len(render(entry, Start(cuts={handle: 400}), keep_opaque=True)[1].text) < 800
-    assert render(entry, Start(cuts={handle: 4_000}), keep_opaque=True)[1].text == capped
+    assert len(render(entry, Start(cuts={handle: Cut(400)}), keep_opaque=True)[1].text) < 800
+    assert render(entry, Start(cuts={handle: Cut(4_000)}), keep_opaque=True)[1].text == capped
 
 
 def test_an_activation_is_read_as_it_was_written() -> None:
-    start = Start(3, 1, 2, {"c00000001": 400}, "m", "n", shrunk=True, repeat_system=True)
+    start = Start(
+        3, 1, 2, {"c00000001": Cut(400, "a.py b.py")}, "m", "n", shrunk=True, repeat_system=True
+    )
     prefix = Prefix("Be careful.", (ToolSpec("look", "Looks.", {"type": "object"}),))
     row = Activation(2, 4, None, "tokens", encode_start(start), encode_prefix(prefix), 0.0)
     assert decode_activation(row) == (start, prefix)
@@ -272,7 +274,7 @@ def orphaned(view: View) -> View:
 
 
 def cut_again(view: View) -> View:
-    return started(view, cuts={handle_of(view.entries[-2], 0): 400})
+    return started(view, cuts={handle_of(view.entries[-2], 0): Cut(400)})
 
 
 VIEWS: list[tuple[str, Callable[[View], View]]] = [
@@ -346,20 +348,16 @@ def test_a_note_is_never_rendered_by_itself() -> None:
         render(Entry(1, None, Note("Hm.")), Start(), keep_opaque=True)
 
 
-def test_what_a_cut_takes_from_an_old_result_is_named() -> None:
-    lines = "".join(f"src/shop/part_{number}.py does its work\n" for number in range(2000))
-    entry = Entry(2, 1, work(2, [1]), (ToolResult(lines),), (None,))
-    handle = handle_of(entry, 0)
-    text = render(entry, Start(cuts={handle: 400}), keep_opaque=True)[1].text
-    shown, _, named = text.partition("\n[... also named there: ")
-    names = set(named.removesuffix(" ...]").split())
-    assert names and names < {f"src/shop/part_{number}.py" for number in range(2000)}
-    assert not any(name in shown for name in names)
-    assert text == render(entry, Start(cuts={handle: 400}), keep_opaque=True)[1].text
+def test_what_a_cut_takes_from_an_old_result_is_named_after_it() -> None:
+    entry = Entry(2, 1, work(2, [1]), (ToolResult("line\n" * 1000),), (None,))
+    start = Start(cuts={handle_of(entry, 0): Cut(400, "a.py b.py")})
+    text = render(entry, start, keep_opaque=True)[1].text
+    assert text.endswith("\n[... also named there: a.py b.py ...]")
+    plain = Start(cuts={handle_of(entry, 0): Cut(400)})
+    assert "also named" not in render(entry, plain, keep_opaque=True)[1].text
 
 
 def test_what_was_never_shown_whole_is_not_named() -> None:
-    lines = "".join(f"src/shop/part_{number}.py does its work\n" for number in range(2000))
-    entry = Entry(2, 1, work(2, [1]), (ToolResult(lines),), (400,))
-    text = render(entry, Start(cuts={handle_of(entry, 0): 500}), keep_opaque=True)[1].text
-    assert "also named" not in text
+    entry = Entry(2, 1, work(2, [1]), (ToolResult("line\n" * 1000),), (400,))
+    start = Start(cuts={handle_of(entry, 0): Cut(500, "a.py")})
+    assert "also named" not in render(entry, start, keep_opaque=True)[1].text

@@ -10,11 +10,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agent_runtime import context
+from agent_runtime.cutting import cut
 from agent_runtime.errors import PromptTooLarge
-from agent_runtime.memory.recent import CUT_TOKENS, Room, overdue
+from agent_runtime.memory.recent import CUT_TOKENS, Room, overdue, shortened
 from agent_runtime.messages import Note, PromptMessage
 from agent_runtime.rendering import render
-from agent_runtime.view import Entry, Prompt, Start, handle_of
+from agent_runtime.view import Cut, Entry, Prompt, Start, handle_of
 from tests.growing import Begin, Growing, Move, Reply, Say, Tell, Work, mark
 
 
@@ -162,6 +163,17 @@ def test_old_results_are_cut_before_the_guaranteed_messages_leave() -> None:
     cut = [entry for entry in old if handle_of(entry, 0) in grown.view.start.cuts]
     assert cut
     assert all(entry.tokens < CUT_TOKENS + 100 for entry in cut)
+
+
+def test_a_cut_keeps_the_names_that_it_takes() -> None:
+    lines = "".join(f"src/shop/part_{number}.py does its work\n" for number in range(2000))
+    one = shortened(lines, "c00000001", None)
+    assert one is not None
+    names, shown = set(one.also.split()), cut(lines, one.chars, "c00000001")
+    assert names and names < {f"src/shop/part_{number}.py" for number in range(2000)}
+    assert not any(name in shown for name in names)
+    assert shortened(lines, "c00000001", one.chars) == Cut(one.chars)
+    assert shortened("short", "c00000001", None) is None
 
 
 def test_the_guaranteed_messages_shrink_where_even_cut_they_do_not_fit() -> None:

@@ -16,9 +16,10 @@ from agent_runtime.cutting import cut
 from agent_runtime.errors import PromptTooLarge
 from agent_runtime.messages import PromptMessage
 from agent_runtime.tokens import count_message, count_text
-from agent_runtime.view import Cause, Entry, Prefix, Start, View, handle_of, handles
+from agent_runtime.view import Cause, Cut, Entry, Prefix, Start, View, handle_of, handles
 
 from .bands import covered
+from .ledger import left_out
 from .observation import Observation
 
 REWRITES: tuple[Cause, ...] = ("tokens", "overflow", "observed", "price", "late", "idle")
@@ -158,7 +159,7 @@ class _Plan:
     least: int
     standing: tuple[Observation, ...] = ()
 
-    def view(self, keep: int, cuts: Mapping[str, int]) -> View:
+    def view(self, keep: int, cuts: Mapping[str, Cut]) -> View:
         """Return the view that keeps the entries from index `keep` on."""
         start, pinned = self._start(keep, cuts)
         kept = self.old.entries[keep:]
@@ -184,11 +185,11 @@ class _Plan:
     def _anchor(self) -> int | None:
         return self.old.entries[-1].seq if self.old.entries else None
 
-    def _start(self, keep: int, cuts: Mapping[str, int]) -> tuple[Start, Entry | None]:
+    def _start(self, keep: int, cuts: Mapping[str, Cut]) -> tuple[Start, Entry | None]:
         kept, dropped = self.old.entries[keep:], self.old.entries[:keep]
         first = kept[0].seq if keep else self.old.start.first
         shown = {handle for entry in kept for handle in handles(entry)}
-        kept_cuts = {handle: chars for handle, chars in cuts.items() if handle in shown}
+        kept_cuts = {handle: one for handle, one in cuts.items() if handle in shown}
         short = sum(entry.size for entry in kept) < self.least
         pinned = self.task if self.task and not any(e.seq == self.task.seq for e in kept) else None
         gone = sum(e.size for e in dropped) + self.base.left_out + (self.old.task is not None)
@@ -260,16 +261,15 @@ def last_exchange(entries: Sequence[Entry]) -> int:
     return max(0, len(entries) - 1)
 
 
-def _cuts(plan: _Plan, keep: int, uncut: int) -> dict[str, int]:
+def _cuts(plan: _Plan, keep: int, uncut: int) -> dict[str, Cut]:
     """Return the cuts in force with those of every long result before the newest exchanges."""
     cuts = dict(plan.base.cuts)
     exchanges = [entry for entry in plan.old.entries[keep:] if entry.results]
     for entry in exchanges[: len(exchanges) - uncut]:
         for index, result in enumerate(entry.results):
             handle = handle_of(entry, index)
-            chars = _chars_for(result.text, handle)
-            if chars is not None:
-                cuts[handle] = min(chars, cuts.get(handle, chars))
+            if handle not in cuts and (one := shortened(result.text, handle, entry.shown[index])):
+                cuts[handle] = one
     return cuts
 
 
@@ -283,14 +283,23 @@ def cuttable(view: View) -> bool:
     )
 
 
-def _chars_for(text: str, handle: str) -> int | None:
-    """Return to how many characters a text is cut to have about `CUT_TOKENS`; None if it has."""
+def shortened(text: str, handle: str, cap: int | None) -> Cut | None:
+    """Return the cut after which a result has about `CUT_TOKENS`; None if it has no more.
+
+    Args:
+        cap: to how many characters it was cut when it was first sent.
+    """
     if len(text) <= CUT_TOKENS:
         return None
     chars = CUT_TOKENS * 4
     while chars > 100 and count_text(cut(text, chars, handle)) > CUT_TOKENS:
         chars = chars * 3 // 4
-    return chars if chars < len(text) else None
+    if chars >= len(text):
+        return None
+    # What its exchange's cap never showed leaves nothing behind.
+    if cap is not None and cap <= chars:
+        return Cut(chars)
+    return Cut(chars, " ".join(left_out(text, cut(text, chars, handle))))
 
 
 def too_large(view: View, room: Room, estimate: Callable[[int], int]) -> PromptTooLarge:
