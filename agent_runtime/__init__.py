@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from .models.base import Model
     from .models.litellm import LiteLLMModel
     from .models.scripted import ScriptedModel
-    from .runtime import RunResult, RunStream, Runtime
+    from .results import RunResult, RunStream
+    from .runtime import Runtime
     from .tools.base import Tool, ToolContext, tool
     from .tools.workspace import workspace_tools
 
@@ -55,8 +56,8 @@ _HOMES = {
     "FileRef": ".messages",
     "LiteLLMModel": ".models.litellm",
     "Model": ".models.base",
-    "RunResult": ".runtime",
-    "RunStream": ".runtime",
+    "RunResult": ".results",
+    "RunStream": ".results",
     "Runtime": ".runtime",
     "ScriptedModel": ".models.scripted",
     "Settings": "agent_runtime_config",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .models.base import Model
-    from .runtime import RunResult
+    from .results import RunResult
     from .state_note import StateFunction
     from .tools.base import Tool
 

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import logging
-import math
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
 import anyio
 import orjson
 import uuid_utils
-from anyio.streams.memory import MemoryObjectReceiveStream
 
 from agent_runtime_config import Settings, load_settings
 from agent_runtime_storage import Store, UserStore, open_store
 from agent_runtime_storage.records import (
     ACTIVE,
     Budget,
-    RunStatus,
-    StopReason,
     UsageTotal,
 )
 
@@ -28,7 +23,7 @@ from . import leases
 from .agent import Agent
 from .beginning import Order, begin, check_free, take_over
 from .budget import NANO, require_price
-from .concurrency import Background, single_error
+from .concurrency import Background
 from .errors import Conflict
 from .events import Event
 from .lifecycle import end_dead, execute
@@ -38,6 +33,7 @@ from .memory.worker import Worker
 from .messages import UserMessage, encodable
 from .models.base import Model
 from .resolve import Resolved, resolve
+from .results import RunResult, RunStream, streaming
 from .state import RunState
 from .tools.base import ToolContext
 from .tools.timer import ToolTimer
@@ -45,75 +41,6 @@ from .upkeep import ThreadMemory, memory_of
 from .view import Entry
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class RunResult:
-    """How a run ended.
-
-    Attributes:
-        output: the answer's text, or a value of the agent's `output_type`; None if there is none.
-        detail: why it stopped, in a sentence, where that needs one.
-        steps: model calls so far, those before a resume included.
-        usage: sums over the run and its children, what its memory used included.
-        usage_by_purpose: the same apart: `step`, and of memory `observe` and `reflect`.
-    """
-
-    run_id: str
-    thread_id: str
-    status: RunStatus
-    stop_reason: StopReason
-    detail: str
-    output: Any
-    steps: int
-    usage: UsageTotal
-    usage_by_purpose: Mapping[str, UsageTotal] = field(default_factory=dict[str, UsageTotal])
-
-    @property
-    def ok(self) -> bool:
-        """Whether the task was completed."""
-        return self.status == "succeeded"
-
-    @property
-    def cost_usd(self) -> float | None:
-        """Dollars spent by the providers' reports; None where a price is unknown."""
-        return None if self.usage.unpriced_calls else self.usage.cost / NANO
-
-
-class RunStream:
-    """A run as it happens: iterate over its events, then read its `result`."""
-
-    def __init__(self, events: MemoryObjectReceiveStream[Event]) -> None:
-        self._events = events
-        self._result: RunResult | None = None
-        self._error: Exception | None = None
-        self.run_id = ""
-        self.thread_id = ""
-
-    async def __aiter__(self) -> AsyncIterator[Event]:
-        async for event in self._events:
-            if not self.run_id:
-                # Events of child runs follow; the first one is the run's own.
-                self.run_id, self.thread_id = event.run_id, event.thread_id
-            yield event
-        if self._error is not None:
-            raise self._error
-
-    def settle(self, outcome: RunResult | Exception) -> None:
-        """Keep how the run ended; the engine calls it once."""
-        if isinstance(outcome, Exception):
-            self._error = outcome
-        else:
-            self._result = outcome
-
-    @property
-    def result(self) -> RunResult:
-        """How the run ended. Raises what the run raised, or if the run is not over yet."""
-        if self._error is not None:
-            raise self._error
-        if self._result is None:
-            raise RuntimeError("the run is not over: iterate over its events first")
-        return self._result
 
 
 def _ignore(event: Event) -> None:
@@ -210,7 +137,7 @@ class Runtime:
         async def start(on_event: Callable[[Event], None]) -> RunResult:
             return await self._run(agent, task, thread, user, deps, spec, on_event, parent=None)
 
-        async with _streaming(start) as stream:
+        async with streaming(start) as stream:
             yield stream
 
     async def resume(
@@ -256,7 +183,7 @@ class Runtime:
         async def start(on_event: Callable[[Event], None]) -> RunResult:
             return await self.resume(run_id, agent, user=user, deps=deps, on_event=on_event)
 
-        async with _streaming(start) as stream:
+        async with streaming(start) as stream:
             yield stream
 
     async def cancel(self, run_id: str, *, user: str | None = None) -> list[str]:
@@ -449,25 +376,3 @@ class Runtime:
 def new_id() -> str:
     """Return a UUIDv7: unique everywhere, and sorted by when it was made."""
     return str(uuid_utils.uuid7())
-
-
-@asynccontextmanager
-async def _streaming(
-    start: Callable[[Callable[[Event], None]], Any],
-) -> AsyncGenerator[RunStream]:
-    send, receive = anyio.create_memory_object_stream[Event](math.inf)
-    stream = RunStream(receive)
-
-    async def feed() -> None:
-        with send:
-            try:
-                stream.settle(await start(send.send_nowait))
-            except Exception as error:
-                # It is raised to whoever iterates, not from the middle of the context.
-                stream.settle(error)
-
-    with receive:
-        async with single_error(), anyio.create_task_group() as group:
-            group.start_soon(feed)
-            yield stream
-            group.cancel_scope.cancel()

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     import anyio
     from anyio.abc import TaskStatus
 
-    from agent_runtime.runtime import RunResult, RunStream, Runtime
+    from agent_runtime.results import RunResult, RunStream
+    from agent_runtime.runtime import Runtime
     from agent_runtime_config import Settings
     from agent_runtime_storage.records import UsageTotal
 
@@ -124,7 +125,7 @@ async def _consume(
 
 async def _left(runtime: Runtime, run_id: str) -> RunResult:
     """Return how a run that gave no result was left, by its row."""
-    from agent_runtime.runtime import RunResult
+    from agent_runtime.results import RunResult
     from agent_runtime_storage.records import UsageTotal
 
     store = runtime.store.of(runtime.settings.user)

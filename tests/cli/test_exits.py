@@ -6,7 +6,7 @@ import pytest
 
 from agent_runtime import errors
 from agent_runtime.cli import exits
-from agent_runtime.runtime import RunResult
+from agent_runtime.results import RunResult
 from agent_runtime_storage.records import RunStatus, StopReason, UsageTotal
 
 CODES: list[tuple[Exception, int]] = [
