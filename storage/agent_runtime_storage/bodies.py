@@ -28,7 +28,7 @@ INLINE_BYTES = 4096
 OBJECT_BYTES = 256 * 1024
 _LEVEL = 3
 # Above this, hashing and compressing would hold up the event loop for a millisecond or more.
-_THREAD_BYTES = 256 * 1024
+THREAD_BYTES = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class Bodies:
         large = {body for body in bodies if len(body) > INLINE_BYTES} | set(blobs)
         if not large:
             return
-        if sum(len(body) for body in large) > _THREAD_BYTES:
+        if sum(len(body) for body in large) > THREAD_BYTES:
             packed = await anyio.to_thread.run_sync(lambda: [_pack(body) for body in large])
         else:
             packed = [_pack(body) for body in large]
@@ -143,7 +143,7 @@ async def fetch(objects: Objects | None, keys: Collection[str]) -> Mapping[str, 
 
     async def one(key: str) -> bytes:
         data = await held.get(key)
-        if len(data) > _THREAD_BYTES:
+        if len(data) > THREAD_BYTES:
             body = await anyio.to_thread.run_sync(_verified, key, data)
         else:
             body = _verified(key, data)

@@ -41,11 +41,13 @@ from .records import (
     Commit,
     Embedder,
     Event,
+    FileRow,
     InboxItem,
     Job,
     LateObservation,
     Lease,
     LeaseOwner,
+    NewFile,
     NewRun,
     Node,
     NodeText,
@@ -431,6 +433,41 @@ class UserStore(Protocol):
         """
         ...
 
+    # Files
+
+    async def put_file(self, thread_id: str, file: NewFile) -> None:
+        """Keep a file, as a part of its thread, and count that as a use of the thread.
+
+        A file of this id that the thread has already is left as it is.  Its content lies where
+        bodies lie, once for each distinct content of the thread.
+
+        Raises:
+            NotFound: the thread is not there.
+            StoreError: the id is empty, too long, or no text.
+        """
+        ...
+
+    async def files(self, thread_id: str) -> list[FileRow]:
+        """Return the files of a thread, in the order of their ids. Raises `NotFound`."""
+        ...
+
+    async def find_files(self, ids: Sequence[str]) -> list[FileRow]:
+        """Return the files of these ids, of whatever thread, in the order of their ids.
+
+        What is not there is left out.  Where several threads have it, as copies of each other, it
+        is given once.
+        """
+        ...
+
+    async def file_content(self, thread_id: str, file_id: str) -> bytes:
+        """Return what a file of the thread holds.
+
+        Raises:
+            NotFound: it is not there.
+            CorruptThread, ObjectLost: its content is lost or damaged.
+        """
+        ...
+
     # Retention
 
     async def delete_thread(
@@ -439,9 +476,9 @@ class UserStore(Protocol):
         """Delete a thread and the threads of its runs' sub-agents; return the ids of all.
 
         Everything derived from them goes too: nodes, results, events, usage, inbox, jobs, runs,
-        vectors, text index, objects.  The thread is gone for everybody from the first transaction
-        on; of a large one the rows follow in pieces, and a deletion that a crash cut short is
-        taken up by calling this again or by `clean_up`.
+        vectors, text index, files, objects.  The thread is gone for everybody from the first
+        transaction on; of a large one the rows follow in pieces, and a deletion that a crash cut
+        short is taken up by calling this again or by `clean_up`.
 
         Nothing of it is left in a database file or its write-ahead log, unless a reader held the
         log open for seconds.  A server keeps what was deleted until its own clean-up (`VACUUM`).

@@ -30,6 +30,8 @@ StopReason = Literal[
     "no_progress",
     "unsupported",
 ]
+FileKind = Literal["image", "audio", "video", "document", "custom"]
+FileOrigin = Literal["upload", "tool"]
 ACTIVE: tuple[RunStatus, ...] = ("queued", "running", "suspended")
 
 
@@ -315,6 +317,25 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
+class FileRow:
+    """A file of a thread, without its content; it never changes.
+
+    Attributes:
+        id: unique in its thread; an imported copy of the thread keeps it.
+        origin: `upload`, or `tool` for what a tool made.
+    """
+
+    thread_id: str
+    id: str
+    kind: FileKind
+    origin: FileOrigin
+    name: str
+    media_type: str
+    bytes: int
+    created_at: float
+
+
+@dataclass(frozen=True, slots=True)
 class ObservationRow:
     """What stands for an interval of a branch: a node and its ancestors down to another one.
 
@@ -338,6 +359,18 @@ class ObservationRow:
 
 
 # What the engine writes.
+
+
+@dataclass(frozen=True, slots=True)
+class NewFile:
+    """A file to keep, as `FileRow`."""
+
+    id: str
+    kind: FileKind
+    origin: FileOrigin
+    name: str
+    media_type: str
+    content: bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,6 +129,7 @@ class Retention(Owner):
             self._purge("unlink_inbox", threads),
             self._purge("purge_inbox", threads),
             self._purge("purge_jobs", threads),
+            self._purge("purge_files", threads),
             self._purge("purge_vectors", threads),
         ]
         rows = sum(

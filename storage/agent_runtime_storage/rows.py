@@ -21,6 +21,7 @@ from .records import (
     Budget,
     Call,
     Event,
+    FileRow,
     InboxItem,
     LeaseOwner,
     Node,
@@ -55,6 +56,8 @@ BODIES: Mapping[str, tuple[int, ...]] = {
     "export_observations": (9,),
     "export_inbox": (4,),
     "export_jobs": (4,),
+    "export_files": (7,),
+    "file_body": (1,),
 }
 """By the names of queries, the columns that say where a body is; its data is the next column."""
 
@@ -187,6 +190,11 @@ def to_inbox_item(row: Row) -> InboxItem:
     identity, run_id, kind, inline, codec, data, at = row
     body = unpack(inline, codec, data, {"inbox item": identity})
     return InboxItem(identity, run_id, kind, body, at)
+
+
+def to_file(row: Row) -> FileRow:
+    """Decode a row of `files`."""
+    return FileRow(*row)
 
 
 def to_usage(row: Row) -> Usage:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from agent_runtime_config.errors import ConfigError
 
 from .contract import UserStore
+from .files import Files
 from .inbox import Inbox
 from .jobs import Jobs
 from .log import Log
@@ -17,7 +18,7 @@ from .transfer import Transfer
 from .vectors import Vectors
 
 
-class SqlUserStore(Threads, Log, Runs, Inbox, Jobs, Transfer, Search, Vectors):
+class SqlUserStore(Threads, Log, Runs, Inbox, Jobs, Files, Transfer, Search, Vectors):
     """`UserStore` over any driver, by the SQL of its dialect."""
 
 

@@ -31,13 +31,17 @@ VERSION = 1
 UPGRADE = "Import it with the version of the runtime that wrote it, or a newer one."
 BROKEN = "Export the thread again; the file was changed, or written by something else."
 
-Kind = Literal["text", "int", "float", "flag", "json", "body"]
+Kind = Literal["text", "int", "float", "flag", "json", "body", "blob"]
 Record = Mapping[str, Any]
+BODY_KINDS: tuple[Kind, ...] = ("body", "blob")
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a section; the values of all are JSON, a body's is text or base64."""
+    """A column of a section; the values of all are JSON, a body's is text or base64.
+
+    A `blob` is a body that never lies in its row.
+    """
 
     name: str
     kind: Kind
@@ -103,7 +107,7 @@ SECTIONS = (
     Section(
         "activations",
         _columns(
-            "id:int anchor:int? run_id:text? cause:text body:body prefix:body created_at:float"
+            "id:int anchor:int? run_id:text? cause:text body:body prefix:blob created_at:float"
         ),
     ),
     Section(
@@ -133,6 +137,13 @@ SECTIONS = (
             "detail:text created_at:float finished_at:float?"
         ),
     ),
+    Section(
+        "files",
+        _columns(
+            "id:text kind:text origin:text name:text media_type:text bytes:int content:blob "
+            "created_at:float"
+        ),
+    ),
 )
 VECTORS = Section(
     "vectors",
@@ -151,7 +162,7 @@ def to_record(section: Section, row: Row) -> dict[str, Any]:
     values = iter(row)
     for column in section.columns:
         value = next(values)
-        if column.kind == "body":
+        if column.kind in BODY_KINDS:
             where, data = next(values), next(values)
             what = {section.name.removesuffix("s"): row[0]}
             value = encode_body(unpack(value, where, data, what))
@@ -265,7 +276,7 @@ def read_fields(section: Section, record: Record, line: int) -> Fields:
         value = record[column.name]
         if value is None and column.optional:
             fields.values[column.name] = None
-        elif column.kind == "body":
+        elif column.kind in BODY_KINDS:
             fields.bodies[column.name] = _body(fields, column.name, value)
         elif _CHECKS[column.kind](value):
             fields.values[column.name] = (

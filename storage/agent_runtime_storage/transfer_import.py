@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import sys
 from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +18,7 @@ from .importing import Importing
 from .names import name_problem
 from .records import NodeText, TextOf, VectorItem
 from .transfer_format import (
+    BODY_KINDS,
     BROKEN,
     LOG,
     RUNS,
@@ -24,6 +26,7 @@ from .transfer_format import (
     VECTORS,
     Checksum,
     Fields,
+    Kind,
     Record,
     Section,
     check_header,
@@ -243,6 +246,9 @@ class Importer:
                 if not member.last_inbox < values["id"] <= member.fields.values["last_inbox"]:
                     fields.fail(f"the id of the inbox item is {values['id']}.")
                 member.last_inbox = values["id"]
+            case "files":
+                if values["bytes"] != len(fields.bodies["content"]):
+                    fields.fail(f"file {values['id']} has not the length that it should have.")
             case _:
                 pass
         for name in ("node_id", "anchor"):
@@ -298,15 +304,7 @@ class Importer:
         member = self._current
         bodies = self._store.new_bodies(member.id)
         stored = [one for one in rows if one.section is not VECTORS]
-        await bodies.pack(
-            [
-                body
-                for one in stored
-                for name, body in one.fields.bodies.items()
-                if name != "prefix"
-            ],
-            blobs=[one.fields.bodies["prefix"] for one in stored if "prefix" in one.fields.bodies],
-        )
+        await bodies.pack(_of_kind(stored, "body"), blobs=_of_kind(stored, "blob"))
         statements = bodies.statements()
         texts: list[NodeText] = []
         for one in rows:
@@ -335,9 +333,9 @@ class Importer:
     def _insert(self, member: _Thread, row: _Row, bodies: Bodies) -> Statement:
         values: dict[str, Value] = {"thread_id": member.id}
         for column in row.section.columns:
-            if column.kind == "body":
+            if column.kind in BODY_KINDS:
                 body = row.fields.bodies[column.name]
-                blob = column.name == "prefix"
+                blob = column.kind == "blob"
                 packed = bodies.blob(body) if blob else bodies.get(body)
                 values[f"{column.name}_blob"] = packed.hash
                 if not blob:
@@ -457,6 +455,16 @@ class Importer:
             rows=1,
             miss=f"thread {values['id']}",
         )
+
+
+def _of_kind(rows: Sequence[_Row], kind: Kind) -> list[bytes]:
+    """Return the bodies of one kind of column."""
+    return [
+        one.fields.bodies[column.name]
+        for one in rows
+        for column in one.section.columns
+        if column.kind == kind
+    ]
 
 
 def _missed(label: str, line: int, thread_id: str) -> Exception:

@@ -17,6 +17,7 @@ from agent_runtime_storage import (
     Lease,
     NewActivation,
     NewEvent,
+    NewFile,
     NewNode,
     NewObservation,
     NodeText,
@@ -28,6 +29,7 @@ from agent_runtime_storage import (
 from .helpers import LARGE, OTHER, begin, done, exchange, new_run
 
 SECRET = "a secret that only its owner may find"
+FILE = "0199a000-0000-7000-8000-00000000000f"
 OWN = "own"
 """The thread of each stranger; their run on it is `own-run`."""
 
@@ -71,6 +73,7 @@ async def fill_other(user: UserStore) -> Job:
     await user.post("t1", "steer", LARGE)
     await user.upsert_vectors("e", [_vector("t1"), _vector("t2")])
     await user.upsert_vectors("theirs", [_vector("t1", 4)])
+    await user.put_file("t1", _file(SECRET.encode()))
     await user.enqueue("t1", "observe", "a", b"payload")
     await user.enqueue("t1", "other", "a", LARGE)
     job = await user.claim("other", seconds=3600)
@@ -91,6 +94,10 @@ async def fill_own(user: UserStore) -> Lease:
 def text_node(seq: int, parent: int | None, text: str = SECRET) -> NewNode:
     """A message that full text search finds."""
     return NewNode(seq, parent, "message", "user", text.encode(), 3, 0, text=text)
+
+
+def _file(content: bytes) -> NewFile:
+    return NewFile(FILE, "document", "upload", "notes.txt", "text/plain", content)
 
 
 def _use(to: Target) -> Usage:
@@ -308,6 +315,16 @@ ATTACKS: Mapping[str, Mapping[str, Attempt]] = {
         "of their model": lambda user, to: user.to_embed("theirs"),
     },
     "vectors_of_thread": {"": lambda user, to: user.vectors_of_thread(to.thread)},
+    "put_file": {
+        "": lambda user, to: user.put_file(to.thread, _file(b"mine")),
+        "of the same id": lambda user, to: user.put_file(OWN, _file(b"mine")),
+    },
+    "files": {"": lambda user, to: user.files(to.thread)},
+    "find_files": {"": lambda user, to: user.find_files([FILE])},
+    "file_content": {
+        "": lambda user, to: user.file_content(to.thread, FILE),
+        "by an own thread": lambda user, to: user.file_content(OWN, FILE),
+    },
     "delete_thread": {
         "": lambda user, to: user.delete_thread(to.thread),
         "child": lambda user, to: user.delete_thread("t2"),

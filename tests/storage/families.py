@@ -13,6 +13,7 @@ from agent_runtime_storage import (
     Finish,
     NewActivation,
     NewEvent,
+    NewFile,
     NewNode,
     NodeText,
     Usage,
@@ -73,6 +74,9 @@ async def fill(user: UserStore, mark: str) -> None:
     )
     await user.post(PARENT, f"steer {mark}", f"inbox {mark}".encode(), run_id="run-child")
     await user.enqueue(PARENT, f"kind {mark}", f"key {mark}", f"payload {mark}".encode())
+    content = f"content {mark}".encode()
+    file = NewFile(f"file {mark}", "document", "upload", f"name {mark}", f"type/{mark}", content)
+    await user.put_file(PARENT, file)
     await user.upsert_vectors(f"model {mark}", [VectorItem(PARENT, f"from {mark}", 1, VECTOR)])
     await user.index_texts(PARENT, [NodeText(1, None, f"task {mark}"), NodeText(2, 0, mark)])
     await user.commit(

@@ -114,6 +114,8 @@ SELECT user_id, thread_id, 'inbox item ' || id, blob FROM inbox WHERE blob IS NO
 UNION ALL
 SELECT user_id, thread_id, 'job ' || id, blob FROM jobs WHERE blob IS NOT NULL
 UNION ALL
+SELECT user_id, thread_id, 'file ' || id, blob FROM files
+UNION ALL
 SELECT user_id, thread_id, 'the output of run ' || id, output_blob
 FROM runs WHERE output_blob IS NOT NULL
 

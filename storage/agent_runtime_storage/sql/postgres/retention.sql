@@ -82,6 +82,9 @@ WHERE user_id = :user_id AND thread_id NOT IN {family_filter} AND run_id IN (
 -- name: purge_inbox
 DELETE FROM inbox WHERE user_id = :user_id AND thread_id IN {family_filter};
 
+-- name: purge_files
+DELETE FROM files WHERE user_id = :user_id AND thread_id IN {family_filter};
+
 -- name: purge_jobs
 DELETE FROM jobs WHERE user_id = :user_id AND thread_id IN {family_filter};
 

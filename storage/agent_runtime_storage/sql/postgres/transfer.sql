@@ -163,6 +163,19 @@ FROM jobs AS x {section_blob_columns}
 WHERE x.user_id = :user_id AND x.thread_id = :thread_id AND x.id > :after AND x.id <= :last
 ORDER BY x.id;
 
+-- name: export_files_sizes
+SELECT x.id, coalesce(b.object_bytes, length(b.data), 0)
+FROM files AS x {section_blob_columns}
+WHERE x.user_id = :user_id AND x.thread_id = :thread_id AND x.id > :after
+ORDER BY x.id LIMIT :limit;
+
+-- name: export_files
+SELECT x.id, x.kind, x.origin, x.name, x.media_type, x.bytes, ''::bytea, {section_columns},
+       x.created_at
+FROM files AS x {section_blob_columns}
+WHERE x.user_id = :user_id AND x.thread_id = :thread_id AND x.id > :after AND x.id <= :last
+ORDER BY x.id;
+
 -- name: import_thread
 INSERT INTO threads (user_id, id, title, metadata, last_seq, last_activation, last_event,
                      last_inbox, last_usage, created_at, updated_at, hidden)
@@ -236,6 +249,11 @@ INSERT INTO jobs (user_id, id, thread_id, kind, key, payload, blob, status, atte
                   detail, created_at, finished_at)
 VALUES (:user_id, :id, :thread_id, :kind, :key, :payload, :payload_blob, :status, :attempts,
         :due_at, :detail, :created_at, :finished_at);
+
+-- name: import_files
+INSERT INTO files (user_id, thread_id, id, kind, origin, name, media_type, bytes, blob, created_at)
+VALUES (:user_id, :thread_id, :id, :kind, :origin, :name, :media_type, :bytes, :content_blob,
+        :created_at);
 
 -- name: import_link
 -- Of a run that came before its parent.

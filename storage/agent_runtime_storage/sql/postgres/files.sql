@@ -1,0 +1,37 @@
+-- Files that messages refer to.
+
+-- name: touch_thread
+UPDATE threads SET updated_at = unix_seconds()
+WHERE user_id = :user_id AND id = :thread_id AND hidden = '';
+
+-- name: put_file
+INSERT INTO files (user_id, thread_id, id, kind, origin, name, media_type, bytes, blob, created_at)
+VALUES (:user_id, :thread_id, :id, :kind, :origin, :name, :media_type, :bytes, :blob, unix_seconds())
+ON CONFLICT (user_id, thread_id, id) DO NOTHING;
+
+-- name: file_columns
+f.thread_id, f.id, f.kind, f.origin, f.name, f.media_type, f.bytes, f.created_at
+
+-- name: shown_filter
+JOIN threads AS t ON t.user_id = f.user_id AND t.id = f.thread_id AND t.hidden = ''
+
+-- name: files_of_thread
+SELECT {file_columns}
+FROM files AS f {shown_filter}
+WHERE f.user_id = :user_id AND f.thread_id = :thread_id
+ORDER BY f.id;
+
+-- name: files_by_id
+-- The copies of a thread have files of the same ids, and the same content.
+SELECT {file_columns}
+FROM files AS f {shown_filter}
+WHERE f.user_id = :user_id AND f.id IN (
+    SELECT value FROM jsonb_array_elements_text(:ids::jsonb) AS wanted (value))
+ORDER BY f.id, f.created_at, f.thread_id;
+
+-- name: file_body
+SELECT ''::bytea, coalesce(b.object, b.codec, 'lost'), b.data
+FROM files AS f {shown_filter}
+LEFT JOIN blobs AS b
+    ON b.user_id = f.user_id AND b.thread_id = f.thread_id AND b.hash = f.blob
+WHERE f.user_id = :user_id AND f.thread_id = :thread_id AND f.id = :id;
