@@ -10,6 +10,7 @@ AgentRuntimeError                   .message says what and why, .cure what to do
 │   ├── MigrationError
 │   ├── NotFound
 │   ├── CorruptThread: ObjectLost
+│   ├── CorruptDocument: UnknownVersion
 │   ├── DimensionMismatch
 │   ├── InvalidVector
 │   ├── InvalidExport
@@ -35,6 +36,7 @@ from agent_runtime_config.errors import AgentRuntimeError, ConfigError
 from agent_runtime_storage.errors import (
     BudgetExceeded,
     Conflict,
+    CorruptDocument,
     CorruptThread,
     DimensionMismatch,
     InboxWaiting,
@@ -56,6 +58,7 @@ from agent_runtime_storage.errors import (
     ThreadBusy,
     ThreadExists,
     UnknownScheme,
+    UnknownVersion,
 )
 
 __all__ = [
@@ -63,6 +66,7 @@ __all__ = [
     "BudgetExceeded",
     "ConfigError",
     "Conflict",
+    "CorruptDocument",
     "CorruptThread",
     "DimensionMismatch",
     "InboxWaiting",
@@ -96,6 +100,7 @@ __all__ = [
     "ThreadExists",
     "ToolError",
     "UnknownScheme",
+    "UnknownVersion",
     "UnsupportedTask",
 ]
 

@@ -5,9 +5,11 @@ promises are in `contract`.  Importing this package loads no database library.
 """
 
 from .contract import Store, UserStore
+from .documents import Document, Documents
 from .errors import (
     BudgetExceeded,
     Conflict,
+    CorruptDocument,
     CorruptThread,
     DimensionMismatch,
     InboxWaiting,
@@ -29,6 +31,7 @@ from .errors import (
     ThreadBusy,
     ThreadExists,
     UnknownScheme,
+    UnknownVersion,
 )
 from .records import (
     ACTIVE,
@@ -82,8 +85,11 @@ __all__ = [
     "Commit",
     "Conflict",
     "CopiedThread",
+    "CorruptDocument",
     "CorruptThread",
     "DimensionMismatch",
+    "Document",
+    "Documents",
     "Embedder",
     "Event",
     "FileKind",
@@ -133,6 +139,7 @@ __all__ = [
     "ThreadExists",
     "ThreadSize",
     "UnknownScheme",
+    "UnknownVersion",
     "Usage",
     "UsageTotal",
     "UserStore",

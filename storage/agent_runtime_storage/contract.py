@@ -35,6 +35,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterable, Mapping, Sequence
 from typing import Any, Protocol
 
+from .documents import Documents
 from .records import (
     Activation,
     Call,
@@ -465,6 +466,15 @@ class UserStore(Protocol):
         Raises:
             NotFound: it is not there.
             CorruptThread, ObjectLost: its content is lost or damaged.
+        """
+        ...
+
+    # Documents
+
+    def documents(self) -> Documents:
+        """Return the owner's documents, which lie in the object store only.
+
+        Raises `ConfigError` if there is no object store.
         """
         ...
 

@@ -14,6 +14,8 @@ AgentRuntimeError
     ├── NotFound              no such thread, run, node or call for this owner
     ├── CorruptThread         the chain of nodes is broken: an ancestor is missing, or a cycle
     │   └── ObjectLost        a body lies in an object that is not there, or is damaged
+    ├── CorruptDocument       a document in the object store is damaged; it is left as it is
+    │   └── UnknownVersion    it is of a version that this code does not know
     ├── InvalidVector         a vector has no direction: empty, zero, or not finite
     ├── DimensionMismatch     a vector has another length than its model's; `.known`, `.given`
     ├── InvalidExport         what is to be imported is no whole export; `.line` says where
@@ -93,6 +95,14 @@ class InvalidExport(StoreError):
 
 class ObjectLost(CorruptThread):
     """A body lies in an object that is not in the object store, or is damaged."""
+
+
+class CorruptDocument(StoreError):
+    """A document in the object store cannot be read; it is never overwritten."""
+
+
+class UnknownVersion(CorruptDocument):
+    """A document is of a version that this code does not know; it is never overwritten."""
 
 
 class InvalidVector(StoreError):

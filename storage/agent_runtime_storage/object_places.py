@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
+import hashlib
 import os
 import re
 import shutil
-from collections.abc import AsyncGenerator, Callable, Sequence
+import time
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import anyio.to_thread
 import obstore
+from obstore.exceptions import AlreadyExistsError, PreconditionError
 from obstore.store import LocalStore, from_url
 
 from .object_errors import os_number, store_is_missing
-from .objects import ObjectInfo, check_folder
+from .objects import ObjectInfo, Version, check_folder
 
 if TYPE_CHECKING:
-    from obstore import ListStream, ObjectMeta
+    from obstore import ListStream, ObjectMeta, PutMode, UpdateVersion
     from obstore.store import ObjectStore
 
 _LIST_CHUNK = 1000
@@ -29,6 +33,9 @@ _RETRIES = 1000
 _LONGEST_WAIT = timedelta(seconds=2)
 # obstore writes beside the object and renames; a killed writer leaves the file behind.
 _HALF_WRITTEN = re.compile(r"#\d+$")
+# A writer holds the lock for milliseconds; one that is stopped must not stop the others for ever.
+_LOCK_SECONDS = 30.0
+_LOCK_WAIT = 0.005
 # Whether it is the last.
 _TRIES = (*[False] * 19, True)
 
@@ -74,6 +81,19 @@ class Folder:
     async def clean(self, before: float) -> int:
         return await _in_thread(lambda: self._clean(before))
 
+    async def read(self, key: str) -> tuple[bytes, Version]:
+        data = await self.get(key)
+        return data, _version(data)
+
+    async def replace(self, key: str, data: bytes, version: Version | None) -> bool:
+        return await _in_thread(lambda: self._replace(key, data, version))
+
+    async def remove(self, key: str, before: float | None) -> bool:
+        return await _in_thread(lambda: self._remove(key, before))
+
+    async def folders(self, prefix: str) -> list[str]:
+        return await _in_thread(lambda: self._folders(prefix))
+
     def _store(self) -> LocalStore:
         if not self._room.is_dir():
             raise FileNotFoundError(f"The folder {self._room} is not there.")
@@ -92,6 +112,37 @@ class Folder:
                 # Whoever deletes a thread removes its folder, also while it is written into.
                 if os_number(error) != errno.ENOENT or last:
                     raise
+
+    def _replace(self, key: str, data: bytes, version: Version | None) -> bool:
+        self._make_room()
+        with _locked(self._room):
+            try:
+                there = _version((self._room / key).read_bytes())
+            except FileNotFoundError:
+                there = None
+            if there != version:
+                return False
+            self._put(key, data)
+            return True
+
+    def _remove(self, key: str, before: float | None) -> bool:
+        if not self._room.is_dir():
+            return False
+        with _locked(self._room):
+            try:
+                if before is not None and (self._room / key).stat().st_mtime >= before:
+                    return False
+                obstore.delete(self._store(), key)
+            except FileNotFoundError:
+                return False
+            return True
+
+    def _folders(self, prefix: str) -> list[str]:
+        try:
+            with os.scandir(self._room / prefix) as found:
+                return sorted(one.name for one in found if one.is_dir())
+        except FileNotFoundError:
+            return []
 
     def _make_room(self) -> None:
         if not self._room.is_dir():
@@ -210,6 +261,79 @@ class Bucket:
         # A bucket shows no object before it is whole.
         del before
         return 0
+
+    async def read(self, key: str) -> tuple[bytes, Version]:
+        result = await obstore.get_async(self._store, key)
+        told = {"e_tag": result.meta["e_tag"], "version": result.meta["version"]}
+        version = {name: value for name, value in told.items() if value is not None}
+        return (await result.bytes_async()).to_bytes(), version
+
+    async def replace(self, key: str, data: bytes, version: Version | None) -> bool:
+        mode: PutMode = "create" if version is None else _update(version)
+        try:
+            await obstore.put_async(self._store, key, data, mode=mode, use_multipart=False)
+        except (AlreadyExistsError, PreconditionError):
+            return False
+        except FileNotFoundError as error:
+            if version is None or store_is_missing(error):
+                raise
+            return False
+        return True
+
+    async def remove(self, key: str, before: float | None) -> bool:
+        try:
+            meta = await obstore.head_async(self._store, key)
+            if before is not None and meta["last_modified"].timestamp() >= before:
+                return False
+            await obstore.delete_async(self._store, key)
+        except FileNotFoundError as error:
+            if store_is_missing(error):
+                raise
+            return False
+        return True
+
+    async def folders(self, prefix: str) -> list[str]:
+        # As of `list`, one of its overloads names a type of a package that is not installed.
+        found = await obstore.list_with_delimiter_async(  # pyright: ignore[reportUnknownMemberType]
+            self._store, prefix
+        )
+        return sorted(one.rpartition("/")[2] for one in found["common_prefixes"])
+
+
+def _update(version: Version) -> UpdateVersion:
+    update: UpdateVersion = {}
+    if "e_tag" in version:
+        update["e_tag"] = version["e_tag"]
+    if "version" in version:
+        update["version"] = version["version"]
+    return update
+
+
+def _version(data: bytes) -> Version:
+    return {"sha256": hashlib.sha256(data).hexdigest()}
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Generator[None]:
+    """Hold the folder alone, among the writers of all processes; the end of one frees it.
+
+    Raises `TimeoutError` if another one holds it for too long.
+    """
+    # Of the folder itself: a file for it would have to be kept from whoever deletes what lies here.
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        deadline = time.monotonic() + _LOCK_SECONDS
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise TimeoutError(f"The lock of {folder} was not free in time.") from None
+                time.sleep(_LOCK_WAIT)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _fsync(path: Path) -> None:

@@ -19,7 +19,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mappi
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 from urllib.parse import unquote, urlsplit
 
 import anyio
@@ -46,6 +46,9 @@ _DATABASE_ENDINGS = (".db", ".db3", ".sqlite", ".sqlite3")
 
 T = TypeVar("T")
 U = TypeVar("U")
+
+Version: TypeAlias = Mapping[str, str]
+"""What tells the content of an object from any other; only the place that gave it knows how."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +78,10 @@ class Place(Protocol):
     async def delete_prefix(self, prefix: str) -> None: ...
     def list(self, prefix: str) -> AsyncGenerator[list[ObjectInfo]]: ...
     async def clean(self, before: float) -> int: ...
+    async def read(self, key: str) -> tuple[bytes, Version]: ...
+    async def replace(self, key: str, data: bytes, version: Version | None) -> bool: ...
+    async def remove(self, key: str, before: float | None) -> bool: ...
+    async def folders(self, prefix: str) -> list[str]: ...
 
 
 class Objects:
@@ -169,6 +176,32 @@ class Objects:
                 if chunk is None:
                     return
                 yield chunk
+
+    async def read(self, key: str) -> tuple[bytes, Version] | None:
+        """Return an object's content with its version, None if it is not there."""
+        try:
+            async with self._slot(f"Reading the object {key}", lost=key):
+                return await (await self._place()).read(key)
+        except ObjectLost:
+            return None
+
+    async def replace(self, key: str, data: bytes, version: Version | None) -> bool:
+        """Put an object in the place of this version (None: of nothing); return whether it was.
+
+        It is durable when this returns.  Of several that replace the same version one succeeds.
+        """
+        async with self._slot(f"Writing the object {key}"):
+            return await (await self._place()).replace(key, data, version)
+
+    async def remove(self, key: str, before: float | None) -> bool:
+        """Delete an object that was put before that time, if one is given; return whether."""
+        async with self._slot(f"Deleting the object {key}"):
+            return await (await self._place()).remove(key, before)
+
+    async def folders(self, prefix: str) -> list[str]:
+        """Return the names of the folders in `prefix`."""
+        async with self._slot("Listing the objects"):
+            return await (await self._place()).folders(prefix)
 
     async def clean(self, before: float) -> int:
         """Remove what killed writers left half written before that time; return how many."""
@@ -296,9 +329,14 @@ def _digest(text: str) -> str:
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
+def owner_prefix(user_id: str) -> str:
+    """Return what the keys of an owner's objects begin with; it does not show who that is."""
+    return _digest(user_id)
+
+
 def thread_prefix(user_id: str, thread_id: str) -> str:
     """Return what the keys of a thread's objects begin with; it shows neither id."""
-    return f"{_digest(user_id)}/{_digest(thread_id)}"
+    return f"{owner_prefix(user_id)}/{_digest(thread_id)}"
 
 
 def object_key(user_id: str, thread_id: str, digest: bytes, codec: str) -> str:

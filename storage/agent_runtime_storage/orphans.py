@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import anyio.to_thread
 import orjson
 
+from .documents import is_document
 from .drivers.protocol import Driver
 from .errors import StoreError
 from .objects import ObjectInfo, Objects, in_parallel
@@ -51,7 +52,8 @@ async def orphans(
     before = time.time() - age
     async with aclosing(objects.list()) as chunks:
         async for chunk in chunks:
-            old = [info for info in chunk if info.modified <= before]
+            bodies = [info for info in chunk if not is_document(info.key)]
+            old = [info for info in bodies if info.modified <= before]
             known = await _known(driver, [info.key for info in old])
             if lost := [info for info in old if info.key not in known]:
                 yield lost

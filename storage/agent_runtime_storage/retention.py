@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import orjson
 
+from .documents import delete_documents
 from .drivers.protocol import BatchMissed, Purging, Row, Scrubbing, Statement, Value
 from .errors import Conflict, StoreInDoubt
 from .owner import Owner, not_found
@@ -151,6 +152,7 @@ class Retention(Owner):
         # While the threads are there, hidden, nobody else can put objects for threads of their ids.
         for member in family:
             await self._objects.delete_thread(self.user_id, member.id)
+            await delete_documents(self._objects, self.user_id, member.id)
         await self._purge_batch([last], locks)
 
     def _rest(self, threads: str, family: Sequence[_Member]) -> list[Statement]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from agent_runtime_config.errors import ConfigError
 
 from .contract import UserStore
+from .documents import OwnedDocuments
 from .files import Files
 from .inbox import Inbox
 from .jobs import Jobs
