@@ -26,6 +26,8 @@ TAIL = 0.2
 """What share of T stays raw after an activation."""
 CUT_FROM = 1.2
 """From this share of T on, old tool output is cut where observations are late."""
+LEAST_CUT = 0.1
+"""Cuts that take less than this share of T out would rewrite the rest too often."""
 LEAST_GAIN = 0.3
 """An activation that takes less than this share of T out would rewrite the rest too often."""
 WINDOW_RAW = 0.5

@@ -22,6 +22,8 @@ from agent_runtime.tokens import count_text
 
 TOKENS_PER_THOUSAND = 25
 """How large a ledger may be, for each thousand tokens of what it stands for."""
+LEAST_TOKENS = 8
+"""What a cut leaves out is not looked through for fewer: that is hardly one identifier."""
 LONGEST = 200
 """Characters of an identifier that is listed; what is longer is data."""
 MOST_READ = 200_000
@@ -138,6 +140,8 @@ def left_out(text: str, shown: str, *, count: Count = count_text) -> tuple[str, 
     They have at most `TOKENS_PER_THOUSAND` for each thousand tokens that are left out.
     """
     budget = (count(text) - count(shown)) * TOKENS_PER_THOUSAND // 1000
+    if budget < LEAST_TOKENS:
+        return ()
     return compile_ledger([Passage(text, False)], budget, listed=shown, roots=False, count=count)
 
 

@@ -17,10 +17,10 @@ from agent_runtime.view import Cause, Entry, View
 from agent_runtime_storage.records import Amount, Job, NewEvent, Usage
 
 from . import keeping
-from .bands import Bands, Raw, covered, late, measure, movable, ripe
+from .bands import LEAST_CUT, Bands, Raw, covered, late, measure, movable, ripe
 from .observation import Line, Notes, Observation
 from .observer import Call, Interval, Observed, Observer
-from .recent import cuttable, last_exchange
+from .recent import last_exchange, saved_by_cuts
 from .recorded import event_of, first_sent, ledger_of, unreported, usage_rows
 from .reflector import (
     Reflected,
@@ -34,8 +34,6 @@ from .reflector import (
 
 OBSERVE, REFLECT = "observe", "reflect"
 """The kinds of the jobs, and the purposes of the usage."""
-CUT_AGAIN = 1.1
-"""By how much raw messages have to grow before old tool output is cut once more."""
 AT_ONCE = 20
 """How many nodes are observed together where the window is full."""
 NOTHING = Line("", "info", "Nothing worth a note happened here.")
@@ -83,7 +81,6 @@ class Memory:
     prepared: list[Observation] = field(default_factory=list[Observation])
     reflections: list[Observation] = field(default_factory=list[Observation])
     woken: anyio.Event = field(default_factory=anyio.Event)
-    _cut_at: float = 0.0
 
     # What stands, and what is due
 
@@ -150,8 +147,8 @@ class Memory:
             return cause
         if cold and raw.prepared:
             return "idle"
-        is_late = late(raw, self.bands) and raw.total >= self._cut_at
-        return "late" if is_late and cuttable(view) else None
+        saves = late(raw, self.bands) and saved_by_cuts(view) * self.ratio()
+        return "late" if saves >= self.bands.observe * LEAST_CUT else None
 
     def activated(self) -> None:
         """Forget what is active now, and look what is due next."""
@@ -164,7 +161,6 @@ class Memory:
             for one in self.prepared
             if one.last > reached or (one.first in kept and not one.provisional)
         ]
-        self._cut_at = self.raw(view).total * CUT_AGAIN
         self.wake()
 
     # At once, where the window is full

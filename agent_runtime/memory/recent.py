@@ -273,13 +273,14 @@ def _cuts(plan: _Plan, keep: int, uncut: int) -> dict[str, Cut]:
     return cuts
 
 
-def cuttable(view: View) -> bool:
-    """Return whether a result before the newest exchanges is long and not cut yet."""
+def saved_by_cuts(view: View) -> int:
+    """Return about how many tokens it would save to cut every long result but the newest ones."""
     exchanges = [entry for entry in view.entries if entry.results]
-    return any(
-        len(result.text) > CUT_TOKENS * 4 and handle_of(entry, index) not in view.start.cuts
+    return sum(
+        max(0, min(len(result.text), entry.shown[index] or len(result.text)) // 4 - CUT_TOKENS)
         for entry in exchanges[: len(exchanges) - UNCUT_EXCHANGES]
         for index, result in enumerate(entry.results)
+        if handle_of(entry, index) not in view.start.cuts
     )
 
 

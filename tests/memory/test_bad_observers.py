@@ -123,6 +123,29 @@ async def test_a_run_never_waits_for_an_observer_that_hangs_however_long_it_may(
     # Old tool output was cut meanwhile, and says how it is opened again.
     last = "".join(text_of(one) for one in served.provider.asked[-1]["messages"])
     assert "recall" in last
+
+
+async def test_results_of_which_cuts_save_little_are_left_whole_while_an_observer_hangs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hanging = Reply(stall_after=0)
+
+    def look(number: int) -> str:
+        return f"src/part_{number}.py:\n" + "what was seen there, in a few words\n" * 45
+
+    async with serve(
+        f"file:{tmp_path / 'run.db'}",
+        lambda request: hanging,
+        look=look,
+        patch=monkeypatch,
+        observer_timeout=3600,
+        observer_message_tokens=8000,
+    ) as served:
+        result = await served.run()
+
+    assert result.ok
+    causes = Counter(one.data["cause"] for one in served.of("activation"))
+    assert not causes["late"]
     whole = sum(len(text_of(one)) for one in served.provider.asked[-1]["messages"])
     assert whole < 40 * 60 * len("what was seen there, in a few words\n")
 
