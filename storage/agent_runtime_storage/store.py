@@ -19,7 +19,9 @@ from .transfer import Transfer
 from .vectors import Vectors
 
 
-class SqlUserStore(Threads, Log, Runs, Inbox, Jobs, Files, Transfer, Search, Vectors):
+class SqlUserStore(
+    Threads, Log, Runs, Inbox, Jobs, Files, Transfer, Search, Vectors, OwnedDocuments
+):
     """`UserStore` over any driver, by the SQL of its dialect."""
 
 
