@@ -27,6 +27,8 @@ AgentRuntimeError                   .message says what and why, .cure what to do
 ├── PromptTooLarge                  what must be sent does not fit the window
 ├── InvariantError                  a prompt breaks a promise of ours: a bug, please report it
 ├── ToolError                       raise it in a tool to tell the model what went wrong
+├── NodeFailed                      a node of a workflow failed, or its effect is unverified
+├── WorkflowDiverged                a workflow's code asks for other nodes than it did before
 └── UnsupportedTask                 the offline model cannot do this task
 """
 
@@ -83,6 +85,7 @@ __all__ = [
     "ModelRejected",
     "ModelStalled",
     "ModelUnavailable",
+    "NodeFailed",
     "NotADatabase",
     "NotFound",
     "ObjectLost",
@@ -102,6 +105,7 @@ __all__ = [
     "UnknownScheme",
     "UnknownVersion",
     "UnsupportedTask",
+    "WorkflowDiverged",
 ]
 
 
@@ -159,6 +163,38 @@ class InvariantError(AgentRuntimeError):
 
 class ToolError(AgentRuntimeError):
     """Raised inside a tool: its text goes to the model as the call's error result."""
+
+
+class NodeFailed(AgentRuntimeError):
+    """A node of a workflow failed.
+
+    Attributes:
+        node: its name.
+        iteration: which of its iterations, from 1.
+        outcome: `error`; or `interrupted`: it was started, nobody saw it end, and it may not run
+            again because it is not idempotent.
+        stop_reason: why the node's own run stopped; empty if it had none.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        cure: str = "",
+        node: str = "",
+        iteration: int = 1,
+        outcome: str = "error",
+        stop_reason: str = "",
+    ) -> None:
+        super().__init__(message, cure=cure)
+        self.node = node
+        self.iteration = iteration
+        self.outcome = outcome
+        self.stop_reason = stop_reason
+
+
+class WorkflowDiverged(AgentRuntimeError):
+    """A resumed workflow's code asks for other nodes, or gives them other input, than before."""
 
 
 class UnsupportedTask(AgentRuntimeError):

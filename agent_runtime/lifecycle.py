@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from typing import Protocol
 
 import anyio
 
@@ -23,7 +24,7 @@ from .errors import (
 from .execution import abandon, reopen
 from .log import END_SECONDS, RunLog, finish_event, give_up, holding, take_log
 from .messages import encodable
-from .orchestrator import Orchestrator, cancelled
+from .orchestrator import cancelled
 from .state import RunState
 from .tokens import count_text
 from .tools.base import Toolset
@@ -34,7 +35,22 @@ DEAD_RESULT_TOKENS = 4000
 """What the results of an exchange may show whose run is ended without its model at hand."""
 
 
-async def execute(state: RunState, *, timeout: float | None, background: Background) -> Finish:
+class Driver(Protocol):
+    """What brings a run forward: the loop of an agent, or that of a workflow."""
+
+    state: RunState
+    log: RunLog
+
+    async def drive(self) -> Finish:
+        """Run to the end and return how it ended, written already."""
+        ...
+
+    async def finish(self, finish: Finish) -> Finish:
+        """End the run; an exchange under way is closed, with what is known of each call."""
+        ...
+
+
+async def execute(driver: Driver, *, timeout: float | None, background: Background) -> Finish:
     """Drive a run to its end, and write that end whatever it is.
 
     Args:
@@ -48,40 +64,37 @@ async def execute(state: RunState, *, timeout: float | None, background: Backgro
     Cancellation: open calls are closed and the run is ended as cancelled, under a shield, before
     the cancellation goes on.
     """
-    orchestrator = Orchestrator(state)
     try:
-        state.log.announce()
-        return await _watched(orchestrator, timeout, background)
+        driver.log.announce()
+        return await _watched(driver, timeout, background)
     except (LeaseLost, StoreUnavailable):
         # Another process has to write the end, or nobody can now: the lease tells.
         raise
     except UnsupportedTask as error:
-        await _end(orchestrator, Finish("failed", "unsupported", error.message))
+        await _end(driver, Finish("failed", "unsupported", error.message))
         raise
     except AgentRuntimeError as error:
-        await _end(orchestrator, Finish("failed", "error", str(error)))
+        await _end(driver, Finish("failed", "error", str(error)))
         raise
     except anyio.get_cancelled_exc_class():
-        await _end(orchestrator, cancelled())
+        await _end(driver, cancelled())
         raise
     except Exception as error:
         # A bug of ours, or of a model's or tool's author: the run is ended, the error goes on.
         detail = f"Unexpected {type(error).__name__}"
-        await _end(orchestrator, Finish("failed", "error", detail))
+        await _end(driver, Finish("failed", "error", detail))
         raise
 
 
-async def _watched(
-    orchestrator: Orchestrator, timeout: float | None, background: Background
-) -> Finish:
-    state = orchestrator.state
+async def _watched(driver: Driver, timeout: float | None, background: Background) -> Finish:
+    state = driver.state
     finish: Finish | None = None
     timed_out = False
     async with single_error(), anyio.create_task_group() as group:
         group.start_soon(watch, state.log, group.cancel_scope)
         async with _remembering(state, background):
             with anyio.move_on_after(timeout) as timer:
-                finish = await orchestrator.drive()
+                finish = await driver.drive()
         timed_out = timer.cancelled_caught
         group.cancel_scope.cancel()
     if finish is not None:
@@ -90,7 +103,7 @@ async def _watched(
         finish = Finish("failed", "timeout", f"It ran longer than its {timeout:g} seconds.")
     else:
         finish = cancelled()
-    return await _end(orchestrator, finish)
+    return await _end(driver, finish)
 
 
 @asynccontextmanager
@@ -114,15 +127,15 @@ async def _remembering(state: RunState, background: Background) -> AsyncGenerato
             await cancel(task)
 
 
-async def _end(orchestrator: Orchestrator, finish: Finish) -> Finish:
-    if orchestrator.log.ended:
+async def _end(driver: Driver, finish: Finish) -> Finish:
+    if driver.log.ended:
         # What stopped it came just after the run's own last commit, which stands.
         return finish
-    log = orchestrator.log
+    log = driver.log
     finish = replace(finish, detail=encodable(finish.detail))
     with anyio.move_on_after(END_SECONDS, shield=True):
         try:
-            return await orchestrator.finish(finish)
+            return await driver.finish(finish)
         except (LeaseLost, StoreUnavailable):
             raise
         except AgentRuntimeError:

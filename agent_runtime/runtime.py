@@ -32,6 +32,7 @@ from .memory import branches
 from .memory.worker import Worker
 from .messages import UserMessage, encodable
 from .models.base import Model
+from .orchestrator import Orchestrator
 from .resolve import Resolved, resolve
 from .results import RunResult, RunStream, streaming
 from .state import RunState
@@ -351,7 +352,7 @@ class Runtime:
     async def _finish(self, state: RunState, resolved: Resolved) -> RunResult:
         """Drive a run to its end and say how it ended."""
         finish = await execute(
-            state, timeout=self.settings.run_timeout, background=self._background
+            Orchestrator(state), timeout=self.settings.run_timeout, background=self._background
         )
         store, lease = state.log.store, state.log.lease
         whole = lease.run_id == lease.root_run_id
