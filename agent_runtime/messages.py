@@ -9,26 +9,31 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
-from agent_runtime_storage.records import CallOutcome
+from agent_runtime_storage.records import CallOutcome, FileKind
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
-FileKind = Literal["image", "audio", "video", "document", "custom"]
 NoteSource = Literal["runtime", "steer", "recall", "background", "plan"]
 
 
 @dataclass(frozen=True, slots=True)
 class FileRef:
-    """A file by reference; its bytes are never in the log."""
+    """A file by reference; its bytes are never in the log.
+
+    Attributes:
+        uri: `upload:ID` or `tool:ID` for what `agent_runtime.files` keeps, or a URL.
+        size: in bytes; 0 where it is not known.
+    """
 
     kind: FileKind
     uri: str
     media_type: str = ""
     name: str = ""
+    size: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +173,12 @@ def encodable(text: str) -> str:
 def encodable_files(files: Iterable[FileRef]) -> tuple[FileRef, ...]:
     """Return the references as they can be stored and sent."""
     return tuple(
-        FileRef(one.kind, encodable(one.uri), encodable(one.media_type), encodable(one.name))
+        replace(
+            one,
+            uri=encodable(one.uri),
+            media_type=encodable(one.media_type),
+            name=encodable(one.name),
+        )
         for one in files
     )
 

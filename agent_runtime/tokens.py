@@ -32,6 +32,8 @@ MESSAGE_OVERHEAD = 4
 """Tokens that a message costs beside its text: its role and its delimiters."""
 CALL_OVERHEAD = 8
 """Tokens that a tool call, or a tool's schema, costs beside its name and its JSON."""
+LONGEST_URI = 500
+"""More characters of a file's address no placeholder names."""
 IMAGE_TOKENS = 1_600
 """What an image is taken for: about the most that providers charge for one of usual size."""
 
@@ -85,11 +87,23 @@ def count_tools(tools: Iterable[ToolSpec]) -> int:
     )
 
 
-def placeholder(file: FileRef) -> str:
-    """Return the text that stands for a file which a model cannot be sent."""
-    name = file.name or file.kind
-    kind = f" ({file.media_type})" if file.media_type else ""
-    return f"[file: {name}{kind} {file.uri}]"
+def placeholder(file: FileRef, problem: str = "") -> str:
+    """Return the text that stands for a file which a model is not shown.
+
+    Args:
+        problem: why it is not, where that needs saying.
+    """
+    known = [file.kind, file.media_type, _readable(file.size) if file.size else ""]
+    about = ", ".join(filter(None, known))
+    uri = file.uri if len(file.uri) <= LONGEST_URI else f"{file.uri[:LONGEST_URI]}..."
+    why = f"; not shown: {problem}" if problem else ""
+    return f"[file: {file.name or file.kind} ({about}) {uri}{why}]"
+
+
+def _readable(size: int) -> str:
+    if size < 1000:
+        return f"{size} bytes"
+    return f"{size / 1000:.1f} KB" if size < 1_000_000 else f"{size / 1_000_000:.1f} MB"
 
 
 class Calibration:

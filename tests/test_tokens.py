@@ -100,7 +100,7 @@ def test_a_message_counts_all_that_is_sent_of_it() -> None:
     )
     assert count_message(PromptMessage("user", "Hi.", files=(image,))) == base + 1600
     assert count_message(PromptMessage("user", "Hi.", files=(document,))) == base + count_text(
-        "[file: report.pdf (application/pdf) file:report.pdf]"
+        "[file: report.pdf (document, application/pdf) file:report.pdf]"
     )
     assert count_message(PromptMessage("assistant", "Hi.", opaque=thought)) == base + 3
 

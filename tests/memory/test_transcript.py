@@ -104,7 +104,7 @@ def test_what_the_agent_thought_is_shown_shortened() -> None:
 
 def test_files_are_named() -> None:
     text = read(node(1, UserMessage("See.", (FileRef("image", "file:///a.png", "image/png"),))))
-    assert "See.\n[file: image (image/png) file:///a.png]" in text
+    assert "See.\n[file: image (image, image/png) file:///a.png]" in text
 
 
 def test_a_long_result_is_read_by_head_tail_and_the_identifiers_between_them() -> None:

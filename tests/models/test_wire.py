@@ -129,15 +129,15 @@ def test_images_are_sent_where_the_model_takes_them_and_named_where_not() -> Non
         {
             "role": "user",
             "content": [
-                {"type": "text", "text": "Look.\n[file: dog.png (image/png) object:1234]"},
+                {"type": "text", "text": "Look.\n[file: dog.png (image, image/png) object:1234]"},
                 {"type": "image_url", "image_url": {"url": "https://example.com/cat.png"}},
             ],
         }
     ]
     assert sent(message)[0]["content"].splitlines() == [
         "Look.",
-        "[file: cat.png (image/png) https://example.com/cat.png]",
-        "[file: dog.png (image/png) object:1234]",
+        "[file: cat.png (image, image/png) https://example.com/cat.png]",
+        "[file: dog.png (image, image/png) object:1234]",
     ]
 
 
