@@ -1,4 +1,4 @@
-"""A real HTTP server on loopback that speaks OpenAI's chat-completions protocol, by script.
+"""A real HTTP server on loopback that speaks OpenAI's protocol, by script: chats and embeddings.
 
 It stands in for a provider wherever no provider may be called: tests run the whole model path
 against it, faults included, and benchmarks measure a runtime by it.
@@ -17,7 +17,7 @@ import asyncio
 import itertools
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, TypeAlias, cast
@@ -29,10 +29,11 @@ import orjson
 
 from agent_runtime import tokens
 
+from .openai_embeddings import Vectors, vectors_by_words
+from .prompt_meter import PromptMeter, Usage
+
 CLOSE_SECONDS = 5.0
 """How long closing a client may take."""
-BLOCK = 256
-"""The prompt cache works on blocks of so many bytes of the prompt's JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,7 @@ class Reply:
             all, not even the status.
         cut_after: after so many chunks close the connection in the middle of the body.
         raw_chunk: bytes to send in place of the last chunk's JSON.
+        vectors: what the embeddings route answers; by default vectors by the texts' words.
     """
 
     text: str = ""
@@ -66,6 +68,7 @@ class Reply:
     stall_after: int | None = None
     cut_after: int | None = None
     raw_chunk: bytes | None = None
+    vectors: Sequence[Sequence[float | None]] | None = None
 
 
 Script: TypeAlias = Callable[[dict[str, Any], int], Reply]
@@ -120,82 +123,6 @@ class Recorded:
     """By `time.perf_counter`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """What the server reports of a prompt, in its own tokens."""
-
-    prompt: int
-    cached: int
-
-
-class PromptMeter:
-    """Counts prompts as a provider with another tokenizer and a prompt cache would.
-
-    A prompt's tokens are ours times `factor`.  Its cached part is its longest common prefix, in
-    blocks of `BLOCK` bytes, with any prompt that the same model was sent before.
-    """
-
-    def __init__(self, factor: float) -> None:
-        self.factor = factor
-        self._counts: dict[bytes, int] = {}
-        self._seen: dict[str, set[int]] = {}
-
-    def measure(self, request: Mapping[str, Any]) -> Usage:
-        """Return the usage of a prompt and remember it for the prompts to come."""
-        pieces = [orjson.dumps(request.get("tools") or [])]
-        pieces += [orjson.dumps(_without_marks(message)) for message in request["messages"]]
-        total = sum(map(self._count, pieces))
-        prompt = b"\n".join(pieces)
-        share = self._common_prefix(str(request.get("model")), prompt) / len(prompt)
-        return Usage(prompt=int(total * self.factor), cached=int(total * self.factor * share))
-
-    def _count(self, piece: bytes) -> int:
-        count = self._counts.get(piece)
-        if count is None:
-            count = self._counts[piece] = 4 + sum(map(tokens.count_text, _texts(piece)))
-        return count
-
-    def _common_prefix(self, model: str, prompt: bytes) -> int:
-        """Return how many bytes of the prompt are cached, and cache all of it."""
-        seen = self._seen.setdefault(model, set())
-        chain, common, hit = 0, 0, True
-        for end in range(BLOCK, len(prompt) + 1, BLOCK):
-            chain = hash((chain, prompt[end - BLOCK : end]))
-            hit = hit and chain in seen
-            if hit:
-                common = end
-            else:
-                seen.add(chain)
-        return common
-
-
-def _without_marks(message: dict[str, Any]) -> dict[str, Any]:
-    """Return the message as it reads to the model: a cache mark is no part of the prompt."""
-    content = message.get("content")
-    if not isinstance(content, list):
-        return {key: value for key, value in message.items() if key != "cache_control"}
-    parts = [
-        {key: value for key, value in part.items() if key != "cache_control"}
-        for part in cast("list[dict[str, Any]]", content)
-    ]
-    if len(parts) == 1 and parts[0].get("type") == "text":
-        return {**message, "content": parts[0]["text"]}
-    return {**message, "content": parts}
-
-
-def _texts(piece: bytes) -> Iterable[str]:
-    """Yield every text of a message or tool list, without JSON's quotes and escapes."""
-    stack: list[Any] = [orjson.loads(piece)]
-    while stack:
-        value = stack.pop()
-        if isinstance(value, str):
-            yield value
-        elif isinstance(value, dict):
-            stack.extend(cast("dict[str, Any]", value).values())
-        elif isinstance(value, list):
-            stack.extend(cast("list[Any]", value))
-
-
 async def _close_clients() -> None:
     """Close what litellm keeps open for this event loop, lest sockets outlive it.
 
@@ -216,8 +143,8 @@ class OpenAIServer:
     """The server, for the time of an `async with`.
 
     Attributes:
-        script: what answers; may be replaced.
-        requests: all that arrived, in order.
+        script: what answers; may be replaced.  So may `embed`, of the embeddings route.
+        requests: all that arrived, in order, but for those of the embeddings route: `embeddings`.
         busy_seconds: the server's own work (parsing, counting, writing), without waits; a
             benchmark in the same process subtracts it.
         open_connections: how many clients are connected now.
@@ -229,6 +156,8 @@ class OpenAIServer:
         self, script: Script, *, factor: float = 1.0, host: str = "127.0.0.1", port: int = 0
     ) -> None:
         self.requests: list[Recorded] = []
+        self.embeddings: list[Recorded] = []
+        self.embed: Script = lambda request, n: Reply()
         self.busy_seconds = 0.0
         self.open_connections = 0
         self.billed: list[dict[str, Any]] = []
@@ -295,9 +224,23 @@ class OpenAIServer:
             self.open_connections -= 1
             self._notify()
 
-    def _reply(self, path: str, headers: dict[str, str], body: bytes) -> tuple[Reply, _Answer]:
+    async def wait_for_embeddings(self, count: int) -> None:
+        """Return once so many requests have arrived at the embeddings route."""
+        while len(self.embeddings) < count:
+            await self._changed.wait()
+
+    def _reply(
+        self, path: str, headers: dict[str, str], body: bytes
+    ) -> tuple[Reply, _Answer | Vectors]:
         began = time.perf_counter()
         request = orjson.loads(body)
+        if path.endswith("/embeddings"):
+            n = len(self.embeddings)
+            self.embeddings.append(Recorded(n, path, headers, body, request, began))
+            self._notify()
+            reply = self.embed(request, n)
+            given = vectors_by_words(request) if reply.vectors is None else reply.vectors
+            return reply, Vectors(request, given, usage=reply.usage, body=reply.error or None)
         n = len(self.requests)
         self.requests.append(Recorded(n, path, headers, body, request, began))
         self._notify()
@@ -422,7 +365,7 @@ class _Connection:
     def __init__(
         self,
         stream: anyio.abc.SocketStream,
-        reply: Callable[[str, dict[str, str], bytes], tuple[Reply, _Answer]],
+        reply: Callable[[str, dict[str, str], bytes], tuple[Reply, _Answer | Vectors]],
     ) -> None:
         self._stream = stream
         self._reply = reply
@@ -464,7 +407,7 @@ class _Connection:
             parts.append(bytes(event.data))
         return b"".join(parts)
 
-    async def _send(self, reply: Reply, answer: _Answer) -> bool:
+    async def _send(self, reply: Reply, answer: _Answer | Vectors) -> bool:
         """Send the reply; return whether the connection may serve another request."""
         if reply.stall_after == 0:
             await self._until_the_client_leaves()

@@ -105,8 +105,27 @@ def cost_of(
     )
 
 
+def embedding_price(name: str) -> int | None:
+    """Return what an embedder costs, in nanodollars per token; None where that is not known."""
+    known = _embedders()
+    entry = known.get(name) or known.get(name.partition("/")[2]) or {}
+    price = entry.get("input_cost_per_token")
+    return None if price is None else _nano(price)
+
+
 @functools.cache
 def _table() -> dict[str, dict[str, Any]]:
+    """Return the entries of what answers by text."""
+    return {name: one for name, one in _whole_table().items() if one.get("mode") in _MODES}
+
+
+@functools.cache
+def _embedders() -> dict[str, dict[str, Any]]:
+    return {name: one for name, one in _whole_table().items() if one.get("mode") == "embedding"}
+
+
+@functools.cache
+def _whole_table() -> dict[str, dict[str, Any]]:
     spec = importlib.util.find_spec("litellm")
     roots = spec.submodule_search_locations if spec else None
     if not roots:
@@ -115,7 +134,9 @@ def _table() -> dict[str, dict[str, Any]]:
     if not path.is_file():
         return {}
     table = cast("dict[str, dict[str, Any]]", orjson.loads(path.read_bytes()))
-    return {name: entry for name, entry in table.items() if entry.get("mode") in _MODES}
+    return {
+        name: entry for name, entry in table.items() if entry.get("mode") in (*_MODES, "embedding")
+    }
 
 
 @functools.lru_cache(maxsize=256)

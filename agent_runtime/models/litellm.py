@@ -10,7 +10,6 @@ import contextlib
 import functools
 import gc
 import importlib
-import ipaddress
 import os
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Generator
@@ -22,26 +21,18 @@ from contextlib import (
 )
 from dataclasses import replace
 from typing import Any, cast
-from urllib.parse import urlsplit
 
 import anyio
 import anyio.to_thread
 
-from agent_runtime.errors import (
-    ConfigError,
-    ModelAuthError,
-    ModelProtocolError,
-    ModelStalled,
-    RealModelForbidden,
-)
+from agent_runtime.errors import ModelProtocolError, ModelStalled
 
+from .access import FORBID, Access
 from .base import ModelAnswer, ModelEvent, ModelInfo, ModelRequest, Price, Retrying
-from .catalog import cost_of, full_name, is_chat_model, model_info, provider_of, takes_images
+from .catalog import cost_of, is_chat_model, model_info, provider_of, takes_images
 from .failures import Failure, failure_of
 from .wire import Collector, Dialect, messages_of, tools_of
 
-FORBID = "AGENT_RUNTIME_FORBID_REAL_MODELS"
-"""While this environment variable is true, only models on this machine may be called."""
 FIRST_WAIT = 0.5
 """Seconds: the first retry waits a random time up to this, each further one up to twice that."""
 LONGEST_WAIT = 60.0
@@ -55,7 +46,6 @@ _ENVIRONMENT = {
 }
 # Providers whose servers are known to take OpenAI's `prompt_cache_key`.
 _ROUTING_PROVIDERS = ("openai", "azure")
-_NO_KEY = "none"
 
 
 @contextlib.contextmanager
@@ -105,20 +95,11 @@ class LiteLLMModel:
         max_output: int | None = None,
         local_only: bool = False,
     ) -> None:
-        self._name = full_name(name)
-        if not self._name:
-            raise ConfigError(
-                "The model has no name.",
-                cure="Give it as provider/model, such as anthropic/claude-sonnet-4-5.",
-            )
-        if base_url is not None and "/" not in self._name:
-            self._name = f"openai/{self._name}"
-        self._base_url = base_url
-        self._api_key = api_key
+        self._access = Access.of(name, base_url=base_url, api_key=api_key, local_only=local_only)
+        self._name = self._access.name
         self._first_byte_timeout = first_byte_timeout
         self._idle_timeout = idle_timeout
         self._retries = retries
-        self._local_only = local_only
         self._known = functools.partial(
             model_info, self._name, price=price, window=window, max_output=max_output
         )
@@ -141,8 +122,8 @@ class LiteLLMModel:
         Raises:
             RealModelForbidden, ModelAuthError: it may not be, or its key is missing.
         """
-        self._check_allowed()
-        self._check_key(await load_litellm())
+        self._access.check_allowed()
+        self._access.check_key(await load_litellm())
 
     def stream(
         self, request: ModelRequest
@@ -180,7 +161,7 @@ class LiteLLMModel:
             if not failure.retry or attempt > self._retries:
                 failure.error.lost = lost
                 raise failure.error
-            wait = _wait(attempt, failure)
+            wait = wait_before(attempt, failure)
             yield Retrying(failure.error.message, attempt, wait, lost)
             await anyio.sleep(wait)
 
@@ -215,7 +196,7 @@ class LiteLLMModel:
             raise _AttemptError(failure) from None
         except Exception as error:
             # Not chained: litellm's text may hold the key, and a traceback would show it.
-            failure = failure_of(error, self._name, streaming=began, secrets=self._secrets())
+            failure = failure_of(error, self._name, streaming=began, secrets=self._access.secrets())
             raise _AttemptError(failure) from None
         finally:
             if stream is not None:
@@ -246,50 +227,12 @@ class LiteLLMModel:
             arguments["tools"] = tools_of(request.tools)
         if request.temperature is not None:
             arguments["temperature"] = request.temperature
-        if self._base_url is not None:
-            arguments["api_base"] = self._base_url
-            if provider == "openai" and is_chat_model(self._name):
-                arguments |= _past_the_sdk(arguments["messages"])
-        if self._api_key is not None:
-            arguments["api_key"] = self._api_key
-        elif self._base_url is not None and f"{provider.upper()}_API_KEY" not in os.environ:
-            # Servers of one's own mostly need no key, but the client insists on one.
-            arguments["api_key"] = _NO_KEY
-        if request.session and provider in _ROUTING_PROVIDERS and self._base_url is None:
+        if self._access.base_url is not None and provider == "openai" and is_chat_model(self._name):
+            arguments |= _past_the_sdk(arguments["messages"])
+        arguments |= self._access.arguments()
+        if request.session and provider in _ROUTING_PROVIDERS and self._access.base_url is None:
             arguments["prompt_cache_key"] = request.session
         return arguments
-
-    def _check_allowed(self) -> None:
-        switch = os.environ.get(FORBID, "").strip().lower()
-        allowed = not self._local_only and switch in ("", "0", "false", "no", "off", "f", "n")
-        if allowed or _is_loopback(self._base_url):
-            return
-        raise RealModelForbidden(
-            f"A call of {self._name} was refused: {FORBID} forbids real models.",
-            cure="Use a scripted model, a base URL on this machine, or unset the variable.",
-        )
-
-    def _check_key(self, litellm: Any) -> None:
-        if self._api_key is not None or self._base_url is not None:
-            return
-        found = litellm.validate_environment(model=self._name)
-        missing = cast("list[str]", found.get("missing_keys") or [])
-        # Other variables than keys may be replaced by roles, profiles and metadata services.
-        if missing and all(name.endswith("_API_KEY") for name in missing):
-            variables = " or ".join(missing)
-            raise ModelAuthError(
-                f"{self._name} needs a key, and {variables} is not set.",
-                cure=f"Set {variables}.",
-            )
-
-    def _secrets(self) -> list[str]:
-        """Return the keys that may stand in an error's text: the given one, and all at hand."""
-        keys = [
-            value
-            for name, value in os.environ.items()
-            if name.endswith(("_API_KEY", "_TOKEN", "_SECRET", "_ACCESS_KEY"))
-        ]
-        return [*keys, self._api_key or ""]
 
     def _stalled(self, *, began: bool) -> Failure:
         if began:
@@ -380,19 +323,9 @@ def _priced(event: ModelEvent, info: ModelInfo, lost: int) -> ModelEvent:
     return replace(event, cost=cost, lost=lost)
 
 
-def _wait(attempt: int, failure: Failure) -> float:
+def wait_before(attempt: int, failure: Failure) -> float:
     """Return the seconds before the next attempt: what the provider asks, or a random backoff."""
     if failure.wait is not None:
         return min(failure.wait, LONGEST_WAIT)
     # Full jitter: many runs that failed together do not come back together.
     return random.uniform(0.0, min(FIRST_WAIT * 2 ** (attempt - 1), LONGEST_WAIT))
-
-
-def _is_loopback(url: str | None) -> bool:
-    host = urlsplit(url or "").hostname or ""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -13,12 +13,12 @@ import pytest
 
 from benchmarks.openai_server import (
     OpenAIServer,
-    PromptMeter,
     Reply,
     call_then_answer,
     example,
     rate_limited,
 )
+from benchmarks.prompt_meter import PromptMeter
 
 TOOL = {
     "type": "function",

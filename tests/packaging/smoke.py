@@ -5,30 +5,28 @@ It is a script, not a test: it has to see nothing of the checkout but the loopba
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import anyio
 
 from agent_runtime import Agent, LiteLLMModel, Runtime, load_settings, tool
 
-SERVER = Path(__file__).parents[2] / "benchmarks" / "openai_server.py"
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
 def load_server() -> Any:
-    """Load the loopback server from its file, without the folder that it lies in."""
-    spec = importlib.util.spec_from_file_location("openai_server", SERVER)
-    if spec is None or spec.loader is None:
-        raise SystemExit(f"{SERVER} cannot be loaded")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+    """Load the loopback server from its folder, without the folder that this lies in."""
+    package = ModuleType("benchmarks")
+    package.__path__ = [str(BENCHMARKS)]
+    sys.modules[package.__name__] = package
+    return importlib.import_module("benchmarks.openai_server")
 
 
 @tool

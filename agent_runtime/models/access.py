@@ -1,0 +1,120 @@
+"""What it takes to call a model: where it is, its key, and whether it may be called at all."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from dataclasses import dataclass
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+from agent_runtime.errors import ConfigError, ModelAuthError, RealModelForbidden
+
+from .catalog import full_name, provider_of
+
+FORBID = "AGENT_RUNTIME_FORBID_REAL_MODELS"
+"""While this environment variable is true, only models on this machine may be called."""
+
+_NO_KEY = "none"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Access:
+    """How a model is reached by litellm.
+
+    Attributes:
+        name: litellm's name of the model.
+        base_url: where an OpenAI-compatible server listens; None for the provider's own.
+        api_key: None for the provider's own variable.
+        local_only: refuse calls that would leave this machine.
+    """
+
+    name: str
+    base_url: str | None = None
+    api_key: str | None = None
+    local_only: bool = False
+
+    @classmethod
+    def of(
+        cls, name: str, *, base_url: str | None, api_key: str | None, local_only: bool
+    ) -> Access:
+        """Return the access to a model by the name that its user gave.
+
+        Raises:
+            ConfigError: the name is empty.
+        """
+        full = full_name(name)
+        if not full:
+            raise ConfigError(
+                "The model has no name.",
+                cure="Give it as provider/model, such as anthropic/claude-sonnet-4-5.",
+            )
+        if base_url is not None and "/" not in full:
+            full = f"openai/{full}"
+        return cls(full, base_url, api_key, local_only)
+
+    def check_allowed(self) -> None:
+        """Refuse a call that would leave this machine where that is forbidden.
+
+        Raises:
+            RealModelForbidden: it may not be made.
+        """
+        switch = os.environ.get(FORBID, "").strip().lower()
+        allowed = not self.local_only and switch in ("", "0", "false", "no", "off", "f", "n")
+        if allowed or _is_loopback(self.base_url):
+            return
+        raise RealModelForbidden(
+            f"A call of {self.name} was refused: {FORBID} forbids real models.",
+            cure="Use a scripted model, a base URL on this machine, or unset the variable.",
+        )
+
+    def check_key(self, litellm: Any) -> None:
+        """Look whether the provider's key is at hand.
+
+        Raises:
+            ModelAuthError: it is not.
+        """
+        if self.api_key is not None or self.base_url is not None:
+            return
+        found = litellm.validate_environment(model=self.name)
+        missing = cast("list[str]", found.get("missing_keys") or [])
+        # Other variables than keys may be replaced by roles, profiles and metadata services.
+        if missing and all(name.endswith("_API_KEY") for name in missing):
+            variables = " or ".join(missing)
+            raise ModelAuthError(
+                f"{self.name} needs a key, and {variables} is not set.",
+                cure=f"Set {variables}.",
+            )
+
+    def arguments(self) -> dict[str, Any]:
+        """Return what a call of litellm needs of address and key."""
+        arguments: dict[str, Any] = {}
+        if self.base_url is not None:
+            arguments["api_base"] = self.base_url
+        if self.api_key is not None:
+            arguments["api_key"] = self.api_key
+        elif self.base_url is not None:
+            provider = provider_of(self.name)
+            if f"{provider.upper()}_API_KEY" not in os.environ:
+                # Servers of one's own mostly need no key, but the client insists on one.
+                arguments["api_key"] = _NO_KEY
+        return arguments
+
+    def secrets(self) -> list[str]:
+        """Return the keys that may stand in an error's text: the given one, and all at hand."""
+        keys = [
+            value
+            for name, value in os.environ.items()
+            if name.endswith(("_API_KEY", "_TOKEN", "_SECRET", "_ACCESS_KEY"))
+        ]
+        return [*keys, self.api_key or ""]
+
+
+def _is_loopback(url: str | None) -> bool:
+    host = urlsplit(url or "").hostname or ""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

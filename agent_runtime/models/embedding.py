@@ -1,0 +1,318 @@
+"""Embedders: from texts to vectors whose likeness is that of what the texts say.
+
+`LiteLLMEmbedder` calls any provider, through litellm; `ScriptedEmbedder` calls none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import math
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias, cast
+
+import anyio
+import anyio.to_thread
+
+from agent_runtime.errors import ModelError, ModelProtocolError, ModelStalled
+from agent_runtime.tokens import count_text
+
+from .access import Access
+from .catalog import embedding_price
+from .failures import Failure, failure_of
+from .litellm import load_litellm, wait_before
+
+Vector: TypeAlias = Sequence[float]
+
+
+class _Zero(int):
+    """Nothing that counts as given: litellm takes a plain 0 for no number of retries at all."""
+
+    def __bool__(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Embeddings:
+    """The vectors of texts, in their order.
+
+    Attributes:
+        tokens: what the provider reported; None where it reported nothing.
+        cost: nanodollars by that; None where the price is unknown.
+        lost: how many earlier attempts failed that may be billed.
+    """
+
+    vectors: Sequence[Vector]
+    tokens: int | None = None
+    cost: int | None = None
+    lost: int = 0
+
+
+class Embedder(Protocol):
+    """A model that makes vectors of texts; those of one name can be compared with each other."""
+
+    @property
+    def name(self) -> str:
+        """The name under which vectors and usage are kept."""
+        ...
+
+    @property
+    def price(self) -> int | None:
+        """Nanodollars per token; None where it is unknown."""
+        ...
+
+    async def embed(self, texts: Sequence[str]) -> Embeddings:
+        """Return a vector for each text, all of the same length.
+
+        Raises `ModelError` and its subclasses only.  Cancelling it ends the call.
+        """
+        ...
+
+
+class LiteLLMEmbedder:
+    """An embedder that litellm can call.
+
+    Args:
+        name: litellm's name of it, such as `openai/text-embedding-3-small`; also `provider:model`.
+        base_url: where an OpenAI-compatible server listens; by default the provider's own.
+        api_key: by default the provider's own variable, such as `OPENAI_API_KEY`.
+        timeout: seconds that one attempt may take.
+        retries: how often a failed call is tried again; waits are random and grow to 60 s.
+        price: nanodollars per token, instead of the known price.
+        local_only: refuse calls that would leave this machine.
+
+    Raises:
+        ConfigError: the name is empty.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        timeout: float = 30.0,
+        retries: int = 4,
+        price: int | None = None,
+        local_only: bool = False,
+    ) -> None:
+        self._access = Access.of(name, base_url=base_url, api_key=api_key, local_only=local_only)
+        self._timeout = timeout
+        self._retries = retries
+        self._price = price
+
+    @property
+    def name(self) -> str:
+        """litellm's name of the model."""
+        return self._access.name
+
+    @property
+    def price(self) -> int | None:
+        """The given price, or the known one; None for none."""
+        return embedding_price(self.name) if self._price is None else self._price
+
+    async def check(self) -> None:
+        """Look whether the embedder can be called, without calling it; loads litellm.
+
+        Raises:
+            RealModelForbidden, ModelAuthError: it may not be, or its key is missing.
+        """
+        self._access.check_allowed()
+        self._access.check_key(await load_litellm())
+        # The price stands in a large file, which is read only once.
+        await anyio.to_thread.run_sync(embedding_price, self.name)
+
+    async def embed(self, texts: Sequence[str]) -> Embeddings:
+        """Return a vector for each text, with retries of what may pass.
+
+        Raises:
+            RealModelForbidden, ModelAuthError, ModelNotFound, ModelRejected, ModelOverflow: at
+                once.
+            ModelUnavailable, ModelStalled, ModelProtocolError: after all retries.
+        """
+        if not texts:
+            return Embeddings(())
+        await self.check()
+        litellm = await load_litellm()
+        lost, attempt = 0, 0
+        while True:
+            attempt += 1
+            found = await self._attempt(litellm, list(texts))
+            if not isinstance(found, Failure):
+                tokens, vectors = found
+                price = self.price
+                cost = None if price is None or tokens is None else price * tokens
+                return Embeddings(vectors, tokens, cost, lost)
+            lost += found.billed
+            if not found.retry or attempt > self._retries:
+                found.error.lost = lost
+                raise found.error
+            await anyio.sleep(wait_before(attempt, found))
+
+    async def _attempt(
+        self, litellm: Any, texts: list[str]
+    ) -> tuple[int | None, list[Vector]] | Failure:
+        """Call the embedder once."""
+        arguments: dict[str, Any] = {
+            "model": self.name,
+            "input": texts,
+            # As text each number is 20 bytes to read instead of 4, but every server can write it.
+            "encoding_format": "float",
+            "timeout": self._timeout,
+            "max_retries": _Zero(),
+            "num_retries": None,
+        }
+        try:
+            with anyio.fail_after(self._timeout):
+                response = await litellm.aembedding(**arguments, **self._access.arguments())
+            return _tokens_of(response), vectors_of(_rows(response), len(texts), self.name)
+        except TimeoutError:
+            stalled = ModelStalled(
+                f"{self.name} gave no vectors within {self._timeout:g} s.",
+                cure="Try again, or raise AGENT_RUNTIME_EMBEDDER_TIMEOUT.",
+            )
+            return Failure(stalled, retry=True, billed=True)
+        except ModelProtocolError as error:
+            return Failure(error, retry=True, billed=True)
+        except Exception as error:
+            # Not chained: litellm's text may hold the key, and a traceback would show it.
+            return failure_of(error, self.name, streaming=False, secrets=self._access.secrets())
+
+
+def vectors_of(rows: Sequence[object], count: int, name: str) -> list[Vector]:
+    """Return what an embedder gave as vectors, if that is what it is.
+
+    Raises:
+        ModelProtocolError: they are fewer or more than the texts, of different lengths, empty,
+            without a direction, or not of finite numbers.
+    """
+    wrong = ""
+    if len(rows) != count:
+        wrong = f"{len(rows)} vectors for {count} texts"
+    vectors = [cast("Vector", row) for row in rows if isinstance(row, Sequence)]
+    if not wrong and (len(vectors) < count or not all(map(_is_finite, vectors))):
+        wrong = "something that is no vector of finite numbers"
+    elif not wrong and len({len(vector) for vector in vectors}) > 1:
+        wrong = "vectors of different lengths"
+    elif not wrong and not all(any(vector) for vector in vectors):
+        wrong = "a vector without a direction"
+    if wrong:
+        raise ModelProtocolError(
+            f"{name} gave {wrong}.",
+            cure="See that AGENT_RUNTIME_EMBEDDER_MODEL names an embedder; try another one.",
+        )
+    return vectors
+
+
+def _is_finite(vector: Vector) -> bool:
+    try:
+        return math.isfinite(math.fsum(vector))
+    except (TypeError, ValueError, OverflowError):
+        return False
+
+
+def _rows(response: Any) -> list[object]:
+    """Return the vectors of litellm's response, in the order of the texts."""
+    data = cast("list[Any]", getattr(response, "data", None) or [])
+    found = [(_field(one, "index"), _field(one, "embedding")) for one in data]
+    if all(isinstance(index, int) for index, _ in found):
+        found.sort(key=lambda one: cast("int", one[0]))
+    return [vector for _, vector in found]
+
+
+def _field(one: Any, name: str) -> object:
+    if isinstance(one, dict):
+        return cast("dict[str, object]", one).get(name)
+    return getattr(one, name, None)
+
+
+def _tokens_of(response: Any) -> int | None:
+    usage: Any = getattr(response, "usage", None)
+    tokens: Any = getattr(usage, "prompt_tokens", None) or getattr(usage, "total_tokens", None)
+    return tokens if isinstance(tokens, int) and tokens > 0 else None
+
+
+EmbedFunction: TypeAlias = Callable[
+    [Sequence[str]], Sequence[Vector] | ModelError | Awaitable[Sequence[Vector] | ModelError]
+]
+"""From texts to their vectors, or to an error to raise."""
+
+
+class ScriptedEmbedder:
+    """An embedder without a model: for tests, examples, and work without a network.
+
+    By default texts are alike that have words, or parts of words, in common: their character
+    trigrams are hashed.  It knows nothing of what words mean.
+
+    Args:
+        function: sync or async, instead of that.
+        delay: seconds to wait before each answer.
+
+    Attributes:
+        requests: the texts of every call, in order.
+    """
+
+    def __init__(
+        self,
+        function: EmbedFunction | None = None,
+        *,
+        name: str = "scripted-embedder",
+        dimensions: int = 256,
+        delay: float = 0.0,
+        price: int | None = 0,
+    ) -> None:
+        self.requests: list[tuple[str, ...]] = []
+        self._function = function
+        self._dimensions = dimensions
+        self._name = name
+        self._delay = delay
+        self._price = price
+
+    @property
+    def name(self) -> str:
+        """The name given."""
+        return self._name
+
+    @property
+    def price(self) -> int | None:
+        """The price given; nothing by default."""
+        return self._price
+
+    async def embed(self, texts: Sequence[str]) -> Embeddings:
+        """Return the vectors by the function, and usage as `agent_runtime.tokens` counts it.
+
+        Raises:
+            ModelError: the function says so.
+        """
+        self.requests.append(tuple(texts))
+        await anyio.sleep(self._delay)
+        vectors = await self._made(texts)
+        if isinstance(vectors, ModelError):
+            raise vectors
+        tokens = sum(map(count_text, texts))
+        return Embeddings(vectors, tokens, None if self._price is None else self._price * tokens)
+
+    async def _made(self, texts: Sequence[str]) -> Sequence[Vector] | ModelError:
+        if self._function is None:
+            return [hashed(text, self._dimensions) for text in texts]
+        made = self._function(texts)
+        return await made if inspect.isawaitable(made) else made
+
+
+_WORD = re.compile(r"\w+")
+
+
+def hashed(text: str, dimensions: int) -> list[float]:
+    """Return a vector of the words' character trigrams, of length 1; always the same one."""
+    vector = [0.0] * dimensions
+    # Without any word it still has a direction.
+    for word in _WORD.findall(text.lower()) or [""]:
+        padded = f" {word} "
+        for start in range(max(1, len(padded) - 2)):
+            digest = hashlib.blake2b(padded[start : start + 3].encode(), digest_size=8).digest()
+            number = int.from_bytes(digest, "big")
+            vector[number % dimensions] += 1.0 if number >> 63 else -1.0
+    length = math.hypot(*vector)
+    return [value / length for value in vector] if length else [1.0, *vector[1:]]
