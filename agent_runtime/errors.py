@@ -26,6 +26,7 @@ AgentRuntimeError                   .message says what and why, .cure what to do
 │   └── RealModelForbidden          a real call while they are switched off
 ├── PromptTooLarge                  what must be sent does not fit the window
 ├── InvariantError                  a prompt breaks a promise of ours: a bug, please report it
+├── InvalidFile                     a file cannot be taken in: empty, too large, or not readable
 ├── ToolError                       raise it in a tool to tell the model what went wrong
 ├── NodeFailed                      a node of a workflow failed, or its effect is unverified
 ├── WorkflowDiverged                a workflow's code asks for other nodes than it did before
@@ -73,6 +74,7 @@ __all__ = [
     "DimensionMismatch",
     "InboxWaiting",
     "InvalidExport",
+    "InvalidFile",
     "InvalidVector",
     "InvariantError",
     "LeaseLost",
@@ -159,6 +161,10 @@ class PromptTooLarge(AgentRuntimeError):
 
 class InvariantError(AgentRuntimeError):
     """A prompt breaks one of the promises that the context builder makes; always a bug."""
+
+
+class InvalidFile(AgentRuntimeError):
+    """A file cannot be taken in: it is empty, too large, or cannot be read."""
 
 
 class ToolError(AgentRuntimeError):

@@ -187,7 +187,7 @@ def from_reference(reference: Mapping[str, Any]) -> tuple[FileRef, BelongsTo]:
     size = reference.get("size")
     scheme, key = _ID_KEYS.get(text("transfer_method"), ("", "url"))
     ref = FileRef(
-        kind=cast("FileKind", kind) if kind in _KINDS else "custom",
+        kind=kind if kind in _KINDS else "custom",
         uri=f"{scheme}:{text(key)}" if scheme else text(key),
         media_type=text("media_type"),
         name=text("name"),

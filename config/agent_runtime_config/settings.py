@@ -204,6 +204,11 @@ class Settings(BaseSettings):
     tool_timeout: Seconds = Field(
         default=600.0, description="Seconds that a tool may take, unless it sets its own limit."
     )
+    max_file_bytes: Count = Field(
+        default=20_000_000,
+        description="The largest file, in bytes, that is kept with a thread: attached to a task, "
+        "or returned from a tool.",
+    )
     run_timeout: Seconds | None = Field(
         default=None,
         description="Seconds of wall time that a run may take, counted anew when it is resumed.",

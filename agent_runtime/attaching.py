@@ -1,0 +1,279 @@
+"""Taking files in: what may be attached to a task or returned from a tool, and how it is kept."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import mimetypes
+import re
+import stat
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+from urllib.parse import unquote, unquote_to_bytes, urlsplit
+
+import anyio.to_thread
+import uuid_utils
+
+from agent_runtime_storage import Store
+from agent_runtime_storage.contract import UserStore
+from agent_runtime_storage.records import FileKind, FileOrigin, NewFile
+
+from .errors import InvalidFile, NotFound
+from .files import file_id, host_of, ref_of, resolve
+from .messages import FileRef, encodable
+
+MAX_BYTES = 20_000_000
+"""The largest file that is taken in, where nothing else is set."""
+IN_THREAD = 100_000
+"""Content of more bytes than that is looked at off the event loop."""
+
+_LONGEST_NAME = 200
+_MEDIA_TYPE = re.compile(r"[\w.+-]+/[\w.+-]+")
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f]+")
+_TEXTS = frozenset({"json", "xml", "yaml", "x-yaml", "toml", "javascript", "sql", "x-sh", "x-tex"})
+_DOCUMENTS = ("application/pdf", "application/msword", "application/rtf", "application/vnd.")
+# What content begins with says more than a name does, and providers refuse a whole request for an
+# image that is not what it is said to be.
+_SIGNATURES = (
+    (0, b"\x89PNG\r\n\x1a\n", "image/png"),
+    (0, b"\xff\xd8\xff", "image/jpeg"),
+    (0, b"GIF87a", "image/gif"),
+    (0, b"GIF89a", "image/gif"),
+    (8, b"WEBP", "image/webp"),
+    (8, b"WAVE", "audio/wav"),
+    (0, b"ID3", "audio/mpeg"),
+    (0, b"%PDF-", "application/pdf"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file to be kept: hand it to `Runtime.run(files=...)`, or return it from a tool.
+
+    Attributes:
+        content: bytes, or the path of a file, which is read once, when it is taken in.
+        name: by default the last part of the path.
+        media_type: by default what the content begins with, or what the name's ending means.
+        kind: by default what the media type means.
+    """
+
+    content: bytes | Path
+    name: str = ""
+    media_type: str = ""
+    kind: FileKind | None = None
+
+
+Attachable: TypeAlias = File | FileRef | Path | str
+"""What can be attached: a `str` is a URL if it begins with http(s):// or data:, else a path."""
+
+
+class ThreadFiles:
+    """The files of threads: to keep some, to list them, and to read them."""
+
+    def __init__(self, store: Store, *, user: str, max_bytes: int) -> None:
+        self._store = store
+        self._user = user
+        self._max_bytes = max_bytes
+
+    async def upload(
+        self,
+        thread: str,
+        content: bytes | Path | str,
+        *,
+        name: str = "",
+        media_type: str = "",
+        kind: FileKind | None = None,
+        user: str | None = None,
+    ) -> FileRef:
+        """Keep a file with a thread, which is created if it is not there, and return its reference.
+
+        It is deleted and exported with the thread.
+
+        Args:
+            content: bytes, or a path.
+            name, media_type, kind: as for `File`.
+            user: the owner; None for the settings' user.
+
+        Raises:
+            InvalidFile: it is empty, too large, or cannot be read.
+        """
+        store = self._store.of(user or self._user)
+        await store.ensure_thread(thread)
+        path = Path(content) if isinstance(content, str) else content
+        return await keep(store, thread, File(path, name, media_type, kind), self._max_bytes)
+
+    async def of(self, thread: str, *, user: str | None = None) -> list[FileRef]:
+        """Return the files that are kept with a thread, the oldest first. Raises `NotFound`."""
+        rows = await self._store.of(user or self._user).files(thread)
+        return [ref_of(row) for row in rows]
+
+    async def read(self, file: FileRef, *, user: str | None = None) -> bytes:
+        """Return the content of a file that is kept.
+
+        Raises:
+            NotFound: this owner has no such file; what lies behind a URL is never fetched.
+            StoreError: its content is lost, or cannot be read now.
+        """
+        store = self._store.of(user or self._user)
+        [found] = await resolve(store, [file])
+        if not found.thread_id:
+            raise NotFound(
+                f"The file {file.name or file.uri!r} is not kept here.",
+                cure="Take a reference that `upload` returned, or that a message holds.",
+            )
+        return await store.file_content(found.thread_id, file_id(file))
+
+
+async def attach(
+    store: UserStore, thread_id: str, files: Sequence[Attachable], max_bytes: int = MAX_BYTES
+) -> tuple[FileRef, ...]:
+    """Return references to files, in their order; what is not kept yet is, with the thread.
+
+    Raises:
+        InvalidFile: one is empty, too large, or cannot be read; then those before it stay kept.
+        NotFound: the thread is not there.
+    """
+    refs: list[FileRef] = []
+    for one in files:
+        if isinstance(one, FileRef):
+            known = one if not one.uri.startswith("data:") else _from_data_url(one.uri, one)
+        elif isinstance(one, str):
+            known = _from_text(one)
+        else:
+            known = File(one) if isinstance(one, Path) else one
+        if isinstance(known, File):
+            known = await keep(store, thread_id, known, max_bytes)
+        refs.append(known)
+    return tuple(refs)
+
+
+async def keep(
+    store: UserStore,
+    thread_id: str,
+    file: File,
+    max_bytes: int = MAX_BYTES,
+    *,
+    origin: FileOrigin = "upload",
+) -> FileRef:
+    """Keep a file with a thread and return its reference.
+
+    Raises:
+        InvalidFile: it is empty, too large, or cannot be read.
+        NotFound: the thread is not there.
+    """
+    if isinstance(file.content, bytes) and len(file.content) <= IN_THREAD:
+        new = _new_file(file, origin, max_bytes)
+    else:
+        new = await anyio.to_thread.run_sync(_new_file, file, origin, max_bytes)
+    await store.put_file(thread_id, new)
+    return FileRef(new.kind, f"{origin}:{new.id}", new.media_type, new.name, size=len(new.content))
+
+
+def _new_file(file: File, origin: FileOrigin, max_bytes: int) -> NewFile:
+    name = file.name or (file.content.name if isinstance(file.content, Path) else "")
+    name = _UNPRINTABLE.sub(" ", encodable(name)).strip()[-_LONGEST_NAME:]
+    content = file.content if isinstance(file.content, bytes) else _read(file.content, max_bytes)
+    if len(content) > max_bytes:
+        raise _too_large(name, len(content), max_bytes)
+    if not content:
+        raise InvalidFile(f"The file {name!r} is empty.", cure="Leave it out.")
+    media_type = file.media_type if _MEDIA_TYPE.fullmatch(file.media_type) else ""
+    media_type = sniff(content) or media_type.lower() or _guess(name, content)
+    kind = file.kind or kind_of(media_type)
+    return NewFile(str(uuid_utils.uuid7()), kind, origin, name, media_type, content)
+
+
+def _read(path: Path, max_bytes: int) -> bytes:
+    try:
+        found = path.stat()
+        # Opening a pipe or a device could wait for ever.
+        if not stat.S_ISREG(found.st_mode):
+            raise InvalidFile(f"{path} is no file.", cure="Give the path of a file.")
+        if found.st_size > max_bytes:
+            raise _too_large(path.name, found.st_size, max_bytes)
+        with path.open("rb") as file:
+            return file.read(max_bytes + 1)
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise InvalidFile(
+            f"The file {str(path)!r} cannot be read: {why}.", cure="Check the path."
+        ) from error
+
+
+def _too_large(name: str, size: int, max_bytes: int) -> InvalidFile:
+    return InvalidFile(
+        f"The file {name!r} has {size:,} bytes, and {max_bytes:,} are the most.",
+        cure="Make it smaller, or raise AGENT_RUNTIME_MAX_FILE_BYTES.",
+    )
+
+
+def _from_text(text: str) -> File | FileRef:
+    scheme = text.partition(":")[0].lower()
+    if scheme == "data":
+        return _from_data_url(text, FileRef("custom", ""))
+    if scheme not in ("http", "https"):
+        return File(Path(text))
+    if not host_of(text):
+        raise InvalidFile(f"The URL {text[:100]!r} names no host.", cure="Give a whole URL.")
+    name = unquote(urlsplit(text).path).rpartition("/")[2][-_LONGEST_NAME:]
+    media_type = mimetypes.guess_type(name, strict=False)[0] or ""
+    return FileRef(kind_of(media_type), text, media_type, name)
+
+
+def _from_data_url(url: str, ref: FileRef) -> File:
+    """Return what a `data:` URL holds: content does not belong into messages."""
+    head, comma, rest = url.removeprefix("data:").partition(",")
+    media_type, _, coding = head.partition(";")
+    try:
+        content = base64.b64decode(rest) if coding.endswith("base64") else unquote_to_bytes(rest)
+    except binascii.Error:
+        content = b""
+    if not comma or not content:
+        raise InvalidFile("A `data:` URL is not whole.", cure="Give bytes or a path instead.")
+    kind = None if ref.kind == "custom" else ref.kind
+    return File(content, ref.name, ref.media_type or media_type, kind)
+
+
+def sniff(content: bytes) -> str:
+    """Return the media type that content begins like; empty if that is not known."""
+    for offset, signature, media_type in _SIGNATURES:
+        if content.startswith(signature, offset):
+            return media_type
+    return ""
+
+
+def is_text(media_type: str) -> bool:
+    """Return whether content of a media type can be read as text."""
+    kind, _, subtype = media_type.partition("/")
+    return kind == "text" or subtype in _TEXTS or subtype.endswith(("+json", "+xml"))
+
+
+def kind_of(media_type: str) -> FileKind:
+    """Return the kind of file that a media type means."""
+    match media_type.partition("/")[0]:
+        case "image":
+            return "image"
+        case "audio":
+            return "audio"
+        case "video":
+            return "video"
+        case _:
+            known = is_text(media_type) or media_type.startswith(_DOCUMENTS)
+            return "document" if known else "custom"
+
+
+def _guess(name: str, content: bytes) -> str:
+    guessed = mimetypes.guess_type(name, strict=False)[0] or ""
+    if b"\0" in content[:4096]:
+        return guessed or "application/octet-stream"
+    try:
+        content[:4096].decode()
+    except UnicodeDecodeError as error:
+        # A character that is cut at the end is none that is broken.
+        if error.start < len(content[:4096]) - 3:
+            return guessed or "application/octet-stream"
+    # An ending such as `.ts` means a video elsewhere.
+    text = is_text(guessed) or guessed.startswith(("image/", *_DOCUMENTS))
+    return guessed if text else "text/plain"
