@@ -1,13 +1,57 @@
 """Branches: edit, regenerate and fork make siblings; nothing of the old branch is lost.
 
 Each moves the thread's head; what is appended next becomes a sibling of what stood there.
+`extract` is for messages that are no thread of the store: a list with ids and parents.
 """
 
 from __future__ import annotations
 
-from agent_runtime.errors import Conflict, NotFound
+from collections.abc import Callable, Hashable, Iterable
+from typing import TypeVar
+
+from agent_runtime.errors import Conflict, CorruptThread, NotFound
 from agent_runtime_storage.contract import UserStore
 from agent_runtime_storage.records import Node
+
+T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
+
+
+def extract(messages: Iterable[T], head: K, *, ids: Callable[[T], tuple[K, K | None]]) -> list[T]:
+    """Return the branch that ends at `head`, oldest first, whatever the order of the messages.
+
+    Only ids and parents count: no time, no place in the list.  Where a parent is not among the
+    messages the branch begins, as behind a message without a parent.  Take limits of what this
+    returns: siblings use up one that is taken before.
+
+    Args:
+        ids: gives the id of a message, and that of its parent (None for a root).
+
+    Raises:
+        NotFound: the head is not among the messages.
+        CorruptThread: two messages have one id, or the parents run in a circle.
+    """
+    known: dict[K, tuple[K | None, T]] = {}
+    for message in messages:
+        identity, parent = ids(message)
+        if identity in known:
+            raise _corrupt(f"Two messages have the id {identity!r}.")
+        known[identity] = (parent, message)
+    if head not in known:
+        raise NotFound(f"There is no message {head!r}.", cure="Check the id.")
+    branch: list[T] = []
+    at: K | None = head
+    while at is not None and at in known:
+        if len(branch) == len(known):
+            raise _corrupt(f"The parents of message {head!r} run in a circle.")
+        parent, message = known[at]
+        branch.append(message)
+        at = parent
+    return branch[::-1]
+
+
+def _corrupt(what: str) -> CorruptThread:
+    return CorruptThread(what, cure="Restore the messages from a backup.")
 
 
 async def fork(store: UserStore, thread_id: str, at: int | None) -> None:

@@ -1,0 +1,143 @@
+"""Conversation memory: a thread's newest turns within a budget of tokens.
+
+After Dify's `TokenBufferMemory`.  It is for prompts of one's own, such as those of a classifier or
+of a template; an agent's run on the thread has the thread's whole memory by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from agent_runtime.context import entry_of
+from agent_runtime.files import EVERY_FILE, FilePolicy
+from agent_runtime.messages import Note, PromptMessage, decode_message
+from agent_runtime.rendering import render
+from agent_runtime.tokens import warm
+from agent_runtime.view import Start
+from agent_runtime_storage.contract import UserStore
+from agent_runtime_storage.records import Node
+
+from .mode import MAX_MESSAGES, MAX_TOKENS, MemoryWindow, RolePrefix
+from .turns import as_text, newest, turns_of, with_files
+
+_NEWS = ("steer", "background")
+"""Of the runtime's notes, those that tell something new; the others restate."""
+_FIRST_PAGE = 64
+_NEXT_PAGE = 8
+"""How many times as many nodes are read if the first did not reach a limit."""
+
+
+class ConversationMemory:
+    """What was said on a thread, as its owner sees it. Nothing is kept, and nothing to close."""
+
+    def __init__(self, store: UserStore, thread_id: str) -> None:
+        self._store = store
+        self._thread_id = thread_id
+
+    async def history(
+        self,
+        *,
+        max_token_limit: int = MAX_TOKENS,
+        message_limit: int = MAX_MESSAGES,
+        window: MemoryWindow | None = None,
+        current_message_id: int | None = None,
+        files: FilePolicy = EVERY_FILE,
+    ) -> list[PromptMessage]:
+        """Return the newest whole turns of one branch, oldest first.
+
+        A turn is a user's message with all that followed up to the next one, each tool call with
+        its results.  The branch is taken before any limit.  The newest turn is left out while a
+        run is at work on it; the turns of runs that ended are in, whatever they ended with.
+
+        Args:
+            max_token_limit: the most tokens, in our count; a newest turn with more gives nothing.
+            message_limit: the most messages.
+            window: where it is on, its size takes the place of `message_limit`.
+            current_message_id: the node at which the branch ends, None for the thread's head; of
+                a user's message it is what came before it, since that is the one to answer.
+            files: which files are shown; for one that is not, or is broken, stands a text.
+
+        Raises:
+            NotFound: the owner has no such thread or node.
+            CorruptThread: the chain of nodes is broken.
+        """
+        limit = window.limit(message_limit) if window else message_limit
+        return await self._newest(max_token_limit, limit, current_message_id, files, results=True)
+
+    async def history_text(
+        self,
+        *,
+        role_prefix: RolePrefix | None = None,
+        max_token_limit: int = MAX_TOKENS,
+        message_limit: int = MAX_MESSAGES,
+        window: MemoryWindow | None = None,
+        current_message_id: int | None = None,
+        files: FilePolicy = EVERY_FILE,
+    ) -> str:
+        """Return the history as plain text for a prompt, a role before what each said.
+
+        Tool calls and results are left out, and count for no limit.  Raises like `history`.
+        """
+        limit = window.limit(message_limit) if window else message_limit
+        shown = await self._newest(max_token_limit, limit, current_message_id, files, results=False)
+        return as_text(shown, role_prefix or RolePrefix())
+
+    async def _newest(
+        self,
+        max_token_limit: int,
+        message_limit: int,
+        current: int | None,
+        files: FilePolicy,
+        *,
+        results: bool,
+    ) -> list[PromptMessage]:
+        await warm()
+        thread = await self._store.thread(self._thread_id)
+        head = thread.head if current is None else current
+        if head is None:
+            return []
+        answering = await self._answering(thread.active_run)
+        show = partial(self._show, files=files, results=results)
+        size = _FIRST_PAGE
+        while True:
+            nodes = await self._store.branch(self._thread_id, head, limit=size)
+            whole = nodes[0].parent_id is None
+            turns = turns_of(nodes, begins=_asks)
+            asked = turns[-1][0]
+            # Of a page that does not begin at the root, the first turn may be cut.
+            turns = turns if whole else turns[1:]
+            if turns and (asked.seq == answering or (asked.seq == current and _asks(asked))):
+                del turns[-1]
+            shown, all_fit = await newest(
+                turns, show, max_tokens=max_token_limit, max_messages=message_limit
+            )
+            full = results and sum(node.role != "note" for node in nodes) > message_limit
+            if whole or full or not all_fit:
+                return shown
+            size *= _NEXT_PAGE
+
+    async def _answering(self, run_id: str | None) -> int | None:
+        """Return the node of the task that a run is at work on."""
+        return None if run_id is None else (await self._store.run(run_id)).task_id
+
+    async def _show(
+        self, turn: Sequence[Node], *, files: FilePolicy, results: bool
+    ) -> list[PromptMessage]:
+        shown: list[PromptMessage] = []
+        for node in turn:
+            message = decode_message(node.body)
+            if node.status == "open":
+                continue
+            if isinstance(message, Note):
+                if message.source in _NEWS:
+                    shown.append(PromptMessage("user", message.text))
+                continue
+            for one in render(entry_of(node), Start(), keep_opaque=False):
+                if results or (one.role != "tool" and (one.text or not one.calls)):
+                    shown.append(await with_files(self._store, one, files))
+        return shown
+
+
+def _asks(node: Node) -> bool:
+    return node.role == "user"
