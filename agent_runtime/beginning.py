@@ -49,6 +49,7 @@ class Order:
     Attributes:
         task: None answers the user message at the thread's head again.
         parent: the log of the run that starts this one as its child.
+        before: what is said on the thread before the task.
     """
 
     run_id: str
@@ -59,6 +60,7 @@ class Order:
     on_event: Callable[[Event], None]
     spec: Mapping[str, Any] = field(default_factory=dict[str, Any])
     parent: RunLog | None = None
+    before: tuple[LoggedMessage, ...] = ()
 
 
 @dataclass(slots=True)
@@ -88,7 +90,7 @@ async def begin(store: UserStore, resolved: Resolved, order: Order) -> tuple[Run
     view = old
     if not old.activation_id:
         view = replace(first_view(old, resolved), activation_id=thread.last_activation + 1)
-    messages = opening(old, order.task)
+    messages = [*order.before, *opening(old, order.task)]
     rows = [
         node_row(
             message,
