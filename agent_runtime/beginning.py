@@ -14,6 +14,7 @@ from agent_runtime_storage.records import (
     NewEvent,
     NewRun,
     Run,
+    Thread,
 )
 
 from . import leases
@@ -83,9 +84,9 @@ async def begin(store: UserStore, resolved: Resolved, order: Order) -> tuple[Run
 
     Raises `ThreadBusy` while another run is active on the thread.
     """
-    await end_upkeep(store, order.thread_id)
     title = encodable(order.task.text.strip().partition("\n")[0][:80]) if order.task else ""
     thread = await store.ensure_thread(order.thread_id, title=title)
+    await end_upkeep(store, thread)
     old = await load_view(store, thread.id, thread.head)
     view = old
     if not old.activation_id:
@@ -140,12 +141,14 @@ async def begin(store: UserStore, resolved: Resolved, order: Order) -> tuple[Run
     return log, log.view.entries[-1]
 
 
-async def end_upkeep(store: UserStore, thread_id: str) -> None:
+async def end_upkeep(store: UserStore, thread: Thread) -> None:
     """End a run that looked after the thread's memory when its process died: nothing is lost."""
-    for run in await store.runs(thread_id=thread_id, status=["running"], limit=1):
-        if UPKEEP in run.spec and leases.is_dead(run):
-            with leases.at_work(run.id), suppress(LeaseLost, Conflict):
-                await end_dead(store, run)
+    if thread.active_run is None:
+        return
+    run = await store.run(thread.active_run)
+    if UPKEEP in run.spec and leases.is_dead(run):
+        with leases.at_work(run.id), suppress(LeaseLost, Conflict):
+            await end_dead(store, run)
 
 
 def first_view(old: View, resolved: Resolved) -> View:

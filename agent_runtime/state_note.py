@@ -59,8 +59,10 @@ async def _said(function: StateFunction, context: ToolContext) -> str:
 
 def _within(said: Sequence[str]) -> str:
     text = "\n\n".join(said)
-    tokens = count_text(text)
-    if tokens <= TOKENS:
+    # Counting megabytes would hold up the event loop; what comes behind cannot fit.
+    looked_at = text[: TOKENS * 20]
+    tokens = count_text(looked_at)
+    if tokens <= TOKENS and len(looked_at) == len(text):
         return text
-    kept = len(text) * TOKENS // tokens
+    kept = len(looked_at) * TOKENS // max(tokens, TOKENS)
     return f"{text[:kept]}\n[... {len(text) - kept:,} more characters ...]"

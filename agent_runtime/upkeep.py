@@ -20,14 +20,14 @@ from agent_runtime_storage.records import Budget, Finish, NewRun, UsageTotal
 from . import leases
 from .agent import Agent
 from .beginning import UPKEEP, end_upkeep, started
-from .branch import load_view, observation_of
+from .branch import load_view
 from .budget import require_price
 from .concurrency import outlast, single_error
 from .errors import ConfigError, RunCancelled
 from .events import Event
 from .lifecycle import watch
 from .log import RunLog, finish_event, holding
-from .memory.bands import CHUNK, Bands, Raw, movable
+from .memory.bands import Bands, oldest
 from .memory.extractive import ExtractiveObserver
 from .memory.extractive_reflector import ExtractiveReflector
 from .memory.observation import Observation
@@ -40,7 +40,6 @@ from .orchestrator import cancelled
 from .remembering import Remembering
 from .resolve import Resolved, resolve
 from .tokens import Calibration
-from .view import Entry
 
 AGENT = "memory"
 """The agent's name of a run that looks after memory."""
@@ -156,15 +155,12 @@ class ThreadMemory:
         run_id = str(uuid_utils.uuid7())
         with leases.at_work(run_id):
             async with _lease(store, thread, resolved, kind, run_id, self.budget, on_event) as log:
-                before = log.last_observation
                 memory = memory_of(log, found, resolved.calibration, self.settings)
+                await memory.load()
                 keeper = Keeper(memory)
-                await keeper.memory.load()
-                await (keeper.observe() if kind == OBSERVE else keeper.reflect())
-                ids = range(before + 1, log.last_observation + 1)
-        rows = await store.observations(thread, ids=ids) if ids else []
+                await (keeper.observe_all() if kind == OBSERVE else keeper.reflect_all())
         usage = await store.usage_total(run_id=run_id)
-        return Upkeep(run_id, tuple(map(observation_of, rows)), usage)
+        return Upkeep(run_id, tuple(memory.written), usage)
 
     def _of(self, user: str | None) -> UserStore:
         return self.store.of(user or self.settings.user)
@@ -209,33 +205,21 @@ async def _check(name: str, own: Model, settings: Settings) -> None:
 class Keeper(Worker):
     """A worker that does at once what it may, whatever the thresholds say."""
 
-    async def observe(self) -> None:
+    async def observe_all(self) -> None:
         """Observe all that may leave, then what rules wrote while a model failed."""
         memory = self.memory
-        while chunk := next_chunk(memory.raw(self.log.view), memory.bands):
-            await self._observe(chunk)
-        while provisional := self._provisional(self.log.view):
-            await self._again(provisional)
+        while chunk := oldest(memory.raw(self.log.view), memory.bands):
+            await self.observe(chunk)
+        while provisional := self.provisional(self.log.view):
+            await self.again(provisional)
 
-    async def reflect(self) -> None:
+    async def reflect_all(self) -> None:
         """Condense the oldest observations, but for those that are spared as usual."""
         memory = self.memory
         present = memory.condensing(self.log.view)
         limit = min(memory.limit, sum(map(size_of, present)))
         if reflection := plan_reflection(present, limit):
-            await self._reflect(reflection)
-
-
-def next_chunk(raw: Raw, bands: Bands) -> tuple[Entry, ...]:
-    """Return the oldest entries that may leave and are not observed: a chunk, or what is left."""
-    end, size = movable(raw, bands), 0
-    for index in range(raw.prepared, end):
-        size += raw.tokens[index]
-        # A note that rides in an exchange's last result stays with that exchange.
-        whole = index + 1 == len(raw.entries) or raw.entries[index + 1].prompt
-        if size >= bands.observe * CHUNK and whole:
-            return raw.entries[raw.prepared : index + 1]
-    return raw.entries[raw.prepared : end]
+            await self.reflect(reflection)
 
 
 @asynccontextmanager
@@ -249,8 +233,8 @@ async def _lease(
     emit: Callable[[Event], None],
 ) -> AsyncGenerator[RunLog]:
     """Begin a run without steps for a `with`, and end it with that."""
-    await end_upkeep(store, thread_id)
     thread = await store.thread(thread_id)
+    await end_upkeep(store, thread)
     view = await load_view(store, thread_id, thread.head)
     events = (started(AGENT, resolved, 0, resumed=False),)
     run = NewRun(

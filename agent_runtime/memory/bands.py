@@ -158,17 +158,26 @@ def next_chunk(raw: Raw, bands: Bands) -> tuple[Entry, ...]:
     so it is once that pays.
     """
     total, most = raw.total, threshold(raw, bands)
-    end, size = movable(raw, bands), 0
+    end = movable(raw, bands)
     pays = _pays(raw, bands, end, AHEAD)
     if total < most * (PREPARE_BY_PRICE if bands.prices else PREPARE_FROM) and not pays:
         return ()
+    found = oldest(raw, bands)
+    size = sum(raw.tokens[raw.prepared : raw.prepared + len(found)])
+    least = bands.observe * LEAST_CHUNK if total < most else 1
+    enough = size >= bands.observe * CHUNK or ((pays or total >= most) and size >= least)
+    return found if enough else ()
+
+
+def oldest(raw: Raw, bands: Bands) -> tuple[Entry, ...]:
+    """Return the oldest entries that may leave and are not observed: a chunk, or what is left."""
+    end, size = movable(raw, bands), 0
     for index in range(raw.prepared, end):
         size += raw.tokens[index]
-        whole = index + 1 == len(raw.entries) or raw.entries[index + 1].prompt
-        if size >= bands.observe * CHUNK and whole:
+        # A note that rides in an exchange's last result stays with that exchange.
+        if size >= bands.observe * CHUNK and raw.entries[index + 1].prompt:
             return raw.entries[raw.prepared : index + 1]
-    least = bands.observe * LEAST_CHUNK if total < most else 1
-    return raw.entries[raw.prepared : end] if (pays or total >= most) and size >= least else ()
+    return raw.entries[raw.prepared : end]
 
 
 def ripe(raw: Raw, bands: Bands) -> Cause | None:

@@ -67,6 +67,7 @@ class Memory:
         ratio: gives how many of the provider's tokens one of ours is.
         prepared: observations that are committed and not active on the branch yet.
         reflections: those that stand for other observations, whether active or not.
+        written: those that this run committed.
         woken: set when there may be something to do.
     """
 
@@ -80,6 +81,7 @@ class Memory:
     ratio: Callable[[], float]
     prepared: list[Observation] = field(default_factory=list[Observation])
     reflections: list[Observation] = field(default_factory=list[Observation])
+    written: list[Observation] = field(default_factory=list[Observation])
     woken: anyio.Event = field(default_factory=anyio.Event)
 
     # What stands, and what is due
@@ -227,6 +229,7 @@ class Memory:
         kept = await self._remember(written, job, seen.calls, OBSERVE, event, held, lost=lost)
         # Only now: an activation meanwhile has put another list in the place of the old one.
         self.prepared.append(kept)
+        self.written.append(kept)
 
     async def commit_reflection(
         self,
@@ -243,6 +246,7 @@ class Memory:
         written = done.observation
         kept = await self._remember(written, job, done.calls, REFLECT, event, held, lost=lost)
         self.reflections.append(kept)
+        self.written.append(kept)
 
     async def book(self, calls: Sequence[Call], purpose: str, held: Amount, *, lost: bool) -> None:
         """Record what calls cost that came to nothing."""
@@ -285,7 +289,6 @@ class Memory:
     async def load(self) -> None:
         """Read what earlier runs prepared."""
         view = self.log.view
-        await keeping.count_observations(self.log)
         if not view.entries:
             return
         raw = view.entries[0].seq

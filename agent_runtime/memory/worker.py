@@ -100,19 +100,20 @@ class Worker:
             self._stale = False
         view = self.log.view
         if chunk := next_chunk(memory.raw(view), memory.bands):
-            await self._observe(chunk)
+            await self.observe(chunk)
             return True
         if reflection := plan_reflection(memory.condensing(view), memory.limit):
-            await self._reflect(reflection)
+            await self.reflect(reflection)
             return True
-        if provisional := self._provisional(view):
-            await self._again(provisional)
+        if provisional := self.provisional(view):
+            await self.again(provisional)
             return True
         return False
 
     # Observations
 
-    async def _observe(self, entries: tuple[Entry, ...]) -> None:
+    async def observe(self, entries: tuple[Entry, ...]) -> None:
+        """Observe nodes and commit it, unless somebody else does."""
         memory = self.memory
         async with self._claimed(OBSERVE, f"{entries[0].seq}-{entries[-1].seq}") as job:
             if job is None:
@@ -155,7 +156,8 @@ class Worker:
 
     # Reflections
 
-    async def _reflect(self, reflection: Reflection) -> None:
+    async def reflect(self, reflection: Reflection) -> None:
+        """Condense observations and commit it, unless somebody else does."""
         memory = self.memory
         key = ",".join(str(part.id) for part in reflection.parts)
         async with self._claimed(REFLECT, key) as job:
@@ -181,7 +183,7 @@ class Worker:
 
     # Again
 
-    def _provisional(self, view: View) -> Observation | None:
+    def provisional(self, view: View) -> Observation | None:
         """Return the oldest observation that a model is to write again, if one can be asked now."""
         memory = self.memory
         if anyio.current_time() < self._again_at:
@@ -195,7 +197,7 @@ class Worker:
             return memory.reflector is not memory.folder
         return memory.observer is not memory.fallback
 
-    async def _again(self, old: Observation) -> None:
+    async def again(self, old: Observation) -> None:
         """Have a model write what rules wrote when it failed; it stands from the next activation.
 
         Where the model fails again, what rules wrote stays, and it is left in peace for longer.
