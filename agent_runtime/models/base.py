@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias
 
-from agent_runtime.messages import Opaque, PromptMessage, ToolSpec
+from agent_runtime.messages import FileKind, FileRef, Opaque, PromptMessage, ToolSpec
 
+Detail = Literal["auto", "low", "high"]
 FinishReason = Literal["stop", "tool_calls", "length", "content_filter"]
 
 
@@ -33,6 +34,7 @@ class ModelInfo:
         start_ratio: how many of the provider's tokens one of ours is taken for until its usage
             has taught better; a safe high.
         cache_marks: how many cache breakpoints may be sent; 0 for none.
+        takes: the kinds of files that can be sent.
     """
 
     name: str
@@ -41,6 +43,25 @@ class ModelInfo:
     price: Price | None
     start_ratio: float = 1.3
     cache_marks: int = 0
+    takes: frozenset[FileKind] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class FilePart:
+    """A file of a message as a model is to be shown it.
+
+    Attributes:
+        data: its content in base64; empty for a URL, and for what is only named.
+        text: what a text document says, for every model.
+        problem: why it is only named; empty if it can be shown.
+        detail: how closely to look at an image.
+    """
+
+    file: FileRef
+    data: str = field(default="", repr=False)
+    text: str = ""
+    problem: str = ""
+    detail: Detail = "auto"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +72,8 @@ class ModelRequest:
         marks: indices of `messages` after which a provider may cache, in rising order.
         max_output: the most tokens to answer with.
         session: stays the same over the calls of one thread; some providers route by it.
+        files: of messages that have files, by their index, each file as it is to be shown; what is
+            missing here can only be named, or sent by its URL.
     """
 
     messages: tuple[PromptMessage, ...]
@@ -59,6 +82,7 @@ class ModelRequest:
     marks: tuple[int, ...] = ()
     session: str = ""
     temperature: float | None = None
+    files: Mapping[int, Sequence[FilePart]] = field(default_factory=dict[int, Sequence[FilePart]])
 
 
 @dataclass(frozen=True, slots=True)

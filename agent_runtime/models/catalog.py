@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, cast
 
 import orjson
+
+from agent_runtime.messages import FileKind
 
 from .base import ModelInfo, Price
 
@@ -24,6 +27,12 @@ _MODES = ("chat", "completion", "responses")
 # Where litellm passes a breakpoint on to Claude.  Gemini is left out on purpose: a breakpoint
 # there makes litellm call another API before each call.  OpenAI and DeepSeek cache without any.
 _MARKING_PROVIDERS = ("anthropic", "bedrock", "vertex_ai", "openrouter")
+_TAKES: dict[FileKind, str] = {
+    "image": "supports_vision",
+    "audio": "supports_audio_input",
+    "video": "supports_video_input",
+    "document": "supports_pdf_input",
+}
 _SPELLINGS = {"google": "gemini"}
 
 
@@ -56,6 +65,7 @@ def model_info(
     price: Price | None = None,
     window: int | None = None,
     max_output: int | None = None,
+    takes: Iterable[FileKind] | None = None,
 ) -> ModelInfo:
     """Return what is known of a model; what is given here wins over the table.
 
@@ -69,6 +79,7 @@ def model_info(
         price=price or _price(entry),
         start_ratio=_start_ratio(name),
         cache_marks=CACHE_MARKS if takes_marks(name) else 0,
+        takes=takes_files(name) if takes is None else frozenset(takes),
     )
 
 
@@ -77,9 +88,10 @@ def takes_marks(name: str) -> bool:
     return "claude" in name.lower() and provider_of(name) in _MARKING_PROVIDERS
 
 
-def takes_images(name: str) -> bool:
-    """Return whether a model is known to take images."""
-    return bool(_entry(name).get("supports_vision"))
+def takes_files(name: str) -> frozenset[FileKind]:
+    """Return the kinds of files that a model is known to take; documents are PDFs."""
+    entry = _entry(name)
+    return frozenset(kind for kind, flag in _TAKES.items() if entry.get(flag))
 
 
 def is_chat_model(name: str) -> bool:

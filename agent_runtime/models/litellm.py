@@ -12,7 +12,7 @@ import gc
 import importlib
 import os
 import random
-from collections.abc import AsyncGenerator, AsyncIterator, Generator
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterable
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
@@ -26,10 +26,11 @@ import anyio
 import anyio.to_thread
 
 from agent_runtime.errors import ModelProtocolError, ModelStalled
+from agent_runtime.messages import FileKind
 
 from .access import FORBID, Access
 from .base import ModelAnswer, ModelEvent, ModelInfo, ModelRequest, Price, Retrying
-from .catalog import cost_of, is_chat_model, model_info, provider_of, takes_images
+from .catalog import cost_of, is_chat_model, model_info, provider_of
 from .failures import Failure, failure_of
 from .wire import Collector, Dialect, messages_of, tools_of
 
@@ -75,6 +76,8 @@ class LiteLLMModel:
         price: instead of the known price, for example for a model of your own.
         window: instead of the known context window, in tokens.
         max_output: instead of the known limit of one answer, in tokens.
+        takes: instead of what is known, the kinds of files to send: `image`, `audio`, `document`
+            (PDF), `video`.
         local_only: refuse calls that would leave this machine.
 
     Raises:
@@ -93,6 +96,7 @@ class LiteLLMModel:
         price: Price | None = None,
         window: int | None = None,
         max_output: int | None = None,
+        takes: Iterable[FileKind] | None = None,
         local_only: bool = False,
     ) -> None:
         self._access = Access.of(name, base_url=base_url, api_key=api_key, local_only=local_only)
@@ -101,7 +105,12 @@ class LiteLLMModel:
         self._idle_timeout = idle_timeout
         self._retries = retries
         self._known = functools.partial(
-            model_info, self._name, price=price, window=window, max_output=max_output
+            model_info,
+            self._name,
+            price=price,
+            window=window,
+            max_output=max_output,
+            takes=None if takes is None else tuple(takes),
         )
         self._info: ModelInfo | None = None
 
@@ -209,7 +218,7 @@ class LiteLLMModel:
         dialect = Dialect(
             model=self._name,
             provider=provider,
-            images=takes_images(self._name),
+            takes=info.takes,
             marks=info.cache_marks > 0,
         )
         arguments: dict[str, Any] = {

@@ -14,7 +14,7 @@ import orjson
 
 from agent_runtime.errors import ModelProtocolError
 from agent_runtime.messages import (
-    FileRef,
+    FileKind,
     Opaque,
     PromptMessage,
     ToolCall,
@@ -24,6 +24,7 @@ from agent_runtime.messages import (
 from agent_runtime.tokens import placeholder
 
 from .base import (
+    FilePart,
     FinishReason,
     ModelAnswer,
     ModelEvent,
@@ -34,10 +35,12 @@ from .base import (
     TokenUsage,
 )
 from .catalog import CACHE_MARKS
+from .file_parts import after_results, in_results, part_of
 
 Json = dict[str, Any]
 
 _MARK: Json = {"type": "ephemeral"}
+_FOLLOWS: Json = {"type": "text", "text": "The files of the tool results above:"}
 _REPLAYED = ("thinking_blocks", "reasoning_items")
 """What litellm gives of a model's reasoning, and takes back as it is."""
 _SIGNATURE = "__thought__"
@@ -59,21 +62,35 @@ class Dialect:
     Attributes:
         model: our name of it, by which it gets its own opaque data back.
         provider: litellm's name of its provider.
+        takes: the kinds of files that the model takes.
     """
 
     model: str
     provider: str
-    images: bool = False
+    takes: frozenset[FileKind] = frozenset()
     marks: bool = False
 
 
 def messages_of(request: ModelRequest, dialect: Dialect) -> list[Json]:
-    """Return the request's messages in OpenAI's form, with cache breakpoints where they may be."""
+    """Return the request's messages in OpenAI's form, with cache breakpoints where they may be.
+
+    Files of tool results that their provider takes in no result come in a user message after the
+    results of the exchange, if it takes one there.
+    """
     marked = set(request.marks[-CACHE_MARKS:]) if dialect.marks else set[int]()
-    return [
-        _message(message, dialect, mark=index in marked)
-        for index, message in enumerate(request.messages)
-    ]
+    wire: list[Json] = []
+    following: list[Json] = []
+    for index, message in enumerate(request.messages):
+        if message.role != "tool" and following:
+            wire.append({"role": "user", "content": [_FOLLOWS, *following]})
+            following = []
+        files = request.files.get(index) or [FilePart(file) for file in message.files]
+        if message.role == "tool" and after_results(dialect.provider):
+            following += _parts(files, dialect)
+        wire.append(_message(message, files, dialect, mark=index in marked))
+    if following:
+        wire.append({"role": "user", "content": [_FOLLOWS, *following]})
+    return wire
 
 
 def tools_of(tools: Sequence[ToolSpec]) -> list[Json]:
@@ -92,22 +109,44 @@ def tools_of(tools: Sequence[ToolSpec]) -> list[Json]:
     ]
 
 
-def _message(message: PromptMessage, dialect: Dialect, *, mark: bool) -> Json:
+def _message(
+    message: PromptMessage, files: Sequence[FilePart], dialect: Dialect, *, mark: bool
+) -> Json:
     if message.role == "assistant":
         return _assistant(message, dialect, mark=mark)
+    inside = message.role != "tool" or in_results(dialect.provider)
+    parts = _parts(files, dialect) if inside else []
+    text = _with_names(message.text, files, dialect, inside=inside)
+    content: list[Json] = [{"type": "text", "text": text}] if text or not parts else []
+    content += parts
     if message.role == "tool":
-        text = _with_placeholders(message.text, message.files)
-        wire: Json = {"role": "tool", "tool_call_id": message.call_id, "content": text}
+        wire: Json = {"role": "tool", "tool_call_id": message.call_id}
+        wire["content"] = content if parts else text
         return wire | {"cache_control": _MARK} if mark else wire
-    images = [file for file in message.files if dialect.images and _is_sendable_image(file)]
-    others = [file for file in message.files if file not in images]
-    text = _with_placeholders(message.text, others)
-    parts: list[Json] = [{"type": "text", "text": text}] if text or not images else []
-    parts += [{"type": "image_url", "image_url": {"url": image.uri}} for image in images]
     if mark and text.strip():
-        parts[0]["cache_control"] = _MARK
-    plain = len(parts) == 1 and "cache_control" not in parts[0] and not images
-    return {"role": message.role, "content": text if plain else parts}
+        content[0]["cache_control"] = _MARK
+    plain = len(content) == 1 and "cache_control" not in content[0] and not parts
+    return {"role": message.role, "content": text if plain else content}
+
+
+def _parts(files: Iterable[FilePart], dialect: Dialect) -> list[Json]:
+    parts = (part_of(one, dialect.provider, dialect.takes) for one in files)
+    return [part for part in parts if part is not None]
+
+
+def _with_names(text: str, files: Iterable[FilePart], dialect: Dialect, *, inside: bool) -> str:
+    """Return a message's text with the names of the files that are no parts of it.
+
+    What a text document says follows its name.
+    """
+    lines = [text] if text else []
+    for one in files:
+        if inside and part_of(one, dialect.provider, dialect.takes) is not None:
+            continue
+        lines.append(placeholder(one.file, one.problem))
+        if one.text and not one.problem:
+            lines += [one.text, "[end of file]"]
+    return "\n".join(lines)
 
 
 def _assistant(message: PromptMessage, dialect: Dialect, *, mark: bool) -> Json:
@@ -139,14 +178,6 @@ def _call(call: ToolCall, signature: str | None) -> Json:
     if signature:
         wire["provider_specific_fields"] = {"thought_signature": signature}
     return wire
-
-
-def _is_sendable_image(file: FileRef) -> bool:
-    return file.kind == "image" and file.uri.startswith(("https://", "http://", "data:image/"))
-
-
-def _with_placeholders(text: str, files: Iterable[FileRef]) -> str:
-    return "\n".join([*([text] if text else []), *map(placeholder, files)])
 
 
 @dataclass(slots=True)

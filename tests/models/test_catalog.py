@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agent_runtime.models.base import Price
-from agent_runtime.models.catalog import cost_of, full_name, model_info, takes_images
+from agent_runtime.models.catalog import cost_of, full_name, model_info, takes_files
 
 
 @pytest.mark.parametrize(
@@ -78,10 +78,12 @@ def test_the_first_ratio_is_safe_for_the_family() -> None:
     assert [model_info(name).start_ratio for name in names] == [1.6, 1.05, 1.3]
 
 
-def test_images_go_to_models_known_to_take_them() -> None:
-    assert takes_images("anthropic/claude-sonnet-4-5")
-    assert not takes_images("deepseek/deepseek-chat")
-    assert not takes_images("openai/my-own-model")
+def test_files_go_to_models_known_to_take_their_kind() -> None:
+    assert takes_files("anthropic/claude-sonnet-4-5") == {"image", "document"}
+    assert takes_files("gemini/gemini-2.5-flash") == {"image", "audio", "document"}
+    assert takes_files("deepseek/deepseek-chat") == set()
+    assert takes_files("openai/my-own-model") == set()
+    assert model_info("openai/my-own-model", takes=["image"]).takes == {"image"}
 
 
 def test_cached_tokens_are_not_paid_twice() -> None:

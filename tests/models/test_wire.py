@@ -16,7 +16,9 @@ from agent_runtime.models.wire import Collector, Dialect, messages_of, tools_of
 
 from .conftest import READ
 
-CLAUDE = Dialect("anthropic/claude-sonnet-4-5", "anthropic", images=True, marks=True)
+CLAUDE = Dialect(
+    "anthropic/claude-sonnet-4-5", "anthropic", frozenset({"image", "document"}), marks=True
+)
 PLAIN = Dialect("openai/test", "openai")
 CALL = ToolCall("c00000001", "read", {"path": "a"})
 MARK = {"type": "ephemeral"}

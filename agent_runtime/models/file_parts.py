@@ -1,0 +1,73 @@
+"""Files as parts of a message, in OpenAI's form, which litellm turns into each provider's own.
+
+Pure.  What a model or its provider does not take is no part; then the file is only named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from agent_runtime.messages import FileKind, FileRef
+
+from .base import FilePart
+
+Json = dict[str, Any]
+
+# Elsewhere litellm fetches an image itself, from this machine: a URL could then name what only
+# this machine can reach. Anthropic takes https only.
+_TAKE_URLS = ("openai", "azure", "openrouter", "xai", "groq", "together_ai")
+_TAKE_SAFE_URLS = (*_TAKE_URLS, "anthropic")
+_IN_RESULTS = ("anthropic", "gemini", "vertex_ai")
+"""Providers that take images and documents inside the result of a tool."""
+_AFTER_RESULTS = ("openai", "azure", "openrouter", "xai", "bedrock")
+"""Providers that take a user message right after the results of tools."""
+_IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+_AUDIO = {"audio/wav": "wav", "audio/mpeg": "mp3"}
+_GOOGLE = ("gemini", "vertex_ai")
+
+
+def in_results(provider: str) -> bool:
+    """Return whether a provider takes files inside the result of a tool."""
+    return provider in _IN_RESULTS
+
+
+def after_results(provider: str) -> bool:
+    """Return whether a provider takes the files of results in a user message after them."""
+    return provider in _AFTER_RESULTS
+
+
+def part_of(shown: FilePart, provider: str, takes: Collection[FileKind]) -> Json | None:
+    """Return a file as a part of a message; None if it is only to be named, or is text."""
+    file = shown.file
+    if shown.problem or shown.text or file.kind not in takes:
+        return None
+    if not shown.data:
+        return _image(file.uri, shown) if _is_taken_url(file, provider) else None
+    url = f"data:{file.media_type};base64,{shown.data}"
+    if file.kind == "image" and file.media_type in _IMAGES:
+        return _image(url, shown)
+    if file.kind == "audio" and file.media_type in _AUDIO:
+        audio = {"data": shown.data, "format": _AUDIO[file.media_type]}
+        return {"type": "input_audio", "input_audio": audio}
+    if file.kind == "document" and file.media_type == "application/pdf":
+        return {"type": "file", "file": {"filename": file.name or "file.pdf", "file_data": url}}
+    if file.kind == "video" and provider in _GOOGLE:
+        return {"type": "file", "file": {"file_data": url, "format": file.media_type}}
+    return None
+
+
+def _is_taken_url(file: FileRef, provider: str) -> bool:
+    if file.kind != "image":
+        return False
+    if file.uri.startswith("data:image/"):
+        return True
+    scheme = file.uri.partition("://")[0].lower()
+    return provider in {"https": _TAKE_SAFE_URLS, "http": _TAKE_URLS}.get(scheme, ())
+
+
+def _image(url: str, shown: FilePart) -> Json:
+    image: Json = {"url": url}
+    if shown.detail != "auto":
+        image["detail"] = shown.detail
+    return {"type": "image_url", "image_url": image}
