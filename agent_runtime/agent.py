@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any
 
+from .memory.mode import MemoryConfig, MemoryMode
+
 if TYPE_CHECKING:
     from .models.base import Model
     from .results import RunResult
@@ -34,6 +36,11 @@ class Agent:
             the task: a plan, what is under way, open questions.  Whenever prompts begin anew, the
             state note restates what they return; one that fails, or takes longer than 5 seconds,
             is passed over.
+        memory: `MemoryMode.CONVERSATION`: a run goes on with its thread.  `MemoryMode.NODE`: the
+            thread given to a run names the conversation (for a child run it is that of its root);
+            the run has a thread of its own, begins with what this agent's earlier runs in the
+            conversation were asked and answered, and adds its turn when it succeeds.  A
+            `MemoryConfig` says more.
     """
 
     model: str | Model | None = None
@@ -48,6 +55,7 @@ class Agent:
     repeat_system_prompt: bool | None = None
     temperature: float | None = None
     state: Sequence[StateFunction] = ()
+    memory: MemoryMode | MemoryConfig = MemoryMode.CONVERSATION
 
     async def run(self, task: str, *, thread: str | None = None) -> RunResult:
         """Run a task to its end with the settings of the environment, in a store opened for it.

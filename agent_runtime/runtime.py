@@ -28,7 +28,7 @@ from .errors import Conflict
 from .events import Event
 from .lifecycle import end_dead, execute
 from .log import RunLog
-from .memory import branches
+from .memory import branches, node_runs
 from .memory.worker import Worker
 from .messages import UserMessage, encodable
 from .models.base import Model
@@ -173,7 +173,7 @@ class Runtime:
             taken = await take_over(store, run, resolved, agent.name, on_event)
             state = self._state(taken.log, resolved, task=taken.task, limit=taken.limit)
             state.settled = taken.uncertain
-            return await self._finish(state, resolved)
+            return await self._finish(state, resolved, node_runs.resumed(run))
 
     @asynccontextmanager
     async def resume_stream(
@@ -274,24 +274,28 @@ class Runtime:
         budget = self._budget()
         if parent is not None:
             budget = (await store.run(parent.lease.root_run_id)).budget
-        thread_id = thread_id or new_id()
+        run_id = new_id()
+        node = await node_runs.opened(agent, store, run_id, thread=thread_id, parent=parent)
+        # With a node's memory each run has a thread of its own.
+        thread_id = new_id() if node or not thread_id else thread_id
         resolved = await self._resolve(
             agent, store, deps, budget, thread_id=thread_id, child=parent is not None
         )
         order = Order(
-            run_id=new_id(),
+            run_id=run_id,
             thread_id=thread_id,
             agent=encodable(agent.name),
             task=message,
             budget=Budget() if parent else budget,
             on_event=on_event,
-            spec=dict(spec or {}),
+            spec={**(spec or {}), **(node.spec if node else {})},
             parent=parent,
+            before=node.before if node else (),
         )
         with leases.at_work(order.run_id):
             log, first = await begin(store, resolved, order)
             state = self._state(log, resolved, task=first, limit=resolved.max_steps)
-            return await self._finish(state, resolved)
+            return await self._finish(state, resolved, node)
 
     def _budget(self) -> Budget:
         dollars = self.settings.budget_usd
@@ -349,12 +353,17 @@ class Runtime:
             temperature=resolved.temperature,
         )
 
-    async def _finish(self, state: RunState, resolved: Resolved) -> RunResult:
+    async def _finish(
+        self, state: RunState, resolved: Resolved, node: node_runs.NodeRun | None
+    ) -> RunResult:
         """Drive a run to its end and say how it ended."""
+        driver = node_runs.driving(Orchestrator(state), node)
         finish = await execute(
-            Orchestrator(state), timeout=self.settings.run_timeout, background=self._background
+            driver, timeout=self.settings.run_timeout, background=self._background
         )
         store, lease = state.log.store, state.log.lease
+        if node is not None:
+            await node.keep(store, lease)
         whole = lease.run_id == lease.root_run_id
         ids = {"root_run_id" if whole else "run_id": lease.run_id}
         usage = await store.usage_by_purpose(**ids)

@@ -136,8 +136,8 @@ def _decode(data: bytes, place: str) -> Content:
     version = known.get("version", VERSION)
     if version != VERSION:
         raise UnknownVersion(
-            f"The node memory {place} is of version {version!r:.40}; this code knows version {VERSION}.",
-            cure="Update agent-runtime to read it; it was left as it is.",
+            f"The node memory {place} is of version {version!r:.40}, which is not {VERSION}.",
+            cure="Read it with the agent-runtime that wrote it; it was left as it is.",
         )
     try:
         document = _Document.model_validate(found)
