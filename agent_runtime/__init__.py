@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from .agent import Agent
     from .errors import AgentRuntimeError, ToolError
     from .events import Event
+    from .memory.conversation import ConversationMemory
+    from .memory.mode import MemoryConfig, MemoryMode
+    from .memory.node import NodeMemory
     from .messages import FileRef, ToolResult, UserMessage
     from .models import model_from_name
     from .models.base import Model
@@ -29,10 +32,14 @@ if TYPE_CHECKING:
 __all__ = [
     "Agent",
     "AgentRuntimeError",
+    "ConversationMemory",
     "Event",
     "FileRef",
     "LiteLLMModel",
+    "MemoryConfig",
+    "MemoryMode",
     "Model",
+    "NodeMemory",
     "RunResult",
     "RunStream",
     "Runtime",
@@ -52,10 +59,14 @@ __all__ = [
 _HOMES = {
     "Agent": ".agent",
     "AgentRuntimeError": ".errors",
+    "ConversationMemory": ".memory.conversation",
     "Event": ".events",
     "FileRef": ".messages",
     "LiteLLMModel": ".models.litellm",
+    "MemoryConfig": ".memory.mode",
+    "MemoryMode": ".memory.mode",
     "Model": ".models.base",
+    "NodeMemory": ".memory.node",
     "RunResult": ".results",
     "RunStream": ".results",
     "Runtime": ".runtime",
