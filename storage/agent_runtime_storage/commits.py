@@ -26,6 +26,7 @@ from .records import (
     Lease,
     NewNode,
     NewRun,
+    Usage,
 )
 from .rows import to_run, to_thread
 from .run_statements import RunStatements
@@ -143,6 +144,21 @@ class Commits(RunStatements):
             raise Conflict(miss, cure=_READ_AGAIN) from error
         self._announce(thread_id)
         return int(rows[0][0][0])
+
+    async def book_late(self, lease: Lease, usage: Sequence[Usage]) -> None:
+        thread_id = lease.thread_id
+        await self._require_run(lease.run_id)
+        plain = Commit(usage=tuple(usage))
+        batch = [self._count(lease, plain), *self._append_usage(thread_id, usage)]
+        try:
+            await self._batch(batch, thread=thread_id)
+        except (BatchMissed, Conflict) as error:
+            await self._require_thread(thread_id)
+            await self._require_run(lease.run_id)
+            if not isinstance(error, BatchMissed):
+                raise
+            miss = f"Thread {thread_id}: {_MISSES[error.label]}"
+            raise Conflict(miss, cure=_READ_AGAIN) from error
 
     async def _commit_once(self, lease: Lease, batch: Sequence[Statement]) -> list[list[Row]]:
         return await self._batch(batch, thread=lease.thread_id, tree=lease.root_run_id)

@@ -190,6 +190,15 @@ class UserStore(Protocol):
         """
         ...
 
+    async def book_late(self, lease: Lease, usage: Sequence[Usage]) -> None:
+        """Write what was used for a run whose lease is over, or was taken by another.
+
+        No budget changes: what it may have cost was counted as spent when the run ended.
+
+        Raises `NotFound`: the thread or the run is gone.
+        """
+        ...
+
     async def run(self, run_id: str) -> Run:
         """Return the run. Raises `NotFound`."""
         ...
@@ -353,6 +362,18 @@ class UserStore(Protocol):
         """
         ...
 
+    async def vectors_by_digest(
+        self, model: str, digests: Sequence[str]
+    ) -> dict[str, tuple[float, ...]]:
+        """Return the model's vectors of texts with these digests, of whatever thread."""
+        ...
+
+    async def embedded(
+        self, thread_id: str, model: str, source: str, source_ids: Sequence[int]
+    ) -> list[int]:
+        """Return which of these sources have a vector of the model, of their part 0."""
+        ...
+
     async def embedders(self) -> list[Embedder]:
         """Return the models that the owner has vectors of, by name."""
         ...
@@ -397,7 +418,7 @@ class UserStore(Protocol):
         run_id: str | None = None,
         thread_id: str | None = None,
     ) -> dict[str, UsageTotal]:
-        """Sum like `usage_total`, each purpose (`step`, `observe`, `reflect`) by itself."""
+        """Sum like `usage_total`, each purpose (`step`, `embed` and so on) by itself."""
         ...
 
     async def recent_usage(self, model: str, *, limit: int = 20) -> list[Usage]:

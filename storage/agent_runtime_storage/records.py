@@ -183,7 +183,7 @@ class Usage:
     root_run_id: str
     node_id: int | None
     purpose: str
-    """`step`, `observe` or `reflect`."""
+    """`step`, `observe`, `reflect` or `embed`."""
     model: str
     prompt_tokens: int
     cached_tokens: int
@@ -273,13 +273,18 @@ class VectorKey:
 
 @dataclass(frozen=True, slots=True)
 class VectorItem:
-    """A vector, kept in single precision, and what it was made of."""
+    """A vector, kept in single precision, and what it was made of.
+
+    Attributes:
+        digest: of its text, by which it is found for the same text again; empty for none.
+    """
 
     thread_id: str
     source: str
     source_id: int
     values: Sequence[float]
     part: int = 0
+    digest: str = ""
 
 
 @dataclass(frozen=True, slots=True)

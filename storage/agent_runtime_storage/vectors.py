@@ -120,6 +120,19 @@ class Vectors(Owner):
             raise not_found("thread", thread_id) from error
         return int(rows[1][0][0])
 
+    async def vectors_by_digest(
+        self, model: str, digests: Sequence[str]
+    ) -> dict[str, tuple[float, ...]]:
+        rows = await self._read("vectors_by_digest", model=model, digests=_json(digests))
+        return {str(digest): _decode(stored) for digest, stored in rows}
+
+    async def embedded(
+        self, thread_id: str, model: str, source: str, source_ids: Sequence[int]
+    ) -> list[int]:
+        values = {"thread_id": thread_id, "model": model, "source": source}
+        rows = await self._read("embedded", **values, source_ids=_json(source_ids))
+        return [int(source_id) for (source_id,) in rows]
+
     async def embedders(self) -> list[Embedder]:
         return [Embedder(*row) for row in await self._read("embedders")]
 
@@ -199,6 +212,7 @@ class Vectors(Owner):
                 **_key(item),
                 "dimensions": len(packed),
                 "embedding": self._encode_vector(packed),
+                "digest": item.digest,
             },
             rows=1,
             miss="dimensions",

@@ -30,6 +30,8 @@ from .helpers import LARGE, OTHER, begin, done, exchange, new_run
 
 SECRET = "a secret that only its owner may find"
 FILE = "0199a000-0000-7000-8000-00000000000f"
+DIGEST = "0" * 32
+"""Of the text that the vectors were made of."""
 OWN = "own"
 """The thread of each stranger; their run on it is `own-run`."""
 
@@ -87,7 +89,7 @@ async def fill_own(user: UserStore) -> Lease:
     usage = Usage("own-run", "own-run", None, "step", "m", 1, 0, 0, 1, 1, 1)
     await user.commit(lease, Commit(nodes=(exchange(2, 1, "a"),), usage=(usage,)))
     await user.post(OWN, "steer", b"x")
-    await user.upsert_vectors("e", [_vector(OWN)])
+    await user.upsert_vectors("e", [_vector(OWN, digest="")])
     return lease
 
 
@@ -124,8 +126,10 @@ async def _first_event(user: UserStore, thread_id: str) -> object:
     return None
 
 
-def _vector(thread_id: str, dimensions: int = 2, *, source_id: int = 1) -> VectorItem:
-    return VectorItem(thread_id, "message", source_id, [1.0] * dimensions)
+def _vector(
+    thread_id: str, dimensions: int = 2, *, source_id: int = 1, digest: str = DIGEST
+) -> VectorItem:
+    return VectorItem(thread_id, "message", source_id, [1.0] * dimensions, digest=digest)
 
 
 async def _export(user: UserStore, thread_id: str) -> object:
@@ -229,6 +233,13 @@ ATTACKS: Mapping[str, Mapping[str, Attempt]] = {
             dataclasses.replace(to.own, run_id=to.run), _late(to.job)
         ),
     },
+    "book_late": {
+        "": lambda user, to: user.book_late(to.lease, [_use(to)]),
+        "on the own thread": lambda user, to: user.book_late(
+            dataclasses.replace(to.own, run_id=to.run), [_use(to)]
+        ),
+        "for the run": lambda user, to: user.book_late(to.own, [_use(to)]),
+    },
     "run": {
         "": lambda user, to: user.run(to.run),
         "child": lambda user, to: user.run(to.child),
@@ -309,6 +320,11 @@ ATTACKS: Mapping[str, Mapping[str, Attempt]] = {
             to.thread, model="e", source="message", source_ids=[1]
         ),
     },
+    "vectors_by_digest": {
+        "": lambda user, to: user.vectors_by_digest("e", [DIGEST]),
+        "of their model": lambda user, to: user.vectors_by_digest("theirs", [DIGEST]),
+    },
+    "embedded": {"": lambda user, to: user.embedded(to.thread, "e", "message", [1, 2])},
     "embedders": {"": lambda user, to: user.embedders()},
     "to_embed": {
         "": lambda user, to: user.to_embed("a new model"),

@@ -304,3 +304,20 @@ async def test_a_damaged_reference_is_never_a_shorter_history(user: UserStore) -
 
     with pytest.raises(CorruptThread):
         await user.branch("t1", 4, first=9)
+
+
+async def test_usage_may_be_known_only_after_the_end_of_its_run(user: UserStore) -> None:
+    lease = await begin(user)
+    await user.commit(lease, Commit(finish=Finish("succeeded", "completed")))
+    before = await user.run("r1")
+    usage = Usage("r1", "r1", None, "embed", "m", 10, 0, 0, 0, 9, 1)
+
+    await user.book_late(lease, [usage, usage])
+
+    apart = await user.usage_by_purpose(run_id="r1")
+    assert (apart["embed"].calls, apart["embed"].prompt_tokens, apart["embed"].cost) == (2, 20, 2)
+    # No budget and nothing else of the run has changed.
+    assert await user.run("r1") == before
+    await user.delete_thread("t1")
+    with pytest.raises(NotFound):
+        await user.book_late(lease, [usage])

@@ -327,6 +327,31 @@ async def test_a_threads_vectors_are_paged_and_come_back_to_the_bit(user: UserSt
     assert pages[0][1].values == pytest.approx(items[0].values, rel=1e-7)
 
 
+async def test_a_vector_is_found_by_the_digest_of_its_text(user: UserStore) -> None:
+    made = [VectorItem("t1", "message", 1, [1, 0.1], digest="a" * 32)]
+    made += [VectorItem("t2", "message", 1, [0, 1], digest="b" * 32), item(2, [1, 1])]
+    await user.upsert_vectors(MODEL, made)
+    await user.upsert_vectors("another", [VectorItem("t1", "message", 1, [1], digest="c" * 32)])
+
+    found = await user.vectors_by_digest(MODEL, ["a" * 32, "b" * 32, "c" * 32, ""])
+
+    assert found == {"a" * 32: pytest.approx([1, 0.1]), "b" * 32: (0, 1)}
+    # What was made of another text since has another digest.
+    await user.upsert_vectors(MODEL, [VectorItem("t1", "message", 1, [1, 1], digest="d" * 32)])
+    assert list(await user.vectors_by_digest(MODEL, ["a" * 32, "d" * 32])) == ["d" * 32]
+    assert not await user.vectors_by_digest(MODEL, [])
+
+
+async def test_it_is_known_of_which_sources_there_are_vectors(user: UserStore) -> None:
+    await user.upsert_vectors(MODEL, [item(1, [1, 0]), item(3, [1, 0])])
+    await user.upsert_vectors(MODEL, [VectorItem("t1", "message", 5, [1, 0], part=1)])
+    await user.upsert_vectors(MODEL, [item(2, [1, 0], source="result")])
+    await user.upsert_vectors("another", [item(6, [1])])
+
+    assert await user.embedded("t1", MODEL, "message", [6, 5, 3, 2, 1]) == [1, 3]
+    assert await user.embedded("t2", MODEL, "message", [1, 3]) == []
+
+
 async def test_another_owners_vectors_are_neither_found_nor_touched(
     user: UserStore, stranger: UserStore
 ) -> None:

@@ -31,12 +31,25 @@ WHERE user_id = :user_id AND model = :model AND dimensions = :dimensions;
 
 -- name: put_vector
 INSERT INTO vectors
-    (user_id, thread_id, model, source, source_id, part, embedder, dimensions, embedding)
-SELECT user_id, :thread_id, model, :source, :source_id, :part, id, dimensions, :embedding::vector
+    (user_id, thread_id, model, source, source_id, part, embedder, dimensions, embedding, digest)
+SELECT user_id, :thread_id, model, :source, :source_id, :part, id, dimensions, :embedding::vector,
+       :digest
 FROM embedders
 WHERE user_id = :user_id AND model = :model AND dimensions = :dimensions
 ON CONFLICT (user_id, thread_id, model, source, source_id, part)
-DO UPDATE SET embedding = excluded.embedding;
+DO UPDATE SET embedding = excluded.embedding, digest = excluded.digest;
+
+-- name: vectors_by_digest
+SELECT DISTINCT ON (digest) digest, embedding::text FROM vectors
+WHERE user_id = :user_id AND model = :model AND digest <> ''
+  AND digest IN (SELECT jsonb_array_elements_text(:digests::jsonb));
+
+-- name: embedded
+SELECT source_id FROM vectors
+WHERE user_id = :user_id AND thread_id = :thread_id AND model = :model AND source = :source
+  AND part = 0
+  AND source_id IN (SELECT value::bigint FROM jsonb_array_elements_text(:source_ids::jsonb))
+ORDER BY source_id;
 
 -- name: search_vectors
 SELECT thread_id, source, source_id, part, similarity

@@ -31,11 +31,23 @@ WHERE user_id = :user_id AND model = :model AND dimensions = :dimensions;
 
 -- name: put_vector
 INSERT INTO vectors
-    (user_id, thread_id, model, source, source_id, part, dimensions, embedding)
+    (user_id, thread_id, model, source, source_id, part, dimensions, embedding, digest)
 VALUES
-    (:user_id, :thread_id, :model, :source, :source_id, :part, :dimensions, :embedding)
+    (:user_id, :thread_id, :model, :source, :source_id, :part, :dimensions, :embedding, :digest)
 ON CONFLICT (user_id, thread_id, model, source, source_id, part)
-DO UPDATE SET embedding = excluded.embedding;
+DO UPDATE SET embedding = excluded.embedding, digest = excluded.digest;
+
+-- name: vectors_by_digest
+SELECT digest, embedding FROM vectors
+WHERE user_id = :user_id AND model = :model AND digest <> ''
+  AND digest IN (SELECT value FROM json_each(:digests))
+GROUP BY digest;
+
+-- name: embedded
+SELECT source_id FROM vectors
+WHERE user_id = :user_id AND thread_id = :thread_id AND model = :model AND source = :source
+  AND part = 0 AND source_id IN (SELECT value FROM json_each(:source_ids))
+ORDER BY source_id;
 
 -- name: search_vectors
 SELECT thread_id, source, source_id, part, 1 - vec_distance_cosine(embedding, :query) AS similarity
