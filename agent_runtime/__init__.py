@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from agent_runtime_config import Settings, load_settings
 
     from .agent import Agent
-    from .errors import AgentRuntimeError, ToolError
+    from .errors import AgentRuntimeError, NodeFailed, ToolError
     from .events import Event
     from .memory.conversation import ConversationMemory
     from .memory.mode import MemoryConfig, MemoryMode
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from .runtime import Runtime
     from .tools.base import Tool, ToolContext, tool
     from .tools.workspace import workspace_tools
+    from .workflow.context import WorkflowContext
+    from .workflow.definition import Workflow
 
 __all__ = [
     "Agent",
@@ -39,6 +41,7 @@ __all__ = [
     "MemoryConfig",
     "MemoryMode",
     "Model",
+    "NodeFailed",
     "NodeMemory",
     "RunResult",
     "RunStream",
@@ -50,6 +53,8 @@ __all__ = [
     "ToolError",
     "ToolResult",
     "UserMessage",
+    "Workflow",
+    "WorkflowContext",
     "load_settings",
     "model_from_name",
     "tool",
@@ -66,6 +71,7 @@ _HOMES = {
     "MemoryConfig": ".memory.mode",
     "MemoryMode": ".memory.mode",
     "Model": ".models.base",
+    "NodeFailed": ".errors",
     "NodeMemory": ".memory.node",
     "RunResult": ".results",
     "RunStream": ".results",
@@ -77,6 +83,8 @@ _HOMES = {
     "ToolError": ".errors",
     "ToolResult": ".messages",
     "UserMessage": ".messages",
+    "Workflow": ".workflow.definition",
+    "WorkflowContext": ".workflow.context",
     "load_settings": "agent_runtime_config",
     "model_from_name": ".models",
     "tool": ".tools.base",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -26,11 +26,11 @@ from .budget import NANO, require_price
 from .concurrency import Background
 from .errors import Conflict
 from .events import Event
-from .lifecycle import end_dead, execute
+from .lifecycle import Driver, end_dead, execute
 from .log import RunLog
 from .memory import branches, node_runs
 from .memory.worker import Worker
-from .messages import UserMessage, encodable
+from .messages import LoggedMessage, UserMessage, encodable
 from .models.base import Model
 from .orchestrator import Orchestrator
 from .resolve import Resolved, resolve
@@ -40,6 +40,9 @@ from .tools.base import ToolContext
 from .tools.timer import ToolTimer
 from .upkeep import ThreadMemory, memory_of
 from .view import Entry
+from .workflow.conductor import Conductor
+from .workflow.definition import Workflow
+from .workflow.steps import plain
 
 _log = logging.getLogger(__name__)
 
@@ -99,44 +102,51 @@ class Runtime:
 
     async def run(
         self,
-        agent: Agent,
+        agent: Agent | Workflow,
         task: str | UserMessage,
         *,
         thread: str | None = None,
         user: str | None = None,
         deps: Any = None,
         spec: Mapping[str, Any] | None = None,
+        user_context: Mapping[str, Any] | None = None,
         on_event: Callable[[Event], None] = _ignore,
     ) -> RunResult:
-        """Run a task to its end.
+        """Run a task to its end, by an agent or a workflow.
 
         Args:
-            thread: the thread to go on with, created if it is not there; None for a new one.
+            thread: the thread to go on with, created if it is not there; None for a new one, or
+                for the one that this user and workflow have.
             user: the owner; None for the settings' user.
             deps: handed to tools as `ToolContext.deps`.
             spec: kept with the run, for whoever resumes it; no secrets.
+            user_context: what tools and workflows may know of the user, as JSON; kept with the run,
+                and inherited by the runs inside of it.
             on_event: called with each event, in order, on the event loop.
 
         Raises:
             ThreadBusy: the thread has an active run already.
         """
+        spec = _with_context(spec, user_context)
         return await self._run(agent, task, thread, user, deps, spec, on_event, parent=None)
 
     @asynccontextmanager
     async def stream(
         self,
-        agent: Agent,
+        agent: Agent | Workflow,
         task: str | UserMessage,
         *,
         thread: str | None = None,
         user: str | None = None,
         deps: Any = None,
         spec: Mapping[str, Any] | None = None,
+        user_context: Mapping[str, Any] | None = None,
     ) -> AsyncGenerator[RunStream]:
         """Run a task and give its events as they happen; leaving the context cancels it."""
 
         async def start(on_event: Callable[[Event], None]) -> RunResult:
-            return await self._run(agent, task, thread, user, deps, spec, on_event, parent=None)
+            kept = _with_context(spec, user_context)
+            return await self._run(agent, task, thread, user, deps, kept, on_event, parent=None)
 
         async with streaming(start) as stream:
             yield stream
@@ -144,7 +154,7 @@ class Runtime:
     async def resume(
         self,
         run_id: str,
-        agent: Agent,
+        agent: Agent | Workflow,
         *,
         user: str | None = None,
         deps: Any = None,
@@ -171,13 +181,18 @@ class Runtime:
         check_free(run)
         with leases.at_work(run.id):
             taken = await take_over(store, run, resolved, agent.name, on_event)
-            state = self._state(taken.log, resolved, task=taken.task, limit=taken.limit)
+            state = self._state(
+                taken.log, resolved, task=taken.task, limit=taken.limit, spec=run.spec
+            )
             state.settled = taken.uncertain
-            return await self._finish(state, resolved, node_runs.resumed(run))
+            retry = run.stop_reason in ("error", "budget")
+            loop = self._driver(state, agent, retry=retry)
+            driver = node_runs.driving(loop, node_runs.resumed(run))
+            return await self._finish(driver, resolved)
 
     @asynccontextmanager
     async def resume_stream(
-        self, run_id: str, agent: Agent, *, user: str | None = None, deps: Any = None
+        self, run_id: str, agent: Agent | Workflow, *, user: str | None = None, deps: Any = None
     ) -> AsyncGenerator[RunStream]:
         """Like `resume`, with the events as they happen; leaving the context cancels it."""
 
@@ -217,7 +232,7 @@ class Runtime:
 
     async def regenerate(
         self,
-        agent: Agent,
+        agent: Agent | Workflow,
         thread: str,
         *,
         user: str | None = None,
@@ -240,7 +255,7 @@ class Runtime:
 
     async def _resolve(
         self,
-        agent: Agent,
+        agent: Agent | Workflow,
         store: UserStore,
         deps: Any,
         budget: Budget,
@@ -249,8 +264,16 @@ class Runtime:
         child: bool,
     ) -> Resolved:
         resolved = await resolve(
-            agent, self.settings, self.model, store, thread_id=thread_id, child=child
+            agent.resolved_as if isinstance(agent, Workflow) else agent,
+            self.settings,
+            self.model,
+            store,
+            thread_id=thread_id,
+            child=child,
         )
+        if isinstance(agent, Workflow):
+            # No model reads its thread: the nodes' own runs remember.
+            resolved.remembering = None
         remembering = resolved.remembering
         for warning in remembering.warnings if remembering else ():
             _log.warning("Observational memory: %s", warning)
@@ -260,7 +283,7 @@ class Runtime:
 
     async def _run(
         self,
-        agent: Agent,
+        agent: Agent | Workflow,
         task: str | UserMessage | None,
         thread_id: str | None,
         user: str | None,
@@ -268,12 +291,15 @@ class Runtime:
         spec: Mapping[str, Any] | None,
         on_event: Callable[[Event], None],
         parent: RunLog | None,
+        before: Sequence[LoggedMessage] = (),
     ) -> RunResult:
         message = UserMessage(task) if isinstance(task, str) else task
         store = self.store.of(user or self.settings.user)
         budget = self._budget()
         if parent is not None:
             budget = (await store.run(parent.lease.root_run_id)).budget
+        if thread_id is None and parent is None and isinstance(agent, Workflow):
+            thread_id = agent.thread
         run_id = new_id()
         node = await node_runs.opened(agent, store, run_id, thread=thread_id, parent=parent)
         # With a node's memory each run has a thread of its own.
@@ -290,12 +316,14 @@ class Runtime:
             on_event=on_event,
             spec={**(spec or {}), **(node.spec if node else {})},
             parent=parent,
-            before=node.before if node else (),
+            before=(*(node.before if node else ()), *before),
         )
         with leases.at_work(order.run_id):
             log, first = await begin(store, resolved, order)
-            state = self._state(log, resolved, task=first, limit=resolved.max_steps)
-            return await self._finish(state, resolved, node)
+            limit = resolved.max_steps
+            state = self._state(log, resolved, task=first, limit=limit, spec=order.spec)
+            driver = node_runs.driving(self._driver(state, agent), node)
+            return await self._finish(driver, resolved)
 
     def _budget(self) -> Budget:
         dollars = self.settings.budget_usd
@@ -303,16 +331,31 @@ class Runtime:
         return Budget(self.settings.budget_tokens, cost)
 
     def _state(
-        self, log: RunLog, resolved: Resolved, *, task: Entry | None, limit: int
+        self,
+        log: RunLog,
+        resolved: Resolved,
+        *,
+        task: Entry | None,
+        limit: int,
+        spec: Mapping[str, Any],
     ) -> RunState:
+        user_context: Mapping[str, Any] = spec.get("user_context") or {}
+
         def context(call_id: str) -> ToolContext:
             timer = ToolTimer()
 
-            async def run_agent(agent: Agent, task: str | UserMessage) -> RunResult:
-                user = log.store.user_id
+            async def run_agent(
+                agent: Agent | Workflow,
+                task: str | UserMessage,
+                *,
+                spec: Mapping[str, Any] | None = None,
+                before: Sequence[LoggedMessage] = (),
+            ) -> RunResult:
+                user, deps = log.store.user_id, resolved.deps
+                given = _with_context(spec, user_context)
                 with timer.paused():
                     return await self._run(
-                        agent, task, None, user, resolved.deps, None, log.emit, log
+                        agent, task, None, user, deps, given, log.emit, log, before
                     )
 
             return ToolContext(
@@ -326,6 +369,7 @@ class Runtime:
                 run_agent=run_agent,
                 timeout=self.settings.tool_timeout,
                 timer=timer,
+                user_context=user_context,
             )
 
         found, calibration = resolved.remembering, resolved.calibration
@@ -353,17 +397,25 @@ class Runtime:
             temperature=resolved.temperature,
         )
 
-    async def _finish(
-        self, state: RunState, resolved: Resolved, node: node_runs.NodeRun | None
-    ) -> RunResult:
+    def _driver(self, state: RunState, agent: Agent | Workflow, *, retry: bool = False) -> Driver:
+        if not isinstance(agent, Workflow):
+            return Orchestrator(state)
+        log, deps = state.log, state.context("").deps
+
+        async def resume(run_id: str, child: Agent | Workflow) -> RunResult:
+            user = log.store.user_id
+            return await self.resume(run_id, child, user=user, deps=deps, on_event=log.emit)
+
+        return Conductor(state, agent, retry=retry, resume=resume)
+
+    async def _finish(self, driver: Driver, resolved: Resolved) -> RunResult:
         """Drive a run to its end and say how it ended."""
-        driver = node_runs.driving(Orchestrator(state), node)
         finish = await execute(
             driver, timeout=self.settings.run_timeout, background=self._background
         )
-        store, lease = state.log.store, state.log.lease
-        if node is not None:
-            await node.keep(store, lease)
+        store, lease = driver.log.store, driver.log.lease
+        if isinstance(driver, node_runs.NodeDriver):
+            await driver.node.keep(store, lease)
         whole = lease.run_id == lease.root_run_id
         ids = {"root_run_id" if whole else "run_id": lease.run_id}
         usage = await store.usage_by_purpose(**ids)
@@ -377,10 +429,17 @@ class Runtime:
             stop_reason=finish.stop_reason,
             detail=finish.detail,
             output=output,
-            steps=state.log.steps,
+            steps=driver.log.steps,
             usage=UsageTotal.of(usage.values()),
             usage_by_purpose=usage,
         )
+
+
+def _with_context(
+    spec: Mapping[str, Any] | None, user_context: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """Return what is kept with a run, with what may be known of its user."""
+    return {**(spec or {}), **({"user_context": plain(user_context)} if user_context else {})}
 
 
 def new_id() -> str:

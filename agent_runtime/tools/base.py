@@ -6,7 +6,7 @@ import inspect
 import re
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
@@ -46,9 +46,11 @@ class ToolContext:
         step: how many model calls the run has made.
         store: everything that the run's owner can read.
         deps: what the program handed to the run.
-        run_agent: `await run_agent(agent, task)` runs a child run and returns its `RunResult`.
+        run_agent: `await run_agent(agent, task)` runs a child run (of an agent or a workflow) and
+            returns its `RunResult`; with `before` it sees these messages before its task.
         timeout: seconds that a tool without a timeout of its own may take; None for no limit.
         timer: of this call; it stands still while `run_agent` is at work.
+        user_context: what the outermost run was given of its user.
     """
 
     user_id: str
@@ -61,6 +63,7 @@ class ToolContext:
     run_agent: Callable[..., Awaitable[Any]]
     timeout: float | None = None
     timer: ToolTimer = field(default_factory=ToolTimer)
+    user_context: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 class Tool(ABC):

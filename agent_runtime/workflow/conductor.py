@@ -1,0 +1,372 @@
+"""The loop of a workflow: hand out what is recorded of its nodes; run and record the others.
+
+A workflow has the log of an agent: its task is a message of the user, the nodes that run at the
+same time are one exchange (a call for each, its value the result), and its output is the answer.
+So what holds for an agent's calls holds for nodes: they are written ahead, start at most once
+unless that does no harm, and end with their run.  Each node that is an agent or a workflow has a
+child run.
+
+After a crash the function is called again.  What it asks for is known by the node's name and
+iteration (as a step is in DBOS), and by what the node was given; where that is not what is
+recorded, the run ends with `WorkflowDiverged` instead of mixing two histories.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import suppress
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import anyio
+from anyio.abc import TaskGroup
+
+from agent_runtime.agent import Agent
+from agent_runtime.branch import node_row
+from agent_runtime.concurrency import single_error
+from agent_runtime.errors import NodeFailed, PromptTooLarge, WorkflowDiverged
+from agent_runtime.execution import abandon, run_calls
+from agent_runtime.log import Exchange, finish_event
+from agent_runtime.messages import (
+    AssistantMessage,
+    ToolCall,
+    ToolResult,
+    UserMessage,
+    call_id,
+    decode_message,
+    decode_result,
+)
+from agent_runtime.orchestrator import cancelled
+from agent_runtime.results import RunResult
+from agent_runtime.state import RunState
+from agent_runtime.tools.base import Toolset
+from agent_runtime_storage.records import Commit, Finish, Run
+from agent_runtime_storage.records import Node as LogNode
+
+from .definition import Workflow
+from .history import Said, said_before
+from .steps import Key, Node, Step, encode, plain, shown
+
+T = TypeVar("T")
+
+MAX_PARALLEL = 128
+"""More nodes than that at the same time run in several exchanges."""
+
+ResumeChild = Callable[[str, Agent | Workflow], Awaitable[RunResult]]
+
+_path: ContextVar[tuple[int, ...]] = ContextVar("agent_runtime_workflow_path", default=())
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What the log has of an iteration of a node, and in which exchange."""
+
+    asked: dict[str, Any]
+    result: ToolResult
+    exchange: int
+
+
+class Conductor:
+    """Drives one run of a workflow to its end.
+
+    Args:
+        retry: whether nodes that failed last run again: the run had ended by an error.
+        resume: goes on with a child run that stopped.
+
+    Attributes:
+        messages: the state that nodes share: what was said before, the task, and one message for
+            each agent or workflow that was a node.
+        outputs: by node, the values of its iterations.
+    """
+
+    def __init__(
+        self, state: RunState, workflow: Workflow, *, retry: bool, resume: ResumeChild
+    ) -> None:
+        self.state = state
+        self.log = state.log
+        self.workflow = workflow
+        self.retry = retry
+        self.resume = resume
+        self.run: Run
+        self.task = UserMessage("")
+        self.history: tuple[Said, ...] = ()
+        self.messages: list[Said] = []
+        self.outputs: dict[str, list[Any]] = {}
+        self.depth = 0
+        self._recorded: dict[Key, Recorded] = {}
+        self._last = 0
+        self._iterations: Counter[str] = Counter()
+        self._waiting: list[Step] = []
+        self._branches = 1
+        self._running = False
+        self._end: Finish | None = None
+        self._scope = anyio.CancelScope()
+        self._group: TaskGroup
+
+    # The run
+
+    async def drive(self) -> Finish:
+        """Call the workflow's function to its end, and return how the run ended, written already.
+
+        Raises what the function raises, `WorkflowDiverged`, and store errors.
+        """
+        from .context import WorkflowContext
+
+        if self.log.exchange is not None:
+            await self._close(abandon(self.log.exchange))
+        await self._load()
+        output: Any = None
+        try:
+            with self._scope:
+                async with single_error(), anyio.create_task_group() as self._group:
+                    output = await self.workflow.flow(WorkflowContext(self))
+                    self._check_used()
+        except NodeFailed as failed:
+            if failed.stop_reason != "budget":
+                raise
+            self._end = Finish("failed", "budget", failed.message)
+        if self._end is not None:
+            return await self.finish(self._end)
+        return await self._answer(output)
+
+    async def finish(self, finish: Finish) -> Finish:
+        """End the run; nodes under way are closed, with what is known of each."""
+        if self.log.exchange is not None:
+            await self._close(abandon(self.log.exchange), finish)
+        else:
+            await self.log.append([], finish=finish, events=[finish_event(finish)])
+        return finish
+
+    async def _answer(self, output: Any) -> Finish:
+        value = plain_output(output)
+        finish = Finish("succeeded", "completed", output=encode_output(value))
+        message = AssistantMessage(shown(value))
+        await self.log.append([message], finish=finish, events=[finish_event(finish)])
+        return finish
+
+    async def _load(self) -> None:
+        """Read the run's task, what was said before it, and what is recorded of its nodes."""
+        store, thread = self.log.store, self.log.lease.thread_id
+        self.run = await store.run(self.log.lease.run_id)
+        assert self.log.head is not None and self.run.task_id is not None
+        first, *nodes = await store.branch(thread, self.log.head, first=self.run.task_id)
+        task = decode_message(first.body)
+        assert isinstance(task, UserMessage)
+        limits = self.workflow.history_messages, self.workflow.history_tokens
+        before = await said_before(
+            store, thread, first.parent_id, messages=limits[0], tokens=limits[1]
+        )
+        self.task, self.history, self.messages = task, tuple(before), [*before, task]
+        for node in nodes:
+            self._remember(node)
+        parent = self.run.parent_run_id
+        while parent is not None:
+            self.depth, parent = self.depth + 1, (await store.run(parent)).parent_run_id
+        if not nodes and not self.log.view.start.remembers:
+            # An agent may go on with the thread, and a run need not read all that came before.
+            with suppress(PromptTooLarge):
+                if (cause := self.state.due(self.log.view)) is not None:
+                    await self.state.activate(cause)
+
+    def _remember(self, node: LogNode) -> None:
+        message = decode_message(node.body)
+        if not isinstance(message, AssistantMessage) or not message.calls:
+            return
+        self._last = node.seq
+        for call, row in zip(message.calls, node.calls, strict=True):
+            key = call.name, int(call.arguments["iteration"])
+            self._recorded[key] = Recorded(call.arguments, decode_result(row.body), node.seq)
+
+    # What the function asks for
+
+    async def ask(self, step: Step) -> Any:
+        """Return the value of a node, once all that runs beside it has ended.
+
+        Raises:
+            NodeFailed: it did not succeed.
+
+        Cancellation: a node that runs already is not stopped by it.
+        """
+        step.path = _path.get()
+        self._waiting.append(step)
+        self._begin()
+        try:
+            await step.done.wait()
+        finally:
+            if step in self._waiting:
+                self._waiting.remove(step)
+        return step.value()
+
+    async def gather(self, work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+        """Run branches beside each other; see `WorkflowContext.gather`."""
+        results: dict[int, T] = {}
+        own, alive = _path.get(), len(work)
+
+        async def branch(index: int, one: Coroutine[Any, Any, T]) -> None:
+            nonlocal alive
+            _path.set((*own, index))
+            try:
+                results[index] = await one
+            finally:
+                # The last one leaves its place to the branch that waits for all of them.
+                alive -= 1
+                self._branches -= alive > 0
+                self._begin()
+
+        self._branches += max(0, alive - 1)
+        async with single_error(), anyio.create_task_group() as group:
+            for index, one in enumerate(work):
+                group.start_soon(branch, index, one)
+        return [results[index] for index in range(len(work))]
+
+    def _begin(self) -> None:
+        """Run what is asked for once every branch waits: so a resume finds the same exchanges."""
+        if self._running or not self._waiting or len(self._waiting) < self._branches:
+            return
+        ordered = sorted(self._waiting, key=lambda step: step.path)
+        batch, self._waiting = ordered[:MAX_PARALLEL], ordered[MAX_PARALLEL:]
+        self._running = True
+        self._group.start_soon(self._exchange, batch)
+
+    async def _exchange(self, batch: Sequence[Step]) -> None:
+        """Give each node of a batch its result: the recorded one, or that of running it now."""
+        fresh: list[Step] = []
+        for step in batch:
+            self._iterations[step.name] += 1
+            step.iteration = self._iterations[step.name]
+            step.asked = {**step.asked, "iteration": step.iteration}
+            recorded = self._recorded.pop(step.key, None)
+            if recorded is None:
+                fresh.append(step)
+                continue
+            self._check_same(step, recorded)
+            step.result, step.again = recorded.result, self._runs_again(step, recorded)
+            if step.again:
+                fresh.append(step)
+        if fresh:
+            self._check_used()
+            if await self._stops() or not await self._run(fresh):
+                self._scope.cancel()
+                return
+        for step in batch:
+            self._settle(step)
+        self._running = False
+        self._begin()
+
+    def _runs_again(self, step: Step, recorded: Recorded) -> bool:
+        match recorded.result.outcome:
+            case "ok":
+                return False
+            case "interrupted":
+                return step.repeatable
+            case "cancelled":
+                # It was never started.
+                return True
+            case _:
+                return self.retry and recorded.exchange == self._last
+
+    def _settle(self, step: Step) -> None:
+        if step.result is not None and step.result.outcome == "ok":
+            value = step.value()
+            self.outputs.setdefault(step.name, []).append(value)
+            if step.speaks:
+                self.messages.append(AssistantMessage(shown(value)))
+        step.done.set()
+
+    # Running nodes
+
+    async def _stops(self) -> bool:
+        if await self.log.cancel_requested():
+            self._end = cancelled()
+        elif self.log.steps >= self.state.step_limit:
+            detail = f"It used up its {self.state.step_limit} nodes."
+            self._end = Finish("failed", "max_steps", detail)
+        return self._end is not None
+
+    async def _run(self, steps: Sequence[Step]) -> bool:
+        """Run nodes as one exchange; return whether the run goes on."""
+        log = self.log
+        seq = log.next_seq
+        calls = [ToolCall(call_id(seq, i), one.name, one.asked) for i, one in enumerate(steps)]
+        message = AssistantMessage(calls=tuple(calls))
+        row = node_row(message, seq=seq, parent_id=log.head, activation_id=log.view.activation_id)
+
+        def opened() -> None:
+            log.exchange = Exchange(seq, message, time.time())
+
+        commit = Commit(nodes=(row,), steps=log.steps + len(steps))
+        await log.write(commit, then=opened)
+        named: dict[str, dict[int, Step]] = {}
+        for one in steps:
+            named.setdefault(one.name, {})[one.iteration] = one
+        tools = Toolset(Node(name, iterations) for name, iterations in named.items())
+
+        async def close(done: dict[int, ToolResult]) -> None:
+            results = log.open_exchange().results | done
+            await self._close(done)
+            for index, one in enumerate(steps):
+                one.result = results[index]
+
+        await run_calls(log, tools, self.state.context, close)
+        failed = any(one.result is None or one.result.outcome != "ok" for one in steps)
+        if failed and await log.cancel_requested():
+            # A cancel of the whole tree, which the child saw first.
+            self._end = cancelled()
+        return self._end is None
+
+    async def _close(self, done: dict[int, ToolResult], finish: Finish | None = None) -> None:
+        exchange = self.log.open_exchange()
+        results = exchange.results | done
+        shown_chars = await self.state.fit(
+            [results[index].text for index in range(len(exchange.message.calls))]
+        )
+        events = [finish_event(finish)] if finish else []
+        await self.log.close(done, shown_chars, finish=finish, events=events)
+
+    async def earlier(self, step: Step) -> Run | None:
+        """Return the newest child run of this iteration of the node; None if none began."""
+        for run in await self.log.store.runs(parent_run_id=self.run.id, limit=10_000):
+            if (run.spec.get("node"), run.spec.get("iteration")) == step.key:
+                return run
+        return None
+
+    # Whether it is the same history
+
+    def _check_same(self, step: Step, recorded: Recorded) -> None:
+        if step.asked != recorded.asked:
+            raise WorkflowDiverged(
+                f"The node {step.name!r} (iteration {step.iteration}) is given other input than "
+                f"when it first ran.",
+                cure=_DIVERGED,
+            )
+
+    def _check_used(self) -> None:
+        if self._recorded:
+            name, iteration = next(iter(self._recorded))
+            raise WorkflowDiverged(
+                f"The log has the node {name!r} (iteration {iteration}) next, and the workflow "
+                f"{self.workflow.name!r} did not ask for it.",
+                cure=_DIVERGED,
+            )
+
+
+_DIVERGED = (
+    "Resume the run with the code that began it, or start a new one. Between its nodes a workflow "
+    "has to be deterministic: take time, chance and what is outside from a node (`w.call`)."
+)
+
+
+def plain_output(output: Any) -> Any:
+    """Return a workflow's output as the JSON value that it is kept as. Raises `ConfigError`."""
+    encode(output)
+    return plain(output)
+
+
+def encode_output(value: Any) -> bytes:
+    """Return an output as the run's row keeps it."""
+    from pydantic_core import to_json
+
+    return to_json(value)

@@ -1,0 +1,267 @@
+"""What a workflow's function works with: its nodes, and the state that they share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Coroutine, Mapping
+from types import MappingProxyType
+from typing import Any, ParamSpec, TypeVar, overload
+
+from agent_runtime import output as outputs
+from agent_runtime.agent import Agent
+from agent_runtime.errors import ConfigError, ToolError
+from agent_runtime.messages import ToolResult, UserMessage
+from agent_runtime.results import RunResult
+from agent_runtime.tools.base import FunctionTool, ToolContext
+
+from .conductor import Conductor
+from .definition import Workflow
+from .history import Said
+from .steps import NAME, Step, function_step, result_of, return_type, shown, typed
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+MAX_DEPTH = 10
+"""How deep runs may be nested, the outermost not counted."""
+NO_INPUT = "(no input)"
+"""What a node's run is told that is given nothing: providers refuse an empty message."""
+
+
+class WorkflowContext:
+    """A run of a workflow, from the inside.
+
+    Every method that is a node raises `NodeFailed` when the node failed, and `ConfigError` when it
+    cannot be asked for.  A node is known by its name; asked for again, in a loop, it is its next
+    iteration.  Nodes that are asked for beside each other without `gather` run in turn.
+    """
+
+    def __init__(self, conductor: Conductor) -> None:
+        self._conductor = conductor
+
+    # What is known
+
+    @property
+    def run_id(self) -> str:
+        """The id of this run."""
+        return self._conductor.run.id
+
+    @property
+    def thread_id(self) -> str:
+        """The id of its thread."""
+        return self._conductor.run.thread_id
+
+    @property
+    def task(self) -> UserMessage:
+        """What this run was started with."""
+        return self._conductor.task
+
+    @property
+    def input(self) -> str:
+        """Its text; empty for a node that was given nothing."""
+        text = self._conductor.task.text
+        return "" if text == NO_INPUT else text
+
+    @property
+    def user_context(self) -> Mapping[str, Any]:
+        """What the outermost run was given of its user; runs inside of it inherit it."""
+        return MappingProxyType(dict(self._conductor.run.spec.get("user_context") or {}))
+
+    @property
+    def deps(self) -> Any:
+        """What the program handed to the run; it is not kept."""
+        return self._conductor.state.context("").deps
+
+    @property
+    def history(self) -> tuple[Said, ...]:
+        """What was said on the thread before, within the workflow's limits."""
+        return self._conductor.history
+
+    @property
+    def messages(self) -> tuple[Said, ...]:
+        """The shared state: the history, the task, one message for each agent that was a node."""
+        return tuple(self._conductor.messages)
+
+    @property
+    def node_outputs(self) -> Mapping[str, Any]:
+        """The newest value of each node, as a JSON value."""
+        return {name: values[-1] for name, values in self._conductor.outputs.items()}
+
+    def outputs(self, name: str) -> list[Any]:
+        """Return the values of a node's iterations so far, as JSON values."""
+        return list(self._conductor.outputs.get(name, ()))
+
+    # Nodes
+
+    async def agent(
+        self,
+        name: str,
+        agent: Agent,
+        task: str | UserMessage | None = None,
+        *,
+        input_source: str = "last_message",
+        source_node_id: str | None = None,
+        history: bool = False,
+    ) -> Any:
+        """Run an agent as a node; return its output.
+
+        It has a run and a thread of its own, in which all that it did stays.  The shared state
+        gains one message: its answer.
+
+        Args:
+            task: what it is to do; None takes it from `input_source`.
+            input_source: `last_message` of the shared state, or `node_output`, the newest value of
+                the node `source_node_id`; anything else gives it nothing.
+            history: whether it sees the messages of the shared state before its task; else it
+                begins with its task alone.
+        """
+        kind = None if agent.output_type in (None, str) else agent.output_type
+        step = self._child(name, agent, task, input_source, source_node_id, history=history)
+        return typed(await self._conductor.ask(step), kind)
+
+    async def workflow(
+        self,
+        name: str,
+        workflow: Workflow,
+        task: str | UserMessage | None = None,
+        *,
+        input_source: str = "last_message",
+        source_node_id: str | None = None,
+    ) -> Any:
+        """Run another workflow as a node; return its output, as a JSON value.
+
+        Its input is chosen as that of an agent.  It has a run, a thread and a state of its own, of
+        which the shared state gains one message: its output.
+        """
+        step = self._child(name, workflow, task, input_source, source_node_id)
+        return await self._conductor.ask(step)
+
+    @overload
+    async def call(
+        self,
+        name: str,
+        function: Callable[P, Coroutine[Any, Any, T]],
+        /,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T: ...
+
+    @overload
+    async def call(
+        self, name: str, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
+    ) -> T: ...
+
+    async def call(
+        self, name: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any
+    ) -> Any:
+        """Call a function as a node, async or sync (in a thread); return what it returns.
+
+        What it returns is kept as JSON and made a value of the function's return annotation
+        again, now as after a crash.  One made by `tool` keeps its `timeout` and `idempotent`: a
+        function that was started and not seen to end runs again only if it is idempotent.
+
+        Args:
+            args, kwargs: kept as JSON, to tell whether a resumed run asks for the same; what JSON
+                cannot hold is known by its type alone.
+        """
+        step = function_step(name, function, args, kwargs)
+        return typed(await self._conductor.ask(step), return_type(function))
+
+    async def gather(self, *work: Coroutine[Any, Any, T]) -> list[T]:
+        """Run branches beside each other; return their results in order.
+
+            facts = await w.gather(*(w.agent("research", one, topic) for topic in topics))
+
+        A branch is a node, or an async function with several.  The nodes that the branches ask
+        for run at the same time, and all of them end before any branch goes on; a branch that is
+        to go its own way throughout is a workflow as a node.
+
+        Raises what a branch raises; nodes under way still end.
+        """
+        return await self._conductor.gather(work)
+
+    # Parts
+
+    def _child(
+        self,
+        name: str,
+        agent: Agent | Workflow,
+        task: str | UserMessage | None,
+        input_source: str,
+        source_node_id: str | None,
+        *,
+        history: bool = False,
+    ) -> Step:
+        """Return a node that is a child run."""
+        conductor = self._conductor
+        if conductor.depth >= MAX_DEPTH:
+            raise ConfigError(
+                f"The node {name!r} would be nested deeper than {MAX_DEPTH} runs.",
+                cure="Look for a workflow that runs itself.",
+            )
+        before: list[Said] = [*conductor.messages] if history else []
+        if task is None and input_source == "last_message" and before:
+            before.pop()
+        message = self._input(task, input_source, source_node_id)
+        asked = {"task": message.text, **({"history": len(before)} if history else {})}
+        step: Step
+
+        async def run(context: ToolContext) -> ToolResult:
+            try:
+                return result_of(await work(context))
+            except Exception as error:
+                step.cause = error
+                raise
+
+        async def work(context: ToolContext) -> Any:
+            earlier = await conductor.earlier(step) if step.again else None
+            if earlier is not None and earlier.status == "succeeded":
+                return _output(earlier.output, agent)
+            if earlier is not None:
+                with context.timer.paused():
+                    result = await conductor.resume(earlier.id, agent)
+            else:
+                spec = {"node": name, "iteration": step.iteration}
+                result = await context.run_agent(agent, message, spec=spec, before=tuple(before))
+            return _value(step, result)
+
+        tool = FunctionTool(run, name=name if NAME.fullmatch(name) else "node", timeout=math.inf)
+        step = Step(name, asked, tool, repeatable=True, speaks=True)
+        return step
+
+    def _input(
+        self, task: str | UserMessage | None, input_source: str, source_node_id: str | None
+    ) -> UserMessage:
+        if isinstance(task, UserMessage):
+            return task
+        if task is not None:
+            return UserMessage(task or NO_INPUT)
+        if input_source == "last_message":
+            last = self._conductor.messages[-1]
+            return last if isinstance(last, UserMessage) else UserMessage(last.text)
+        if input_source != "node_output":
+            return UserMessage(NO_INPUT)
+        known = self.node_outputs
+        if source_node_id is None or source_node_id not in known:
+            raise ConfigError(
+                f"There is no output of a node {source_node_id!r}.",
+                cure=f"The nodes with an output are: {', '.join(known) or 'none yet'}.",
+            )
+        return UserMessage(shown(known[source_node_id]))
+
+
+def _value(step: Step, result: RunResult) -> Any:
+    if result.ok:
+        return result.output
+    step.stop_reason = result.stop_reason
+    raise ToolError(f"Its run {result.run_id} stopped ({result.stop_reason}). {result.detail}")
+
+
+def _output(kept: bytes, agent: Agent | Workflow) -> Any:
+    """Return the output of a run that had succeeded."""
+    import orjson
+
+    value = orjson.loads(kept) if kept else None
+    if isinstance(agent, Workflow) or agent.output_type in (None, str) or value is None:
+        return value
+    return outputs.output_type(agent.output_type).validate(value)

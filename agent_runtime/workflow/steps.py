@@ -1,0 +1,268 @@
+"""A node of a workflow at work: what it is asked, what it runs, and its value as the log has it."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import typing
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import anyio
+from pydantic import PydanticUserError, TypeAdapter, ValidationError
+from pydantic_core import PydanticSerializationError, from_json, to_json
+
+from agent_runtime.errors import ConfigError, NodeFailed
+from agent_runtime.messages import ToolResult, encodable
+from agent_runtime.tools.base import NO_RESULT, FunctionTool, Tool, ToolContext
+from agent_runtime.tools.signature import is_async
+
+NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+
+Key = tuple[str, int]
+"""A node's name and which of its iterations, from 1."""
+
+
+@dataclass(slots=True, eq=False)
+class Step:
+    """One iteration of a node, from when it is asked for until its value is there.
+
+    Attributes:
+        asked: its arguments, as the log has them.
+        work: what runs it.
+        repeatable: whether it may run again when nobody saw its end.
+        speaks: whether its value is a message of the shared state.
+        path: where it stands among parallel branches.
+        again: whether an iteration that did not succeed is recorded already.
+        cause: what it failed with in this process.
+        stop_reason: why its own run stopped.
+    """
+
+    name: str
+    asked: dict[str, Any]
+    work: Tool
+    repeatable: bool
+    speaks: bool = False
+    path: tuple[int, ...] = ()
+    iteration: int = 0
+    again: bool = False
+    result: ToolResult | None = None
+    cause: Exception | None = None
+    stop_reason: str = ""
+    done: anyio.Event = field(default_factory=anyio.Event)
+
+    def __post_init__(self) -> None:
+        if not NAME.fullmatch(self.name):
+            raise ConfigError(
+                f"{self.name!r} is no name for a node.",
+                cure="Use 1 to 64 letters (a-z), digits, `_` and `-`.",
+            )
+
+    @property
+    def key(self) -> Key:
+        """By what it is recorded."""
+        return self.name, self.iteration
+
+    def value(self) -> Any:
+        """Return what the node gave, as a JSON value.
+
+        Raises:
+            NodeFailed: it did not succeed.
+        """
+        assert self.result is not None
+        if self.result.outcome == "ok":
+            return decode(self.result.text)
+        raise self._failed(self.result) from self.cause
+
+    def _failed(self, result: ToolResult) -> NodeFailed:
+        which = f"{self.name!r}" + (f" (iteration {self.iteration})" if self.iteration > 1 else "")
+        if result.outcome == "interrupted":
+            return NodeFailed(
+                f"The node {which} was started, and nobody saw it end: its effect is unverified.",
+                cure="Check what it did: catch NodeFailed where the workflow asks for it, or give "
+                "it a function made by `tool(idempotent=True)`, which may run again.",
+                node=self.name,
+                iteration=self.iteration,
+                outcome="interrupted",
+            )
+        return NodeFailed(
+            f"The node {which} failed: {result.text}",
+            node=self.name,
+            iteration=self.iteration,
+            stop_reason=self.stop_reason,
+        )
+
+
+class Node(Tool):
+    """The iterations of one node that run at the same time, as the exchange's tool."""
+
+    def __init__(self, name: str, steps: Mapping[int, Step]) -> None:
+        super().__init__(name=name)
+        self._steps = steps
+
+    async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
+        """Run one iteration."""
+        return await self._steps[arguments["iteration"]].work.call({}, context)
+
+
+def function_step(
+    name: str, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Step:
+    """Return a node that calls a function, or a function made a tool, with these arguments.
+
+    Raises:
+        ConfigError: the name or the function is not usable.
+    """
+    made = _tool(function)
+    inner = made.function if made else function
+    step: Step
+
+    def failed(error: Exception) -> Exception:
+        step.cause = error
+        return error
+
+    async def settled(value: Awaitable[Any]) -> ToolResult:
+        try:
+            return result_of(await value)
+        except Exception as error:
+            raise failed(error) from None
+
+    async def on_loop() -> ToolResult:
+        return await settled(inner(*args, **kwargs))
+
+    def in_thread() -> ToolResult | Awaitable[ToolResult]:
+        try:
+            value = inner(*args, **kwargs)
+            return settled(value) if inspect.isawaitable(value) else result_of(value)
+        except Exception as error:
+            raise failed(error) from None
+
+    work = FunctionTool(
+        on_loop if is_async(inner) else in_thread,
+        name=name if NAME.fullmatch(name) else "node",
+        timeout=made.timeout if made else None,
+        needs_approval=made is not None and made.needs_approval,
+    )
+    asked: dict[str, Any] = {}
+    if args:
+        asked["args"] = plain(list(args))
+    if kwargs:
+        asked["kwargs"] = plain(dict(kwargs))
+    step = Step(name, asked, work, repeatable=made is not None and made.idempotent)
+    return step
+
+
+# Values
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON holds it, the same in every process.
+
+    What JSON cannot hold is named by its type: an argument such as a connection has to be passed,
+    and need not be kept.
+    """
+    return from_json(to_json(_ordered(value), fallback=_named))
+
+
+def result_of(value: Any) -> ToolResult:
+    """Return what a node gave as the log keeps it.
+
+    Raises:
+        ConfigError: JSON cannot hold it.
+    """
+    return ToolResult(encode(value))
+
+
+def encode(value: Any) -> str:
+    """Return a value as text: a string as it is, unless it reads like JSON; all else as JSON.
+
+    Raises:
+        ConfigError: JSON cannot hold it.
+    """
+    if isinstance(value, str) and not _is_json(value):
+        return encodable(value)
+    try:
+        return to_json(_ordered(value)).decode()
+    except PydanticSerializationError as error:
+        raise ConfigError(
+            f"A node or workflow returned what JSON cannot hold: {error}",
+            cure="Return plain values, dataclasses or pydantic models.",
+        ) from error
+
+
+def decode(text: str) -> Any:
+    """Return the value that `encode` wrote."""
+    try:
+        return from_json(text)
+    except ValueError:
+        return text
+
+
+def shown(value: Any) -> str:
+    """Return a value as a message says it."""
+    if value is None or value == "":
+        return NO_RESULT
+    return value if isinstance(value, str) else encode(value)
+
+
+def typed(value: Any, kind: Any) -> Any:
+    """Return a JSON value as one of this type; as it is where pydantic knows no such type.
+
+    Raises:
+        ConfigError: it is no such value.
+    """
+    if kind is None or kind is Any:
+        return value
+    try:
+        adapter: TypeAdapter[Any] = TypeAdapter(kind)
+        return adapter.validate_json(to_json(value))
+    except ValidationError as error:
+        raise ConfigError(
+            f"A node returned what its type {kind!r} does not allow: "
+            f"{error.errors(include_url=False, include_input=False)[0]['msg']}",
+            cure="Correct the return annotation, or what is returned.",
+        ) from error
+    except (PydanticUserError, TypeError, NameError):
+        return value
+
+
+def return_type(function: Callable[..., Any]) -> Any:
+    """Return the annotation of what a function returns; None if there is no usable one."""
+    made = _tool(function)
+    try:
+        return typing.get_type_hints(made.function if made else function).get("return")
+    except (TypeError, NameError, AttributeError):
+        return None
+
+
+def _tool(function: object) -> FunctionTool[..., Any] | None:
+    if not isinstance(function, FunctionTool):
+        return None
+    return cast("FunctionTool[..., Any]", function)
+
+
+def _is_json(text: str) -> bool:
+    try:
+        from_json(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _ordered(value: Any) -> Any:
+    """Return the value with what has no order in one, and all text such that it can be stored."""
+    if isinstance(value, str):
+        return encodable(value)
+    if isinstance(value, Mapping):
+        pairs = cast("Mapping[Any, Any]", value).items()
+        return {_ordered(key): _ordered(one) for key, one in pairs}
+    if isinstance(value, list | tuple):
+        return [_ordered(one) for one in cast("Sequence[Any]", value)]
+    if isinstance(value, set | frozenset):
+        return sorted(map(_ordered, cast("set[Any]", value)), key=lambda one: repr(one))
+    return value
+
+
+def _named(value: Any) -> str:
+    return f"<{type(value).__name__}>"
