@@ -11,16 +11,12 @@ database, so a seed gives the same in every run.
 from __future__ import annotations
 
 import argparse
-import sys
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, ExitStack
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
 import anyio
@@ -28,36 +24,13 @@ import anyio
 from agent_runtime_storage import open_store
 from agent_runtime_storage.urls import backend_of
 
-from .backends import BACKENDS, empty_databases
-from .frame import Report, at_least, at_most
+from . import interleavings_tally
+from .backends import empty_databases
+from .frame import Report, at_least
 from .interleavings_processes import judge, kill_one, processes, went_on
 from .interleavings_run import Verdict, interleave
-
-SHOWN = 3
-"""How many failing seeds are shown with all that is wrong."""
-LONGEST = 60.0
-"""Seconds after which an interleaving hangs."""
-
-
-@dataclass(slots=True)
-class Tally:
-    """What came of all interleavings."""
-
-    verdicts: int = 0
-    failed: list[Verdict] = field(default_factory=list[Verdict])
-    outcomes: dict[str, Counter[str]] = field(default_factory=dict[str, Counter[str]])
-    went_on: int = 0
-
-    def add(self, verdict: Verdict) -> None:
-        """Count a verdict, and say at once what is wrong."""
-        self.verdicts += 1
-        for op in verdict.history:
-            self.outcomes.setdefault(op.what, Counter())[op.outcome] += 1
-        if verdict.problems:
-            self.failed.append(verdict)
-            if len(self.failed) <= SHOWN:
-                problems = "\n  ".join(verdict.problems)
-                print(f"seed {verdict.seed}:\n  {problems}", file=sys.stderr, flush=True)
+from .interleavings_tally import LONGEST, Tally, Took, report
+from .interleavings_worker import read_journal
 
 
 async def run_seeds(
@@ -119,26 +92,20 @@ def run_kills(
     with processes() as work:
         for seed in range(first, first + count):
             anyio.run(prepare, seed)
-            history = list(kill_one(work, url, prefix, seed, folder))
+            journals = kill_one(work, url, f"{prefix} {seed}", seed, folder)
+            history = [op for journal in journals for op in read_journal(journal)]
             on_verdict(anyio.run(verdict, seed))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the benchmark's options."""
-    parser.add_argument("--count", type=int, default=1000, help="how many interleavings")
-    parser.add_argument("--processes", type=int, default=0, help="how many kills of a process")
-    parser.add_argument("--seed", type=int, default=0, help="the first seed")
     parser.add_argument("--parallel", type=int, default=4, help="interleavings at the same time")
-    parser.add_argument("--actions", type=int, default=40, help="of one interleaving, on average")
-    parser.add_argument("--serial", action="store_true", help="let one call through at a time")
-    where = parser.add_mutually_exclusive_group()
-    where.add_argument("--backend", choices=BACKENDS, default="file")
-    where.add_argument("--url", help="a database of your own, in which rows are left")
+    interleavings_tally.add_arguments(parser, actions=40)
 
 
 def run(args: argparse.Namespace) -> Report:
     """Interleave and judge."""
-    tally = Tally()
+    tally, survivors = Tally(), 0
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         url = args.url or stack.enter_context(empty_databases())(args.backend)
@@ -155,24 +122,13 @@ def run(args: argparse.Namespace) -> Report:
         if args.processes:
 
             def add(verdict: Verdict) -> None:
+                nonlocal survivors
                 tally.add(verdict)
-                tally.went_on += went_on(verdict.history) > 0
+                survivors += went_on(verdict.history) > 0
 
             run_kills(url, args.seed, args.processes, add, folder)
         kill_seconds = time.monotonic() - begun - seconds
-    rows: list[dict[str, Any]] = [
-        {"action": what, **dict(sorted(outcomes.items()))}
-        for what, outcomes in sorted(tally.outcomes.items())
-    ]
-    backend = backend_of(url)
-    seeds_failed = ", ".join(str(one.seed) for one in tally.failed[:10]) or "none"
-    targets = [
-        at_most(f"interleavings on {backend} with a violation", len(tally.failed), 0),
-        at_least("interleavings", tally.verdicts, args.count + args.processes),
-        at_most("seconds of the interleavings", round(seconds, 1), 3600, "s"),
-    ]
-    if args.processes:
-        targets.append(at_most("seconds of the kills", round(kill_seconds, 1), 3600, "s"))
-        targets.append(at_least("survivors that went on", tally.went_on, args.processes))
-    print(f"failing seeds: {seeds_failed}", file=sys.stderr)
-    return Report("interleavings", rows, targets)
+    took = Took(seconds, kill_seconds, 3600)
+    alive = [at_least("survivors that went on", survivors, args.processes)]
+    targets = alive if args.processes else []
+    return report("interleavings", backend_of(url), args, tally, took, targets=targets)

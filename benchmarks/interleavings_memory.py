@@ -18,14 +18,12 @@ from __future__ import annotations
 
 import argparse
 import multiprocessing
-import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import AsyncExitStack, ExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import uuid4
 
@@ -34,40 +32,16 @@ import anyio
 from agent_runtime_storage import open_store
 from agent_runtime_storage.urls import backend_of
 
-from .backends import BACKENDS, empty_databases
-from .frame import Report, at_least, at_most
+from . import interleavings_tally
+from .backends import empty_databases
+from .frame import Report
 from .interleavings_memory_processes import run_kills
 from .interleavings_memory_run import Verdict, interleave
 from .interleavings_memory_world import quick
+from .interleavings_tally import LONGEST, Tally, Took, report
 
-SHOWN = 3
-"""How many failing seeds are shown with all that is wrong."""
-LONGEST = 60.0
-"""Seconds after which an interleaving hangs."""
 SHARE = 25
 """How many seeds a worker does before it tells of them."""
-
-
-@dataclass(slots=True)
-class Tally:
-    """What came of all interleavings."""
-
-    verdicts: int = 0
-    failed: list[Verdict] = field(default_factory=list[Verdict])
-    outcomes: dict[str, Counter[str]] = field(default_factory=dict[str, Counter[str]])
-    happened: Counter[str] = field(default_factory=Counter[str])
-
-    def add(self, verdict: Verdict) -> None:
-        """Count a verdict, and say at once what is wrong."""
-        self.verdicts += 1
-        self.happened.update(verdict.happened)
-        for op in verdict.history:
-            self.outcomes.setdefault(op.what, Counter())[op.outcome] += 1
-        if verdict.problems:
-            self.failed.append(verdict)
-            if len(self.failed) <= SHOWN:
-                problems = "\n  ".join(verdict.problems)
-                print(f"seed {verdict.seed}:\n  {problems}", file=sys.stderr, flush=True)
 
 
 async def run_seeds(
@@ -131,42 +105,28 @@ async def _prepare(url: str) -> None:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the benchmark's options."""
-    parser.add_argument("--count", type=int, default=1000, help="how many interleavings")
-    parser.add_argument("--processes", type=int, default=0, help="how many kills of a process")
-    parser.add_argument("--seed", type=int, default=0, help="the first seed")
     parser.add_argument("--jobs", type=int, default=2, help="in how many processes")
-    parser.add_argument("--actions", type=int, default=12, help="of one interleaving")
-    parser.add_argument("--serial", action="store_true", help="let one call through at a time")
-    where = parser.add_mutually_exclusive_group()
-    where.add_argument("--backend", choices=BACKENDS, default="file")
-    where.add_argument("--url", help="a database of your own, in which rows are left")
+    interleavings_tally.add_arguments(parser, actions=12)
 
 
 def run(args: argparse.Namespace) -> Report:
     """Interleave and judge."""
-    tally = Tally()
+    tally, happened = Tally(), Counter[str]()
+
+    def add(verdict: Verdict) -> None:
+        tally.add(verdict)
+        happened.update(verdict.happened)
+
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         url = args.url or stack.enter_context(empty_databases())(args.backend)
         begun = time.monotonic()
         if args.count:
-            _run_shares(url, args, tally.add)
+            _run_shares(url, args, add)
         seconds = time.monotonic() - begun
         if args.processes:
-            run_kills(url, args.seed, args.processes, tally.add, folder)
+            run_kills(url, args.seed, args.processes, add, folder)
         kill_seconds = time.monotonic() - begun - seconds
-    rows = [
-        {"action": what, **dict(sorted(outcomes.items()))}
-        for what, outcomes in sorted(tally.outcomes.items())
-    ]
-    rows += [{"happened": what, "times": times} for what, times in sorted(tally.happened.items())]
-    failed = ", ".join(str(one.seed) for one in tally.failed[:10]) or "none"
-    print(f"failing seeds: {failed}", file=sys.stderr)
-    targets = [
-        at_most(f"interleavings on {backend_of(url)} with a violation", len(tally.failed), 0),
-        at_least("interleavings", tally.verdicts, args.count + args.processes),
-        at_most("seconds of the interleavings", round(seconds, 1), 1800, "s"),
-    ]
-    if args.processes:
-        targets.append(at_most("seconds of the kills", round(kill_seconds, 1), 1800, "s"))
-    return Report("interleavings_memory", rows, targets)
+    rows = [{"happened": what, "times": times} for what, times in sorted(happened.items())]
+    took = Took(seconds, kill_seconds, 1800)
+    return report("interleavings_memory", backend_of(url), args, tally, took, rows=rows)

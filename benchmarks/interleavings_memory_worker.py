@@ -6,11 +6,7 @@ this one.  A life writes what it does, and each prompt that it sends, to a file 
 
 from __future__ import annotations
 
-import os
 import random
-import signal
-import sys
-import traceback
 from dataclasses import asdict
 from pathlib import Path
 
@@ -21,7 +17,7 @@ from agent_runtime.tokens import count_text
 from agent_runtime_storage import open_store
 
 from .interleavings_memory_world import Actor, Op, Sent, World, choose, quick
-from .interleavings_worker import LONGEST_LIFE, Life, until
+from .interleavings_worker import Life, serve, until
 
 RETRY_SECONDS = 0.01
 """How long the memory waits for the claim of one that died; nobody expires it meanwhile."""
@@ -84,34 +80,6 @@ async def live(life: Life) -> None:
             await store.close()
 
 
-def _fork(life: Life) -> int:
-    child = os.fork()
-    if child:
-        return child
-    signal.alarm(LONGEST_LIFE)
-    code = 0
-    try:
-        anyio.run(live, life)
-    except BaseException:
-        traceback.print_exc()
-        code = 1
-    os._exit(code)
-
-
-def main() -> None:
-    """Serve lives: a line begins one and is answered with its process id; an empty one waits."""
-    count_text("load the vocabulary before the first fork")
-    children: list[int] = []
-    for line in sys.stdin.buffer:
-        if line.strip():
-            children.append(_fork(Life(**orjson.loads(line))))
-            answer: list[int] = [children[-1]]
-        else:
-            answer = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
-            children.clear()
-        sys.stdout.buffer.write(orjson.dumps(answer) + b"\n")
-        sys.stdout.buffer.flush()
-
-
 if __name__ == "__main__":
-    main()
+    count_text("load the vocabulary before the first fork")
+    serve(live)

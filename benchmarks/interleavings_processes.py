@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -21,12 +21,10 @@ from agent_runtime_storage import Store
 from .interleavings_check import Judge, read_rows
 from .interleavings_history import MAIN, Op
 from .interleavings_run import Verdict, driver_of
-from .interleavings_worker import Life, read_journal
+from .interleavings_worker import Life
 
 ROOT = Path(__file__).parents[1]
 VICTIM, SURVIVOR = "victim", "survivor"
-_AFTER = 40
-"""Lines that the survivor still writes after the kill: two or three for each action."""
 _PATIENCE = 60.0
 
 
@@ -70,37 +68,48 @@ def processes(module: str = "benchmarks.interleavings_worker") -> Generator[Proc
         yield Processes(program)
 
 
-def kill_one(work: Processes, url: str, prefix: str, seed: int, folder: Path) -> Iterator[Op]:
-    """Let two processes act, kill one of them, and give what both did, as far as they told.
+def kill_one(
+    work: Processes,
+    url: str,
+    owner: str,
+    seed: int,
+    folder: Path,
+    *,
+    before: int = 80,
+    after: int = 40,
+) -> list[Path]:
+    """Let two processes act, kill one of them, and return the journals of both.
+
+    Args:
+        before: lines that the one has written at most when it is killed.
+        after: lines that the other one still writes then.
 
     Raises:
         WorkerError: a process ended otherwise than it had to.
     """
     chance = random.Random(seed)
-    owner = f"{prefix} {seed}"
     journals = {name: folder / f"{seed} {name}" for name in (VICTIM, SURVIVOR)}
     stop = folder / f"{seed} stop"
     victim, _ = [
         work.start(Life(url, owner, name, seed, str(journal), str(stop)))
         for name, journal in journals.items()
     ]
-    wait_for_lines(journals[VICTIM], chance.randint(1, 80))
+    _wait_for_lines(journals[VICTIM], chance.randint(1, before))
     time.sleep(chance.uniform(0, 0.005))
     os.kill(victim, signal.SIGKILL)
-    wait_for_lines(journals[SURVIVOR], _AFTER, more=True)
+    _wait_for_lines(journals[SURVIVOR], after, more=True)
     stop.touch()
     ended = work.join()
     if list(ended) != [-signal.SIGKILL, 0]:
         raise WorkerError(f"The processes of seed {seed} ended with {ended}.")
-    for journal in journals.values():
-        yield from read_journal(journal)
+    return list(journals.values())
 
 
 def _lines(journal: Path) -> int:
     return journal.read_bytes().count(b"\n") if journal.exists() else 0
 
 
-def wait_for_lines(journal: Path, count: int, *, more: bool = False) -> None:
+def _wait_for_lines(journal: Path, count: int, *, more: bool = False) -> None:
     """Wait until a journal has so many lines, or so many more than it has.
 
     Raises:

@@ -14,7 +14,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -104,7 +104,7 @@ async def _act(
         journal.note(op)
 
 
-def _fork(life: Life) -> int:
+def _fork(live: Callable[[Life], Awaitable[None]], life: Life) -> int:
     child = os.fork()
     if child:
         return child
@@ -118,12 +118,12 @@ def _fork(life: Life) -> int:
     os._exit(code)
 
 
-def main() -> None:
+def serve(live: Callable[[Life], Awaitable[None]]) -> None:
     """Serve lives: a line begins one and is answered with its process id; an empty one waits."""
     children: list[int] = []
     for line in sys.stdin.buffer:
         if line.strip():
-            children.append(_fork(Life(**orjson.loads(line))))
+            children.append(_fork(live, Life(**orjson.loads(line))))
             answer: list[int] = [children[-1]]
         else:
             answer = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
@@ -133,4 +133,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    serve(live)
