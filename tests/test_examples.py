@@ -1,0 +1,48 @@
+"""The examples run offline, each in a folder of its own, and print what they say."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.py"))
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_an_example_prints_what_it_says(path: Path, tmp_path: Path) -> None:
+    expected = textwrap.dedent(stated(path))
+    assert expected.strip(), "its docstring ends with what it prints, after `Prints:`"
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(path)],
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.strip() == expected.strip()
+
+
+def stated(path: Path) -> str:
+    """Return what the docstring says that the example prints."""
+    told = ast.get_docstring(ast.parse(path.read_text()), clean=True) or ""
+    return told.partition("Prints:\n")[2]
+
+
+def environment() -> dict[str, str]:
+    """Return the environment without settings and keys, in which no real model may be called."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("AGENT_RUNTIME_") and not name.endswith("_API_KEY")
+    }
+    kept.pop("DATABASE_URL", None)
+    path = os.pathsep.join(one for one in sys.path if one)
+    return kept | {"PYTHONPATH": path, "AGENT_RUNTIME_FORBID_REAL_MODELS": "1"}
