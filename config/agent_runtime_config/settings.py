@@ -176,6 +176,47 @@ class Settings(BaseSettings):
         "expired; then observations that are ready take the place of their messages at once. 0 "
         "for never.",
     )
+    embedder_model: str = Field(
+        default="",
+        description="Who makes vectors of messages, by its litellm name such as "
+        "`openai/text-embedding-3-small`. With one, what was said earlier is recalled before each "
+        "turn; without, nothing is embedded and nothing recalled.",
+    )
+    embedder_base_url: HttpUrl | None = Field(
+        default=None,
+        description="The address of an OpenAI-compatible server that embeds.",
+    )
+    embedder_timeout: Seconds = Field(
+        default=30.0, description="Seconds that the embedder may take for a batch of texts."
+    )
+    semantic_recall_top_k: Count = Field(
+        default=5, description="How many earlier messages are recalled before a turn, at most."
+    )
+    semantic_recall_before: Annotated[int, Field(ge=0)] = Field(
+        default=2, description="How many messages before each of them come along."
+    )
+    semantic_recall_after: Annotated[int, Field(ge=0)] = Field(
+        default=1, description="How many messages after each of them come along."
+    )
+    semantic_recall_scope: Annotated[Literal["thread", "user"], BeforeValidator(_lower)] = Field(
+        default="thread",
+        description="Where recall searches: in the `thread`, or in all threads of the `user`.",
+    )
+    semantic_recall_mode: Annotated[
+        Literal["hybrid", "text", "vectors"], BeforeValidator(_lower)
+    ] = Field(
+        default="hybrid",
+        description="How recall searches: by full text, by vectors, or `hybrid`, by both. By "
+        "`text` nothing is embedded.",
+    )
+    semantic_recall_tokens: Annotated[int, Field(ge=100)] = Field(
+        default=2000, description="The most tokens that are recalled before a turn."
+    )
+    semantic_recall_timeout: Seconds = Field(
+        default=3.0,
+        description="Seconds that a turn waits for the vector of what the user says; then recall "
+        "searches by full text.",
+    )
     context_window: Annotated[int, Field(ge=1000)] | None = Field(
         default=None, description="The context window in tokens, instead of the model's known one."
     )
