@@ -21,6 +21,7 @@ COMMANDS = {
     "threads": ("threads", "List threads; delete, export and import them."),
     "show": ("threads", "Show what happened on a thread."),
     "memory": ("memory", "Look at a thread's memory; observe, reflect, export."),
+    "node-memory": ("node_memory", "List what nodes remember of conversations; clean up."),
     "cancel": ("run", "Cancel a run, also one of another process."),
     "db": ("db", "Look after the database: status, migrate, check, size, copy."),
     "config": ("config", "Show the settings and where they come from."),
@@ -38,7 +39,7 @@ class _Commands(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module = importlib.import_module(f".{COMMANDS[cmd_name][0]}", __package__)
-        return getattr(module, cmd_name)
+        return getattr(module, cmd_name.replace("-", "_"))
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
