@@ -1,0 +1,184 @@
+"""A workflow in another process, which a test can watch and kill.
+
+As a program it runs `flow` over a database, and tells of every event and effect by a line of JSON.
+Effects are lines in a file as well, so that a test sees how often each happened.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.abc
+import orjson
+from anyio.streams.buffered import BufferedByteReceiveStream
+
+from agent_runtime import (
+    Agent,
+    Event,
+    Runtime,
+    ScriptedModel,
+    Settings,
+    ToolContext,
+    Workflow,
+    WorkflowContext,
+    tool,
+)
+from agent_runtime.models.scripted import call, say
+from tests.cli.command import ROOT, clean_environ
+
+
+class Effects:
+    """What was done, as lines of a file; and where a process that shall be killed stops.
+
+    Args:
+        stops: the effects behind which this process waits for ever.
+        tell: is told of each.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        stops: frozenset[str] = frozenset(),
+        tell: Callable[[dict[str, Any]], object] = dict,
+    ) -> None:
+        self.path = path
+        self.stops = stops
+        self.tell = tell
+
+    async def do(self, name: str) -> str:
+        """Write one line, then perhaps wait to be killed."""
+        async with await anyio.open_file(self.path, "a") as file:
+            await file.write(f"{name}\n")
+        self.tell({"kind": "effect", "name": name})
+        if name in self.stops:
+            await anyio.sleep_forever()
+        return f"{name} done"
+
+    def done(self) -> list[str]:
+        """Return all lines, in order."""
+        return self.path.read_text().splitlines() if self.path.exists() else []
+
+
+@tool
+async def work(context: ToolContext, name: str) -> str:
+    """Do a thing."""
+    return await context.deps.do(name)
+
+
+def worker(name: str) -> Agent:
+    """Return an agent that does one thing twice, in two steps, and answers.
+
+    What it does next it tells by its prompt, so that it goes on where another process stopped.
+    """
+
+    def respond(request: Any) -> Any:
+        done = sum(one.role == "tool" for one in request.messages)
+        return call("work", name=f"{name}{done + 1}") if done < 2 else say(f"{name} is done")
+
+    return Agent(ScriptedModel(respond), tools=[work], name=name)
+
+
+@tool(idempotent=True)
+async def look(effects: str) -> str:
+    """Look at something; again, if need be."""
+    return await EFFECTS[effects].do("look")
+
+
+EFFECTS: dict[str, Effects] = {}
+
+
+@Workflow
+async def inner(w: WorkflowContext) -> str:
+    """Do a thing in a run of its own."""
+    return f"{await w.call('deep', w.deps.do, 'deep')}: {w.user_context['name']}"
+
+
+@Workflow
+async def flow(w: WorkflowContext) -> dict[str, Any]:
+    """Go through every kind of node."""
+    first = await w.call("once", w.deps.do, "once")
+    agent = await w.agent("agent", worker("agent"))
+    loops = [await w.call("loop", w.deps.do, f"loop{n}") for n in range(2)]
+    both = await w.gather(
+        w.call("left", w.deps.do, "left"), w.agent("right", worker("right"), "Go right.")
+    )
+    deep = await w.workflow("inner", inner, input_source="none")
+    seen = await w.call("look", look, str(w.deps.path))
+    return {
+        "first": first,
+        "agent": agent,
+        "loops": loops,
+        "both": both,
+        "deep": deep,
+        "seen": seen,
+        "messages": [one.text for one in w.messages],
+    }
+
+
+async def main(database_url: str, path: str, stops: str) -> None:
+    """Run the workflow."""
+
+    def tell(line: dict[str, Any]) -> None:
+        sys.stdout.buffer.write(orjson.dumps(line) + b"\n")
+        sys.stdout.buffer.flush()
+
+    def tell_event(event: Event) -> None:
+        name = event.data.get("tool", "")
+        tell({"kind": event.kind, "name": name, "run_id": event.run_id})
+
+    effects = Effects(Path(path), frozenset(stops.split(",")), tell)
+    EFFECTS[path] = effects
+    context = {"name": "Ada"}
+    async with Runtime.open(Settings(database_url=database_url)) as runtime:
+        await runtime.run(flow, "Go.", deps=effects, user_context=context, on_event=tell_event)
+
+
+class Elsewhere:
+    """The workflow in another process."""
+
+    def __init__(self, process: anyio.abc.Process, effects: Effects) -> None:
+        assert process.stdout is not None
+        self.process = process
+        self.effects = effects
+        self.run_id = ""
+        self._lines = BufferedByteReceiveStream(process.stdout)
+
+    async def until(self, *wanted: str) -> None:
+        """Wait until all these were told, such as `effect once` or `tool-finish left`."""
+        missing = set(wanted)
+        while missing:
+            line = orjson.loads(await self._lines.receive_until(b"\n", 1_000_000))
+            self.run_id = self.run_id or line["run_id"]
+            missing.discard(f"{line['kind']} {line['name']}")
+
+    async def kill(self) -> None:
+        """Kill it with SIGKILL, and wait until it is gone."""
+        self.process.send_signal(signal.SIGKILL)
+        await self.process.wait()
+
+
+@asynccontextmanager
+async def elsewhere(database_url: str, path: Path, stop: str) -> AsyncGenerator[Elsewhere]:
+    """Start the workflow in another process; it is killed at the end, if it still lives."""
+    command = [sys.executable, "-m", "tests.workflow.elsewhere", database_url, str(path), stop]
+    environ = clean_environ()
+    async with await anyio.open_process(command, cwd=ROOT, env=environ, stderr=None) as process:
+        other = Elsewhere(process, Effects(path))
+        try:
+            with anyio.fail_after(60):
+                yield other
+        finally:
+            if process.returncode is None:
+                with anyio.CancelScope(shield=True):
+                    await other.kill()
+
+
+if __name__ == "__main__":
+    _, database_url, path, stops = sys.argv
+    anyio.run(main, database_url, path, stops)

@@ -1,0 +1,78 @@
+"""A workflow is killed between an effect and its record, and resumed in another process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agent_runtime import NodeFailed, Runtime, Settings
+from agent_runtime_storage.records import Run
+
+from .elsewhere import EFFECTS, Effects, elsewhere, flow
+
+ALL = [
+    "once", "agent1", "agent2", "loop0", "loop1", "left", "right1", "right2", "deep", "look",
+]  # fmt: skip
+OUTPUT = {
+    "first": "once done",
+    "agent": "agent is done",
+    "loops": ["loop0 done", "loop1 done"],
+    "both": ["left done", "right is done"],
+    "deep": "deep done: Ada",
+    "seen": "look done",
+    "messages": ["Go.", "agent is done", "right is done", "deep done: Ada"],
+}
+
+
+@pytest.mark.backends("file", "postgres")
+@pytest.mark.parametrize(
+    ("stop", "recorded"), [("agent2", "tool-finish once"), ("right1", "tool-finish left")]
+)
+async def test_what_finished_before_a_kill_is_not_run_again(
+    database_url: str, tmp_path: Path, stop: str, recorded: str
+) -> None:
+    """A killed agent goes on in its own run; its tool, which was under way, is not repeated."""
+    effects = Effects(tmp_path / "effects")
+    async with elsewhere(database_url, effects.path, stop) as other:
+        await other.until(f"effect {stop}", recorded)
+        await other.kill()
+    EFFECTS[str(effects.path)] = effects
+    async with Runtime.open(Settings(database_url=database_url)) as runtime:
+        result = await runtime.resume(other.run_id, flow, deps=effects)
+        runs = await runtime.store.of("local").runs(root_run_id=other.run_id)
+    assert result.output == OUTPUT
+    assert sorted(effects.done()) == sorted(ALL)
+    assert {run.status for run in runs} == {"succeeded"}
+    assert sorted(_node(run) for run in runs) == ["", "agent 1", "inner 1", "right 1"]
+
+
+@pytest.mark.backends("file")
+async def test_a_function_under_way_in_a_kill_runs_again_only_if_it_is_idempotent(
+    database_url: str, tmp_path: Path
+) -> None:
+    effects = Effects(tmp_path / "effects")
+    EFFECTS[str(effects.path)] = effects
+    async with Runtime.open(Settings(database_url=database_url)) as runtime:
+        async with elsewhere(database_url, effects.path, "look") as other:
+            await other.until("effect look")
+            await other.kill()
+        result = await runtime.resume(other.run_id, flow, deps=effects)
+        assert result.output == OUTPUT
+        assert sorted(effects.done()) == sorted([*ALL, "look"])
+
+        effects.path.unlink()
+        store = runtime.store.of("local")
+        async with elsewhere(database_url, effects.path, "loop1") as other:
+            await other.until("effect loop1")
+            await other.kill()
+        for _ in range(2):
+            with pytest.raises(NodeFailed, match=r"'loop' \(iteration 2\).*unverified") as failed:
+                await runtime.resume(other.run_id, flow, deps=effects)
+            assert (failed.value.outcome, failed.value.iteration) == ("interrupted", 2)
+            assert (await store.run(other.run_id)).status == "failed"
+    assert effects.done() == ["once", "agent1", "agent2", "loop0", "loop1"]
+
+
+def _node(run: Run) -> str:
+    return " ".join(str(run.spec[one]) for one in ("node", "iteration") if one in run.spec)
