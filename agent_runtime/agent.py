@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from .memory.mode import MemoryConfig, MemoryMode
 
 if TYPE_CHECKING:
+    from .files import FilePolicy
     from .models.base import Model
     from .results import RunResult
     from .state_note import StateFunction
@@ -41,6 +42,8 @@ class Agent:
             the run has a thread of its own, begins with what this agent's earlier runs in the
             conversation were asked and answered, and adds its turn when it succeeds.  A
             `MemoryConfig` says more.
+        files: which files of a prompt the model is shown; None for all that it takes.  The rest is
+            only named.  Another policy, like another model, costs the provider's cache once.
     """
 
     model: str | Model | None = None
@@ -56,6 +59,7 @@ class Agent:
     temperature: float | None = None
     state: Sequence[StateFunction] = ()
     memory: MemoryMode | MemoryConfig = MemoryMode.CONVERSATION
+    files: FilePolicy | None = None
 
     async def run(self, task: str, *, thread: str | None = None) -> RunResult:
         """Run a task to its end with the settings of the environment, in a store opened for it.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import mimetypes
 import re
 import stat
 from collections.abc import Sequence
@@ -22,6 +21,7 @@ from agent_runtime_storage.records import FileKind, FileOrigin, NewFile
 
 from .errors import InvalidFile, NotFound
 from .files import file_id, host_of, ref_of, resolve
+from .media_types import guess, kind_of, sniff
 from .messages import FileRef, encodable
 
 MAX_BYTES = 20_000_000
@@ -32,20 +32,6 @@ IN_THREAD = 100_000
 _LONGEST_NAME = 200
 _MEDIA_TYPE = re.compile(r"[\w.+-]+/[\w.+-]+")
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f]+")
-_TEXTS = frozenset({"json", "xml", "yaml", "x-yaml", "toml", "javascript", "sql", "x-sh", "x-tex"})
-_DOCUMENTS = ("application/pdf", "application/msword", "application/rtf", "application/vnd.")
-# What content begins with says more than a name does, and providers refuse a whole request for an
-# image that is not what it is said to be.
-_SIGNATURES = (
-    (0, b"\x89PNG\r\n\x1a\n", "image/png"),
-    (0, b"\xff\xd8\xff", "image/jpeg"),
-    (0, b"GIF87a", "image/gif"),
-    (0, b"GIF89a", "image/gif"),
-    (8, b"WEBP", "image/webp"),
-    (8, b"WAVE", "audio/wav"),
-    (0, b"ID3", "audio/mpeg"),
-    (0, b"%PDF-", "application/pdf"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +166,7 @@ def _new_file(file: File, origin: FileOrigin, max_bytes: int) -> NewFile:
     if not content:
         raise InvalidFile(f"The file {name!r} is empty.", cure="Leave it out.")
     media_type = file.media_type if _MEDIA_TYPE.fullmatch(file.media_type) else ""
-    media_type = sniff(content) or media_type.lower() or _guess(name, content)
+    media_type = sniff(content) or media_type.lower() or guess(name, content)
     kind = file.kind or kind_of(media_type)
     return NewFile(str(uuid_utils.uuid7()), kind, origin, name, media_type, content)
 
@@ -218,7 +204,7 @@ def _from_text(text: str) -> File | FileRef:
     if not host_of(text):
         raise InvalidFile(f"The URL {text[:100]!r} names no host.", cure="Give a whole URL.")
     name = unquote(urlsplit(text).path).rpartition("/")[2][-_LONGEST_NAME:]
-    media_type = mimetypes.guess_type(name, strict=False)[0] or ""
+    media_type = guess(name)
     return FileRef(kind_of(media_type), text, media_type, name)
 
 
@@ -234,46 +220,3 @@ def _from_data_url(url: str, ref: FileRef) -> File:
         raise InvalidFile("A `data:` URL is not whole.", cure="Give bytes or a path instead.")
     kind = None if ref.kind == "custom" else ref.kind
     return File(content, ref.name, ref.media_type or media_type, kind)
-
-
-def sniff(content: bytes) -> str:
-    """Return the media type that content begins like; empty if that is not known."""
-    for offset, signature, media_type in _SIGNATURES:
-        if content.startswith(signature, offset):
-            return media_type
-    return ""
-
-
-def is_text(media_type: str) -> bool:
-    """Return whether content of a media type can be read as text."""
-    kind, _, subtype = media_type.partition("/")
-    return kind == "text" or subtype in _TEXTS or subtype.endswith(("+json", "+xml"))
-
-
-def kind_of(media_type: str) -> FileKind:
-    """Return the kind of file that a media type means."""
-    match media_type.partition("/")[0]:
-        case "image":
-            return "image"
-        case "audio":
-            return "audio"
-        case "video":
-            return "video"
-        case _:
-            known = is_text(media_type) or media_type.startswith(_DOCUMENTS)
-            return "document" if known else "custom"
-
-
-def _guess(name: str, content: bytes) -> str:
-    guessed = mimetypes.guess_type(name, strict=False)[0] or ""
-    if b"\0" in content[:4096]:
-        return guessed or "application/octet-stream"
-    try:
-        content[:4096].decode()
-    except UnicodeDecodeError as error:
-        # A character that is cut at the end is none that is broken.
-        if error.start < len(content[:4096]) - 3:
-            return guessed or "application/octet-stream"
-    # An ending such as `.ts` means a video elsewhere.
-    text = is_text(guessed) or guessed.startswith(("image/", *_DOCUMENTS))
-    return guessed if text else "text/plain"

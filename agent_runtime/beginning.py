@@ -18,6 +18,7 @@ from agent_runtime_storage.records import (
 )
 
 from . import leases
+from .attaching import MAX_BYTES, Attachable, attach
 from .branch import activation_event, activation_row, load_view, new_nonce, node_row
 from .concurrency import outlast
 from .context import entry_of
@@ -51,6 +52,7 @@ class Order:
         task: None answers the user message at the thread's head again.
         parent: the log of the run that starts this one as its child.
         before: what is said on the thread before the task.
+        files: belong to the task beside its own; they are kept with the thread.
     """
 
     run_id: str
@@ -62,6 +64,8 @@ class Order:
     spec: Mapping[str, Any] = field(default_factory=dict[str, Any])
     parent: RunLog | None = None
     before: tuple[LoggedMessage, ...] = ()
+    files: tuple[Attachable, ...] = ()
+    max_file_bytes: int = MAX_BYTES
 
 
 @dataclass(slots=True)
@@ -82,16 +86,23 @@ class TakenOver:
 async def begin(store: UserStore, resolved: Resolved, order: Order) -> tuple[RunLog, Entry]:
     """Begin a run: its task, its first activation and its lease, in one transaction.
 
-    Raises `ThreadBusy` while another run is active on the thread.
+    Raises:
+        ThreadBusy: another run is active on the thread.
+        InvalidFile: a file cannot be kept.
     """
     title = encodable(order.task.text.strip().partition("\n")[0][:80]) if order.task else ""
     thread = await store.ensure_thread(order.thread_id, title=title)
     await end_upkeep(store, thread)
+    task = order.task
+    if task is not None and (task.files or order.files):
+        given = (*task.files, *order.files)
+        files = await attach(store, thread.id, given, order.max_file_bytes)
+        task = replace(task, files=files)
     old = await load_view(store, thread.id, thread.head)
     view = old
     if not old.activation_id:
         view = replace(first_view(old, resolved), activation_id=thread.last_activation + 1)
-    messages = [*order.before, *opening(old, order.task)]
+    messages = [*order.before, *opening(old, task)]
     rows = [
         node_row(
             message,

@@ -12,6 +12,7 @@ EventKind = Literal[
     "reasoning-delta",
     "model-retry",
     "answer",
+    "file",
     "tool-start",
     "tool-finish",
     "note",
@@ -39,6 +40,7 @@ class Event:
             - `answer`: `step`, `calls` (number), `prompt_tokens`, `cached_tokens`,
               `completion_tokens` (None where unreported), `cost` (nanodollars or None); with
               observational memory `raw_tokens` and `observed_tokens` of the prompt
+            - `file`, of one that a model is not shown but only told of: `name`, `uri`, `reason`
             - `tool-start`: `call_id`, `tool`; live also `arguments`
             - `tool-finish`: `call_id`, `tool`, `outcome`, `chars`, `cut` (bool)
             - `note`: `source`

@@ -17,7 +17,14 @@ from . import output as outputs
 from .answers import normalise
 from .budget import times, usage_of
 from .context import build, check
-from .errors import BudgetExceeded, InboxWaiting, ModelError, ModelOverflow, PromptTooLarge
+from .errors import (
+    BudgetExceeded,
+    InboxWaiting,
+    ModelError,
+    ModelOverflow,
+    ModelRejected,
+    PromptTooLarge,
+)
 from .execution import abandon, run_calls
 from .log import finish_event
 from .messages import AssistantMessage, Note, ToolResult

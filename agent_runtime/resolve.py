@@ -12,6 +12,7 @@ from agent_runtime_storage import UserStore
 from . import output as outputs
 from .agent import Agent
 from .errors import ConfigError
+from .files import EVERY_FILE, FilePolicy
 from .memory.recent import Room
 from .messages import encodable
 from .models.base import Model, ModelInfo
@@ -43,6 +44,7 @@ class Resolved:
     remembering: Remembering | None = None
     """What observational memory works with; None where it is off."""
     restating: Sequence[StateFunction] = ()
+    files: FilePolicy = EVERY_FILE
     deps: Any = None
     limited: bool = False
     """Whether the run tree has a budget."""
@@ -94,6 +96,7 @@ async def resolve(
         repeat_system=settings.repeat_system_prompt if repeat is None else repeat,
         temperature=agent.temperature,
         restating=tuple(agent.state),
+        files=agent.files or EVERY_FILE,
         remembering=await remembering(
             settings,
             model,

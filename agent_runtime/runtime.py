@@ -21,6 +21,7 @@ from agent_runtime_storage.records import (
 
 from . import leases
 from .agent import Agent
+from .attaching import Attachable, ThreadFiles
 from .beginning import Order, begin, check_free, take_over
 from .budget import NANO, require_price
 from .concurrency import Background
@@ -35,6 +36,7 @@ from .models.base import Model
 from .orchestrator import Orchestrator
 from .resolve import Resolved, resolve
 from .results import RunResult, RunStream, streaming
+from .shown_files import ContentCache, PromptFiles
 from .state import RunState
 from .tools.base import ToolContext
 from .tools.timer import ToolTimer
@@ -65,6 +67,7 @@ class Runtime:
         self.store = store
         self.model = model
         self._background = Background()
+        self._contents = ContentCache()
 
     @classmethod
     @asynccontextmanager
@@ -105,6 +108,7 @@ class Runtime:
         agent: Agent | Workflow,
         task: str | UserMessage,
         *,
+        files: Sequence[Attachable] = (),
         thread: str | None = None,
         user: str | None = None,
         deps: Any = None,
@@ -115,6 +119,8 @@ class Runtime:
         """Run a task to its end, by an agent or a workflow.
 
         Args:
+            files: attached to the task: paths, URLs, `File`s, or references that `files.upload`
+                returned.
             thread: the thread to go on with, created if it is not there; None for a new one, or
                 for the one that this user and workflow have.
             user: the owner; None for the settings' user.
@@ -126,9 +132,12 @@ class Runtime:
 
         Raises:
             ThreadBusy: the thread has an active run already.
+            InvalidFile: a file is empty, too large, or cannot be read.
         """
         spec = _with_context(spec, user_context)
-        return await self._run(agent, task, thread, user, deps, spec, on_event, parent=None)
+        return await self._run(
+            agent, task, thread, user, deps, spec, on_event, parent=None, files=files
+        )
 
     @asynccontextmanager
     async def stream(
@@ -136,6 +145,7 @@ class Runtime:
         agent: Agent | Workflow,
         task: str | UserMessage,
         *,
+        files: Sequence[Attachable] = (),
         thread: str | None = None,
         user: str | None = None,
         deps: Any = None,
@@ -146,7 +156,9 @@ class Runtime:
 
         async def start(on_event: Callable[[Event], None]) -> RunResult:
             kept = _with_context(spec, user_context)
-            return await self._run(agent, task, thread, user, deps, kept, on_event, parent=None)
+            return await self._run(
+                agent, task, thread, user, deps, kept, on_event, parent=None, files=files
+            )
 
         async with streaming(start) as stream:
             yield stream
@@ -251,6 +263,12 @@ class Runtime:
         """The memory of threads: to look at it, and to observe or condense when one is asked."""
         return ThreadMemory(self.settings, self.store, self.model, self._budget())
 
+    @property
+    def files(self) -> ThreadFiles:
+        """The files of threads: to keep some, to list them, and to read them."""
+        settings = self.settings
+        return ThreadFiles(self.store, user=settings.user, max_bytes=settings.max_file_bytes)
+
     # Parts
 
     async def _resolve(
@@ -292,6 +310,7 @@ class Runtime:
         on_event: Callable[[Event], None],
         parent: RunLog | None,
         before: Sequence[LoggedMessage] = (),
+        files: Sequence[Attachable] = (),
     ) -> RunResult:
         message = UserMessage(task) if isinstance(task, str) else task
         store = self.store.of(user or self.settings.user)
@@ -317,6 +336,8 @@ class Runtime:
             spec={**(spec or {}), **(node.spec if node else {})},
             parent=parent,
             before=(*(node.before if node else ()), *before),
+            files=tuple(files),
+            max_file_bytes=self.settings.max_file_bytes,
         )
         with leases.at_work(order.run_id):
             log, first = await begin(store, resolved, order)
@@ -368,6 +389,7 @@ class Runtime:
                 deps=resolved.deps,
                 run_agent=run_agent,
                 timeout=self.settings.tool_timeout,
+                max_file_bytes=self.settings.max_file_bytes,
                 timer=timer,
                 user_context=user_context,
             )
@@ -393,6 +415,9 @@ class Runtime:
             worker=Worker(memory) if memory else None,
             idle=self.settings.activate_after_idle or None,
             restating=resolved.restating,
+            files=PromptFiles(
+                log.store, self._contents, resolved.files, resolved.info.takes, log.tell_of
+            ),
             repeat_system=resolved.repeat_system,
             temperature=resolved.temperature,
         )

@@ -28,6 +28,7 @@ from .memory.transcript import characters
 from .memory.worker import Worker
 from .messages import ToolResult
 from .models.base import Model, ModelInfo
+from .shown_files import PromptFiles
 from .state_note import StateFunction, state_note
 from .tokens import Calibration, count_text
 from .tools.base import ToolContext, Toolset
@@ -77,6 +78,8 @@ class RunState:
     """What says what is current of the run, for the state note."""
     repeat_system: bool = False
     temperature: float | None = None
+    files: PromptFiles | None = None
+    """What prompts show of their files; None names them only."""
     settled: dict[int, ToolResult] = field(default_factory=dict[int, ToolResult])
     """Results of an exchange that was reopened, for calls that must not run again."""
     previous: Prompt | None = None

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 import anyio.to_thread
 import orjson
 
+from .media_types import PDF, is_text
 from .messages import FileRef, PromptMessage, ToolSpec
 
 if TYPE_CHECKING:
@@ -36,7 +37,16 @@ LONGEST_URI = 500
 """More characters of a file's address no placeholder names."""
 IMAGE_TOKENS = 1_600
 """What an image is taken for: about the most that providers charge for one of usual size."""
+TEXT_BYTES = 20_000
+"""How much of a text document prompts show."""
 
+# Bytes a token, the fewest and the most tokens.  Bounded, because a model that does not take such
+# files is only told their names.
+_TOKENS_OF = {
+    PDF: (50, 1_500, 30_000),
+    "audio": (250, 100, 20_000),
+    "video": (200, 1_000, 40_000),
+}
 _VOCABULARY = "o200k_base"
 _VOCABULARY_URL = f"https://openaipublic.blob.core.windows.net/encodings/{_VOCABULARY}.tiktoken"
 # Runs in which a token is shorter than usual: digits, hexadecimal, base64.
@@ -70,10 +80,29 @@ def count_message(message: PromptMessage) -> int:
     for call in message.calls:
         total += CALL_OVERHEAD + count_text(call.name) + count_text(_json(call.arguments))
     for file in message.files:
-        total += IMAGE_TOKENS if file.kind == "image" else count_text(placeholder(file))
+        total += count_file(file)
     if message.opaque is not None:
         total += sum(map(count_text, _reasoning(message.opaque.data)))
     return total
+
+
+def count_file(file: FileRef) -> int:
+    """Return what a file is taken for in a prompt, by its kind and its size.
+
+    It does not depend on the model, which may show less of it; what providers report corrects it.
+    """
+    if file.kind == "image":
+        return IMAGE_TOKENS
+    named = count_text(placeholder(file))
+    if not file.uri.startswith(("upload:", "tool:")):
+        return named
+    if file.kind == "document" and is_text(file.media_type):
+        return named + min(file.size, TEXT_BYTES) // 3
+    bounds = _TOKENS_OF.get(PDF if file.media_type == PDF else file.kind)
+    if bounds is None:
+        return named
+    bytes_a_token, least, most = bounds
+    return min(max(file.size // bytes_a_token, least), most)
 
 
 def count_tools(tools: Iterable[ToolSpec]) -> int:

@@ -15,6 +15,7 @@ import anyio.to_thread
 from anyio.lowlevel import RunVar
 from pydantic_core import to_json
 
+from agent_runtime.attaching import MAX_BYTES
 from agent_runtime.errors import ConfigError, ToolError
 from agent_runtime.messages import ToolResult, ToolSpec, encodable, encodable_files
 from agent_runtime_storage.contract import UserStore
@@ -51,6 +52,7 @@ class ToolContext:
         timeout: seconds that a tool without a timeout of its own may take; None for no limit.
         timer: of this call; it stands still while `run_agent` is at work.
         user_context: what the outermost run was given of its user.
+        max_file_bytes: the largest file that is kept.
     """
 
     user_id: str
@@ -64,6 +66,7 @@ class ToolContext:
     timeout: float | None = None
     timer: ToolTimer = field(default_factory=ToolTimer)
     user_context: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    max_file_bytes: int = MAX_BYTES
 
 
 class Tool(ABC):
