@@ -6,7 +6,7 @@ Everything durable is a row that `RunLog` writes; what is kept in memory is a `R
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -29,6 +29,7 @@ from .execution import abandon, run_calls
 from .log import finish_event
 from .messages import AssistantMessage, Note, ToolResult
 from .models.base import (
+    FilePart,
     ModelAnswer,
     ModelRequest,
     ReasoningDelta,
@@ -109,7 +110,26 @@ class Orchestrator:
         return prompt
 
     async def ask(self, prompt: Prompt) -> ModelAnswer:
-        """Call the model and return its answer; deltas go to whoever listens."""
+        """Call the model and return its answer.
+
+        Files that its provider refuses are named only, and it is called once more.
+        """
+        files = self.state.files
+        while files is not None and (shown := await files.parts(prompt.messages)):
+            try:
+                answer = await self.call(prompt, shown)
+            except ModelRejected:
+                if not files.refused(shown):
+                    raise
+                continue
+            files.accepted(shown)
+            return answer
+        return await self.call(prompt)
+
+    async def call(
+        self, prompt: Prompt, files: Mapping[int, Sequence[FilePart]] | None = None
+    ) -> ModelAnswer:
+        """Call the model once; deltas go to whoever listens."""
         state = self.state
         request = ModelRequest(
             messages=prompt.messages,
@@ -118,6 +138,7 @@ class Orchestrator:
             marks=prompt.marks,
             session=self.log.lease.thread_id,
             temperature=state.temperature,
+            files=files or {},
         )
         told = 0
         state.previous, state.calling = prompt, True
