@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
 
 from agent_runtime import Agent, Event, Runtime, ScriptedModel, Settings
-from agent_runtime.memory import observational, worker
+from agent_runtime.memory import worker
 from agent_runtime.memory.observer import Interval, NotObserved, Observed
 from agent_runtime.models.base import ModelRequest
 from agent_runtime.models.scripted import Scripted, call, say
+from tests.loop.observing import observe_with
 
 STEPS = 120
-LIMITS = {"observer_message_tokens": 3000, "reflector_observation_tokens": 600}
+LIMITS: dict[str, Any] = {"observer_message_tokens": 3000, "reflector_observation_tokens": 600}
 
 
 class Script:
@@ -49,7 +51,7 @@ AGENT = Agent(tools=[look], last_messages=6)
 async def runtime(tmp_path: Path) -> AsyncIterator[Runtime]:
     """A runtime that remembers."""
     url = f"file:{tmp_path / 'run.db'}"
-    settings = Settings(database_url=url, observational_memory=True, max_steps=500, **LIMITS)  # type: ignore[arg-type]  # numbers all
+    settings = Settings(database_url=url, observational_memory=True, max_steps=500, **LIMITS)
     async with Runtime.open(settings) as opened:
         yield opened
 
@@ -142,12 +144,7 @@ class Failing:
 async def test_an_observer_that_fails_is_stood_in_for_by_rules(
     runtime: Runtime, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    init = observational.Memory.__init__
-
-    def fail(self: observational.Memory, *args: object, **values: object) -> None:
-        init(self, *args, **{**values, "observer": Failing(way), "deadline": 0.05})  # type: ignore[arg-type]  # as they came
-
-    monkeypatch.setattr(observational.Memory, "__init__", fail)
+    observe_with(monkeypatch, Failing(way), deadline=0.05)
     monkeypatch.setattr(worker, "GRACE_SECONDS", 0.0)
 
     script = Script()
@@ -161,7 +158,7 @@ async def test_an_observer_that_fails_is_stood_in_for_by_rules(
 
 async def test_a_thread_that_remembered_goes_on_without_memory(tmp_path: Path) -> None:
     url = f"file:{tmp_path / 'run.db'}"
-    on = Settings(database_url=url, observational_memory=True, max_steps=500, **LIMITS)  # type: ignore[arg-type]  # numbers all
+    on = Settings(database_url=url, observational_memory=True, max_steps=500, **LIMITS)
     off = Settings(database_url=url, observational_memory=False, max_steps=500)
     async with Runtime.open(on) as runtime:
         await _run(runtime, Script(60), thread="t")

@@ -9,14 +9,14 @@ import anyio
 import pytest
 
 from agent_runtime import Agent, Event, Runtime, ScriptedModel, Settings
-from agent_runtime.memory import observational, worker
+from agent_runtime.memory import worker
 from agent_runtime.memory.observation import Line, Notes
 from agent_runtime.memory.observer import Call, Interval, NotObserved, Observed
 from agent_runtime.models.base import ModelAnswer, ModelRequest, TokenUsage
 from agent_runtime.models.scripted import Scripted, call, say
+from tests.loop.observing import observe_with
 
 STEPS = 60
-INIT = observational.Memory.__init__
 
 
 class Recovering:
@@ -95,10 +95,7 @@ async def runtime(tmp_path: Path) -> AsyncIterator[Runtime]:
 async def _run(
     runtime: Runtime, observer: Recovering, script: Script, monkeypatch: pytest.MonkeyPatch
 ) -> list[Event]:
-    def watched(self: observational.Memory, *args: object, **values: object) -> None:
-        INIT(self, *args, **{**values, "observer": observer})  # type: ignore[arg-type]  # as they came
-
-    monkeypatch.setattr(observational.Memory, "__init__", watched)
+    observe_with(monkeypatch, observer)
     monkeypatch.setattr(worker, "AGAIN_SECONDS", 0.0)
     agent = Agent(ScriptedModel(script), tools=[look], last_messages=6)
     result = await runtime.run(agent, "Find the bug.", on_event=script.heard, thread="t")

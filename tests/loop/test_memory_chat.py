@@ -11,14 +11,13 @@ import pytest
 
 from agent_runtime import Agent, Event, Runtime, ScriptedModel, Settings
 from agent_runtime.errors import StoreError
-from agent_runtime.memory import observational
 from agent_runtime.memory.observation import Line, Notes
 from agent_runtime.memory.observer import Call, Interval, Observed
 from agent_runtime.models.base import ModelAnswer, TokenUsage
 from agent_runtime.models.scripted import say
+from tests.loop.observing import observe_with
 
 WORDS = "what was said there, in a few words and then in a few words more; " * 12
-INIT = observational.Memory.__init__
 AGENT = Agent(ScriptedModel(lambda request: say(WORDS), delay=0.3))
 """It takes long enough for the memory to begin what is due."""
 
@@ -51,11 +50,7 @@ class Slow:
 def observer(monkeypatch: pytest.MonkeyPatch) -> Slow:
     """The Observer of every run."""
     slow = Slow()
-
-    def watched(self: observational.Memory, *args: object, **values: object) -> None:
-        INIT(self, *args, **{**values, "observer": slow})  # type: ignore[arg-type]  # as they came
-
-    monkeypatch.setattr(observational.Memory, "__init__", watched)
+    observe_with(monkeypatch, slow)
     return slow
 
 
