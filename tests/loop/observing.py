@@ -1,0 +1,33 @@
+"""Runs whose Observer is the test's own."""
+
+from __future__ import annotations
+
+import pytest
+
+from agent_runtime import Settings, runtime
+from agent_runtime.log import RunLog
+from agent_runtime.memory.observational import Memory
+from agent_runtime.memory.observer import Observer
+from agent_runtime.remembering import Remembering
+from agent_runtime.tokens import Calibration
+from agent_runtime.upkeep import memory_of
+
+
+def observe_with(
+    patch: pytest.MonkeyPatch, observer: Observer, *, deadline: float | None = None
+) -> None:
+    """Have this Observer observe in every run from now on.
+
+    Args:
+        deadline: seconds that it may take; None for the setting.
+    """
+
+    def observed(
+        log: RunLog, found: Remembering, calibration: Calibration, settings: Settings
+    ) -> Memory:
+        memory = memory_of(log, found, calibration, settings)
+        memory.observer = observer
+        memory.deadline = memory.deadline if deadline is None else deadline
+        return memory
+
+    patch.setattr(runtime, "memory_of", observed)
