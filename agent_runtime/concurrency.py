@@ -91,9 +91,10 @@ async def single_error() -> AsyncGenerator[None]:
     """Raise the one error that counts instead of a task group's bundle of them.
 
     A lost lease comes first, then other errors of the store, then the first that was raised; the
-    bundle stays as its cause.
+    bundle stays as its cause, unless it has one of its own.
     """
     try:
         yield
     except BaseExceptionGroup as group:
-        raise min(_leaves(group), key=_weight) from group
+        error = min(_leaves(group), key=_weight)
+        raise error from error.__cause__ or group
