@@ -7,19 +7,19 @@ import re
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 import anyio
 import anyio.to_thread
 from anyio.lowlevel import RunVar
-from pydantic_core import to_json
 
-from agent_runtime.attaching import MAX_BYTES
+from agent_runtime.attaching import MAX_BYTES, File, keep
 from agent_runtime.errors import ConfigError, ToolError
-from agent_runtime.messages import ToolResult, ToolSpec, encodable, encodable_files
+from agent_runtime.messages import FileRef, ToolResult, ToolSpec, encodable
 from agent_runtime_storage.contract import UserStore
 
+from .returned import has_files, render, render_files
 from .signature import function_name, is_async, read_signature
 from .timer import ToolTimer
 
@@ -28,7 +28,6 @@ R = TypeVar("R")
 
 MAX_THREADS = 64
 """How many sync tools run at once; they have threads of their own, so none waits for the store."""
-NO_RESULT = "(no result)"
 REFUSED = (
     "This tool needs an approval, and this version of the runtime cannot ask for one. "
     "The call was not made."
@@ -67,6 +66,14 @@ class ToolContext:
     timer: ToolTimer = field(default_factory=ToolTimer)
     user_context: Mapping[str, Any] = field(default_factory=dict[str, Any])
     max_file_bytes: int = MAX_BYTES
+
+    async def keep(self, file: File) -> FileRef:
+        """Keep a file with the thread, and return what a `ToolResult` refers to it by.
+
+        Raises:
+            InvalidFile: it is empty, too large, or cannot be read.
+        """
+        return await keep(self.store, self.thread_id, file, self.max_file_bytes, origin="tool")
 
 
 class Tool(ABC):
@@ -173,35 +180,35 @@ class FunctionTool(Tool, Generic[P, R]):
             given[self._signature.context] = context
         limit = context.timeout if self.timeout is None else self.timeout
         if self._is_async:
-            return await self._call_here(given, limit, context.timer)
-        return await self._call_in_thread(given, limit, context.timer)
+            return await self._call_here(given, limit, context)
+        return await self._call_in_thread(given, limit, context)
 
     async def _call_here(
-        self, given: dict[str, Any], limit: float | None, timer: ToolTimer
+        self, given: dict[str, Any], limit: float | None, context: ToolContext
     ) -> ToolResult:
-        with timer.limit(limit):
+        with context.timer.limit(limit):
             try:
-                return render(await self._untyped(**given))
+                return await _rendered(await self._untyped(**given), context)
             except Exception as error:
                 return failure(error)
         return ToolResult(f"The tool was stopped after {limit:g} s.", outcome="error")
 
     async def _call_in_thread(
-        self, given: dict[str, Any], limit: float | None, timer: ToolTimer
+        self, given: dict[str, Any], limit: float | None, context: ToolContext
     ) -> ToolResult:
         started = threading.Event()
 
-        def run() -> ToolResult | Awaitable[Any]:
+        def run() -> Any:
             started.set()
             try:
                 value = self._untyped(**given)
-                return value if inspect.isawaitable(value) else render(value)
+                return value if inspect.isawaitable(value) or has_files(value) else render(value)
             except Exception as error:
                 return failure(error)
 
-        with timer.limit(limit):
+        with context.timer.limit(limit):
             value = await anyio.to_thread.run_sync(run, abandon_on_cancel=True, limiter=_limiter())
-            return value if isinstance(value, ToolResult) else await _settle(value)
+            return value if isinstance(value, ToolResult) else await _settle(value, context)
         if not started.is_set():
             text = f"No thread was free for this call within {limit:g} s. It did not run."
             return ToolResult(text, outcome="error")
@@ -277,8 +284,9 @@ def tool(
 
     The model is told the function's name, its docstring, and its parameters by their type hints
     (`Annotated[..., Field(...)]` works) and by the docstring's `Args:`. What the function returns
-    is shown as it is if it is text, else as JSON; a `ToolResult` passes unchanged. An exception
-    becomes an error result; `ToolError` says to the model just its own text.
+    is shown as it is if it is text, else as JSON; a `ToolResult` passes unchanged. A `File`, or a
+    list of texts and `File`s, is kept with the thread and shown to a model that takes such files.
+    An exception becomes an error result; `ToolError` says to the model just its own text.
 
     Args:
         function: all its parameters can be passed by name and have type hints; one annotated
@@ -305,23 +313,6 @@ def tool(
     return make if function is None else make(function)
 
 
-def render(value: Any) -> ToolResult:
-    """Return what a tool returned as a result: text as it is, everything else as JSON."""
-    if isinstance(value, ToolResult):
-        return replace(value, text=encodable(value.text), files=encodable_files(value.files))
-    if value is None:
-        return ToolResult(NO_RESULT)
-    if isinstance(value, str):
-        return ToolResult(encodable(value))
-    if isinstance(value, bytes):
-        return ToolResult(value.decode(errors="replace"))
-    try:
-        return ToolResult(to_json(value, serialize_unknown=True).decode())
-    except ValueError as error:
-        text = f"The tool ran, but what it returned cannot be shown as JSON: {error}"
-        return ToolResult(encodable(text), outcome="error")
-
-
 def failure(error: Exception) -> ToolResult:
     """Return an exception as the result that a model reads."""
     if isinstance(error, ToolError):
@@ -330,12 +321,16 @@ def failure(error: Exception) -> ToolResult:
     return ToolResult(encodable(text), outcome="error")
 
 
-async def _settle(value: Awaitable[Any]) -> ToolResult:
+async def _settle(value: Any, context: ToolContext) -> ToolResult:
     # A sync function may hand out a coroutine, as many decorators do.
     try:
-        return render(await value)
+        return await _rendered(await value if inspect.isawaitable(value) else value, context)
     except Exception as error:
         return failure(error)
+
+
+async def _rendered(value: Any, context: ToolContext) -> ToolResult:
+    return await render_files(value, context.keep) if has_files(value) else render(value)
 
 
 def _limiter() -> anyio.CapacityLimiter:

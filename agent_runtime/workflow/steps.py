@@ -15,7 +15,8 @@ from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from agent_runtime.errors import ConfigError, NodeFailed
 from agent_runtime.messages import ToolResult, encodable
-from agent_runtime.tools.base import NO_RESULT, FunctionTool, Tool, ToolContext
+from agent_runtime.tools.base import FunctionTool, Tool, ToolContext
+from agent_runtime.tools.returned import NO_RESULT
 from agent_runtime.tools.signature import is_async
 
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")

@@ -18,12 +18,12 @@ from agent_runtime.errors import ConfigError, ToolError
 from agent_runtime.messages import FileRef, ToolResult, decode_result, encode_result
 from agent_runtime.tools.base import (
     MAX_THREADS,
-    NO_RESULT,
     FunctionTool,
     ToolContext,
     Toolset,
     tool,
 )
+from agent_runtime.tools.returned import NO_RESULT
 
 from .calling import call, context, error, text
 
