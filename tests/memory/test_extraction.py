@@ -1,0 +1,98 @@
+"""The branch of a list of messages: by ids and parents from an explicit head, and nothing else."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_runtime.errors import CorruptThread, NotFound
+from agent_runtime.memory.branches import extract
+
+# The README of Dify's memory: A' was regenerated as A'', and the talk went on from either.
+REGENERATED = {"A": None, "A'": "A", "B": "A'", "B'": "B", "A''": "A", "C": "A''", "C'": "C"}
+
+
+def branch(parents: dict[str, str | None], head: str, order: list[str] | None = None) -> list[str]:
+    """Return the branch of messages that are their own ids, given in that order."""
+    return extract(order or list(parents), head, ids=lambda one: (one, parents[one]))
+
+
+def test_a_linear_conversation_is_its_branch() -> None:
+    parents = {"a": None, "b": "a", "c": "b"}
+    assert branch(parents, "c") == ["a", "b", "c"]
+
+
+def test_a_regenerated_answer_leaves_its_sibling_out() -> None:
+    assert branch(REGENERATED, "C'") == ["A", "A''", "C", "C'"]
+
+
+def test_one_can_switch_back_to_the_first_answer() -> None:
+    assert branch(REGENERATED, "B'") == ["A", "A'", "B", "B'"]
+
+
+def test_a_head_in_the_middle_ends_the_branch_there() -> None:
+    assert branch(REGENERATED, "A''") == ["A", "A''"]
+
+
+def test_a_regenerated_root_begins_a_branch_of_its_own() -> None:
+    parents = {"a": None, "b": "a", "a2": None, "b2": "a2"}
+    assert branch(parents, "b2") == ["a2", "b2"]
+    assert branch(parents, "b") == ["a", "b"]
+
+
+def test_the_order_in_which_messages_come_does_not_matter() -> None:
+    for order in itertools.permutations(REGENERATED):
+        assert branch(REGENERATED, "C'", list(order)) == ["A", "A''", "C", "C'"]
+
+
+def test_equal_times_do_not_matter() -> None:
+    # Each message is its id, its parent and a time, all of which are equal.
+    messages = [("c", "b", 7), ("a", None, 7), ("x", "a", 7), ("b", "a", 7)]
+    found = extract(messages, "c", ids=lambda one: (one[0], one[1]))
+    assert [one[0] for one in found] == ["a", "b", "c"]
+
+
+def test_behind_a_missing_ancestor_the_branch_begins() -> None:
+    assert branch({"c": "b", "d": "c", "x": None}, "d") == ["c", "d"]
+
+
+@pytest.mark.parametrize(
+    "parents", [{"a": "a"}, {"a": "b", "b": "a"}, {"a": "c", "b": "a", "c": "b", "x": None}]
+)
+def test_parents_that_run_in_a_circle_are_told(parents: dict[str, str | None]) -> None:
+    with pytest.raises(CorruptThread, match="circle"):
+        branch(parents, "a")
+
+
+def test_a_circle_beside_the_branch_does_no_harm() -> None:
+    assert branch({"a": None, "b": "a", "x": "y", "y": "x"}, "b") == ["a", "b"]
+
+
+def test_two_messages_of_one_id_are_told() -> None:
+    with pytest.raises(CorruptThread, match="Two messages have the id 'a'"):
+        extract(["a", "a"], "a", ids=lambda one: (one, None))
+
+
+def test_a_head_that_is_not_there_is_told() -> None:
+    with pytest.raises(NotFound, match="no message 'z'"):
+        branch({"a": None}, "z")
+
+
+@given(st.lists(st.integers(min_value=-1, max_value=60), min_size=1, max_size=60), st.randoms())
+def test_in_any_tree_the_branch_is_the_walk_to_the_root(
+    choices: list[int], shuffle: random.Random
+) -> None:
+    # Each message's parent is an earlier one, or none.
+    parents = [None if choice < 0 or not i else choice % i for i, choice in enumerate(choices)]
+    head = shuffle.randrange(len(parents))
+    order = list(range(len(parents)))
+    shuffle.shuffle(order)
+
+    found = extract(order, head, ids=lambda one: (one, parents[one]))
+
+    assert found[-1] == head and parents[found[0]] is None
+    assert all(parents[one] == before for before, one in itertools.pairwise(found))
