@@ -31,6 +31,9 @@ from benchmarks.openai_server import (
 
 from .conftest import KEY, Serve, double, in_turn
 
+# What a provider does wrong is the same over every database.
+pytestmark = pytest.mark.backends("file", "postgres")
+
 CALL = Reply(calls=(("double", {"number": 21}),))
 OK = Reply(text="It is 42.")
 AGENT = Agent(tools=[double], instructions="Be exact.")

@@ -17,6 +17,9 @@ from benchmarks.openai_server import Reply
 
 from .conftest import Play, Serve, double
 
+# What a model answers is checked before any database sees it.
+pytestmark = pytest.mark.backends("file", "postgres")
+
 
 class City(BaseModel):
     """A city."""

@@ -17,6 +17,9 @@ from benchmarks.openai_server import Reply, unauthorized
 
 from .conftest import KEY, Play, Serve, Served, double
 
+# What prompts show is made from the log, whatever database keeps it.
+pytestmark = pytest.mark.backends("file", "postgres")
+
 STEPS = 60
 WINDOW = {"observational_memory": False}
 """With a window of recent messages instead, which these tests watch."""
