@@ -1,0 +1,76 @@
+"""Node memories in a folder or in a bucket, and what the tests of them need."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from agent_runtime import NodeMemory
+from agent_runtime.messages import PromptMessage
+from agent_runtime_storage import Documents, Store, UserStore, open_store
+
+KEY = "node_memory/app/talk/node.json"
+
+
+@pytest.fixture(params=["folder", "s3"])
+async def opened(
+    request: pytest.FixtureRequest, database_url: str, tmp_path: Path
+) -> AsyncIterator[Store]:
+    """A store whose objects lie in a folder, or in a bucket."""
+    folder = str(tmp_path / "objects")
+    place = folder if request.param == "folder" else request.getfixturevalue("s3_url")
+    store = await open_store(database_url, objects=place)
+    yield store
+    await store.close()
+
+
+@pytest.fixture
+def ann(opened: Store) -> UserStore:
+    """One owner's view."""
+    return opened.of("ann")
+
+
+@pytest.fixture
+def documents(ann: UserStore) -> Documents:
+    """The owner's documents."""
+    return ann.documents()
+
+
+def node(store: UserStore, name: str = "node", talk: str = "talk", **options: bool) -> NodeMemory:
+    """Return the memory of a node."""
+    return NodeMemory(store, "app", talk, name, **options)
+
+
+async def add(memory: NodeMemory, message_id: str, parent: str | None = None) -> None:
+    """Add a turn that says its id."""
+    await memory.add_messages(
+        message_id, parent, user_content=f"{message_id}?", assistant_content=f"{message_id}."
+    )
+
+
+async def say(memory: NodeMemory, *message_ids: str) -> None:
+    """Add turns that follow each other, and write them."""
+    before: str | None = None
+    for message_id in message_ids:
+        await add(memory, message_id, before)
+        before = message_id
+    await memory.flush()
+
+
+def texts(history: Sequence[PromptMessage]) -> list[str]:
+    """Return what was said."""
+    return [message.text for message in history]
+
+
+async def put(documents: Documents, data: bytes, key: str = KEY) -> None:
+    """Write a document as it is, in the place of any other."""
+    there = await documents.read(key)
+    assert await documents.write(key, data, replaces=there.version if there else None)
+
+
+async def keys(documents: Documents) -> list[str]:
+    """Return the keys of all node memories."""
+    chunks = [chunk async for chunk in documents.list("node_memory")]
+    return sorted(info.key for chunk in chunks for info in chunk)
