@@ -14,8 +14,10 @@ if TYPE_CHECKING:
     from agent_runtime_config import Settings, load_settings
 
     from .agent import Agent
+    from .attaching import File
     from .errors import AgentRuntimeError, NodeFailed, ToolError
     from .events import Event
+    from .files import FilePolicy
     from .memory.conversation import ConversationMemory
     from .memory.mode import MemoryConfig, MemoryMode
     from .memory.node import NodeMemory
@@ -36,6 +38,8 @@ __all__ = [
     "AgentRuntimeError",
     "ConversationMemory",
     "Event",
+    "File",
+    "FilePolicy",
     "FileRef",
     "LiteLLMModel",
     "MemoryConfig",
@@ -66,6 +70,8 @@ _HOMES = {
     "AgentRuntimeError": ".errors",
     "ConversationMemory": ".memory.conversation",
     "Event": ".events",
+    "File": ".attaching",
+    "FilePolicy": ".files",
     "FileRef": ".messages",
     "LiteLLMModel": ".models.litellm",
     "MemoryConfig": ".memory.mode",

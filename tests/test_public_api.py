@@ -20,6 +20,8 @@ PUBLIC = {
     "AgentRuntimeError",
     "ConversationMemory",
     "Event",
+    "File",
+    "FilePolicy",
     "FileRef",
     "LiteLLMModel",
     "MemoryConfig",

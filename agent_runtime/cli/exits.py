@@ -37,7 +37,9 @@ def code_of_error(error: BaseException) -> int:
     match error:
         case errors.UnsupportedTask():
             return UNSUPPORTED
-        case errors.ConfigError() | errors.UnknownScheme() | errors.InvalidExport():
+        case errors.ConfigError() | errors.UnknownScheme():
+            return USAGE
+        case errors.InvalidExport() | errors.InvalidFile():
             return USAGE
         case errors.ModelError():
             return MODEL

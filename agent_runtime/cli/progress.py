@@ -92,6 +92,8 @@ class Tally:
             case "observation":
                 self._remember(event, {})
                 return self._observation(data)
+            case "file":
+                return [f"  the model does not see {data['name'] or data['uri']}: {data['reason']}"]
             case "note":
                 return [f"  note from {data['source']}"]
             case "run-finish":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,6 +38,13 @@ workspace_option = click.option(
     type=click.Path(exists=True, file_okay=False, resolve_path=True),
     help="The folder for the agent's file tools; without it, it has none.",
 )
+attach_option = click.option(
+    "--attach",
+    "files",
+    multiple=True,
+    metavar="PATH|URL",
+    help="A file for the task: an image, a document. It can be given several times.",
+)
 shell_option = click.option(
     "--allow-shell", is_flag=True, help="Let the agent run commands in the workspace, unfenced."
 )
@@ -50,6 +58,7 @@ shell_option = click.option(
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Read the task from a file.",
 )
+@attach_option
 @thread_option
 @model_option
 @workspace_option
@@ -59,6 +68,7 @@ shell_option = click.option(
 def run(
     task: str | None,
     task_file: Path | None,
+    files: tuple[str, ...],
     thread: str | None,
     model: str | None,
     workspace: str | None,
@@ -76,7 +86,7 @@ def run(
     text = read_task(task, task_file)
     settings = load_settings()
     spec = new_spec(settings, model, workspace, max_steps, allow_shell)
-    session.finish(run_task(settings, spec, text, thread), as_json=as_json)
+    session.finish(run_task(settings, spec, text, thread, files), as_json=as_json)
 
 
 def read_task(task: str | None, task_file: Path | None) -> str:
@@ -124,12 +134,16 @@ def _model_name(name: str) -> str:
     return "" if name in OFFLINE else name
 
 
-def run_task(settings: Settings, spec: Spec, task: str, thread: str | None) -> session.Outcome:
+def run_task(
+    settings: Settings, spec: Spec, task: str, thread: str | None, files: Sequence[str] = ()
+) -> session.Outcome:
     """Run a task to its end on a thread (None for a new one), with progress."""
     agent = build_agent(spec)
     return session.follow(
         settings,
-        lambda runtime: runtime.stream(agent, task, thread=thread, spec=spec.to_json()),
+        lambda runtime: runtime.stream(
+            agent, task, files=files, thread=thread, spec=spec.to_json()
+        ),
     )
 
 
