@@ -5,8 +5,9 @@ from __future__ import annotations
 import inspect
 import re
 import typing
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, cast
 
 import anyio
@@ -163,7 +164,7 @@ def plain(value: Any) -> Any:
     What JSON cannot hold is named by its type: an argument such as a connection has to be passed,
     and need not be kept.
     """
-    return from_json(to_json(_ordered(value), fallback=_named))
+    return from_json(to_json(_ordered(value, named=True), fallback=_named))
 
 
 def result_of(value: Any) -> ToolResult:
@@ -251,19 +252,26 @@ def _is_json(text: str) -> bool:
     return True
 
 
-def _ordered(value: Any) -> Any:
-    """Return the value with what has no order in one, and all text such that it can be stored."""
+def _ordered(value: Any, *, named: bool = False) -> Any:
+    """Return the value with what has no order in one, and all text such that it can be stored.
+
+    Args:
+        named: whether iterators are named instead of read: reading one would use it up.
+    """
+    inner = partial(_ordered, named=named)
     if isinstance(value, str):
         return encodable(value)
     if isinstance(value, Mapping):
         pairs = cast("Mapping[Any, Any]", value).items()
-        return {_ordered(key): _ordered(one) for key, one in pairs}
+        return {inner(key): inner(one) for key, one in pairs}
     if isinstance(value, list | tuple):
-        return [_ordered(one) for one in cast("Sequence[Any]", value)]
+        return [inner(one) for one in cast("Sequence[Any]", value)]
     if isinstance(value, set | frozenset):
-        return sorted(map(_ordered, cast("set[Any]", value)), key=lambda one: repr(one))
+        return sorted(map(inner, cast("set[Any]", value)), key=repr)
+    if named and isinstance(value, Iterator):
+        return _named(cast("object", value))
     return value
 
 
-def _named(value: Any) -> str:
+def _named(value: object) -> str:
     return f"<{type(value).__name__}>"
