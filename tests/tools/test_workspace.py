@@ -131,8 +131,10 @@ def unprivileged(root: Path) -> Generator[None]:
     privileged = os.geteuid() == 0
     root.chmod(0o555)
     if privileged:
-        for folder in root.parents[:3]:
-            folder.chmod(0o755)
+        # What pytest makes for the tests is closed to others.
+        for folder in root.parents:
+            if not folder.stat().st_mode & 0o001:
+                folder.chmod(0o755)
         os.seteuid(NOBODY)
     try:
         yield
