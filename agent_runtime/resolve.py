@@ -68,7 +68,7 @@ async def resolve(
     model = model_of(agent, settings, default)
     info = await model.info()
     window = agent.context_window or settings.context_window or info.window
-    reserve = settings.response_reserve or min(DEFAULT_RESERVE, window // 4)
+    reserve = settings.response_reserve or default_reserve(window)
     if reserve >= window:
         raise ConfigError(
             f"The response reserve of {reserve:,} tokens fills the window of {window:,}.",
@@ -106,6 +106,11 @@ async def resolve(
             last_messages=room.last_messages,
         ),
     )
+
+
+def default_reserve(window: int) -> int:
+    """Return how many tokens of a window are kept free for the answer, unless it is said."""
+    return min(DEFAULT_RESERVE, window // 4)
 
 
 def model_of(agent: Agent, settings: Settings, default: Model | None) -> Model:
