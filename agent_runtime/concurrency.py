@@ -51,6 +51,11 @@ class Background:
         task.add_done_callback(self._tasks.discard)
         return task
 
+    async def wait(self) -> None:
+        """Wait until all tasks have ended, those that begin meanwhile too."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
     async def close(self) -> None:
         """Cancel all tasks, and wait until they have ended."""
         for task in self._tasks:

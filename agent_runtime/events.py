@@ -19,6 +19,7 @@ EventKind = Literal[
     "activation",
     "memory",
     "observation",
+    "recall",
     "run-finish",
 ]
 
@@ -50,6 +51,9 @@ class Event:
             - `observation`: `id`, `level`, `first` and `last` (nodes), `tokens`, `of` (tokens of
               what it stands for), `origin`, `provisional`, `again`, `why` (it is not as asked for);
               `calls` and what they used, as for `answer`
+            - `recall`: `found` (a list of `thread`, `node` and `call`), and where something was
+              looked for `query` (the node that says for what), `mode` and `tokens`; `why` it is not
+              as asked for
             - `run-finish`: `status`, `stop_reason`, `detail`
     """
 

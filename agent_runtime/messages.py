@@ -220,8 +220,11 @@ def decode_result(body: bytes) -> ToolResult:
 def searchable(said: LoggedMessage | ToolResult) -> str:
     """Return the text by which full text search finds a message or a result.
 
-    Of calls it is the tools' names and what the arguments say; reasoning is not searched.
+    Of calls it is the tools' names and what the arguments say; reasoning is not searched, nor is
+    what was recalled, which is there already.
     """
+    if isinstance(said, Note) and said.source == "recall":
+        return ""
     texts = [said.text]
     if isinstance(said, AssistantMessage):
         for call in said.calls:

@@ -39,6 +39,8 @@ from .models.base import (
 from .state import RunState
 from .view import Prompt, View
 
+RECALL_SHARE = 8
+"""What is recalled has at most so small a part of what a prompt may have."""
 GO_ON = "The run goes on from here: finish the task."
 
 
@@ -91,13 +93,14 @@ class Orchestrator:
 
     async def prepare(self) -> Prompt:
         """Return the next prompt, activated anew where it is due, reserved and checked."""
+        recalled = await self.recall()
         cause = self.state.due(self.log.view)
         if cause is not None:
             await self.state.activate(cause)
         if self.state.memory is not None:
             # Only now: before the activation it would see what is about to leave.
             self.state.memory.wake()
-        if self.log.reserved is None:
+        if self.log.reserved is None or recalled:
             await self.state.reserve()
         prompt = build(self.log.view, cache_marks=self.state.info.cache_marks)
         check(
@@ -108,6 +111,14 @@ class Orchestrator:
             limit=self.state.room.limit,
         )
         return prompt
+
+    async def recall(self) -> bool:
+        """Append what was said earlier on what the user has just said; return whether it did."""
+        recalling = self.state.recalling
+        if recalling is None:
+            return False
+        recalling.wake()
+        return await recalling.recall(most=self.state.room.limit // RECALL_SHARE)
 
     async def ask(self, prompt: Prompt) -> ModelAnswer:
         """Call the model and return its answer.

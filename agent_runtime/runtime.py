@@ -33,7 +33,9 @@ from .memory import branches, node_runs
 from .memory.worker import Worker
 from .messages import LoggedMessage, UserMessage, encodable
 from .models.base import Model
+from .models.embedding import Embedder
 from .orchestrator import Orchestrator
+from .recall import Recall
 from .resolve import Resolved, resolve
 from .results import RunResult, RunStream, streaming
 from .shown_files import ContentCache, PromptFiles
@@ -62,17 +64,28 @@ class Runtime:
     open calls are closed, and the run can be resumed.
     """
 
-    def __init__(self, settings: Settings, store: Store, model: Model | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        store: Store,
+        model: Model | None = None,
+        recall: Recall | None = None,
+    ) -> None:
         self.settings = settings
         self.store = store
         self.model = model
+        self._recall = recall
         self._background = Background()
         self._contents = ContentCache()
 
     @classmethod
     @asynccontextmanager
     async def open(
-        cls, settings: Settings | None = None, *, model: Model | None = None
+        cls,
+        settings: Settings | None = None,
+        *,
+        model: Model | None = None,
+        embedder: Embedder | None = None,
     ) -> AsyncGenerator[Runtime]:
         """Open the store that the settings name, and close it at the end.
 
@@ -80,12 +93,14 @@ class Runtime:
             settings: None reads the environment.
             model: for agents that name none; None takes the settings' model, or without one the
                 offline model.
+            embedder: for recall, instead of the one that the settings name.
 
         Raises:
             ConfigError: a setting is not usable.
             StoreError: the database cannot be opened.
         """
         settings = settings or load_settings()
+        recall = Recall.of(settings, embedder)
         token = settings.database_auth_token
         store = await open_store(
             settings.database_url,
@@ -93,11 +108,13 @@ class Runtime:
             auth_token=token.get_secret_value() if token else None,
             objects=settings.object_store_url,
         )
-        runtime = cls(settings, store, model)
+        runtime = cls(settings, store, model, recall)
         try:
             yield runtime
         finally:
             with anyio.CancelScope(shield=True):
+                if recall is not None:
+                    await recall.close()
                 await runtime._background.close()
                 await store.close()
 
@@ -362,6 +379,8 @@ class Runtime:
     ) -> RunState:
         user_context: Mapping[str, Any] = spec.get("user_context") or {}
 
+        recalling = self._recall.of_run(log) if self._recall else None
+
         def context(call_id: str) -> ToolContext:
             timer = ToolTimer()
 
@@ -392,6 +411,7 @@ class Runtime:
                 max_file_bytes=self.settings.max_file_bytes,
                 timer=timer,
                 user_context=user_context,
+                recalling=recalling,
             )
 
         found, calibration = resolved.remembering, resolved.calibration
@@ -413,6 +433,7 @@ class Runtime:
             output=resolved.output,
             memory=memory,
             worker=Worker(memory) if memory else None,
+            recalling=recalling,
             idle=self.settings.activate_after_idle or None,
             restating=resolved.restating,
             files=PromptFiles(
@@ -438,6 +459,8 @@ class Runtime:
         finish = await execute(
             driver, timeout=self.settings.run_timeout, background=self._background
         )
+        if self._recall is not None:
+            self._recall.end(driver.log)
         store, lease = driver.log.store, driver.log.lease
         if isinstance(driver, node_runs.NodeDriver):
             await driver.node.keep(store, lease)

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 import anyio
 import anyio.to_thread
@@ -33,6 +34,9 @@ from .state_note import StateFunction, state_note
 from .tokens import Calibration, count_text
 from .tools.base import ToolContext, Toolset
 from .view import Cause, Entry, Prefix, Prompt, View
+
+if TYPE_CHECKING:
+    from .memory.recalling import Recalling
 
 LEAST_OUTPUT = 256
 """With fewer tokens than that left to answer, a budget counts as spent."""
@@ -72,6 +76,8 @@ class RunState:
     """Observational memory, where it is on."""
     worker: Worker | None = None
     """What prepares observations in the background, where it is on."""
+    recalling: Recalling | None = None
+    """Semantic recall, where it is on."""
     idle: float | None = None
     """After so many seconds without a model call its provider's cache has expired."""
     restating: Sequence[StateFunction] = ()

@@ -10,9 +10,10 @@ if TYPE_CHECKING:
     from agent_runtime_config import Settings
 
     from .base import Price
+    from .embedding import LiteLLMEmbedder
     from .litellm import LiteLLMModel
 
-__all__ = ["model_from_name"]
+__all__ = ["embedder_from_name", "model_from_name"]
 
 OFFLINE = ("", "scripted", "offline")
 """Names that mean no language model."""
@@ -38,6 +39,23 @@ def model_from_name(name: str, settings: Settings | None = None, **options: Any)
 
     known = {} if settings is None else _options(name, settings)
     return LiteLLMModel(name, **(known | options))
+
+
+def embedder_from_name(name: str, settings: Settings) -> LiteLLMEmbedder:
+    """Return the embedder of a litellm name; nothing is loaded or called yet.
+
+    Raises:
+        ConfigError: the name is empty.
+    """
+    from .embedding import LiteLLMEmbedder
+
+    return LiteLLMEmbedder(
+        name,
+        base_url=settings.embedder_base_url,
+        timeout=settings.embedder_timeout,
+        retries=settings.model_retries,
+        local_only=settings.forbid_real_models,
+    )
 
 
 def _options(name: str, settings: Settings) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 import anyio
 import anyio.to_thread
@@ -22,6 +22,9 @@ from agent_runtime_storage.contract import UserStore
 from .returned import has_files, render, render_files
 from .signature import function_name, is_async, read_signature
 from .timer import ToolTimer
+
+if TYPE_CHECKING:
+    from agent_runtime.memory.recalling import Recalling
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -52,6 +55,7 @@ class ToolContext:
         timer: of this call; it stands still while `run_agent` is at work.
         user_context: what the outermost run was given of its user.
         max_file_bytes: the largest file that is kept.
+        recalling: how `recall` searches; None where that is by full text in the own thread.
     """
 
     user_id: str
@@ -66,6 +70,7 @@ class ToolContext:
     timer: ToolTimer = field(default_factory=ToolTimer)
     user_context: Mapping[str, Any] = field(default_factory=dict[str, Any])
     max_file_bytes: int = MAX_BYTES
+    recalling: Recalling | None = None
 
     async def keep(self, file: File) -> FileRef:
         """Keep a file with the thread, and return what a `ToolResult` refers to it by.

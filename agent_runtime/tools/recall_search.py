@@ -24,7 +24,7 @@ _WORD = re.compile(r"\w+")
 
 async def search(where: Whereabouts, query: str) -> Opened:
     """Return excerpts of what holds words of the query on the run's branch, the best first."""
-    words = list(dict.fromkeys(word.lower() for word in _WORD.findall(query)))[:64]
+    words = words_of(query)
     shown = repr(query if len(query) <= 80 else f"{query[:79]}…")
     found = await where.store.search_text(query, thread_id=where.thread_id, limit=ASKED)
     branch = set(await where.lineage(min((hit.node_id for hit in found), default=0)))
@@ -75,22 +75,27 @@ def _piece(where: Whereabouts, node: Node, hit: TextHit, words: Sequence[str]) -
     return Piece(" | ".join(parts), shown)
 
 
-def excerpt(text: str, words: Sequence[str]) -> tuple[int, str]:
+def words_of(query: str) -> list[str]:
+    """Return the words of a query, by which excerpts are chosen."""
+    return list(dict.fromkeys(word.lower() for word in _WORD.findall(query)))[:64]
+
+
+def excerpt(text: str, words: Sequence[str], size: int = EXCERPT) -> tuple[int, str]:
     """Return where in a text most of the words stand close together, and what stands there."""
-    if len(text) <= EXCERPT:
+    if len(text) <= size:
         return 0, text
-    start = _densest(text[:_LOOKED_AT], words)
+    start = _densest(text[:_LOOKED_AT], words, size)
     # A little of what stands before, from a line's or a word's beginning.
-    start = max(0, min(start - EXCERPT // 4, len(text) - EXCERPT))
+    start = max(0, min(start - size // 4, len(text) - size))
     if start:
-        near = max(text.find(end, start, start + EXCERPT // 8) for end in ("\n", " "))
+        near = max(text.find(end, start, start + size // 8) for end in ("\n", " "))
         start = near + 1 if near >= 0 else start
-    shown = text[start : start + EXCERPT].rstrip()
-    before, after = "… " if start else "", " …" if start + EXCERPT < len(text) else ""
+    shown = text[start : start + size].rstrip()
+    before, after = "… " if start else "", " …" if start + size < len(text) else ""
     return start, f"{before}{shown}{after}"
 
 
-def _densest(text: str, words: Sequence[str]) -> int:
+def _densest(text: str, words: Sequence[str], size: int) -> int:
     """Return where the stretch of an excerpt's length begins that has most of the words."""
     if not words:
         return 0
@@ -100,7 +105,7 @@ def _densest(text: str, words: Sequence[str]) -> int:
     best, most, first = 0, 0, 0
     for start, word in places:
         within[word] += 1
-        while start - places[first][0] > EXCERPT // 2:
+        while start - places[first][0] > size // 2:
             within[places[first][1]] -= 1
             first += 1
         if (distinct := len(+within)) > most:
