@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from agent_runtime.errors import ToolError
+from agent_runtime.errors import NotFound, ToolError
 
 from .base import ToolContext, tool
 from .recall_open import Opened, Whereabouts, nodes, observation, result
@@ -42,13 +42,20 @@ async def recall(
     handle, query = handle.strip(" \t\n\"'<>"), query.strip()
     if bool(handle) == bool(query):
         raise ToolError("Give either a handle or a query.", cure=HANDLES)
-    where = await Whereabouts.of(context.store, context.thread_id)
-    found = await search(where, query) if query else await _open(where, handle)
+    if query:
+        where = await Whereabouts.of(context.store, context.thread_id)
+        found = await search(where, query, context.recalling)
+    else:
+        found = await _open(context, handle)
     return _page(found, offset, limit)
 
 
-async def _open(where: Whereabouts, handle: str) -> Opened:
-    name = handle.lower()
+async def _open(context: ToolContext, handle: str) -> Opened:
+    name, elsewhere, thread_id = handle.partition("@")
+    where = await _elsewhere(context, thread_id) if elsewhere else None
+    if where is None:
+        where = await Whereabouts.of(context.store, context.thread_id)
+    name = name.lower()
     if _RESULT.fullmatch(name):
         return await result(where, name, HANDLES)
     if match := _NODES.fullmatch(name):
@@ -57,6 +64,17 @@ async def _open(where: Whereabouts, handle: str) -> Opened:
     if match := _OBSERVATION.fullmatch(name):
         return await observation(where, int(match[1]), HANDLES)
     raise ToolError(f"{handle[:80]!r} is no handle.", cure=HANDLES)
+
+
+async def _elsewhere(context: ToolContext, thread_id: str) -> Whereabouts:
+    """Return where the nodes of another thread are. Raises `ToolError`."""
+    recalling = context.recalling
+    if thread_id != context.thread_id and (recalling is None or recalling.policy.scope != "user"):
+        raise ToolError("You can open only what is in your own thread.", cure=HANDLES)
+    try:
+        return await Whereabouts.of(context.store, thread_id)
+    except NotFound:
+        raise ToolError(f"There is no thread {thread_id[:80]!r}.", cure=HANDLES) from None
 
 
 def _page(found: Opened, offset: int, limit: int) -> str:
