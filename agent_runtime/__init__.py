@@ -15,6 +15,12 @@ if TYPE_CHECKING:
 
     from .agent import Agent
     from .attaching import File
+    from .counting import (
+        count_message_tokens,
+        count_messages_tokens,
+        get_context_window,
+        trim_messages,
+    )
     from .errors import AgentRuntimeError, NodeFailed, ToolError
     from .events import Event
     from .files import FilePolicy
@@ -59,9 +65,13 @@ __all__ = [
     "UserMessage",
     "Workflow",
     "WorkflowContext",
+    "count_message_tokens",
+    "count_messages_tokens",
+    "get_context_window",
     "load_settings",
     "model_from_name",
     "tool",
+    "trim_messages",
     "workspace_tools",
 ]
 
@@ -91,9 +101,13 @@ _HOMES = {
     "UserMessage": ".messages",
     "Workflow": ".workflow.definition",
     "WorkflowContext": ".workflow.context",
+    "count_message_tokens": ".counting",
+    "count_messages_tokens": ".counting",
+    "get_context_window": ".counting",
     "load_settings": "agent_runtime_config",
     "model_from_name": ".models",
     "tool": ".tools.base",
+    "trim_messages": ".counting",
     "workspace_tools": ".tools.workspace",
 }
 
