@@ -1,0 +1,500 @@
+"""Files: how they are taken in, referred to and rebuilt, and what prompts show of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from agent_runtime import File, FilePolicy, FileRef, Runtime, Settings
+from agent_runtime.attaching import attach, keep
+from agent_runtime.errors import InvalidFile, NotFound, ObjectLost, StoreUnavailable
+from agent_runtime.files import (
+    BROKEN,
+    NOT_THERE,
+    UNREADABLE,
+    Resolved,
+    from_reference,
+    resolve,
+    to_reference,
+)
+from agent_runtime.media_types import is_text
+from agent_runtime.messages import FileKind, PromptMessage, decode_message
+from agent_runtime.models.base import FilePart
+from agent_runtime.shown_files import LOST, NO_IMAGE, NO_PDF, NOT_TAKEN, ContentCache, PromptFiles
+from agent_runtime.tokens import IMAGE_TOKENS, TEXT_BYTES, count_file, count_text, placeholder
+from agent_runtime_storage import UserStore
+from agent_runtime_storage.records import NewEvent
+
+pytestmark = pytest.mark.backends("file")
+
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 4
+PDF = b"%PDF-1.7\n" + b"x" * 100
+EVERY: frozenset[FileKind] = frozenset({"image", "audio", "video", "document"})
+
+
+@pytest.fixture
+async def runtime(database_url: str) -> AsyncIterator[Runtime]:
+    """An open runtime."""
+    async with Runtime.open(Settings(database_url=database_url, max_file_bytes=50_000)) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def store(runtime: Runtime) -> UserStore:
+    """The owner's store, with a thread."""
+    store = runtime.store.of("local")
+    await store.ensure_thread("t1")
+    return store
+
+
+class Told:
+    """The files of a run's prompts, and the events that they write."""
+
+    def __init__(
+        self,
+        store: UserStore,
+        *,
+        policy: FilePolicy = FilePolicy(),  # noqa: B008  (immutable)
+        takes: frozenset[FileKind] = EVERY,
+        cache: ContentCache | None = None,
+    ) -> None:
+        self.reasons: list[str] = []
+        cache = cache or ContentCache()
+        self.files = PromptFiles(store, cache, policy, takes, self._tell)
+
+    async def _tell(self, event: NewEvent) -> None:
+        assert event.kind == "file"
+        self.reasons.append(event.data["reason"])
+
+    async def parts(self, *files: FileRef) -> list[FilePart]:
+        """The files of one message, as they are to be shown."""
+        return (await self.files.parts([PromptMessage("user", "Look.", files=files)]))[0]
+
+
+# Taking files in
+
+
+@pytest.mark.parametrize(
+    ("content", "name", "kind", "media_type"),
+    [
+        (PNG, "", "image", "image/png"),
+        (PNG, "cat.jpg", "image", "image/png"),
+        (b"\xff\xd8\xff\xe0", "", "image", "image/jpeg"),
+        (b"RIFF\x04\0\0\0WEBPVP8 ", "", "image", "image/webp"),
+        (b"RIFF\x04\0\0\0WAVEfmt ", "", "audio", "audio/wav"),
+        (b"\0\0\0\x18ftypmp42", "film.mp4", "video", "video/mp4"),
+        (PDF, "", "document", "application/pdf"),
+        (b"# Title", "notes.md", "document", "text/markdown"),
+        ('{"ö": 1}'.encode(), "a.json", "document", "application/json"),
+        (b"some words", "", "document", "text/plain"),
+        (b"a" * 4095 + "ö".encode(), "", "document", "text/plain"),
+        (b"\0\1\2\3", "", "custom", "application/octet-stream"),
+        (b"PK\3\4\0", "a.zip", "custom", "application/zip"),
+    ],
+)
+async def test_a_file_is_what_its_content_says_and_then_its_name(
+    store: UserStore, content: bytes, name: str, kind: str, media_type: str
+) -> None:
+    ref = await keep(store, "t1", File(content, name))
+    assert (ref.kind, ref.media_type, ref.name) == (kind, media_type, name)
+    assert ref.size == len(content)
+    assert await resolve(store, [ref]) == [Resolved(ref, thread_id="t1")]
+
+
+async def test_an_ending_that_means_a_video_elsewhere_makes_none_of_a_text(
+    store: UserStore,
+) -> None:
+    ref = await keep(store, "t1", File(b"let x = 1", "main.ts"))
+    assert ref.kind == "document"
+    assert is_text(ref.media_type)
+
+
+async def test_what_is_said_of_a_file_holds_unless_its_content_says_otherwise(
+    runtime: Runtime,
+) -> None:
+    ref = await runtime.files.upload(
+        "new thread", b"\0\1", name="data", media_type="Application/X-Thing", kind="document"
+    )
+    assert (ref.kind, ref.media_type) == ("document", "application/x-thing")
+    assert ref.uri.startswith("upload:")
+    bad = await runtime.files.upload("new thread", PNG, media_type="image/jpeg\r\nX: y")
+    assert bad.media_type == "image/png"
+    assert await runtime.files.of("new thread") == [ref, bad]
+    assert await runtime.files.read(bad) == PNG
+    with pytest.raises(NotFound):
+        await runtime.files.read(bad, user="stranger")
+    with pytest.raises(NotFound):
+        await runtime.files.read(FileRef("image", "https://example.com/a.png"))
+
+
+async def test_paths_urls_references_and_bytes_are_attached_in_order(
+    store: UserStore, tmp_path: Path
+) -> None:
+    (tmp_path / "a b.png").write_bytes(PNG)
+    known = FileRef("image", "upload:1")
+    files = await attach(
+        store,
+        "t1",
+        [
+            str(tmp_path / "a b.png"),
+            tmp_path / "a b.png",
+            File(PDF, "p.pdf"),
+            known,
+            "https://example.com/x/cat%20one.JPG?sig=1",
+            "http://example.com/",
+            "data:image/png;base64,iVBORw0KGgo=",
+            FileRef("document", "data:,Hello%20there", name="greeting.txt"),
+        ],
+    )
+    assert [one.name for one in files] == [
+        "a b.png", "a b.png", "p.pdf", "", "cat one.JPG", "", "", "greeting.txt",
+    ]  # fmt: skip
+    assert [one.kind for one in files] == [
+        "image", "image", "document", "image", "image", "custom", "image", "document",
+    ]  # fmt: skip
+    assert files[3] is known
+    assert files[4].uri == "https://example.com/x/cat%20one.JPG?sig=1"
+    # What a `data:` URL holds is kept, since content does not belong into messages.
+    assert files[7].uri.startswith("upload:")
+    row = (await store.find_files([files[7].uri.partition(":")[2]]))[0]
+    assert await store.file_content("t1", row.id) == b"Hello there"
+
+
+@pytest.mark.parametrize(
+    ("file", "told"),
+    [
+        (File(b""), "is empty"),
+        (File(b"x" * 50_001, "big"), "'big' has 50,001 bytes, and 50,000 are the most"),
+        ("missing.png", "'missing.png' cannot be read: No such file"),
+        (".", "is no file"),
+        ("bad\0name", "cannot be read"),
+        ("http:///path", "names no host"),
+        ("data:image/png;base64,???", "not whole"),
+        ("data:nothing", "not whole"),
+    ],
+)
+async def test_what_cannot_be_taken_in_is_refused_with_its_name(
+    store: UserStore, file: Any, told: str
+) -> None:
+    with pytest.raises(InvalidFile, match=told) as raised:
+        await attach(store, "t1", [file], 50_000)
+    assert raised.value.cure
+    assert await store.files("t1") == []
+
+
+async def test_a_file_too_large_is_not_even_read(store: UserStore, tmp_path: Path) -> None:
+    large = tmp_path / "large"
+    with large.open("wb") as file:
+        file.truncate(10**12)
+    with pytest.raises(InvalidFile, match="1,000,000,000,000 bytes"):
+        await attach(store, "t1", [large], 50_000)
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InvalidFile, match="is no file"):
+        await attach(store, "t1", [tmp_path / "pipe"])
+
+
+async def test_a_name_is_kept_as_one_readable_line(store: UserStore) -> None:
+    name = "a\0b\nc\x1b[31m\ud800" + "x" * 300 + ".txt"
+    ref = await keep(store, "t1", File(b"words", name))
+    assert len(ref.name) == 200
+    assert ref.name.endswith("x.txt")
+    short = await keep(store, "t1", File(b"words", "a\0b\nc \ud800.txt"))
+    assert short.name == "a b c \ufffd.txt"
+
+
+# References
+
+
+@pytest.mark.parametrize(
+    ("ref", "reference"),
+    [
+        (
+            FileRef("image", "upload:file-uuid-123"),
+            {
+                "type": "image",
+                "transfer_method": "local_file",
+                "upload_file_id": "file-uuid-123",
+                "belongs_to": "user",
+            },
+        ),
+        (
+            FileRef("video", "tool:t-1"),
+            {
+                "type": "video",
+                "transfer_method": "tool_file",
+                "tool_file_id": "t-1",
+                "belongs_to": "user",
+            },
+        ),
+        (
+            FileRef("document", "https://example.com/a.pdf", "application/pdf", "a.pdf", 12),
+            {
+                "type": "document",
+                "transfer_method": "remote_url",
+                "url": "https://example.com/a.pdf",
+                "name": "a.pdf",
+                "media_type": "application/pdf",
+                "size": 12,
+                "belongs_to": "user",
+            },
+        ),
+    ],
+)
+def test_a_reference_goes_to_dify_and_back(ref: FileRef, reference: dict[str, Any]) -> None:
+    assert to_reference(ref) == reference
+    assert from_reference(reference) == (ref, "user")
+    # Dify writes what is not set as well.
+    unset = dict.fromkeys(("upload_file_id", "tool_file_id", "url"))
+    assert from_reference({**unset, **reference}) == (ref, "user")
+    assert from_reference(to_reference(ref, "assistant")) == (ref, "assistant")
+
+
+@pytest.mark.parametrize(
+    "reference",
+    [
+        {},
+        {"type": "image", "transfer_method": "local_file"},
+        {"type": "image", "transfer_method": "local_file", "upload_file_id": 7},
+        {"type": 7, "transfer_method": ["x"], "url": None},
+        {"type": "image", "transfer_method": "remote_url", "url": "ftp://example.com/a"},
+        {"type": "image", "transfer_method": "remote_url", "url": "https://[broken"},
+        {"type": "hologram", "transfer_method": "teleport", "url": "nowhere"},
+    ],
+)
+async def test_a_broken_reference_is_told_and_never_raised(
+    store: UserStore, reference: dict[str, Any]
+) -> None:
+    ref, _ = from_reference(reference)
+    [found] = await resolve(store, [ref])
+    assert found.problem == BROKEN
+    assert "not shown: its reference is broken]" in placeholder(found.file, found.problem)
+
+
+async def test_a_reference_is_rebuilt_by_what_the_store_knows(store: UserStore) -> None:
+    ref = await keep(store, "t1", File(PNG, "cat.png"), origin="tool")
+    bare, _ = from_reference(to_reference(ref))
+    assert bare == FileRef("image", ref.uri)
+    [found] = await resolve(store, [bare])
+    assert found.file == ref
+    assert (found.problem, found.thread_id) == ("", "t1")
+
+
+async def test_one_broken_file_does_not_take_the_others_with_it(store: UserStore) -> None:
+    good = await keep(store, "t1", File(PNG, "cat.png"))
+    url = FileRef("image", "https://example.com/a.png")
+    gone = FileRef("image", "upload:00000000-0000-7000-8000-000000000000")
+    found = await resolve(store, [gone, good, FileRef("custom", ""), url])
+    assert [one.problem for one in found] == [NOT_THERE, "", BROKEN, ""]
+
+
+async def test_a_file_of_another_owner_is_just_not_there(
+    runtime: Runtime, store: UserStore
+) -> None:
+    theirs = await runtime.files.upload("t1", PNG, name="secret.png", user="stranger")
+    gone = FileRef("image", "upload:00000000-0000-7000-8000-000000000000")
+    bare = FileRef("image", theirs.uri)
+    told = Told(store)
+    foreign, missing = await told.parts(bare, gone)
+    assert (foreign.file, foreign.data, foreign.problem) == (bare, "", NOT_THERE)
+    assert missing.problem == foreign.problem
+    assert "secret" not in placeholder(foreign.file, foreign.problem)
+    assert told.reasons == [NOT_THERE, NOT_THERE]
+
+
+async def test_a_file_is_found_from_a_sub_agents_thread(store: UserStore) -> None:
+    ref = await keep(store, "t1", File(PNG))
+    await store.ensure_thread("of a sub-agent")
+    [part] = await Told(store).parts(ref)
+    assert part.data
+
+
+async def test_a_policy_says_which_files_of_a_message_are_shown(store: UserStore) -> None:
+    image = await keep(store, "t1", File(PNG))
+    tools = await keep(store, "t1", File(PNG), origin="tool")
+    paper = await keep(store, "t1", File(PDF))
+    url = FileRef("image", "https://example.com/a.png")
+    every = [paper, image, url, tools]
+
+    async def problems(**policy: Any) -> list[str]:
+        return [one.problem for one in await resolve(store, every, FilePolicy(**policy))]
+
+    assert await problems() == ["", "", "", ""]
+    kinds = await problems(kinds=("image",), limit=2)
+    assert kinds == [
+        "files of kind document are not shown here",
+        "",
+        "",
+        "at most 2 files of a message are shown here",
+    ]
+    way = "files that came in this way are not shown here"
+    assert await problems(methods=("local_file",)) == ["", "", way, way]
+    assert await problems(max_bytes=500) == [
+        "",
+        "files of more than 500 bytes are not shown here",
+        "",
+        "files of more than 500 bytes are not shown here",
+    ]
+    told = Told(store, policy=FilePolicy(detail="low", kinds=("image",)))
+    assert [part.detail for part in await told.parts(image, url)] == ["low", "low"]
+
+
+# In prompts
+
+
+async def test_a_model_is_shown_the_content_of_what_it_takes_and_texts(store: UserStore) -> None:
+    image = await keep(store, "t1", File(PNG, "cat.png"))
+    paper = await keep(store, "t1", File(PDF, "p.pdf"))
+    text = await keep(store, "t1", File("Ümlaut".encode(), "notes.txt"))
+    long = await keep(store, "t1", File("ü".encode() * TEXT_BYTES, "long.txt"))
+    told = Told(store, takes=frozenset({"image"}))
+    seen = await told.parts(image, paper, text, long)
+    assert [bool(part.data) for part in seen] == [True, False, False, False]
+    assert seen[2].text == "Ümlaut"
+    assert seen[3].text == "ü" * (TEXT_BYTES // 2) + "\n[... cut here: 40,000 bytes in all ...]"
+    assert told.reasons == [NOT_TAKEN]
+    # Once told is enough.
+    assert await told.parts(image, paper, text, long) == seen
+    assert told.reasons == [NOT_TAKEN]
+
+
+async def test_content_that_is_not_what_it_is_said_to_be_is_only_named(store: UserStore) -> None:
+    fake = await keep(store, "t1", File(b"\0garbage", "a.png", "image/png"))
+    paper = await keep(store, "t1", File(b"\0garbage", "a.pdf", "application/pdf"))
+    drawing = await keep(store, "t1", File(b"<svg/>", "a.svg", "image/svg+xml"))
+    problems = [part.problem for part in await Told(store).parts(fake, paper, drawing)]
+    assert problems == [NO_IMAGE, NO_PDF, NO_IMAGE]
+
+
+class Failing:
+    """A store whose files cannot be read while it says so."""
+
+    def __init__(self, store: UserStore) -> None:
+        self._store = store
+        self.error: Exception | None = None
+        self.reads = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def find_files(self, ids: Any) -> Any:
+        """Fail with the database."""
+        if isinstance(self.error, StoreUnavailable):
+            raise self.error
+        return await self._store.find_files(ids)
+
+    async def file_content(self, thread_id: str, file_id: str) -> bytes:
+        """Fail as told."""
+        self.reads += 1
+        if self.error is not None:
+            raise self.error
+        return await self._store.file_content(thread_id, file_id)
+
+
+async def test_lost_content_is_named_for_the_rest_of_the_run(store: UserStore) -> None:
+    failing: Any = Failing(store)
+    ref = await keep(store, "t1", File(PNG))
+    failing.error = ObjectLost("gone")
+    told = Told(failing)
+    assert [part.problem for part in await told.parts(ref)] == [LOST]
+    failing.error = None
+    assert [part.problem for part in await told.parts(ref)] == [LOST]
+    assert told.reasons == [LOST]
+
+
+async def test_content_that_cannot_be_read_now_is_shown_when_it_can(store: UserStore) -> None:
+    failing: Any = Failing(store)
+    ref = await keep(store, "t1", File(PNG))
+    failing.error = StoreUnavailable("down")
+    told = Told(failing)
+    assert [part.problem for part in await told.parts(ref)] == [UNREADABLE]
+    failing.error = None
+    [part] = await told.parts(ref)
+    assert (part.problem, bool(part.data)) == ("", True)
+
+
+async def test_only_what_no_answered_prompt_had_is_taken_for_refused(store: UserStore) -> None:
+    first = await keep(store, "t1", File(PNG))
+    second = await keep(store, "t1", File(PNG + b"2"))
+    told = Told(store)
+
+    async def shown(*files: FileRef) -> dict[int, list[FilePart]]:
+        return await told.files.parts([PromptMessage("user", "", files=files)])
+
+    told.files.accepted(await shown(first))
+    both = await shown(first, second)
+    assert told.files.refused(both)
+    assert [bool(part.problem) for part in (await shown(first, second))[0]] == [False, True]
+    # Nothing is left that it could be about.
+    assert not told.files.refused(await shown(first, second))
+
+
+async def test_memory_holds_a_bounded_part_of_the_content(store: UserStore) -> None:
+    failing: Any = Failing(store)
+    refs = [await keep(store, "t1", File(PNG + bytes([n]) * 1000)) for n in range(3)]
+    size = -(-(len(PNG) + 1000) // 3) * 4
+    told = Told(failing, cache=ContentCache(limit=2 * size))
+    for ref in (refs[0], refs[1], refs[0], refs[2], refs[0], refs[2]):
+        [part] = await told.parts(ref)
+        assert len(part.data) == size
+    assert failing.reads == 3
+    await told.parts(refs[1])
+    assert failing.reads == 4
+
+
+async def test_coding_content_does_not_hold_up_the_loop(runtime: Runtime) -> None:
+    store = runtime.store.of("local")
+    await store.ensure_thread("t1")
+    content = PNG + os.urandom(12_000_000)
+    ref = await keep(store, "t1", File(content), 20_000_000)
+    told = Told(store)
+    parts: list[FilePart] = []
+    ticks = 0
+
+    async def tick() -> None:
+        nonlocal ticks
+        while True:
+            await anyio.lowlevel.checkpoint()
+            ticks += 1
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(tick)
+        await anyio.lowlevel.checkpoint()
+        before = ticks
+        parts = await told.parts(ref)
+        assert ticks > before + 10
+        group.cancel_scope.cancel()
+    assert len(parts[0].data) == -(-len(content) // 3) * 4
+
+
+# Messages and counting
+
+
+def test_a_message_of_before_sizes_were_known_is_still_read() -> None:
+    old = b'{"text":"Hi.","files":[{"kind":"image","uri":"upload:1","media_type":"","name":""}]'
+    message = decode_message(old + b',"type":"user"}')
+    assert message.type == "user"
+    assert message.files == (FileRef("image", "upload:1"),)
+
+
+def test_a_file_is_counted_by_its_kind_and_size_within_bounds() -> None:
+    assert count_file(FileRef("image", "https://example.com/a.png")) == IMAGE_TOKENS
+    url = FileRef("document", "https://example.com/a.pdf", "application/pdf")
+    assert count_file(url) == count_text(placeholder(url))
+
+    def kept(kind: FileKind, media_type: str, size: int) -> int:
+        return count_file(FileRef(kind, "upload:1", media_type, "a", size))
+
+    assert kept("document", "application/pdf", 10) == 1_500
+    assert kept("document", "application/pdf", 1_000_000) == 20_000
+    assert kept("document", "application/pdf", 20_000_000) == 30_000
+    assert kept("document", "text/plain", 3_000) > 1_000
+    assert kept("document", "text/plain", 10**9) < 7_000
+    assert kept("audio", "audio/wav", 1_000_000) == 4_000
+    assert kept("video", "video/mp4", 1_000_000) == 5_000
+    assert kept("custom", "application/zip", 1_000_000) < 50
