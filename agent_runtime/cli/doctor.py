@@ -85,6 +85,7 @@ async def _checks() -> list[Check]:
     return [
         *checks,
         await check_model(settings),
+        await check_embedder(settings),
         await check_database(settings),
         await check_objects(settings),
     ]
@@ -156,6 +157,29 @@ async def check_model(settings: Settings) -> Check:
     state = "fail" if all(name.endswith("_API_KEY") for name in missing) else "warn"
     names = " or ".join(missing)
     return Check("model", state, f"{found}, but {names} is not set", f"Set {names}.")
+
+
+async def check_embedder(settings: Settings) -> Check:
+    """Check the embedder's key, where one is set; loads litellm, calls nothing."""
+    from agent_runtime.errors import AgentRuntimeError
+    from agent_runtime.models import embedder_from_name
+
+    if not settings.embedder_model:
+        return Check("embedder", "ok", "none is set, so semantic recall is off")
+    try:
+        embedder = embedder_from_name(settings.embedder_model, settings)
+        await embedder.check()
+    except AgentRuntimeError as error:
+        return Check("embedder", "fail", error.message, error.cure)
+    found = embedder.name
+    if embedder.price is None:
+        found += ", price unknown"
+        if settings.budget_usd is not None:
+            cure = "Unset AGENT_RUNTIME_BUDGET_USD, or recall is by full text only."
+            return Check("embedder", "warn", found, cure)
+    if settings.embedder_base_url is not None:
+        found += f", at {redact_url(settings.embedder_base_url)}"
+    return Check("embedder", "ok", found)
 
 
 async def check_database(settings: Settings) -> Check:

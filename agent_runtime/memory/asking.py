@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Iterable, Sequence
 
 import anyio
 
@@ -26,6 +27,8 @@ EMBED = "embed"
 """The purpose of the usage, and the kind of the jobs."""
 AGAIN_SECONDS = 60.0
 """How long an embedder is left in peace after a failure."""
+RECENT = 256
+"""The vectors of so many queries are kept at hand."""
 AT_MOST = 2
 """How many of its tokens one of ours is at most."""
 
@@ -44,6 +47,7 @@ class Asking:
         self._slow_until = 0.0
         self._failure: Exception | None = None
         self._told = False
+        self._recent: dict[tuple[str, str], Vector] = {}
 
     @property
     def name(self) -> str:
@@ -74,6 +78,22 @@ class Asking:
         """Return whether nobody was told yet that it fails; from now on somebody was."""
         told, self._told = self._told, True
         return not told
+
+    async def ask_for(self, log: RunLog, query: str, *, seconds: float | None) -> Vector:
+        """Return the vector of what is searched for, as `ask`; one that is known costs nothing."""
+        owner, digest = log.store.user_id, digest_of(query)
+        found = self.recent(owner, [digest])
+        if not found:
+            found = await log.store.vectors_by_digest(self.name, [digest])
+        vector = found[digest] if found else (await self.ask(log, [query], seconds=seconds))[0]
+        self._recent[owner, digest] = vector
+        if len(self._recent) > RECENT:
+            del self._recent[next(iter(self._recent))]
+        return vector
+
+    def recent(self, owner: str, digests: Iterable[str]) -> dict[str, Vector]:
+        """Return the vectors of what an owner searched for of late, by the digests of the texts."""
+        return {one: self._recent[owner, one] for one in digests if (owner, one) in self._recent}
 
     async def ask(
         self, log: RunLog, texts: Sequence[str], *, seconds: float | None = None
@@ -113,7 +133,8 @@ class Asking:
         finally:
             with anyio.CancelScope(shield=True):
                 await self._book(log, made, counted, held, lost)
-        self._told = False
+        if isinstance(self._failure, ModelError):
+            self._failure, self._told = None, False
         return vectors
 
     async def _asked(self, texts: Sequence[str], seconds: float) -> Embeddings:
@@ -172,3 +193,8 @@ class Asking:
             counted_tokens=counted,
             cost=made.cost,
         )
+
+
+def digest_of(text: str) -> str:
+    """Return what a text is known by."""
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()

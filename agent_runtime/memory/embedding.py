@@ -8,7 +8,6 @@ stays to be done; no turn waits for it or fails by it.
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -34,7 +33,7 @@ from agent_runtime.view import Entry
 from agent_runtime_storage.contract import UserStore
 from agent_runtime_storage.records import NewEvent, VectorItem
 
-from .asking import EMBED, Asking
+from .asking import EMBED, Asking, digest_of
 from .passages import MESSAGE, REACH, Passage, passages
 from .transcript import characters
 
@@ -242,8 +241,8 @@ class Embedding:
 
     async def _embed(self, log: RunLog, thread_id: str, texts: Sequence[_Text]) -> None:
         """Write the vectors of texts, in their order, as soon as they are there."""
-        known: dict[str, Vector | None] = {}
         digests = list(dict.fromkeys(text.digest for text in texts))
+        known: dict[str, Vector | None] = dict(self.asking.recent(log.store.user_id, digests))
         known.update(await log.store.vectors_by_digest(self.model, digests))
         missing = {text.digest: text.passage.text for text in texts if text.digest not in known}
         written = 0
@@ -338,8 +337,3 @@ async def _texts(entries: Sequence[Entry], wanted: Sequence[int]) -> list[_Text]
     if characters(entries) > OFF_LOOP:
         return await anyio.to_thread.run_sync(made)
     return made()
-
-
-def digest_of(text: str) -> str:
-    """Return what a text is known by."""
-    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()

@@ -30,7 +30,6 @@ from agent_runtime.tools.recall_search import excerpt, words_of
 from agent_runtime.view import Entry, View
 from agent_runtime_storage.records import NewEvent
 
-from .asking import Asking
 from .embedding import Embedding
 from .retrieval import Found, Mode, retrieve
 from .transcript import characters, said
@@ -217,6 +216,8 @@ class Recalling:
                 except StoreError as error:
                     # Vectors of another length, mostly: the words are still there.
                     self._trouble(error)
+                    if self.embedding is not None:
+                        self.embedding.asking.rest(error)
                     if policy.mode == "vectors":
                         return []
             return []
@@ -230,20 +231,19 @@ class Recalling:
         if asking.slow:
             return None
         try:
-            [vector] = await asking.ask(self.log, [query], seconds=seconds)
-            return vector
+            return await asking.ask_for(self.log, query, seconds=seconds)
         except BudgetExceeded:
             self._why.append("The budget allows no embedding.")
         except (ModelError, StoreError) as error:
             if isinstance(error, StoreUnavailable):
                 raise
-            self._trouble(error, asking)
+            self._trouble(error)
         return None
 
-    def _trouble(self, error: ModelError | StoreError, asking: Asking | None = None) -> None:
+    def _trouble(self, error: ModelError | StoreError) -> None:
         """Note why it is not as it was asked for; log it once."""
         self._why.append(error.message)
-        if asking is None or asking.untold():
+        if self.embedding is None or self.embedding.asking.untold():
             _log.warning("Semantic recall: %s %s", error.message, error.cure)
 
     async def _around(self, found: Found, shown: Collection[Place]) -> _Match:
