@@ -123,7 +123,7 @@ class Runtime:
     async def run(
         self,
         agent: Agent | Workflow,
-        task: str | UserMessage,
+        task: str | UserMessage | None,
         *,
         files: Sequence[Attachable] = (),
         thread: str | None = None,
@@ -136,6 +136,7 @@ class Runtime:
         """Run a task to its end, by an agent or a workflow.
 
         Args:
+            task: None answers the user's message at the thread's head (again).
             files: attached to the task: paths, URLs, `File`s, or references that `files.upload`
                 returned.
             thread: the thread to go on with, created if it is not there; None for a new one, or
@@ -160,7 +161,7 @@ class Runtime:
     async def stream(
         self,
         agent: Agent | Workflow,
-        task: str | UserMessage,
+        task: str | UserMessage | None,
         *,
         files: Sequence[Attachable] = (),
         thread: str | None = None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -184,8 +185,6 @@ async def _prepare(
     max_steps: int | None,
 ) -> tuple[Run, Agent]:
     """Return the run to resume, and its agent built again."""
-    import dataclasses
-
     from agent_runtime.errors import ConfigError
     from agent_runtime.runtime import Runtime
 
@@ -197,15 +196,30 @@ async def _prepare(
             f"Run {found.id} was not started from the command line; its agent is not known here.",
             cure="Resume it with `Runtime.resume` in the program that started it.",
         )
-    spec = Spec.from_json(found.spec)
+    return found, build_agent(respecified(Spec.from_json(found.spec), model, max_steps))
+
+
+def respecified(
+    spec: Spec,
+    model: str | None,
+    max_steps: int | None,
+    *,
+    workspace: str | None = None,
+    allow_shell: bool = False,
+) -> Spec:
+    """Return a run's spec with what the options change, and tell what it lacks."""
     spec = dataclasses.replace(
         spec,
         model=_model_name(model or spec.model),
         max_steps=max_steps or spec.max_steps,
+        workspace=workspace or spec.workspace,
+        allow_shell=allow_shell or spec.allow_shell,
     )
+    if spec.allow_shell and spec.workspace is None:
+        raise click.UsageError("--allow-shell needs --workspace, the folder that commands run in.")
     if not spec.model:
         say(NO_MODEL)
-    return found, build_agent(spec)
+    return spec
 
 
 async def _last(store: UserStore, thread: str | None) -> Run:

@@ -57,15 +57,21 @@ async def _threads(settings: Settings, limit: int) -> list[Thread]:
 @click.command()
 @click.argument("thread")
 @click.option("--events", is_flag=True, help="Show the events instead of the messages.")
+@click.option("--branches", is_flag=True, help="List the branches instead of the messages.")
 @click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True)
 @click.option("--full", is_flag=True, help="Show tool results whole.")
 @json_option
-def show(thread: str, events: bool, limit: int, full: bool, as_json: bool) -> None:
+def show(thread: str, events: bool, branches: bool, limit: int, full: bool, as_json: bool) -> None:
     """Show the last messages of THREAD's current branch, oldest first."""
     import anyio
 
     from agent_runtime_config import load_settings
 
+    if branches:
+        from .branches import show_branches
+
+        show_branches(load_settings(), thread, as_json=as_json)
+        return
     if events:
         for event in anyio.run(_events, load_settings(), thread, limit):
             _write_event(event, as_json=as_json)

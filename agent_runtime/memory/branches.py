@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from agent_runtime.errors import Conflict, CorruptThread, NotFound
 from agent_runtime_storage.contract import UserStore
-from agent_runtime_storage.records import Node
+from agent_runtime_storage.records import Node, Thread
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
@@ -104,3 +104,18 @@ async def regenerate(store: UserStore, thread_id: str) -> Node:
         f"Thread {thread_id} has no message of the user to answer again.",
         cure="Start a run on it with a task.",
     )
+
+
+async def tips(store: UserStore, thread: Thread) -> list[int]:
+    """Return the last node of every branch of a thread, the newest first.
+
+    An exchange under way is one as well.  It reads every branch, without what is said there.
+    """
+    found: list[int] = []
+    seen: set[int] = set()
+    for seq in range(thread.last_seq, 0, -1):
+        if seq not in seen:
+            # A node that no later one leads back to has none behind it.
+            found.append(seq)
+            seen.update(await store.lineage(thread.id, seq))
+    return found
