@@ -36,6 +36,7 @@ from collections.abc import AsyncGenerator, AsyncIterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from .documents import Documents
+from .objects import Objects
 from .records import (
     Activation,
     Call,
@@ -581,6 +582,11 @@ class UserStore(Protocol):
 
 class Store(Protocol):
     """An open database."""
+
+    @property
+    def objects(self) -> Objects | None:
+        """Where the objects of all owners lie; None if they have no place of their own."""
+        ...
 
     def of(self, user_id: str) -> UserStore:
         """Return the store as one owner sees it. Raises `ConfigError` if the owner is empty."""

@@ -1,4 +1,4 @@
-"""Copying all threads of all owners from one database to another one, of whatever backend."""
+"""Copying all threads and documents of all owners to another database, of whatever backend."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 
 from .contract import Store, UserStore
+from .documents import documents_of
 from .errors import Conflict, NotFound, StoreError
+from .objects import Objects
 from .records import TextOf
 from .reports import CopiedThread
 from .transfer import checksum_of
@@ -16,7 +18,7 @@ from .transfer_format import Record
 async def copy_store(
     source: Store, target: Store, *, texts: TextOf | None = None
 ) -> AsyncGenerator[CopiedThread]:
-    """Copy every thread that the target lacks, and tell of each what became of it.
+    """Copy every thread and document that the target lacks, and tell of each what became of it.
 
     Each is exported again from the target and compared, before it counts as copied.  Calling it
     again after a failure goes on where it stopped: what is there and equal stays.  A thread whose
@@ -38,6 +40,12 @@ async def copy_store(
                 family, copied = await _copy(origin, place, thread_id, texts)
                 done.update(family)
                 yield copied
+    if source.objects is None:
+        return
+    async with aclosing(documents_of(source.objects)) as keys:
+        async for key in keys:
+            if (found := await _copy_document(source.objects, target.objects, key)) is not None:
+                yield found
 
 
 async def _copy(
@@ -71,6 +79,21 @@ async def _copy(
         f"The copy of thread {thread_id} is not what was exported.",
         cure="Leave the source as it is, and report this.",
     )
+
+
+async def _copy_document(origin: Objects, place: Objects | None, key: str) -> CopiedThread | None:
+    """Copy one document; None if it was deleted since it was listed."""
+    owner, _, name = key.partition("/")
+    if (found := await origin.read(key)) is None:
+        return None
+    if place is None:
+        return CopiedThread(owner, name, "conflict", "The target has no object store.")
+    if await place.replace(key, found[0], None):
+        return CopiedThread(owner, name, "copied")
+    there = await place.read(key)
+    if there is not None and there[0] == found[0]:
+        return CopiedThread(owner, name, "there")
+    return CopiedThread(owner, name, "conflict", "The target has another document of this key.")
 
 
 async def _is_there(store: UserStore, thread_id: str) -> bool:

@@ -104,6 +104,15 @@ def is_segment(text: str) -> bool:
     return _SEGMENT.fullmatch(text) is not None
 
 
+async def documents_of(objects: Objects) -> AsyncGenerator[str]:
+    """Give the keys of all owners' documents."""
+    async with aclosing(objects.list()) as chunks:
+        async for chunk in chunks:
+            for info in chunk:
+                if is_document(info.key):
+                    yield info.key
+
+
 async def delete_documents(objects: Objects, user_id: str, thread_id: str) -> None:
     """Delete the documents that belong to a thread."""
     if not is_segment(thread_id):

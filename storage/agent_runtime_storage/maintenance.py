@@ -89,6 +89,10 @@ class Maintenance:
         self._objects = objects
         self._sql = load_queries(driver.dialect)
 
+    @property
+    def objects(self) -> Objects | None:
+        return self._objects
+
     async def status(self) -> StoreStatus:
         [(server,)] = await self._all("server_version")
         try:

@@ -86,6 +86,8 @@ class StoreSizes:
 class CopiedThread:
     """What became of a thread, with those of its sub-agents, in a copy of a database.
 
+    Or of a document: then `thread_id` is its key, and `user_id` stands for its owner by a digest.
+
     Attributes:
         outcome: `copied`; `there` if the same thread was in the target already; `conflict` if it
             was not copied.

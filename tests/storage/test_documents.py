@@ -12,6 +12,7 @@ import pytest
 
 from agent_runtime.errors import ConfigError
 from agent_runtime_storage import Documents, Store, open_store
+from agent_runtime_storage.copying import copy_store
 from agent_runtime_storage.drivers.protocol import Driver
 from agent_runtime_storage.objects import Objects
 from agent_runtime_storage.orphans import sweep
@@ -126,6 +127,23 @@ async def test_a_thread_that_can_have_no_document_is_deleted(
     await user.delete_thread(name)
     assert await keys(user.documents()) == [KEY]
     await store.close()
+
+
+async def test_a_copy_of_the_database_has_them(store: Store, tmp_path: Path) -> None:
+    for owner, data in (("ann", b"one"), ("bob", b"two")):
+        assert await store.of(owner).documents().write(KEY, data, replaces=None)
+    target = await open_store(str(tmp_path / "target.db"))
+
+    outcomes = [[one.outcome async for one in copy_store(store, target)] for _ in range(2)]
+
+    assert outcomes == [["copied", "copied"], ["there", "there"]]
+    for owner, data in (("ann", b"one"), ("bob", b"two")):
+        copied = await target.of(owner).documents().read(KEY)
+        assert copied is not None and copied.data == data
+        assert await target.of(owner).documents().write(KEY, b"x", replaces=copied.version)
+    found = [one async for one in copy_store(store, target)]
+    assert {one.outcome for one in found} == {"conflict"} and "another" in found[0].detail
+    await target.close()
 
 
 async def test_no_sweep_takes_a_document_for_an_orphan(opened: Driver, objects: Objects) -> None:
