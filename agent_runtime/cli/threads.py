@@ -130,7 +130,15 @@ def _write_event(event: Event, *, as_json: bool) -> None:
 
 
 def _node_lines(node: Node, *, full: bool) -> Iterator[str]:
-    from agent_runtime.messages import AssistantMessage, Note, call_id, decode_message
+    from agent_runtime.messages import (
+        AssistantMessage,
+        Note,
+        UserMessage,
+        call_id,
+        decode_message,
+        decode_result,
+    )
+    from agent_runtime.tokens import placeholder
 
     message = decode_message(node.body)
     who = f"note from {message.source}" if isinstance(message, Note) else message.type
@@ -138,6 +146,8 @@ def _node_lines(node: Node, *, full: bool) -> Iterator[str]:
     yield f"[{node.seq}] {who}  {time_text(node.created_at)}{state}"
     if message.text:
         yield message.text
+    if isinstance(message, UserMessage):
+        yield from map(placeholder, message.files)
     if not isinstance(message, AssistantMessage):
         return
     for call, row in zip(message.calls, node.calls, strict=True):
@@ -145,20 +155,25 @@ def _node_lines(node: Node, *, full: bool) -> Iterator[str]:
         if row.status != "done":
             yield f"     {row.status}"
             continue
-        text = _result_text(row.body)
+        result = decode_result(row.body)
+        text = result.text
         left_out = 0 if full else max(0, len(text) - RESULT_CHARS)
         shown = text[: len(text) - left_out].rstrip()
         yield f"     {row.outcome}, {len(text):,} characters, handle {call_id(node.seq, row.index)}"
         yield from (f"     | {line}" for line in shown.splitlines())
+        yield from (f"     {placeholder(file)}" for file in result.files)
         if left_out:
             yield f"     … {left_out:,} more characters (--full shows them)"
 
 
 def _node_json(node: Node) -> dict[str, Any]:
+    from dataclasses import asdict
+
     import orjson
 
-    from agent_runtime.messages import call_id
+    from agent_runtime.messages import call_id, decode_result
 
+    results = [decode_result(row.body) if row.status == "done" else None for row in node.calls]
     return {
         "seq": node.seq,
         "parent_id": node.parent_id,
@@ -173,17 +188,12 @@ def _node_json(node: Node) -> dict[str, Any]:
                 "tool": row.tool,
                 "status": row.status,
                 "outcome": row.outcome,
-                "text": _result_text(row.body) if row.status == "done" else None,
+                "text": None if result is None else result.text,
+                "files": [] if result is None else [asdict(file) for file in result.files],
             }
-            for row in node.calls
+            for row, result in zip(node.calls, results, strict=True)
         ],
     }
-
-
-def _result_text(body: bytes) -> str:
-    from agent_runtime.messages import decode_result
-
-    return decode_result(body).text
 
 
 def _thread_json(thread: Thread) -> dict[str, Any]:

@@ -134,6 +134,27 @@ def test_the_task_can_be_read_from_a_file(machine: Machine) -> None:
     assert "Task in a file" in machine.server.requests[0].body.decode()
 
 
+def test_files_are_attached_and_shown(machine: Machine) -> None:
+    (machine.folder / "notes.txt").write_text("The sea is blue.")
+    url = "https://example.com/cat.png"
+    done = machine.invoke("run", "Look.", "--attach", "notes.txt", "--attach", url, "--thread", "t")
+    assert done.exit_code == 0, done.stderr
+    body = machine.server.requests[0].body.decode()
+    assert "The sea is blue." in body and url in body
+    assert "the model does not see cat.png: the model does not take such files" in done.stderr
+
+    shown = machine.invoke("show", "t").stdout
+    assert "[file: notes.txt (document, text/plain, 16 bytes) upload:" in shown
+    assert f"[file: cat.png (image, image/png) {url}]" in shown
+
+
+def test_a_file_that_cannot_be_attached_is_bad_usage(machine: Machine) -> None:
+    done = machine.invoke("run", "Look.", "--attach", "missing.png")
+    assert done.exit_code == exits.USAGE
+    assert "The file 'missing.png' cannot be read: No such file or directory." in done.stderr
+    assert machine.server.requests == []
+
+
 def test_a_refused_key_is_told_without_the_key(machine: Machine) -> None:
     machine.script = lambda request, n: unauthorized(KEY)
     result = machine.invoke("run", "Say hello.", "--json")
