@@ -284,7 +284,9 @@ class UserStore(Protocol):
     ) -> list[TextHit]:
         """Return what holds words of the query, the best hits first, ranked by BM25.
 
-        Any text is a query, and its words alone count: there are no operators.  Identifiers and
+        Any text is a query, and its words alone count: there are no operators.  English words are
+        found in their other forms too, and those that only hold a sentence together do not count,
+        unless there are no others; with `every_word` words are taken as they are.  Identifiers and
         paths are found whole and by their parts, whatever their case.  The figures behind the
         ranking are the owner's own, and every database ranks alike.  Of each text the first
         100,000 characters are found, of the query the first 64 distinct words count.  Words of

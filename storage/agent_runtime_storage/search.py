@@ -8,6 +8,7 @@ same sum from them.  The ranking is exact as long as the query's words occur in 
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,9 +17,10 @@ from weakref import WeakKeyDictionary
 import orjson
 
 from .drivers.protocol import Driver, Statement, Value
+from .forms import MOST_WIDENED, content_words, forms_of
 from .owner import Owner
 from .records import NodeText, TextHit
-from .words import Terms, owner_key, query_terms, terms_of
+from .words import Terms, owner_key, query_terms, query_words, term_of, terms_of
 
 POSTINGS = 10_000
 """How many texts a search looks at, once for each word that they have.
@@ -78,14 +80,15 @@ class Search(Indexing):
     ) -> list[TextHit]:
         if thread_id is not None:
             await self._require_thread(thread_id)
-        terms = query_terms(query, owner_key(self.user_id), plain=every_word)
-        if not terms or limit < 1:
+        words = self._asked(query, every_word=every_word)
+        if not words or limit < 1:
             return []
+        terms = list(dict.fromkeys(itertools.chain.from_iterable(words)))
         texts, length, counts = await self._count_texts(terms, every_word=every_word)
         if not counts:
             return []
         asked: dict[str, Value] = {
-            "words": orjson.dumps(_weights(counts, texts)).decode(),
+            "words": orjson.dumps(_weights(words, counts, texts)).decode(),
             "per_word": _SATURATION * _LENGTH_SHARE * texts / length,
             "thread_id": thread_id,
             "limit": limit,
@@ -98,6 +101,17 @@ class Search(Indexing):
             TextHit(str(thread), int(node), None if call == _NO_CALL else int(call), float(score))
             for thread, node, call, score in rows
         ]
+
+    def _asked(self, query: str, *, every_word: bool) -> list[list[str]]:
+        """Return the query's words, each as the terms that count as it."""
+        key = owner_key(self.user_id)
+        if every_word:
+            return [[term] for term in query_terms(query, key, plain=True)]
+        words = content_words(query_words(query, plain=False))
+        forms = [
+            forms_of(word) if place < MOST_WIDENED else (word,) for place, word in enumerate(words)
+        ]
+        return [[term_of(form, key) for form in one] for one in forms]
 
     async def _count_texts(
         self, terms: Sequence[str], *, every_word: bool
@@ -120,7 +134,7 @@ class Search(Indexing):
         if min(counts.values(), default=_ALL) > POSTINGS and texts > POSTINGS:
             # Of words that are all in very many texts the rarest has to be known.
             return await self._figures(terms, _ALL)
-        return texts, length, counts
+        return texts, length, {**dict.fromkeys(set(terms) - set(asked), POSTINGS + 1), **counts}
 
     async def _figures(self, terms: Sequence[str], most: int) -> tuple[int, int, dict[str, int]]:
         """Return how many texts and words the owner has, and how many texts have each term.
@@ -141,13 +155,24 @@ class Search(Indexing):
                 await self._batch(batch, thread=thread_id, repeatable=True)
 
 
-def _weights(counts: Mapping[str, int], texts: int) -> list[tuple[str, float]]:
-    """Return the terms that count, each with its weight: the rarer it is, the more it weighs."""
-    weights: list[tuple[str, float]] = []
+def _weights(
+    words: Sequence[Sequence[str]], counts: Mapping[str, int], texts: int
+) -> list[tuple[str, float, int]]:
+    """Return the terms that count, each with its word's weight and number.
+
+    The rarer a word is, in all its forms together, the more it weighs.  A word of which one form is
+    too common to be counted is too common itself.
+    """
+    weights: list[tuple[str, float, int]] = []
     room = POSTINGS
-    for term, count in sorted(counts.items(), key=lambda item: (item[1], item[0])):
+    found = [{term: counts[term] for term in forms if term in counts} for forms in words]
+    for number, forms in sorted(
+        enumerate(found), key=lambda one: (sum(one[1].values()), sorted(one[1]))
+    ):
+        count = sum(forms.values())
         if weights and count > room:
             break
         room -= count
-        weights.append((term, math.log1p((texts - count + 0.5) / (count + 0.5))))
+        weight = math.log1p((max(texts - count, 0) + 0.5) / (count + 0.5))
+        weights += [(term, weight, number) for term in forms]
     return weights

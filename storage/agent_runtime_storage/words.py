@@ -125,8 +125,8 @@ async def terms_of(text: str, key: bytes) -> Terms:
     return Terms(counts.total(), times)
 
 
-def query_terms(text: str, key: bytes, *, plain: bool) -> list[str]:
-    """Return the distinct terms of a query, at most `MAX_QUERY_WORDS`.
+def query_words(text: str, *, plain: bool) -> list[str]:
+    """Return the distinct words of a query, at most `MAX_QUERY_WORDS`.
 
     Args:
         plain: whether to leave out the wholes of which the parts are there too.
@@ -138,7 +138,12 @@ def query_terms(text: str, key: bytes, *, plain: bool) -> list[str]:
         found[word] = None
         if len(found) == MAX_QUERY_WORDS:
             break
-    return [term_of(word, key) for word in found]
+    return list(found)
+
+
+def query_terms(text: str, key: bytes, *, plain: bool) -> list[str]:
+    """Return the terms of a query's words, as `query_words` gives them."""
+    return [term_of(word, key) for word in query_words(text, plain=plain)]
 
 
 def owner_key(user_id: str) -> bytes:

@@ -1,7 +1,8 @@
 -- Full text: what is found in the index, ranked by the owner's own figures.
 --
 -- A text's score is the sum, over the words that it has, of weight * n * 2.2 / (n + norm), where n
--- is how often it has the word: BM25 with k1 = 1.2 and b = 0.75.
+-- is how often it has the word, in whatever form: BM25 with k1 = 1.2 and b = 0.75.  The forms of a
+-- word are terms with the same number.
 
 -- name: index_text
 WITH added AS (
@@ -38,12 +39,13 @@ FROM json_array_elements_text(:terms::json) AS t (term);
 -- name: search_scores_select
 -- Materialized, or a text's terms would be carried along; OFFSET, or the planner, who cannot know
 -- how few texts are found, would read those of all owners.
-word (query, weight) AS MATERIALIZED (
-    SELECT (value ->> 0)::tsquery, (value ->> 1)::double precision
+word (query, weight, number) AS MATERIALIZED (
+    SELECT (value ->> 0)::tsquery, (value ->> 1)::double precision, (value ->> 2)::integer
     FROM json_array_elements(:words::json)
 ), posted (id, length, weight, n) AS MATERIALIZED (
-    SELECT i.id, i.length, w.weight, search_times(i.terms, w.query)
+    SELECT i.id, min(i.length), min(w.weight), sum(search_times(i.terms, w.query))
     FROM word AS w JOIN search_index AS i ON i.terms @@ w.query
+    GROUP BY w.number, i.id
 ), scored (id, score) AS MATERIALIZED (
     SELECT id, sum(weight * n * 2.2 / (n + 0.3 + :per_word * length)) FROM posted GROUP BY id
 )

@@ -1,7 +1,8 @@
 -- Full text: what is found in the index, ranked by the owner's own figures.
 --
 -- A text's score is the sum, over the words that it has, of weight * n * 2.2 / (n + norm), where n
--- is how often it has the word: BM25 with k1 = 1.2 and b = 0.75.
+-- is how often it has the word, in whatever form: BM25 with k1 = 1.2 and b = 0.75.  The forms of a
+-- word are terms with the same number.
 
 -- name: index_text
 INSERT INTO search_writer (user_id, thread_id, node_id, call, length, terms)
@@ -20,12 +21,13 @@ SELECT v.term, min(v.doc, :most), 0
 FROM json_each(:terms) AS t CROSS JOIN search_vocabulary AS v ON v.term = t.value;
 
 -- name: search_scores_select
-word (term, weight) AS MATERIALIZED (
-    SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(:words)
+word (term, weight, number) AS MATERIALIZED (
+    SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]')
+    FROM json_each(:words)
 ), posted (id, weight, n) AS (
     SELECT p.doc, w.weight, sum(CAST(p.col AS INTEGER))
     FROM word AS w CROSS JOIN search_postings AS p ON p.term = w.term
-    GROUP BY w.term, p.doc
+    GROUP BY w.number, p.doc
 ), scored (thread_id, node_id, call, id, score) AS (
     SELECT t.thread_id, t.node_id, t.call, t.id,
            sum(p.weight * p.n * 2.2 / (p.n + 0.3 + :per_word * t.length))

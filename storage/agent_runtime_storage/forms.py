@@ -1,0 +1,106 @@
+"""What a query's words are looked for as: without function words, and in their other forms.
+
+"When did she adopt the puppies" looks for `adopt`, `adopts`, `adopted`, `adopting`, `puppies` and
+`puppy`.  The index keeps every word as it was written; only queries are widened, so nothing that is
+indexed has to be made anew.  Forms are those of English; words of other languages stay as they are,
+for what the rules of English make of them occurs nowhere.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+from typing import Any, cast
+
+from snowballstemmer.english_stemmer import (  # pyright: ignore[reportMissingTypeStubs]
+    EnglishStemmer,
+)
+
+MOST_WIDENED = 24
+"""How many words of a query are looked for in other forms, the first ones."""
+_SHORTEST = 3
+_VOWELS = tuple("aeiou")
+_HISSING = ("s", "x", "z", "ch", "sh", "o")
+_IRREGULAR = """
+become became | begin began begun | bite bit bitten | blow blew blown | break broke broken |
+bring brought | build built | buy bought | catch caught | child children | choose chose chosen |
+come came | deal dealt | dig dug | draw drew drawn | drink drank drunk | drive drove driven |
+eat ate eaten | fall fell fallen | feed fed | feel felt | fight fought | find found |
+fly flew flown | foot feet | forget forgot forgotten | freeze froze frozen | get got gotten |
+give gave given | go goes went gone | grow grew grown | hang hung | hear heard | hide hid hidden |
+hold held | keep kept | know knew known | lead led | leave left | lend lent | lie lay lain |
+life lives | lose lost | make made | man men | mean meant | meet met | mouse mice | pay paid |
+ride rode ridden | ring rang rung | rise rose risen | run ran | say said | see saw seen |
+sell sold | send sent | shake shook shaken | shoot shot | show shown | shrink shrank shrunk |
+sing sang sung | sink sank sunk | sit sat | sleep slept | speak spoke spoken | spend spent |
+stand stood | steal stole stolen | stick stuck | strike struck | swear swore sworn |
+swim swam swum | take took taken | teach taught | tear tore torn | tell told | think thought |
+throw threw thrown | tooth teeth | understand understood | wake woke woken | wear wore worn |
+wife wives | win won | woman women | write wrote written
+"""
+_FUNCTION = """
+a an the and or but if nor so than then too very just of to in on at by for with from into over
+under about as again here there i me my mine we us our ours you your yours he him his she her
+hers it its they them their theirs this that these those what which who whom whose when where why how is are was
+were be been being am do does did doing have has had having can could will would shall should may
+might must not no s t d ll m re ve
+"""
+_FUNCTION_WORDS = frozenset(_FUNCTION.split())
+
+
+def content_words(words: Iterable[str]) -> list[str]:
+    """Return the words without those that only hold an English sentence together.
+
+    A query that has no others keeps them all.
+    """
+    known = list(words)
+    return [word for word in known if word not in _FUNCTION_WORDS] or known
+
+
+@functools.lru_cache(maxsize=8192)
+def forms_of(word: str) -> tuple[str, ...]:
+    """Return a word and its other English forms; a word that is none stands alone."""
+    if len(word) < _SHORTEST or not (word.isascii() and word.isalpha()):
+        return (word,)
+    group = _irregular().get(word, (word,))
+    return tuple(dict.fromkeys((word, *_regular(group[0]), *group)))
+
+
+def _regular(word: str) -> list[str]:
+    """Return what the rules of spelling make of a word, of that what has its stem."""
+    stem = _stem(word)
+    bases = {word, stem, word.removesuffix("s"), word.removesuffix("ed"), word.removesuffix("ing")}
+    if stem.endswith("i"):
+        bases.add(f"{stem[:-1]}y")
+    elif not stem.endswith(_VOWELS):
+        bases.add(f"{stem}e")
+    if word.endswith("ies"):
+        bases.add(f"{word[:-3]}y")
+    forms = {form for base in bases if base for form in _inflected(base)}
+    return sorted(form for form in forms if _stem(form) == stem)
+
+
+def _inflected(base: str) -> list[str]:
+    """Return a word with the endings of nouns and verbs."""
+    if base.endswith("e"):
+        return [base, f"{base}s", f"{base}d", f"{base}r", f"{base[:-1]}ing"]
+    if base.endswith("y") and base[-2:-1] not in _VOWELS:
+        return [base, f"{base[:-1]}ies", f"{base[:-1]}ied", f"{base}ing"]
+    plural = f"{base}es" if base.endswith(_HISSING) else f"{base}s"
+    forms = [base, plural, f"{base}ed", f"{base}ing", f"{base}er"]
+    if base[-1] not in _VOWELS and base[-2:-1] in _VOWELS:
+        doubled = base + base[-1]
+        forms += [f"{doubled}ed", f"{doubled}ing"]
+    return forms
+
+
+@functools.lru_cache(maxsize=32_768)
+def _stem(word: str) -> str:
+    return cast("str", cast("Any", EnglishStemmer()).stemWord(word))
+
+
+@functools.cache
+def _irregular() -> dict[str, tuple[str, ...]]:
+    """Return the groups of words that are forms of each other, by each of them."""
+    groups = [tuple(group.split()) for group in _IRREGULAR.split("|")]
+    return {word: group for group in groups for word in group}
