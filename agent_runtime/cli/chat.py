@@ -21,6 +21,7 @@ from .run import (
 from .terminal import say
 
 LEAVE = frozenset({"/exit", "/quit"})
+ATTACH = "/attach "
 
 
 @click.command()
@@ -38,7 +39,8 @@ def chat(
 ) -> None:
     """Talk with the agent: each line is a run on the same thread.
 
-    Ctrl-C stops the run at work; at the prompt it leaves, as do Ctrl-D and `/exit`.
+    `/attach PATH|URL` adds a file to the next line. Ctrl-C stops the run at work; at the prompt it
+    leaves, as do Ctrl-D and `/exit`.
     """
     import uuid
 
@@ -48,12 +50,16 @@ def chat(
     spec = new_spec(settings, model, workspace, max_steps, allow_shell)
     thread = thread or str(uuid.uuid4())
     code = exits.SUCCESS
+    files: list[str] = []
     say(f"Thread {thread}. Ctrl-D or /exit leaves.")
     while (line := _read_line()) is not None:
         if line.strip() in LEAVE:
             break
-        if line.strip():
-            outcome = run_task(settings, spec, line, thread)
+        if line.startswith(ATTACH):
+            files.append(line.removeprefix(ATTACH).strip())
+        elif line.strip():
+            outcome = run_task(settings, spec, line, thread, files)
+            files = []
             session.report(outcome, as_json=False)
             code = outcome.exit_code
     say(f"Go on with: agent-runtime chat --thread {thread}")

@@ -236,6 +236,16 @@ def test_a_run_at_work_keeps_its_thread_and_can_be_cancelled_from_elsewhere(
     assert "not active" in machine.invoke("cancel", run_id).stderr
 
 
+def test_a_chat_takes_files_for_its_next_line(machine: Machine) -> None:
+    (machine.folder / "notes.txt").write_text("The sea is blue.")
+    done = machine.invoke("chat", stdin="/attach notes.txt\nWhat colour is it?\nThanks.\n")
+    assert done.exit_code == 0, done.stderr
+    first, second = (request.json["messages"] for request in machine.server.requests)
+    assert first[1]["content"].startswith("What colour is it?\n[file: notes.txt")
+    assert "The sea is blue." in first[1]["content"]
+    assert second[-1]["content"] == "Thanks."
+
+
 def test_chat_keeps_to_one_thread(machine: Machine) -> None:
     result = machine.invoke(
         "chat", "--thread", "talk", stdin="My name is Ada.\n\nAnd now?\n/exit\n"
