@@ -241,7 +241,7 @@ def test_a_chat_takes_files_for_its_next_line(machine: Machine) -> None:
     done = machine.invoke("chat", stdin="/attach notes.txt\nWhat colour is it?\nThanks.\n")
     assert done.exit_code == 0, done.stderr
     first, second = (request.json["messages"] for request in machine.server.requests)
-    assert first[1]["content"].startswith("What colour is it?\n[file: notes.txt")
+    assert first[1]["content"].startswith("What colour is it?\n\n[file: notes.txt")
     assert "The sea is blue." in first[1]["content"]
     assert second[-1]["content"] == "Thanks."
 
