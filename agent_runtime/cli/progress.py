@@ -94,6 +94,8 @@ class Tally:
                 return self._observation(data)
             case "file":
                 return [f"  the model does not see {data['name'] or data['uri']}: {data['reason']}"]
+            case "recall":
+                return self._recall(data)
             case "note":
                 return [f"  note from {data['source']}"]
             case "run-finish":
@@ -108,6 +110,12 @@ class Tally:
             f"  context: {data['left_out']} messages left the prompt, {data['cut']} "
             f"tool results cut, {data['tokens']:,} tokens stay ({cause})"
         ]
+
+    def _recall(self, data: dict[str, Any]) -> list[str]:
+        lines = [f"  recall is not as asked for: {data['why']}"] if data["why"] else []
+        if count := len(data["found"]):
+            lines.append(f"  recalled {count} earlier message{'s' if count > 1 else ''}")
+        return lines
 
     def _observation(self, data: dict[str, Any]) -> list[str]:
         if data.get("calls"):

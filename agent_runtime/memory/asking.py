@@ -17,7 +17,14 @@ from agent_runtime.errors import (
     ModelUnavailable,
 )
 from agent_runtime.log import RunLog
-from agent_runtime.models.embedding import Embedder, Embeddings, Vector, vectors_of
+from agent_runtime.models.embedding import (
+    Embedder,
+    Embeddings,
+    LiteLLMEmbedder,
+    Vector,
+    vectors_of,
+)
+from agent_runtime.models.litellm import load_litellm
 from agent_runtime.tokens import count_text
 from agent_runtime_storage.records import Amount, Usage
 
@@ -41,8 +48,8 @@ class Asking:
     """
 
     def __init__(self, embedder: Embedder, *, seconds: float) -> None:
+        self.seconds = seconds
         self._embedder = embedder
-        self._seconds = seconds
         self._again_at = 0.0
         self._slow_until = 0.0
         self._failure: Exception | None = None
@@ -117,7 +124,7 @@ class Asking:
         held = await self._hold(log, bound)
         made, lost = Embeddings(()), 1
         try:
-            made = await self._asked(texts, self._seconds if seconds is None else seconds)
+            made = await self._asked(texts, self.seconds if seconds is None else seconds)
             lost = made.lost + (made.tokens is None)
             vectors = vectors_of(made.vectors, len(texts), self.name)
         except (ModelRejected, ModelOverflow) as error:
@@ -138,6 +145,9 @@ class Asking:
         return vectors
 
     async def _asked(self, texts: Sequence[str], seconds: float) -> Embeddings:
+        if isinstance(self._embedder, LiteLLMEmbedder):
+            # It takes seconds, once, and is not the embedder's fault.
+            await load_litellm()
         with anyio.move_on_after(seconds):
             try:
                 return await self._embedder.embed(texts)
