@@ -95,31 +95,36 @@ class ConversationMemory:
         await warm()
         thread = await self._store.thread(self._thread_id)
         head = thread.head if current is None else current
+        asked = None if head is None else await self._asked(thread.active_run, head, current)
+        if asked is not None:
+            head = (await self._store.node(self._thread_id, asked)).parent_id
         if head is None:
             return []
-        answering = await self._answering(thread.active_run)
         show = partial(self._show, files=files, results=results)
         size = _FIRST_PAGE
         while True:
+            # The first turn of a page may be cut: if it fits all the same, a larger page is read.
             nodes = await self._store.branch(self._thread_id, head, limit=size)
             whole = nodes[0].parent_id is None
-            turns = turns_of(nodes, begins=_asks)
-            asked = turns[-1][0]
-            # Of a page that does not begin at the root, the first turn may be cut.
-            turns = turns if whole else turns[1:]
-            if turns and (asked.seq == answering or (asked.seq == current and _asks(asked))):
-                del turns[-1]
+            turns = turns_of(nodes, begins=lambda node: node.role == "user")
             shown, all_fit = await newest(
                 turns, show, max_tokens=max_token_limit, max_messages=message_limit
             )
-            full = results and sum(node.role != "note" for node in nodes) > message_limit
-            if whole or full or not all_fit:
+            if whole or not all_fit:
                 return shown
             size *= _NEXT_PAGE
 
-    async def _answering(self, run_id: str | None) -> int | None:
-        """Return the node of the task that a run is at work on."""
-        return None if run_id is None else (await self._store.run(run_id)).task_id
+    async def _asked(self, active_run: str | None, head: int, current: int | None) -> int | None:
+        """Return the user's message that is still to be answered on the branch."""
+        if active_run is not None:
+            task = (await self._store.run(active_run)).task_id
+            if task is not None and task in await self._store.lineage(
+                self._thread_id, head, first=task
+            ):
+                return task
+        if current is not None and (await self._store.node(self._thread_id, head)).role == "user":
+            return current
+        return None
 
     async def _show(
         self, turn: Sequence[Node], *, files: FilePolicy, results: bool
@@ -137,7 +142,3 @@ class ConversationMemory:
                 if results or (one.role != "tool" and (one.text or not one.calls)):
                     shown.append(await with_files(self._store, one, files))
         return shown
-
-
-def _asks(node: Node) -> bool:
-    return node.role == "user"

@@ -31,7 +31,7 @@ from agent_runtime_storage.contract import UserStore
 from agent_runtime_storage.records import ACTIVE, Finish, Lease, Run
 
 from .mode import MAX_MESSAGES, MemoryConfig, MemoryMode
-from .node import NodeKey, NodeMemory, latest
+from .node import Head, NodeKey, NodeMemory, latest
 from .node_document import NodeMessage
 
 SPEC = "node_memory"
@@ -87,15 +87,19 @@ class NodeRun:
         """The id of the run's turn; one that is anchored names its root."""
         return f"{self.root_run_id}.{self.run_id}" if self.anchored else self.run_id
 
-    async def head(self, store: UserStore, messages: Sequence[NodeMessage]) -> str | None:
-        """Return the newest turn on the conversation's branch."""
+    def head(self, store: UserStore) -> Head:
+        """Return what finds the newest turn on the conversation's branch."""
         if not self.anchored:
-            return await latest(messages)
-        for one in reversed(messages):
-            root_run_id = one.message_id.partition(".")[0]
-            if one.role == "assistant" and await self._is_on_branch(store, root_run_id):
-                return one.message_id
-        return None
+            return latest
+
+        async def head(messages: Sequence[NodeMessage]) -> str | None:
+            for one in reversed(messages):
+                root_run_id = one.message_id.partition(".")[0]
+                if one.role == "assistant" and await self._is_on_branch(store, root_run_id):
+                    return one.message_id
+            return None
+
+        return head
 
     async def _is_on_branch(self, store: UserStore, root_run_id: str) -> bool:
         """Return whether what a run said stands on the branch that this run's root goes on with."""
@@ -131,14 +135,10 @@ class NodeRun:
         if run.task_id is None:
             return
         task = decode_message((await store.node(run.thread_id, run.task_id)).body)
-
-        async def head(messages: Sequence[NodeMessage]) -> str | None:
-            return await self.head(store, messages)
-
         memory = self.memory(store)
         await memory.add_messages(
             self.turn_id,
-            head,
+            self.head(store),
             user_content=task.text,
             user_files=task.files if isinstance(task, UserMessage) else (),
             assistant_content=_answer(run.output),
@@ -224,9 +224,8 @@ async def opened(
         root_run_id,
     )
     await node.settle(store)
-    memory = node.memory(store)
-    history = await memory.history(
-        await node.head(store, await memory.messages()),
+    history = await node.memory(store).history(
+        node.head(store),
         max_token_limit=config.max_token_limit,
         message_limit=config.window.limit(MAX_MESSAGES),
     )

@@ -213,12 +213,20 @@ class Objects:
 
         Raises:
             ObjectLost: what was written is not there.
+            ObjectsUnavailable: the store writes over what it is told to leave.
         """
         key, data = f"probe/{secrets.token_hex(8)}.raw", secrets.token_bytes(64)
         await self.put(key, data)
         if await self.get(key) != data:
             raise object_damaged(key, self.shown)
+        overwritten = await self.replace(key, data[::-1], None)
         await self.delete([key])
+        if overwritten:
+            raise ObjectsUnavailable(
+                f"The object store {self.shown} does not heed conditions of writes, such as "
+                "If-None-Match, so node memories with several writers could lose turns.",
+                cure="Use a store that does, or update it.",
+            )
 
     async def _place(self) -> Place:
         if self._made is None:

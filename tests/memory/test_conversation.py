@@ -187,6 +187,14 @@ async def test_a_newest_turn_over_the_budget_leaves_no_history(talk: Talk) -> No
     assert await talk.texts(max_token_limit=3000) != []
 
 
+async def test_before_a_turn_that_does_not_fit_none_is_taken(talk: Talk) -> None:
+    await talk.turn("One?", "One.")
+    await talk.turn("Large?", "Large.", ["many words " * 200])
+    await talk.turn("Three?", "Three.")
+    assert await talk.texts(max_token_limit=100) == ["Three?", "Three."]
+    assert await talk.texts(message_limit=4) == ["Three?", "Three."]
+
+
 async def test_the_message_limit_splits_no_turn(talk: Talk) -> None:
     await talk.turn("One?", "One.")
     await talk.turn("Two?", "Two.", ["red"])
@@ -262,6 +270,16 @@ async def test_a_message_still_being_answered_is_left_out(talk: Talk) -> None:
     await talk.append(lease, AssistantMessage("Two."))
     await talk.end(lease)
     assert await talk.texts() == ["One?", "One.", "Two?", "look", "red", "Two."]
+
+
+async def test_a_long_turn_at_work_hides_none_before_it(talk: Talk) -> None:
+    answer = await talk.turn("One?", "One.")
+    lease = await talk.ask("Two?")
+    for number in range(70):
+        await talk.use(lease, f"result {number}")
+    assert await talk.texts(message_limit=20) == ["One?", "One."]
+    assert await talk.texts(message_limit=20, current_message_id=answer + 9) == ["One?", "One."]
+    assert await talk.texts(current_message_id=answer) == ["One?", "One."]
 
 
 async def test_a_finished_empty_answer_is_not_left_out(talk: Talk) -> None:

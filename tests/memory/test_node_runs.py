@@ -171,6 +171,28 @@ async def test_a_node_in_a_loop_accumulates_over_its_iterations(play: Play) -> N
 
 
 @on_the_file
+async def test_a_tool_can_remember_as_a_node(play: Play) -> None:
+    @tool
+    async def count(context: ToolContext) -> str:
+        """Say how often this was asked in the conversation."""
+        memory = NodeMemory(context.store, "default", "talk", "count")
+        number = len(await memory.history(latest)) // 2 + 1
+        await memory.add_messages(
+            context.call_id + context.run_id,
+            latest,
+            user_content="Count.",
+            assistant_content=str(number),
+        )
+        await memory.flush()
+        return str(number)
+
+    async with play([call("count"), say("One."), call("count"), say("Two.")]) as world:
+        for _ in range(2):
+            await world.run(Agent(tools=[count]), "Count.", thread="talk")
+        assert [text for _, text in await world.results("talk")] == ["1", "2"]
+
+
+@on_the_file
 async def test_what_a_node_said_follows_the_branch_of_its_conversation(play: Play) -> None:
     child = writer()
     parent = delegating(child)

@@ -10,17 +10,18 @@ from pathlib import Path
 import anyio
 import pytest
 
-from agent_runtime.errors import ConfigError
+from agent_runtime.errors import ConfigError, ObjectsUnavailable
 from agent_runtime_storage import Documents, Store, open_store
 from agent_runtime_storage.copying import copy_store
 from agent_runtime_storage.drivers.protocol import Driver
-from agent_runtime_storage.objects import Objects
+from agent_runtime_storage.object_places import Folder
+from agent_runtime_storage.objects import Objects, Version
 from agent_runtime_storage.orphans import sweep
 from agent_runtime_storage.store import SqlStore
 from tests.services.s3 import s3_server, s3_url
 
 from .helpers import begin
-from .objects_parts import files, folder, lost, objects, opened, user
+from .objects_parts import files, folder, listed, lost, objects, opened, user
 
 __all__ = ["folder", "objects", "opened", "s3_server", "s3_url", "user"]
 
@@ -162,10 +163,27 @@ async def test_without_an_object_store_it_is_said_what_to_set(opened: Driver) ->
     assert "AGENT_RUNTIME_OBJECT_STORE_URL" in caught.value.cure
 
 
+async def test_a_probe_tells_a_store_that_writes_over_what_it_should_leave(
+    objects: Objects, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await objects.probe()
+    replace = Folder.replace
+
+    async def careless(self: Folder, key: str, data: bytes, version: Version | None) -> bool:
+        await self.delete([key])
+        return await replace(self, key, data, version)
+
+    monkeypatch.setattr(Folder, "replace", careless)
+    with pytest.raises(ObjectsUnavailable, match="does not heed conditions"):
+        await objects.probe()
+    assert await listed(objects) == []
+
+
 COUNT = """
 import sys, anyio
 from agent_runtime_storage.documents import Documents
-from agent_runtime_storage.objects import Objects
+from agent_runtime_storage.object_places import Folder
+from agent_runtime_storage.objects import Objects, Version
 
 async def main():
     documents = Documents(Objects.open(sys.argv[1]), "ann")
