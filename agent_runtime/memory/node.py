@@ -182,12 +182,12 @@ class NodeMemory:
                 follow each other.
 
         Raises:
-            ConfigError: the id is empty, or ends with `:user`.
+            ConfigError: the id is empty, ends with `:user`, or is that of the parent.
         """
-        if not message_id or message_id.endswith(_USER):
+        if not message_id or message_id.endswith(_USER) or message_id == parent_message_id:
             raise ConfigError(
-                f"{message_id!r} cannot be the id of a turn.",
-                cure=f"Give one that is not empty and does not end with `{_USER}`.",
+                f"{message_id!r} cannot be the id of this turn.",
+                cure=f"Give one of its own that is not empty and does not end with `{_USER}`.",
             )
         await warm()
         user, assistant = encodable(user_content), encodable(assistant_content)

@@ -302,10 +302,10 @@ async def test_the_same_id_twice_is_one_turn(ann: UserStore) -> None:
 
 
 @in_a_folder
-async def test_an_id_that_would_be_taken_for_a_users_message_is_refused(ann: UserStore) -> None:
-    for message_id in ("", "a:user"):
-        with pytest.raises(ConfigError, match="id of a turn"):
-            await add(node(ann), message_id)
+async def test_an_id_that_would_be_taken_for_another_message_is_refused(ann: UserStore) -> None:
+    for message_id, parent in (("", None), ("a:user", None), ("a", "a")):
+        with pytest.raises(ConfigError, match="cannot be the id of this turn"):
+            await add(node(ann), message_id, parent)
 
 
 # Branches
