@@ -32,7 +32,7 @@ finished under a shield before the cancellation goes on; it is never in doubt.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 from .documents import Documents
@@ -54,6 +54,7 @@ from .records import (
     Node,
     NodeText,
     ObservationRow,
+    Outline,
     Run,
     RunStatus,
     TextHit,
@@ -120,6 +121,17 @@ class UserStore(Protocol):
 
         Quicker than `branch`, since no bodies are read; `first` need not be on the branch.
         Raises `CorruptThread` for a missing ancestor or a cycle.
+        """
+        ...
+
+    async def outlines(
+        self, places: Collection[tuple[str, int]], *, before: int = 0, after: int = 0
+    ) -> list[Outline]:
+        """Return what nodes are, and so many before and after each, ordered by thread and `seq`.
+
+        Args:
+            places: threads and nodes; those that are not on the branch of their thread's head, or
+                not there at all, are left out.
         """
         ...
 

@@ -41,9 +41,9 @@ wife wives | win won | woman women | write wrote written
 _FUNCTION = """
 a an the and or but if nor so than then too very just of to in on at by for with from into over
 under about as again here there i me my mine we us our ours you your yours he him his she her
-hers it its they them their theirs this that these those what which who whom whose when where why how is are was
-were be been being am do does did doing have has had having can could will would shall should may
-might must not no s t d ll m re ve
+hers it its they them their theirs this that these those what which who whom whose when where
+why how is are was were be been being am do does did
+doing have has had having can could will would shall should may might must not no s t d ll m re ve
 """
 _FUNCTION_WORDS = frozenset(_FUNCTION.split())
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import bisect
+import itertools
+from collections.abc import Collection, Sequence
 
 import orjson
 
 from .errors import CorruptThread
 from .owner import Owner, not_found
-from .records import Activation, Call, Node, ObservationRow
+from .records import Activation, Call, Node, ObservationRow, Outline
 from .rows import to_activation, to_call, to_nodes, to_observation
 
 _NO_LIMIT = 2**62
@@ -46,6 +48,28 @@ class Log(Owner):
         if parent is not None and parent >= first:
             raise _broken(thread_id, oldest, parent, None)
         return [seq for seq, _ in rows if seq >= first]
+
+    async def outlines(
+        self, places: Collection[tuple[str, int]], *, before: int = 0, after: int = 0
+    ) -> list[Outline]:
+        wanted: dict[str, list[int]] = {}
+        for thread_id, seq in places:
+            wanted.setdefault(thread_id, []).append(seq)
+        if not wanted:
+            return []
+        # The neighbours of the first one may lie before it, in another stretch.
+        threads = [(one, max(min(seqs) - before, 1)) for one, seqs in wanted.items()]
+        rows = await self._read("stretches", threads=orjson.dumps(threads).decode())
+        stretches: dict[str, list[tuple[int, int]]] = {}
+        for thread_id, first, last in rows:
+            stretches.setdefault(thread_id, []).append((first, last))
+        near = [
+            (thread_id, seq)
+            for thread_id, branch in stretches.items()
+            for seq in _near(branch, wanted[thread_id], before, after)
+        ]
+        rows = await self._read("outlines", places=orjson.dumps(near).decode())
+        return [Outline(*row) for row in rows]
 
     async def _missing_head(self, thread_id: str, head: int) -> Exception:
         rows = await self._read("thread", thread_id=thread_id)
@@ -115,6 +139,26 @@ class Log(Owner):
         if not rows:
             await self._require_thread(thread_id)
         return [to_observation(row) for row in rows]
+
+
+def _near(
+    branch: Sequence[tuple[int, int]], seqs: Sequence[int], before: int, after: int
+) -> list[int]:
+    """Return the nodes of a branch that are near to some, given as its stretches, oldest first."""
+    lasts = [last for _, last in branch]
+    # How many nodes of the branch come before each stretch.
+    counts = list(itertools.accumulate((last - first + 1 for first, last in branch), initial=0))
+    places: set[int] = set()
+    for seq in seqs:
+        at = bisect.bisect_left(lasts, seq)
+        if at < len(branch) and branch[at][0] <= seq:
+            place = counts[at] + seq - branch[at][0]
+            places.update(range(max(place - before, 0), min(place + after + 1, counts[-1])))
+    found: list[int] = []
+    for place in sorted(places):
+        at = bisect.bisect_right(counts, place) - 1
+        found.append(branch[at][0] + place - counts[at])
+    return found
 
 
 def _broken(thread_id: str, oldest: int, parent: int | None, first: int | None) -> CorruptThread:

@@ -87,6 +87,18 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
+class Outline:
+    """What a node is, without its content; `tokens` are those of its message alone."""
+
+    thread_id: str
+    seq: int
+    parent_id: int | None
+    role: str
+    tokens: int
+    created_at: float
+
+
+@dataclass(frozen=True, slots=True)
 class Activation:
     """How prompts begin from here on: anchored at the node that was the head when it was made."""
 

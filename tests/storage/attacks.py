@@ -173,6 +173,10 @@ ATTACKS: Mapping[str, Mapping[str, Attempt]] = {
         "": lambda user, to: user.branch(to.thread, 1),
         "from": lambda user, to: user.branch(to.thread, 2, first=1),
     },
+    "outlines": {
+        "": lambda user, to: user.outlines([(to.thread, 1), (to.thread, 2)]),
+        "near": lambda user, to: user.outlines([(to.thread, 1)], before=1, after=1),
+    },
     "lineage": {
         "": lambda user, to: user.lineage(to.thread, 1),
         "from": lambda user, to: user.lineage(to.thread, 1, first=2),

@@ -39,6 +39,28 @@ async def test_a_branch_begins_at_first_or_goes_over_limit_nodes(user: UserStore
     assert await user.branch("t1", 5, limit=0) == []
 
 
+async def test_outlines_are_of_the_head_s_branch_and_of_what_is_near_on_it(user: UserStore) -> None:
+    lease = await begin(user)
+    await append(user, lease, 3)
+    await user.commit(lease, Commit(nodes=(message(5, 2, b"beside"),), head=5))
+    await user.commit(lease, Commit(nodes=(message(6, 5, b"after"), message(7, 4, b"x")), head=6))
+    head = (await user.thread("t1")).head
+    assert head == 6
+    branch = {node.seq: node for node in await user.branch("t1", head)}
+    order = list(branch)
+    for seq in order:
+        at = order.index(seq)
+        found = await user.outlines([("t1", seq)], before=1, after=1)
+        assert [one.seq for one in found] == order[max(at - 1, 0) : at + 2]
+    for one in await user.outlines([("t1", seq) for seq in range(9)]):
+        node = branch.pop(one.seq)
+        assert (one.thread_id, one.parent_id, one.role) == ("t1", node.parent_id, node.role)
+        assert (one.tokens, one.created_at) == (node.tokens, node.created_at)
+    assert not branch
+    assert await user.outlines([]) == []
+    assert await user.outlines([("nowhere", 1), ("t1", 10**6)]) == []
+
+
 async def test_a_lineage_is_a_branch_without_bodies(user: UserStore) -> None:
     lease = await begin(user)
     await append(user, lease, 3)

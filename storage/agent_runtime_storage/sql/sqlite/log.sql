@@ -58,6 +58,39 @@ WITH RECURSIVE chain (id, parent_id) AS (
 )
 SELECT id, parent_id FROM chain ORDER BY id;
 
+-- name: stretches
+-- The branches of the threads' heads, as intervals of nodes of which each follows the one before,
+-- back to the first node that is asked for.
+WITH RECURSIVE asked (thread_id, least) AS (
+    SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(:threads)
+), stretch (thread_id, least, first, last) AS (
+    SELECT t.id, a.least, (
+               SELECT max(n.id) FROM nodes AS n
+               WHERE n.user_id = :user_id AND n.thread_id = t.id AND n.id <= t.head
+                 AND n.parent_id IS NOT n.id - 1),
+           t.head
+    FROM asked AS a CROSS JOIN threads AS t ON t.user_id = :user_id AND t.id = a.thread_id
+    WHERE t.head IS NOT NULL AND t.hidden = ''
+    UNION ALL
+    SELECT s.thread_id, s.least, (
+               SELECT max(n.id) FROM nodes AS n
+               WHERE n.user_id = :user_id AND n.thread_id = s.thread_id AND n.id <= p.parent_id
+                 AND n.parent_id IS NOT n.id - 1),
+           p.parent_id
+    FROM stretch AS s
+    CROSS JOIN nodes AS p ON p.user_id = :user_id AND p.thread_id = s.thread_id AND p.id = s.first
+    WHERE s.first > s.least AND p.parent_id < p.id
+)
+SELECT thread_id, coalesce(first, 1), last FROM stretch ORDER BY thread_id, last;
+
+-- name: outlines
+SELECT n.thread_id, n.id, n.parent_id, n.role, n.tokens, n.created_at
+FROM json_each(:places) AS p
+CROSS JOIN nodes AS n
+  ON n.user_id = :user_id AND n.thread_id = json_extract(p.value, '$[0]')
+  AND n.id = json_extract(p.value, '$[1]')
+ORDER BY n.thread_id, n.id;
+
 -- name: node
 {node_columns}
 FROM nodes AS n
