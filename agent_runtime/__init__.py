@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .messages import FileRef, ToolResult, UserMessage
     from .models import model_from_name
     from .models.base import Model
+    from .models.embedding import Embedder, LiteLLMEmbedder, ScriptedEmbedder
     from .models.litellm import LiteLLMModel
     from .models.scripted import ScriptedModel
     from .results import RunResult, RunStream
@@ -43,10 +44,12 @@ __all__ = [
     "Agent",
     "AgentRuntimeError",
     "ConversationMemory",
+    "Embedder",
     "Event",
     "File",
     "FilePolicy",
     "FileRef",
+    "LiteLLMEmbedder",
     "LiteLLMModel",
     "MemoryConfig",
     "MemoryMode",
@@ -56,6 +59,7 @@ __all__ = [
     "RunResult",
     "RunStream",
     "Runtime",
+    "ScriptedEmbedder",
     "ScriptedModel",
     "Settings",
     "Tool",
@@ -79,10 +83,12 @@ _HOMES = {
     "Agent": ".agent",
     "AgentRuntimeError": ".errors",
     "ConversationMemory": ".memory.conversation",
+    "Embedder": ".models.embedding",
     "Event": ".events",
     "File": ".attaching",
     "FilePolicy": ".files",
     "FileRef": ".messages",
+    "LiteLLMEmbedder": ".models.embedding",
     "LiteLLMModel": ".models.litellm",
     "MemoryConfig": ".memory.mode",
     "MemoryMode": ".memory.mode",
@@ -92,6 +98,7 @@ _HOMES = {
     "RunResult": ".results",
     "RunStream": ".results",
     "Runtime": ".runtime",
+    "ScriptedEmbedder": ".models.embedding",
     "ScriptedModel": ".models.scripted",
     "Settings": "agent_runtime_config",
     "Tool": ".tools.base",

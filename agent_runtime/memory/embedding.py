@@ -43,8 +43,10 @@ NODES = 32
 """How many nodes are read at once."""
 MOST_PARTS = 128
 """How many parts of a message or a result are embedded: about as much as full text search reads."""
-CLAIM_SECONDS = 300.0
-"""How long a claim lasts, if nobody gives it back."""
+CLAIM_SECONDS = 30.0
+"""How much longer than the embedder may take a claim lasts; so long after a kill others wait."""
+ROUND_SECONDS = 20.0
+"""After so long a claim is taken anew."""
 RETRY_SECONDS = 5.0
 """How long is waited after the store, or another claim, was in the way."""
 CLOSE_SECONDS = 2.0
@@ -194,7 +196,8 @@ class Embedding:
     @asynccontextmanager
     async def _claimed(self, store: UserStore, thread_id: str) -> AsyncGenerator[bool]:
         """Hold the claim on the thread's job for a `with`; it is given back, never finished."""
-        claim = store.claim(EMBED, seconds=CLAIM_SECONDS, thread_id=thread_id, key=self.model)
+        seconds = self.asking.seconds + CLAIM_SECONDS
+        claim = store.claim(EMBED, seconds=seconds, thread_id=thread_id, key=self.model)
         job, interrupted = await outlast(claim)
         try:
             if interrupted is not None:
@@ -225,8 +228,8 @@ class Embedding:
         around = branch[max(0, first - REACH) : end + REACH]
         nodes = await store.branch(thread_id, around[-1], first=around[0])
         entries = [entry_of(node) for node in nodes]
-        await self._embed(line.log, thread_id, await _texts(entries, branch[first:end]))
-        return branch[end - 1]
+        texts = await _texts(entries, branch[first:end])
+        return branch[end - 1] if await self._embed(line.log, thread_id, texts) else seen
 
     async def _place(self, store: UserStore, thread_id: str, head: int) -> tuple[list[int], int]:
         """Return the branch's last nodes, and the newest of them that has a vector; 0 for none."""
@@ -239,8 +242,9 @@ class Embedding:
                 return branch, known[-1] if known else 0
             back *= 8
 
-    async def _embed(self, log: RunLog, thread_id: str, texts: Sequence[_Text]) -> None:
-        """Write the vectors of texts, in their order, as soon as they are there."""
+    async def _embed(self, log: RunLog, thread_id: str, texts: Sequence[_Text]) -> bool:
+        """Write the vectors of texts, in their order; False if it took too long for all of them."""
+        until = anyio.current_time() + ROUND_SECONDS
         digests = list(dict.fromkeys(text.digest for text in texts))
         known: dict[str, Vector | None] = dict(self.asking.recent(log.store.user_id, digests))
         known.update(await log.store.vectors_by_digest(self.model, digests))
@@ -252,7 +256,10 @@ class Embedding:
                 known.update(zip((digest for digest, _ in batch), vectors, strict=True))
             finally:
                 written = await self._write(log.store, thread_id, texts, known, written)
+            if anyio.current_time() > until and written < len(texts):
+                return False
         await self._write(log.store, thread_id, texts, known, written)
+        return True
 
     async def _write(
         self,

@@ -34,6 +34,7 @@ def test_a_fresh_install_passes_and_says_that_no_model_is_set() -> None:
         "packages": "ok",
         "settings": "ok",
         "model": "warn",
+        "embedder": "ok",
         "database": "ok",
         "objects": "ok",
     }
@@ -79,6 +80,29 @@ def test_a_server_of_ones_own_needs_no_key() -> None:
     code, checks = _doctor(environ)
     assert code == exits.SUCCESS
     assert "price unknown, at http://***@127.0.0.1:1/v1" in checks["model"]["detail"]
+
+
+def test_an_embedder_without_its_key_fails_and_one_of_ones_own_needs_none() -> None:
+    environ = {"AGENT_RUNTIME_EMBEDDER_MODEL": "openai/text-embedding-3-small"}
+    code, checks = _doctor(environ)
+    assert code == exits.INTERNAL
+    assert checks["embedder"]["state"] == "fail"
+    assert checks["embedder"]["cure"] == "Set OPENAI_API_KEY."
+    url = "http://ada:hunter2@127.0.0.1:1/v1"
+    code, checks = _doctor({**environ, "AGENT_RUNTIME_EMBEDDER_BASE_URL": url})
+    assert code == exits.SUCCESS and checks["embedder"]["state"] == "ok"
+    assert "127.0.0.1:1/v1" in checks["embedder"]["detail"]
+    assert "hunter2" not in json.dumps(checks)
+
+
+def test_an_embedder_of_unknown_price_and_a_budget_in_dollars_do_not_go_together() -> None:
+    environ = {
+        "AGENT_RUNTIME_EMBEDDER_MODEL": "openai/own",
+        "AGENT_RUNTIME_EMBEDDER_BASE_URL": "http://127.0.0.1:1/v1",
+        "AGENT_RUNTIME_BUDGET_USD": "1",
+    }
+    code, checks = _doctor(environ)
+    assert code == exits.SUCCESS and checks["embedder"]["state"] == "warn"
 
 
 def test_a_file_that_is_no_database_fails(tmp_path: Path) -> None:

@@ -204,3 +204,14 @@ def test_control_characters_do_not_reach_the_terminal() -> None:
     assert printable("a\nb", lines=False) == "a b"
     assert shorten("one\n two\x1b three", 12) == "one two  th…"
     assert short_arguments({"text": "\x1b]0;evil\x07"}).isprintable()
+
+
+def test_what_is_recalled_is_told_by_its_number_and_by_what_is_wrong() -> None:
+    tally = Tally()
+    tally.update(START)
+    match = {"thread": "thread-1", "node": 3, "call": None}
+    assert tally.update(_event("recall", found=[match], why="")) == ["  recalled 1 earlier message"]
+    assert tally.update(_event("recall", found=[match, match], why="The embedder is down.")) == [
+        "  recall is not as asked for: The embedder is down.",
+        "  recalled 2 earlier messages",
+    ]
