@@ -173,8 +173,8 @@ class WorkflowContext:
             facts = await w.gather(*(w.agent("research", one, topic) for topic in topics))
 
         A branch is a node, or an async function with several.  The nodes that the branches ask
-        for run at the same time, and all of them end before any branch goes on; a branch that is
-        to go its own way throughout is a workflow as a node.
+        for run at the same time, and all of them end before any branch goes on; so branches must
+        not wait for each other.  One that is to go its own way throughout is a workflow as a node.
 
         Raises what a branch raises; nodes under way still end.
         """

@@ -22,6 +22,7 @@ from agent_runtime import (
     ToolContext,
     Workflow,
     WorkflowContext,
+    count_messages_tokens,
     tool,
 )
 from agent_runtime.errors import ConfigError, Conflict, ModelRejected, NotFound, WorkflowDiverged
@@ -627,7 +628,7 @@ async def test_the_history_that_is_loaded_has_limits(runtime: Runtime) -> None:
 
     async def chat(w: WorkflowContext) -> str:
         histories.append(texts(w.history))
-        for _ in range(8):
+        for _ in range(4):
             await w.call("busy", int)
         return "word " * 40 if w.input == "Long." else "Yes."
 
@@ -645,6 +646,26 @@ async def test_the_history_that_is_loaded_has_limits(runtime: Runtime) -> None:
     assert await turn("?", history_messages=5) == ["Long.", "word " * 40, "?", "Yes."]
     assert await turn("?", history_tokens=40) == ["?", "Yes."] * 2
     assert await turn("?", history_messages=0) == []
+
+
+async def test_the_history_that_an_agent_sees_is_cut_to_its_window_before_each_call(
+    runtime: Runtime,
+) -> None:
+    model = ScriptedModel([say("Short.")], window=8_000)
+
+    @Workflow
+    async def chat(w: WorkflowContext) -> str:
+        if w.input != "And now?":
+            return "An answer. " * 400
+        return await w.agent("answer", Agent(model), history=True)
+
+    for number in range(8):
+        await runtime.run(chat, f"Question {number}.")
+    assert (await runtime.run(chat, "And now?")).output == "Short."
+    request = model.requests[0]
+    assert 2_000 < count_messages_tokens(request.messages) <= 6_000
+    assert request.messages[-1].text == "And now?"
+    assert "Question 7." in "".join(one.text for one in request.messages)
 
 
 async def test_an_agent_can_go_on_with_a_workflows_thread(database_url: str) -> None:
