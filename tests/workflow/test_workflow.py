@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from agent_runtime import (
     Agent,
     Event,
+    MemoryMode,
     NodeFailed,
     Runtime,
     ScriptedModel,
@@ -715,3 +716,14 @@ async def test_a_workflow_streams_the_events_of_its_nodes(runtime: Runtime) -> N
     ]
     assert [one.data["tool"] for one in own if one.kind == "tool-start"] == ["count", "write"]
     assert [one.kind for one in events].count("run-start") == 2
+
+
+async def test_an_agent_with_a_nodes_memory_goes_on_from_its_iterations(runtime: Runtime) -> None:
+    agent = Agent(ScriptedModel(echo), name="critic", memory=MemoryMode.NODE)
+
+    @Workflow
+    async def flow(w: WorkflowContext) -> list[str]:
+        return [await w.agent("critic", agent, text) for text in ("One?", "Two?")]
+
+    assert (await runtime.run(flow, "Go.")).output == ["One?", "One? | One? | Two?"]
+    assert (await runtime.run(flow, "Go.")).output[0].startswith("One? | One? | Two? | One?")
