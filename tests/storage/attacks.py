@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, cast
 
-from agent_runtime_config.errors import AgentRuntimeError
+from agent_runtime_config.errors import AgentRuntimeError, ConfigError
 from agent_runtime_storage import (
     Amount,
     CallDone,
@@ -29,6 +30,7 @@ from agent_runtime_storage import (
 from .helpers import LARGE, OTHER, begin, done, exchange, new_run
 
 SECRET = "a secret that only its owner may find"
+DOCUMENT = "node_memory/app/t1/node.json"
 FILE = "0199a000-0000-7000-8000-00000000000f"
 DIGEST = "0" * 32
 """Of the text that the vectors were made of."""
@@ -76,6 +78,9 @@ async def fill_other(user: UserStore) -> Job:
     await user.upsert_vectors("e", [_vector("t1"), _vector("t2")])
     await user.upsert_vectors("theirs", [_vector("t1", 4)])
     await user.put_file("t1", _file(SECRET.encode()))
+    with suppress(ConfigError):
+        # A database on a server has no place for documents here.
+        assert await user.documents().write(DOCUMENT, SECRET.encode(), replaces=None)
     await user.enqueue("t1", "observe", "a", b"payload")
     await user.enqueue("t1", "other", "a", LARGE)
     job = await user.claim("other", seconds=3600)
@@ -149,6 +154,15 @@ async def _import(user: UserStore, rename: str) -> object:
             yield record
 
     return await user.import_thread(records(), rename=rename)
+
+
+async def _document(user: UserStore) -> object:
+    """Read, list, write and delete a document of another owner's key."""
+    documents = user.documents()
+    listed = [chunk async for chunk in documents.list("node_memory")]
+    read = await documents.read(DOCUMENT)
+    written = await documents.write(DOCUMENT, b"mine", replaces=None)
+    return [read, listed, written, await documents.delete(DOCUMENT)]
 
 
 def _commits(**commits: Callable[[Target], Commit]) -> dict[str, Attempt]:
@@ -345,6 +359,7 @@ ATTACKS: Mapping[str, Mapping[str, Attempt]] = {
         "": lambda user, to: user.file_content(to.thread, FILE),
         "by an own thread": lambda user, to: user.file_content(OWN, FILE),
     },
+    "documents": {"": lambda user, to: _document(user)},
     "delete_thread": {
         "": lambda user, to: user.delete_thread(to.thread),
         "child": lambda user, to: user.delete_thread("t2"),
