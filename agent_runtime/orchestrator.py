@@ -7,6 +7,7 @@ Everything durable is a row that `RunLog` writes; what is kept in memory is a `R
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -15,6 +16,7 @@ from agent_runtime_storage.records import Amount, Finish, InboxItem, NewEvent, U
 
 from . import output as outputs
 from .answers import normalise
+from .attaching import keep_made
 from .budget import times, usage_of
 from .context import build, check
 from .errors import (
@@ -117,8 +119,10 @@ class Orchestrator:
         recalling = self.state.recalling
         if recalling is None:
             return False
+        recalled = await recalling.recall(most=self.state.room.limit // RECALL_SHARE)
+        # Only now, when the vector of what the user says is known: it is paid for once.
         recalling.wake()
-        return await recalling.recall(most=self.state.room.limit // RECALL_SHARE)
+        return recalled
 
     async def ask(self, prompt: Prompt) -> ModelAnswer:
         """Call the model and return its answer.
@@ -183,6 +187,9 @@ class Orchestrator:
         """Write the answer ahead and run its calls; return the end if it was the last."""
         log, state = self.log, self.state
         message = normalise(answer, log.next_seq)
+        if answer.files:
+            files = await keep_made(answer.files, state.context("").keep)
+            message = replace(message, files=files)
         reserved = log.reserved or Amount()
         usage = usage_of(
             answer,

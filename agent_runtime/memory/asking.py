@@ -55,6 +55,7 @@ class Asking:
         self._failure: Exception | None = None
         self._told = False
         self._recent: dict[tuple[str, str], Vector] = {}
+        self._asking: dict[tuple[str, str], anyio.Event] = {}
 
     @property
     def name(self) -> str:
@@ -89,18 +90,32 @@ class Asking:
     async def ask_for(self, log: RunLog, query: str, *, seconds: float | None) -> Vector:
         """Return the vector of what is searched for, as `ask`; one that is known costs nothing."""
         owner, digest = log.store.user_id, digest_of(query)
-        found = self.recent(owner, [digest])
+        found = await self.recent(owner, [digest])
         if not found:
-            found = await log.store.vectors_by_digest(self.name, [digest])
-        vector = found[digest] if found else (await self.ask(log, [query], seconds=seconds))[0]
-        self._recent[owner, digest] = vector
-        if len(self._recent) > RECENT:
-            del self._recent[next(iter(self._recent))]
-        return vector
+            key, asked = (owner, digest), anyio.Event()
+            self._asking[key] = asked
+            try:
+                found = await log.store.vectors_by_digest(self.name, [digest])
+                if not found:
+                    found = {digest: (await self.ask(log, [query], seconds=seconds))[0]}
+                self._recent[key] = found[digest]
+            finally:
+                del self._asking[key]
+                asked.set()
+            if len(self._recent) > RECENT:
+                del self._recent[next(iter(self._recent))]
+        return found[digest]
 
-    def recent(self, owner: str, digests: Iterable[str]) -> dict[str, Vector]:
-        """Return the vectors of what an owner searched for of late, by the digests of the texts."""
-        return {one: self._recent[owner, one] for one in digests if (owner, one) in self._recent}
+    async def recent(self, owner: str, digests: Iterable[str]) -> dict[str, Vector]:
+        """Return the vectors of what an owner searched for of late, by the digests of the texts.
+
+        What is being asked for just now is waited for.
+        """
+        keys = [(owner, digest) for digest in digests]
+        for key in keys:
+            while key in self._asking:
+                await self._asking[key].wait()
+        return {key[1]: self._recent[key] for key in keys if key in self._recent}
 
     async def ask(
         self, log: RunLog, texts: Sequence[str], *, seconds: float | None = None

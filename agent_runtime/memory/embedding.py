@@ -53,8 +53,8 @@ CLOSE_SECONDS = 2.0
 """How long what is to be embedded after a run's end may take when the runtime closes."""
 SHORTEST = 200
 """With fewer characters than that, a text that the embedder refuses is passed over."""
-MOST_REFUSED = 4
-"""So many texts may be refused one by one; with none embedded the embedder itself is at fault."""
+HARMLESS = "Hello."
+"""An embedder that refuses even this is itself at fault, not what it was asked for."""
 OFF_LOOP = 50_000
 
 _log = logging.getLogger(__name__)
@@ -246,7 +246,8 @@ class Embedding:
         """Write the vectors of texts, in their order; False if it took too long for all of them."""
         until = anyio.current_time() + ROUND_SECONDS
         digests = list(dict.fromkeys(text.digest for text in texts))
-        known: dict[str, Vector | None] = dict(self.asking.recent(log.store.user_id, digests))
+        recent = await self.asking.recent(log.store.user_id, digests)
+        known: dict[str, Vector | None] = dict(recent)
         known.update(await log.store.vectors_by_digest(self.model, digests))
         missing = {text.digest: text.passage.text for text in texts if text.digest not in known}
         written = 0
@@ -293,20 +294,14 @@ class Embedding:
         """
         try:
             return list(await self.asking.ask(log, texts))
+        except (ModelRejected, ModelOverflow):
+            pass
+        try:
+            await self.asking.ask(log, [HARMLESS])
         except (ModelRejected, ModelOverflow) as error:
-            found = await self._one_by_one(log, texts, error)
-        return found
-
-    async def _one_by_one(
-        self, log: RunLog, texts: Sequence[str], error: ModelError
-    ) -> list[Vector | None]:
-        found: list[Vector | None] = []
-        for text in texts:
-            found.append(await self._beginning(log, text))
-            if len(found) >= min(MOST_REFUSED, len(texts)) and not any(found):
-                self.asking.rest(error)
-                raise error
-        return found
+            self.asking.rest(error)
+            raise
+        return [await self._beginning(log, text) for text in texts]
 
     async def _beginning(self, log: RunLog, text: str) -> Vector | None:
         """Return the vector of a text, or of as much of its beginning as the embedder takes."""

@@ -20,7 +20,14 @@ import anyio
 import anyio.to_thread
 
 from agent_runtime.context import entry_of
-from agent_runtime.errors import BudgetExceeded, ModelError, StoreError, StoreUnavailable
+from agent_runtime.errors import (
+    BudgetExceeded,
+    ModelError,
+    ModelOverflow,
+    ModelRejected,
+    StoreError,
+    StoreUnavailable,
+)
 from agent_runtime.log import RunLog
 from agent_runtime.messages import Note, UserMessage, call_id, encodable
 from agent_runtime.models.embedding import Vector
@@ -28,9 +35,10 @@ from agent_runtime.tokens import count_text
 from agent_runtime.tools.recall_open import Piece, marked
 from agent_runtime.tools.recall_search import excerpt, words_of
 from agent_runtime.view import Entry, View
-from agent_runtime_storage.records import NewEvent
+from agent_runtime_storage.records import NewEvent, Outline
 
 from .embedding import Embedding
+from .passages import split
 from .retrieval import Found, Mode, retrieve
 from .transcript import characters, said
 
@@ -170,11 +178,14 @@ class Recalling:
         shown = {(own, entry.seq) for entry in view.entries} | set(shown_by(view, own))
         if view.task is not None:
             shown.add((own, view.task.seq))
-        found = await self.find(
-            query, limit=self.policy.top_k, hidden=shown, seconds=self.policy.timeout
-        )
-        with anyio.move_on_after(self.policy.timeout):
-            return [await self._around(one, shown) for one in found]
+        # Several results of one exchange are one match.
+        limit, seconds = 3 * self.policy.top_k, self.policy.timeout
+        places = await self.find(query, limit=limit, hidden=shown, seconds=seconds)
+        nodes = list(dict.fromkeys((one.thread_id, one.node) for one in places))
+        best = set(nodes[: self.policy.top_k])
+        found = [one for one in places if (one.thread_id, one.node) in best]
+        with anyio.move_on_after(seconds):
+            return await self._with_range(found, shown)
         self._why.append("The messages around what was found were not read in time.")
         return []
 
@@ -231,12 +242,17 @@ class Recalling:
         if asking.slow:
             return None
         try:
-            return await asking.ask_for(self.log, query, seconds=seconds)
+            # As long as a passage: so it is the same text, and the embedder reads all of it.
+            [text, *_] = split(query) or [query]
+            return await asking.ask_for(self.log, text, seconds=seconds)
         except BudgetExceeded:
             self._why.append("The budget allows no embedding.")
+        except (ModelRejected, ModelOverflow) as error:
+            # That is no fault of the embedder's, which goes on.
+            self._why.append(error.message)
+        except StoreUnavailable:
+            raise
         except (ModelError, StoreError) as error:
-            if isinstance(error, StoreUnavailable):
-                raise
             self._trouble(error)
         return None
 
@@ -246,36 +262,42 @@ class Recalling:
         if self.embedding is None or self.embedding.asking.untold():
             _log.warning("Semantic recall: %s %s", error.message, error.cure)
 
-    async def _around(self, found: Found, shown: Collection[Place]) -> _Match:
-        """Return a match with the nodes around it on its branch that the prompt does not show."""
-        store, thread_id = self.log.store, found.thread_id
-        last, steps = found.node, 0
-        while steps < self.policy.after:
-            # On a branch with siblings only the thread's head says which one follows.
-            children = await store.children(thread_id, last)
-            if len(children) > 1:
-                children = await self._on_branch(thread_id, [one.seq for one in children])
-                following = children[0] if children else None
-            else:
-                following = children[0].seq if children and children[0].status == "closed" else None
-            if following is None:
-                break
-            last, steps = following, steps + 1
-        nodes = await store.branch(thread_id, last, limit=self.policy.before + 1 + steps)
-        entries = [entry_of(node) for node in nodes]
-        kept = [
-            entry
-            for entry in entries
-            if entry.seq == found.node or ((thread_id, entry.seq) not in shown and _tells(entry))
-        ]
-        return _Match(found, tuple(kept))
+    async def _with_range(self, found: Sequence[Found], shown: Collection[Place]) -> list[_Match]:
+        """Return matches with the nodes around them that the prompt does not show."""
+        store, policy = self.log.store, self.policy
+        # What was recalled before stands among them, and is passed over.
+        before, after = 2 * policy.before, 2 * policy.after
+        places = {(one.thread_id, one.node) for one in found}
+        near = _Chain(await store.outlines(places, before=before, after=after))
+        ranges: dict[Place, tuple[Entry, ...]] = {}
+        for thread_id, node in places:
+            chain = near.around(thread_id, node, before, after)
+            nodes = await store.branch(thread_id, chain[-1], limit=len(chain))
+            entries = [entry for entry in map(entry_of, nodes) if _tells(entry)]
+            place = sum(1 for entry in entries if entry.seq < node)
+            around = entries[max(0, place - policy.before) : place + policy.after + 1]
+            ranges[thread_id, node] = tuple(
+                entry for entry in around if (thread_id, entry.seq) not in shown
+            )
+        return [_Match(one, ranges[one.thread_id, one.node]) for one in found]
 
-    async def _on_branch(self, thread_id: str, seqs: Sequence[int]) -> list[int]:
-        head = (await self.log.store.thread(thread_id)).head
-        if head is None:
-            return []
-        branch = set(await self.log.store.lineage(thread_id, head, first=min(seqs)))
-        return [seq for seq in seqs if seq in branch]
+
+class _Chain:
+    """What stands before and after nodes on their branches."""
+
+    def __init__(self, outlines: Sequence[Outline]) -> None:
+        self._before = {(one.thread_id, one.seq): one.parent_id for one in outlines}
+        self._after = {(one.thread_id, one.parent_id): one.seq for one in outlines}
+
+    def around(self, thread_id: str, node: int, before: int, after: int) -> list[int]:
+        """Return a node with so many before and after it, as far as they are known."""
+        chain = [node]
+        while len(chain) <= before and (one := self._before.get((thread_id, chain[0]))):
+            chain.insert(0, one)
+        for _ in range(after):
+            if one := self._after.get((thread_id, chain[-1])):
+                chain.append(one)
+        return chain
 
 
 def _asked(view: View) -> tuple[int, str] | None:
