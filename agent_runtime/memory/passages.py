@@ -85,7 +85,7 @@ def _split(source: str, source_id: int, text: str) -> Iterator[Passage]:
 
 
 def split(text: str) -> list[str]:
-    """Return a text in pieces of about equal size, of at most about `SIZE`, without what is blank."""
+    """Return a text in pieces of about equal size, at most about `SIZE`; none is blank."""
     text = encodable(text).strip()
     size = len(text.encode())
     if size <= SIZE:
