@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import assert_type
+from typing import Any, assert_type
 
 from agent_runtime import (
     Agent,
@@ -18,12 +18,16 @@ from agent_runtime import (
     ToolContext,
     ToolError,
     ToolResult,
+    Workflow,
+    WorkflowContext,
     load_settings,
     model_from_name,
     tool,
+    trim_messages,
     workspace_tools,
 )
 from agent_runtime.errors import AgentRuntimeError, ThreadBusy
+from agent_runtime.messages import PromptMessage
 
 
 @tool
@@ -92,6 +96,28 @@ async def runs() -> None:
                 assert_type(event, Event)
                 assert_type(event.id, int)
             assert_type(stream.result, RunResult)
+
+
+@Workflow
+async def workflow(w: WorkflowContext) -> str:
+    """A function as a node keeps its parameters and result."""
+    assert_type(await w.call("plain", plain, 1, b="x"), list[str])
+    assert_type(await w.call("untouched", untouched, 1), int)
+    assert_type(await w.call("runs", runs), None)
+    assert_type(await w.gather(w.call("a", untouched, 1), w.call("b", untouched, 2)), list[int])
+    await w.call("untouched", untouched, "1")  # pyright: ignore[reportArgumentType, reportCallIssue]
+    await w.agent("agent", workflow)  # pyright: ignore[reportArgumentType]
+    return w.input
+
+
+assert_type(workflow, Workflow)
+
+
+def messages() -> None:
+    """What is trimmed comes back as what it was."""
+    assert_type(trim_messages([PromptMessage("user", "Hm.")], "gpt-5"), list[PromptMessage])
+    said = {"role": "user", "content": "Hm."}
+    assert_type(trim_messages([said], "gpt-5"), list[dict[str, Any]])
 
 
 def errors() -> None:
