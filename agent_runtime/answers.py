@@ -30,7 +30,7 @@ def normalise(answer: ModelAnswer, seq: int) -> AssistantMessage:
         ModelRejected: the provider's content filter left nothing of it.
         ModelProtocolError: it is empty, or has more calls than any task needs.
     """
-    if not answer.calls and not answer.text.strip():
+    if not answer.calls and not answer.text.strip() and not answer.files:
         if answer.finish == "content_filter":
             raise ModelRejected(
                 f"{answer.model}'s content filter withheld the answer.", cure="Rephrase the task."

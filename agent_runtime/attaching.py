@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import base64
 import binascii
+import logging
 import re
 import stat
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
@@ -19,7 +20,7 @@ from agent_runtime_storage import Store
 from agent_runtime_storage.contract import UserStore
 from agent_runtime_storage.records import FileKind, FileOrigin, NewFile
 
-from .errors import InvalidFile, NotFound
+from .errors import InvalidFile, NotFound, StoreError
 from .files import file_id, host_of, ref_of, resolve
 from .media_types import guess, kind_of, sniff
 from .messages import FileRef, encodable
@@ -29,6 +30,7 @@ MAX_BYTES = 20_000_000
 IN_THREAD = 100_000
 """Content of more bytes than that is looked at off the event loop."""
 
+_log = logging.getLogger(__name__)
 _LONGEST_NAME = 200
 _MEDIA_TYPE = re.compile(r"[\w.+-]+/[\w.+-]+")
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f]+")
@@ -155,6 +157,23 @@ async def keep(
         new = await anyio.to_thread.run_sync(_new_file, file, origin, max_bytes)
     await store.put_file(thread_id, new)
     return FileRef(new.kind, f"{origin}:{new.id}", new.media_type, new.name, size=len(new.content))
+
+
+async def keep_made(
+    urls: Sequence[str], keep_file: Callable[[File], Awaitable[FileRef]]
+) -> tuple[FileRef, ...]:
+    """Keep what a model made, given as `data:` URLs, and return references to it.
+
+    What cannot be kept is no reason to lose the answer: its reference is a broken one.
+    """
+    refs: list[FileRef] = []
+    for url in urls:
+        try:
+            refs.append(await keep_file(_from_data_url(url, FileRef("custom", ""))))
+        except (InvalidFile, StoreError) as error:
+            _log.warning("A file that the model made cannot be kept: %s", error.message)
+            refs.append(FileRef("image", ""))
+    return tuple(refs)
 
 
 def _new_file(file: File, origin: FileOrigin, max_bytes: int) -> NewFile:

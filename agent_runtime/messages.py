@@ -75,13 +75,14 @@ class UserMessage:
 
 @dataclass(frozen=True, slots=True)
 class AssistantMessage:
-    """What a model answered: text, calls, or both; never neither."""
+    """What a model answered: text, calls, files that it made, or several of these."""
 
     text: str = ""
     calls: tuple[ToolCall, ...] = ()
     reasoning: str = ""
     opaque: Opaque | None = None
     type: Literal["assistant"] = "assistant"
+    files: tuple[FileRef, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +233,7 @@ def searchable(said: LoggedMessage | ToolResult) -> str:
             texts += _leaves(call.arguments)
             if call.raw is not None:
                 texts.append(call.raw)
-    elif not isinstance(said, Note):
+    if not isinstance(said, Note):
         texts += [file.name for file in said.files]
     return "\n".join(filter(None, texts))
 

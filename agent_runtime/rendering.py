@@ -100,7 +100,9 @@ def render(entry: Entry, start: Start, *, keep_opaque: bool) -> tuple[PromptMess
     opaque = message.opaque
     if opaque is not None and not (keep_opaque and opaque.model == start.model):
         opaque = None
-    answer = PromptMessage("assistant", message.text, calls=message.calls, opaque=opaque)
+    answer = PromptMessage(
+        "assistant", message.text, calls=message.calls, files=message.files, opaque=opaque
+    )
     results = [
         PromptMessage(
             "tool",
@@ -118,7 +120,13 @@ def message_tokens(message: LoggedMessage) -> int:
     """Return our count of a message by itself, without the results of its calls."""
     if isinstance(message, AssistantMessage):
         return count_message(
-            PromptMessage("assistant", message.text, calls=message.calls, opaque=message.opaque)
+            PromptMessage(
+                "assistant",
+                message.text,
+                calls=message.calls,
+                files=message.files,
+                opaque=message.opaque,
+            )
         )
     files = message.files if isinstance(message, UserMessage) else ()
     return count_message(PromptMessage("user", message.text, files=files))

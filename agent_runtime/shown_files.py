@@ -136,7 +136,7 @@ class PromptFiles:
         """
         shown: dict[int, list[FilePart]] = {}
         for index, message in enumerate(messages):
-            if message.files:
+            if message.files and message.role != "assistant":
                 resolved = await self._resolve(message.files)
                 shown[index] = [await self._part(one) for one in resolved]
         return shown

@@ -80,7 +80,9 @@ def count_message(message: PromptMessage) -> int:
     for call in message.calls:
         total += CALL_OVERHEAD + count_text(call.name) + count_text(_json(call.arguments))
     for file in message.files:
-        total += count_file(file)
+        # No provider takes back what its model made.
+        made = message.role == "assistant"
+        total += count_text(placeholder(file)) if made else count_file(file)
     if message.opaque is not None:
         total += sum(map(count_text, _reasoning(message.opaque.data)))
     return total

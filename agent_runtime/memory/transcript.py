@@ -234,8 +234,9 @@ def _exchange(entry: Entry, message: AssistantMessage, at: str, limit: int) -> I
     if message.reasoning.strip():
         thought = _clean(_shortened(message.reasoning, REASONING_TOKENS))
         yield Said(entry.seq, at, "agent, thinking", thought)
-    if message.text.strip():
-        yield Said(entry.seq, at, "agent", _clean(message.text))
+    said = "\n".join([message.text, *map(placeholder, message.files)])
+    if said.strip():
+        yield Said(entry.seq, at, "agent", _clean(said))
     for index, call in enumerate(message.calls):
         name = _name(call.name)
         yield Said(entry.seq, at, f"agent, calls {name}", _clean(_arguments(call, limit)))

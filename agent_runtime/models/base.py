@@ -138,6 +138,7 @@ class ModelAnswer:
     Attributes:
         usage: None where the provider reported none.
         cost: nanodollars by the provider's reported usage; None where the price is unknown.
+        files: what the model made, as `data:` URLs; whoever records the answer keeps them.
         lost: usage of earlier attempts of this call that failed after they were billed, as upper
             bounds (number of attempts that died unreported).
     """
@@ -152,6 +153,7 @@ class ModelAnswer:
     opaque: Opaque | None = None
     lost: int = 0
     extra: dict[str, Any] = field(default_factory=dict[str, Any])
+    files: tuple[str, ...] = field(default=(), repr=False)
 
 
 ModelEvent: TypeAlias = TextDelta | ReasoningDelta | Retrying | ModelAnswer

@@ -113,7 +113,8 @@ def _message(
     message: PromptMessage, files: Sequence[FilePart], dialect: Dialect, *, mark: bool
 ) -> Json:
     if message.role == "assistant":
-        return _assistant(message, dialect, mark=mark)
+        text = _with_names(message.text, files, dialect, inside=False)
+        return _assistant(message, text, dialect, mark=mark)
     inside = message.role != "tool" or in_results(dialect.provider)
     parts = _parts(files, dialect) if inside else []
     text = _with_names(message.text, files, dialect, inside=inside)
@@ -149,9 +150,9 @@ def _with_names(text: str, files: Iterable[FilePart], dialect: Dialect, *, insid
     return "\n".join(lines)
 
 
-def _assistant(message: PromptMessage, dialect: Dialect, *, mark: bool) -> Json:
+def _assistant(message: PromptMessage, said: str, dialect: Dialect, *, mark: bool) -> Json:
     # Beside calls, content is None: for a blank string litellm sends filler text instead.
-    text = message.text if message.text.strip() else None
+    text = said if said.strip() else None
     wire: Json = {"role": "assistant", "content": text}
     if mark and text:
         wire["content"] = [{"type": "text", "text": text, "cache_control": _MARK}]
@@ -215,6 +216,7 @@ class Collector:
         self._calls: dict[int, _PartialCall] = {}
         self._blocks: list[Json] = []
         self._items: list[Json] = []
+        self._images: list[str] = []
         self._finish: str | None = None
         self._usage: TokenUsage | None = None
         self._reported_model = ""
@@ -246,6 +248,8 @@ class Collector:
         for block in _list(delta, "thinking_blocks"):
             _join(self._blocks, _plain(block))
         self._items += map(_plain, _list(delta, "reasoning_items"))
+        for image in map(_plain, _list(delta, "images")):
+            self._images.append(str(image["image_url"]["url"]))
 
     def _fragment(self, fragment: Any) -> None:
         call = self._calls.setdefault(fragment.index or 0, _PartialCall())
@@ -276,7 +280,8 @@ class Collector:
             )
         finish = _FINISH.get(self._finish or "", "stop")
         text = str(self._text)
-        if not self._calls and not text.strip() and finish != "content_filter":
+        said = self._calls or text.strip() or self._images
+        if not said and finish != "content_filter":
             raise self._nothing()
         calls = [self._calls[index] for index in sorted(self._calls)]
         return ModelAnswer(
@@ -288,6 +293,7 @@ class Collector:
             reasoning=str(self._reasoning),
             opaque=self._opaque([call.signature for call in calls]),
             extra={"reported_model": self._reported_model},
+            files=tuple(self._images),
         )
 
     def _nothing(self) -> ModelProtocolError:

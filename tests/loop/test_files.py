@@ -303,3 +303,30 @@ async def test_a_task_keeps_its_files_when_it_has_left_for_observations(play: Pl
     # Observations are made from names; what files hold is in none of them.
     assert all(b"secret content" not in row.body for row in observed)
     assert [part.text for part in first.files[1]] == ["the rules"]
+
+
+@pytest.mark.backends("file")
+async def test_an_image_that_the_model_made_belongs_to_its_answer(serve: Serve) -> None:
+    def chunk(delta: dict[str, Any], finish: str | None = None) -> bytes:
+        choice = {"index": 0, "delta": delta, "finish_reason": finish}
+        kind = {"id": "1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+        return orjson.dumps(kind | {"choices": [choice]})
+
+    urls = (f"data:image/png;base64,{DATA}", "data:broken")
+    images = [{"type": "image_url", "image_url": {"url": url}, "index": 0} for url in urls]
+    raw = chunk({"images": images}) + b"\n\ndata: " + chunk({}, "stop")
+    made = Reply(usage=False, raw_chunk=raw)
+    async with serve([made, Reply(text="Thanks.")], name=VISION) as world:
+        result = await world.run(Agent(), "Draw a cat.", thread="t")
+        assert result.ok and result.output == ""
+        [kept] = await world.runtime.files.of("t")
+        assert (kept.kind, kept.media_type) == ("image", "image/png")
+        assert await world.runtime.files.read(kept) == PNG
+        await world.run(Agent(), "Nice.", thread="t")
+        answer = world.sent()[1][2]
+        assert answer["content"].splitlines() == [
+            f"[file: image (image, image/png, 264 bytes) {kept.uri}]",
+            "[file: image (image) ]",
+        ]
+        node = await world.store.node("t", 2)
+        assert DATA.encode() not in node.body
