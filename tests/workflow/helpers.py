@@ -1,0 +1,48 @@
+"""Agents that answer by a script, and looking at what runs left."""
+
+from __future__ import annotations
+
+from agent_runtime import (
+    Agent,
+    Runtime,
+    ScriptedModel,
+)
+from agent_runtime.messages import (
+    AssistantMessage,
+    UserMessage,
+    decode_message,
+)
+from agent_runtime.models.base import ModelRequest
+from agent_runtime.models.scripted import say
+from agent_runtime_storage import UserStore
+
+
+def local(runtime: Runtime) -> UserStore:
+    """Return the store as the runs' owner sees it."""
+    return runtime.store.of("local")
+
+
+def answering(*answers: str, name: str = "agent") -> Agent:
+    """Return an agent that gives these answers, one a run."""
+    return Agent(ScriptedModel([say(one) for one in answers]), name=name)
+
+
+def echo(request: ModelRequest) -> str:
+    """Answer with all that was said to the agent, its instructions left out."""
+    return " | ".join(one.text for one in request.messages[1:])
+
+
+ECHO = Agent(ScriptedModel(echo), name="echo")
+
+
+async def sent(runtime: Runtime, run_id: str) -> list[str]:
+    """Return what is said on the thread of a run, oldest first."""
+    run = await local(runtime).run(run_id)
+    thread = await local(runtime).thread(run.thread_id)
+    nodes = await local(runtime).branch(thread.id, thread.head or 0)
+    return [decode_message(node.body).text for node in nodes]
+
+
+def texts(said: tuple[UserMessage | AssistantMessage, ...]) -> list[str]:
+    """Return the texts of messages."""
+    return [one.text for one in said]

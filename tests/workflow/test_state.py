@@ -1,0 +1,216 @@
+"""What the nodes of a workflow are given, what they give, and the state that they share."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from agent_runtime import (
+    Agent,
+    NodeFailed,
+    Runtime,
+    ScriptedModel,
+    ToolContext,
+    Workflow,
+    WorkflowContext,
+    tool,
+)
+from agent_runtime.errors import ConfigError
+from agent_runtime.models.scripted import call, say
+
+from .helpers import ECHO, answering, local, sent, texts
+
+pytestmark = pytest.mark.backends("file")
+
+
+async def test_the_shared_state_gains_one_message_an_agent_and_the_trace_stays_in_its_thread(
+    runtime: Runtime,
+) -> None:
+    @tool
+    async def look() -> str:
+        """Look."""
+        return "seen"
+
+    agent = Agent(ScriptedModel([call("look"), call("look"), say("Found.")]), tools=[look])
+    states: list[list[str]] = []
+
+    @Workflow
+    async def flow(w: WorkflowContext) -> None:
+        await w.agent("find", agent)
+        states.append(texts(w.messages))
+        await w.call("count", len, "four")
+        states.append(texts(w.messages))
+        assert w.node_outputs == {"find": "Found.", "count": 4}
+
+    result = await runtime.run(flow, "Go.")
+    assert states == [["Go.", "Found."]] * 2
+    [child] = await local(runtime).runs(parent_run_id=result.run_id)
+    assert (child.root_run_id, child.spec["node"], child.steps) == (result.run_id, "find", 3)
+    assert await sent(runtime, child.id) == ["Go.", "", "", "Found."]
+    assert await sent(runtime, result.run_id) == ["Go.", "", "", "(no result)"]
+
+
+async def test_a_child_is_given_the_last_message_or_a_nodes_output_or_nothing(
+    runtime: Runtime,
+) -> None:
+    @Workflow
+    async def flow(w: WorkflowContext) -> list[str]:
+        await w.call("facts", dict, moon=1)
+        await w.agent("first", answering("First."))
+        given = [await w.agent("a", ECHO)]
+        given.append(await w.agent("b", ECHO, input_source="node_output", source_node_id="first"))
+        given.append(await w.agent("c", ECHO, input_source="node_output", source_node_id="facts"))
+        given.append(await w.agent("d", ECHO, input_source="none"))
+        given.append(await w.agent("e", ECHO, "Just this."))
+        with pytest.raises(ConfigError, match="no output of a node 'nowhere'") as error:
+            await w.agent("f", ECHO, input_source="node_output", source_node_id="nowhere")
+        assert "facts, first" in error.value.cure
+        return given
+
+    result = await runtime.run(flow, "Go.")
+    assert result.output == ["First.", "First.", '{"moon":1}', "(no input)", "Just this."]
+
+
+async def test_a_child_begins_with_no_messages_unless_it_is_to_see_the_shared_ones(
+    runtime: Runtime,
+) -> None:
+    @Workflow
+    async def flow(w: WorkflowContext) -> list[str]:
+        alone = await w.agent("alone", ECHO, "And?")
+        return [alone, await w.agent("seeing", ECHO, "And?", history=True)]
+
+    await runtime.run(flow, "One.", thread="t")
+    result = await runtime.run(flow, "Two.", thread="t")
+    assert result.output == ["And?", 'One. | ["And?","One. | And? | And?"] | Two. | And? | And?']
+
+
+async def test_runs_inside_a_run_inherit_what_is_known_of_the_user(runtime: Runtime) -> None:
+    @tool
+    async def who(context: ToolContext) -> str:
+        """Say who the user is."""
+        return str(context.user_context["name"])
+
+    def agent() -> Agent:
+        model = ScriptedModel(
+            lambda request: request.messages[-1].text if len(request.messages) > 2 else call("who")
+        )
+        return Agent(model, tools=[who])
+
+    @Workflow
+    async def inner(w: WorkflowContext) -> list[str]:
+        return [w.user_context["name"], await w.agent("agent", agent())]
+
+    @Workflow
+    async def outer(w: WorkflowContext) -> list[Any]:
+        return [await w.agent("agent", agent()), await w.workflow("inner", inner)]
+
+    result = await runtime.run(outer, "Who?", user_context={"name": "Ada"})
+    assert result.output == ["Ada", ["Ada", "Ada"]]
+
+
+async def test_a_workflow_as_a_node_has_a_thread_and_a_state_of_its_own(runtime: Runtime) -> None:
+    @Workflow
+    async def inner(w: WorkflowContext) -> dict[str, Any]:
+        await w.agent("write", answering("Inner text."))
+        assert texts(w.messages) == ["First.", "Inner text."]
+        return {"text": w.node_outputs["write"], "input": w.input}
+
+    @Workflow
+    async def outer(w: WorkflowContext) -> list[str]:
+        await w.agent("write", answering("First."))
+        value = await w.workflow("inner", inner)
+        assert value == w.node_outputs["inner"] == {"text": "Inner text.", "input": "First."}
+        assert w.node_outputs["write"] == "First."
+        empty = await w.workflow("nothing", Workflow(_input, name="input"), input_source="none")
+        return [*texts(w.messages), empty]
+
+    async def _input(w: WorkflowContext) -> str:
+        return w.input
+
+    result = await runtime.run(outer, "Go.")
+    assert result.output == [
+        "Go.",
+        "First.",
+        '{"text":"Inner text.","input":"First."}',
+        "(no result)",
+        "",
+    ]
+    runs = {run.agent: run for run in await local(runtime).runs(root_run_id=result.run_id)}
+    assert runs["inner"].parent_run_id == result.run_id
+    assert len({run.thread_id for run in runs.values()}) == len(runs)
+
+
+# Values
+
+
+class Point(BaseModel):
+    """A value."""
+
+    x: int
+    y: int = 0
+
+
+@dataclass
+class Pair:
+    """Another one."""
+
+    left: str
+    right: set[int]
+
+
+def pair(left: str) -> Pair:
+    """Return a pair, from a thread."""
+    with pytest.raises(RuntimeError):
+        asyncio.get_running_loop()
+    return Pair(left, {2, 1})
+
+
+async def move(point: Point, by: int) -> Point:
+    """Move a point."""
+    return Point(x=point.x + by)
+
+
+async def test_values_are_what_they_were_after_a_resume(runtime: Runtime) -> None:
+    model = ScriptedModel([call("final_result", x=7)])
+    seen: list[list[Any]] = []
+    broken = True
+
+    @Workflow
+    async def flow(w: WorkflowContext) -> None:
+        point: Point = await w.agent("find", Agent(model, output_type=Point))
+        moved = await w.call("move", move, point, by=3)
+        both = await w.call("pair", pair, "1")
+        digits = await w.call("digits", str, 12)
+        seen.append([point, moved, both, digits])
+        if broken:
+            raise ValueError("broken")
+
+    with pytest.raises(ValueError, match="broken"):
+        await runtime.run(flow, "Go.", thread="t")
+    [run] = await local(runtime).runs(thread_id="t")
+    broken = False
+    await runtime.resume(run.id, flow)
+    expected = [Point(x=7), Point(x=10), Pair("1", {1, 2}), "12"]
+    assert seen == [expected, expected]
+    assert len(model.requests) == 1
+
+
+def kind_of(value: object) -> str:
+    """Return the name of a value's type."""
+    return type(value).__name__
+
+
+async def test_what_json_cannot_hold_is_no_value_of_a_node(runtime: Runtime) -> None:
+    @Workflow
+    async def flow(w: WorkflowContext) -> str:
+        with pytest.raises(NodeFailed, match="JSON cannot hold") as failed:
+            await w.call("bad", object)
+        assert isinstance(failed.value.__cause__, ConfigError)
+        # As an argument it is known by its type.
+        return await w.call("good", kind_of, object())
+
+    assert (await runtime.run(flow, "Go.")).output == "object"

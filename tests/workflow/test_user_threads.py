@@ -1,0 +1,157 @@
+"""The one thread of a user and a workflow, and what is loaded of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from agent_runtime import (
+    Agent,
+    Runtime,
+    ScriptedModel,
+    Settings,
+    Workflow,
+    WorkflowContext,
+    count_messages_tokens,
+)
+from agent_runtime.errors import Conflict, NotFound
+from agent_runtime.messages import (
+    PromptMessage,
+    decode_message,
+)
+from agent_runtime.models.scripted import say
+
+from .helpers import answering, local, texts
+
+pytestmark = pytest.mark.backends("file")
+
+
+async def test_a_user_and_a_workflow_have_one_thread_whose_turns_are_kept_once(
+    runtime: Runtime,
+) -> None:
+    histories: list[list[str]] = []
+
+    @Workflow
+    async def chat(w: WorkflowContext) -> str:
+        histories.append(texts(w.history))
+        await w.call("nothing", int)
+        return await w.agent("answer", answering(f"Answer {len(w.history)}."))
+
+    first, second = [await runtime.run(chat, text) for text in ("Hello.", "More.")]
+    assert first.thread_id == second.thread_id
+    other = await runtime.run(chat, "Hello.", user="ada")
+    assert histories == [[], ["Hello.", "Answer 0."], []]
+    renamed = await runtime.run(Workflow(chat.flow, name="other"), "Hello.")
+    apart = await runtime.run(Workflow(chat.flow, name="chat", one_thread=False), "Hello.")
+    assert len({first.thread_id, renamed.thread_id, apart.thread_id}) == 3
+    with pytest.raises(NotFound):
+        await runtime.store.of("ada").run(first.run_id)
+    assert (await runtime.store.of("ada").run(other.run_id)).thread_id == other.thread_id
+    thread = await local(runtime).thread(first.thread_id)
+    nodes = await local(runtime).branch(thread.id, thread.head or 0)
+    said = [(one.role, decode_message(one.body).text) for one in nodes if one.kind == "message"]
+    assert said == [
+        ("user", "Hello."),
+        ("assistant", "Answer 0."),
+        ("user", "More."),
+        ("assistant", "Answer 2."),
+    ]
+    assert all(node.tokens > 0 for node in nodes)
+
+
+async def test_the_thread_is_found_by_all_who_look_at_once(database_url: str) -> None:
+    @Workflow
+    async def chat(w: WorkflowContext) -> str:
+        return w.thread_id
+
+    found: list[str] = []
+
+    async def ask(runtime: Runtime) -> None:
+        with anyio.fail_after(60):
+            while True:
+                try:
+                    found.append((await runtime.run(chat, "Hello.")).output)
+                except Conflict:
+                    await anyio.lowlevel.checkpoint()
+                else:
+                    return
+
+    settings = Settings(database_url=database_url)
+    async with (
+        Runtime.open(settings) as one,
+        Runtime.open(settings) as two,
+        anyio.create_task_group() as group,
+    ):
+        for runtime in (one, two, one, two):
+            group.start_soon(ask, runtime)
+    assert len(found) == 4 and len(set(found)) == 1
+    async with Runtime.open(settings) as runtime:
+        assert [one.id for one in await local(runtime).threads()] == [found[0]]
+
+
+async def test_the_history_that_is_loaded_has_limits(runtime: Runtime) -> None:
+    histories: list[list[str]] = []
+
+    async def chat(w: WorkflowContext) -> str:
+        histories.append(texts(w.history))
+        for _ in range(4):
+            await w.call("busy", int)
+        return "word " * 40 if w.input == "Long." else "Yes."
+
+    async def turn(text: str, **limits: Any) -> list[str]:
+        await runtime.run(Workflow(chat, **limits), text, thread="t")
+        return histories[-1]
+
+    for number in range(12):
+        await turn(f"{number}")
+    # 20 messages are ten turns; with an odd limit, it begins at a message of the user.
+    assert [one for one in await turn("Long.") if one != "Yes."] == [
+        str(number) for number in range(2, 12)
+    ]
+    assert await turn("?", history_messages=3) == ["Long.", "word " * 40]
+    assert await turn("?", history_messages=5) == ["Long.", "word " * 40, "?", "Yes."]
+    assert await turn("?", history_tokens=40) == ["?", "Yes."] * 2
+    assert await turn("?", history_messages=0) == []
+
+
+async def test_the_history_that_an_agent_sees_is_cut_to_its_window_before_each_call(
+    runtime: Runtime,
+) -> None:
+    model = ScriptedModel([say("Short.")], window=8_000)
+
+    @Workflow
+    async def chat(w: WorkflowContext) -> str:
+        if w.input != "And now?":
+            return "An answer. " * 400
+        said = [PromptMessage("user", one.text) for one in w.messages]
+        assert count_messages_tokens(said) > 8_000
+        return await w.agent("answer", Agent(model), history=True)
+
+    for number in range(8):
+        await runtime.run(chat, f"Question {number}.")
+    assert (await runtime.run(chat, "And now?")).output == "Short."
+    request = model.requests[0]
+    assert count_messages_tokens(request.messages) <= 6_000
+    assert request.messages[-1].text == "And now?"
+    assert "Question 7." in "".join(one.text for one in request.messages)
+
+
+async def test_an_agent_can_go_on_with_a_workflows_thread(database_url: str) -> None:
+    @Workflow
+    async def flow(w: WorkflowContext) -> str:
+        await w.call("work", str, "what it gave")
+        return "Answer."
+
+    model = ScriptedModel([say("Gone on.")])
+    async with Runtime.open(Settings(database_url=database_url, last_messages=4)) as runtime:
+        for _ in range(6):
+            await runtime.run(flow, "Go.", thread="t")
+        assert (await runtime.run(Agent(model), "Then?", thread="t")).output == "Gone on."
+        events = await local(runtime).events("t")
+    assert [one.text for one in model.requests[0].messages][-2:] == ["Answer.", "Then?"]
+    # A run does not read all that came before: what prompts begin with moves on with the turns.
+    assert [one.data["cause"] for one in events if one.kind == "activation"].count("messages") >= 1
+    assert len(model.requests[0].messages) < 6 * 4
