@@ -77,7 +77,7 @@ class Recall:
     def end(self, log: RunLog) -> None:
         """Have all of a thread embedded in the background: its run is over."""
         if self._embedding is not None:
-            self._embedding.wake(log, whole=True)
+            self._embedding.wake(log)
 
     async def close(self) -> None:
         """Finish or give back what is being embedded."""

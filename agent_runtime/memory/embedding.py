@@ -34,15 +34,13 @@ from agent_runtime_storage.contract import UserStore
 from agent_runtime_storage.records import NewEvent, VectorItem
 
 from .asking import EMBED, Asking, digest_of
-from .passages import MESSAGE, REACH, Passage, passages
+from .passages import MESSAGE, Passage, passages
 from .transcript import characters
 
 BATCH = 64
 """How many texts an embedder is asked for at once."""
 NODES = 32
 """How many nodes are read at once."""
-MOST_PARTS = 128
-"""How many parts of a message or a result are embedded: about as much as full text search reads."""
 CLAIM_SECONDS = 30.0
 """How much longer than the embedder may take a claim lasts; so long after a kill others wait."""
 ROUND_SECONDS = 20.0
@@ -66,12 +64,10 @@ class _Line:
 
     Attributes:
         log: of the run that it is booked to: the newest.
-        whole: whether the newest nodes are embedded too, though others may follow them.
         again: whether there may be more to do than when the work began.
     """
 
     log: RunLog
-    whole: bool = False
     again: bool = True
 
 
@@ -103,18 +99,14 @@ class Embedding:
         """The name under which vectors are kept."""
         return self.asking.name
 
-    def wake(self, log: RunLog, *, whole: bool = False) -> None:
-        """Embed in the background what the run's thread holds; returns at once.
-
-        Args:
-            whole: the run is over: embed the newest nodes too.
-        """
+    def wake(self, log: RunLog) -> None:
+        """Embed in the background what the run's thread holds; returns at once."""
         key = log.store.user_id, log.lease.thread_id
         line = self._lines.get(key)
         if line is not None:
-            line.log, line.whole, line.again = log, whole, True
+            line.log, line.again = log, True
         elif not self.asking.resting:
-            self._lines[key] = line = _Line(log, whole)
+            self._lines[key] = line = _Line(log)
             self._background.start(self._work(key, line))
 
     async def close(self) -> None:
@@ -177,18 +169,23 @@ class Embedding:
                 self._renewed.add((store.user_id, thread_id))
                 if (store.user_id, thread_id) not in self._lines:
                     with suppress(NotFound):
-                        await self._thread(_Line(line.log, whole=True), thread_id)
+                        await self._thread(_Line(line.log), thread_id)
 
     async def _thread(self, line: _Line, thread_id: str) -> None:
         """Embed what a thread's branch holds, until nothing is left."""
-        store, seen = line.log.store, 0
+        store = line.log.store
         await store.enqueue(thread_id, EMBED, self.model, b"")
+        todo: list[int] = []
+        seen = 0
         while True:
             async with self._claimed(store, thread_id) as free:
-                last = await self._some(line, thread_id, seen) if free else seen
-            if last is None:
-                return
-            seen = last
+                if free:
+                    # A node that has no vector now, though it was seen, has none to be had.
+                    todo = todo or await self._todo(store, thread_id, seen)
+                    if not todo:
+                        return
+                    if await self._nodes(line.log, thread_id, todo[:NODES]):
+                        seen, todo = todo[:NODES][-1], todo[NODES:]
             if not free:
                 # Another process is at it, or has died over it: then the claim has to expire.
                 await anyio.sleep(RETRY_SECONDS)
@@ -208,39 +205,25 @@ class Embedding:
                 with anyio.move_on_after(RETRY_SECONDS, shield=True), suppress(StoreError):
                     await store.fail_job(job, retry_after=0.0, detail="")
 
-    async def _some(self, line: _Line, thread_id: str, seen: int) -> int | None:
-        """Embed the next nodes of the branch; return the last of them, None if there are none.
-
-        Args:
-            seen: the last node that this work has come to, whether it has a vector now or not.
-        """
-        store = line.log.store
+    async def _todo(self, store: UserStore, thread_id: str, seen: int) -> list[int]:
+        """Return the branch's nodes after `seen`, and after the newest that has a vector."""
         head = (await store.thread(thread_id)).head
         if head is None:
-            return None
-        branch, newest = await self._place(store, thread_id, head)
-        start = sum(1 for seq in branch if seq <= max(newest, seen))
-        end = len(branch) if line.whole else len(branch) - REACH
-        if start >= end:
-            return None
-        # The last ones before may have words of those that follow them now.
-        first, end = max(0, start - REACH), min(end, start + NODES)
-        around = branch[max(0, first - REACH) : end + REACH]
-        nodes = await store.branch(thread_id, around[-1], first=around[0])
-        entries = [entry_of(node) for node in nodes]
-        texts = await _texts(entries, branch[first:end])
-        return branch[end - 1] if await self._embed(line.log, thread_id, texts) else seen
-
-    async def _place(self, store: UserStore, thread_id: str, head: int) -> tuple[list[int], int]:
-        """Return the branch's last nodes, and the newest of them that has a vector; 0 for none."""
+            return []
         back = 2 * NODES
         while True:
-            first = max(0, head - back)
+            first = max(seen, head - back, 0)
             branch = await store.lineage(thread_id, head, first=first)
             known = await store.embedded(thread_id, self.model, MESSAGE, branch)
-            if known or not first:
-                return branch, known[-1] if known else 0
+            if known or first == seen:
+                newest = max(known[-1] if known else 0, seen)
+                return [seq for seq in branch if seq > newest]
             back *= 8
+
+    async def _nodes(self, log: RunLog, thread_id: str, seqs: Sequence[int]) -> bool:
+        """Embed nodes that follow each other; False if it took too long for all of them."""
+        nodes = await log.store.branch(thread_id, seqs[-1], first=seqs[0])
+        return await self._embed(log, thread_id, await _texts(list(map(entry_of, nodes))))
 
     async def _embed(self, log: RunLog, thread_id: str, texts: Sequence[_Text]) -> bool:
         """Write the vectors of texts, in their order; False if it took too long for all of them."""
@@ -325,14 +308,13 @@ def _item(thread_id: str, text: _Text, vector: Vector) -> VectorItem:
     return VectorItem(thread_id, one.source, one.source_id, vector, one.part, text.digest)
 
 
-async def _texts(entries: Sequence[Entry], wanted: Sequence[int]) -> list[_Text]:
+async def _texts(entries: Sequence[Entry]) -> list[_Text]:
     """Return the passages of nodes, each node's own words last, and of these the beginning."""
 
     def made() -> list[_Text]:
         texts: list[_Text] = []
-        for seq in wanted:
-            found = [one for one in passages(entries, of={seq}) if one.part < MOST_PARTS]
-            found.sort(key=lambda one: (one.source == MESSAGE, -one.part))
+        for entry in entries:
+            found = sorted(passages([entry]), key=lambda one: (one.source == MESSAGE, -one.part))
             texts += [_Text(one, digest_of(one.text)) for one in found]
         return texts
 

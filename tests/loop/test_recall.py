@@ -22,7 +22,7 @@ from agent_runtime import (
     ToolContext,
     tool,
 )
-from agent_runtime.memory import branches
+from agent_runtime.memory import branches, embedding
 from agent_runtime.messages import Note, PromptMessage, decode_message
 from agent_runtime.models.base import ModelRequest
 from agent_runtime.models.embedding import ScriptedEmbedder, Vector
@@ -124,8 +124,9 @@ Open = Callable[..., Any]
 
 
 @pytest.fixture
-def world(database_url: str) -> Open:
+def world(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Open:
     """Return what opens a runtime with recall, whose prompts have few raw messages."""
+    monkeypatch.setattr(embedding, "CLOSE_SECONDS", 0.2)
 
     @asynccontextmanager
     async def opened(
@@ -163,6 +164,7 @@ async def test_the_best_match_comes_with_two_messages_before_and_one_after(world
         assert "kroner" not in str(event.data)
 
 
+@pytest.mark.backends("file")
 async def test_recall_stays_in_the_log_so_that_prompts_only_grow(world: Open) -> None:
     @tool
     def look() -> str:
@@ -290,6 +292,7 @@ def nothing() -> str:
     return ""
 
 
+@pytest.mark.backends("file", "postgres")
 async def test_another_owners_messages_are_never_recalled(world: Open) -> None:
     async with world(semantic_recall_scope="user", semantic_recall_top_k=5) as one:
         await one.told(FACTS[:2], thread="theirs", user="ada")
@@ -317,6 +320,7 @@ async def test_the_tool_opens_other_threads_by_the_scope_user_only(world: Open) 
     assert "only what is in your own thread" in opened[0] and "kroner" not in opened[0]
 
 
+@pytest.mark.backends("file", "postgres")
 async def test_recall_follows_the_branch(world: Open) -> None:
     async with world() as one:
         await one.told([FACTS[1], FACTS[0]])
@@ -467,6 +471,7 @@ async def test_by_vectors_alone_nothing_stands_in(world: Open) -> None:
 # What it costs
 
 
+@pytest.mark.backends("file", "postgres")
 async def test_embedding_is_booked_and_counts_in_the_budget(world: Open) -> None:
     embedder = ScriptedEmbedder(price=5)
     async with world(embedder=embedder, budget_usd=1.0) as one:

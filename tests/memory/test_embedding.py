@@ -149,6 +149,50 @@ async def test_what_a_runtime_left_over_is_embedded_by_the_next(
         await embedded(runtime.store.of("local"))
 
 
+async def test_who_died_over_it_is_waited_for_until_its_claim_expires(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedding, "RETRY_SECONDS", 0.05)
+    async with opened(database_url, None) as runtime:
+        await tell(runtime, SAID[:2])
+        store = runtime.store.of("local")
+        await store.enqueue("t", "embed", NAME, b"")
+        assert await store.claim("embed", seconds=1.0, thread_id="t", key=NAME)
+    embedder = ScriptedEmbedder()
+    async with opened(database_url, embedder) as runtime:
+        await tell(runtime, SAID[2:3])
+        await embedded(runtime.store.of("local"))
+        assert not twice(embedder)
+
+
+async def test_a_long_thread_is_embedded_from_its_beginning(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedding, "NODES", 8)
+    monkeypatch.setattr(embedding, "ROUND_SECONDS", 0.0)
+
+    @tool
+    def look(number: int) -> str:
+        """Look."""
+        return f"what is seen at {number}"
+
+    def script(request: ModelRequest) -> Scripted:
+        *_, last = (message.text for message in request.messages if message.role != "system")
+        number = int(last.rsplit(" ", 1)[-1]) + 1 if last.startswith("what") else 0
+        return call("look", number=number) if number < 60 else say("Done.")
+
+    async with opened(database_url, None, ScriptedModel(script)) as runtime:
+        await runtime.run(Agent(tools=[look]), "Look around.", thread="t")
+    embedder = ScriptedEmbedder()
+    async with opened(database_url, embedder) as runtime:
+        store = runtime.store.of("local")
+        await tell(runtime, SAID[:1])
+        await embedded(store)
+        assert len(await wanted(store)) > 120 and not twice(embedder)
+        order = [text for text in texts_of(embedder) if text.startswith("what is seen")]
+        assert order == [f"what is seen at {number}" for number in range(60)]
+
+
 async def test_two_runtimes_do_not_pay_for_the_same(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
