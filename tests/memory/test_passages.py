@@ -1,0 +1,87 @@
+"""What is embedded: pieces of about equal size, that lose no word, of what may be found."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_runtime.memory.passages import (
+    MESSAGE,
+    MOST_OF_RESULT,
+    RESULT,
+    SIZE,
+    passages,
+    place_of,
+    split,
+)
+from agent_runtime.messages import AssistantMessage, Note, ToolCall, ToolResult, UserMessage
+from agent_runtime.view import Entry
+
+WORDS = st.lists(st.sampled_from(["a", "word", "longer.", "line\n", "日本", "é", "x" * 50]))
+
+
+@given(WORDS.map(" ".join))
+def test_pieces_hold_every_word_once_and_in_order(text: str) -> None:
+    assert " ".join(split(text)).split() == text.split()
+
+
+@given(st.lists(st.sampled_from(["a", "some", "words.", "again\n"]), min_size=1).map(" ".join))
+def test_no_piece_of_one_script_is_above_the_size(text: str) -> None:
+    assert all(0 < len(piece.encode()) <= SIZE for piece in split(text * 40))
+
+
+def test_pieces_are_of_about_equal_size() -> None:
+    sizes = [len(piece) for piece in split("Some words of a sentence. " * 35)]
+    assert len(sizes) == 2
+    assert max(sizes) < 1.2 * min(sizes)
+
+
+def test_a_piece_ends_with_a_paragraph_else_with_a_sentence() -> None:
+    first, second = split("a" * 500 + " b. " + "c" * 60 + "\n" + "d" * 600)
+    assert (first[-1], second[0]) == ("c", "d")
+    first, second = split("a " * 250 + "end. " + "b " * 300)
+    assert first.endswith("end.")
+
+
+def test_text_without_any_end_is_cut_at_the_size() -> None:
+    assert [len(piece) for piece in split("x" * 2000)] == [800, 800, 400]
+    assert [len(piece) for piece in split("日" * 600)] == [266, 266, 68]
+
+
+@pytest.mark.parametrize("text", ["", " \n\t", "\ud800"])
+def test_what_is_blank_or_cannot_be_encoded_does_no_harm(text: str) -> None:
+    assert split(text) in ([], ["\ufffd"])
+
+
+def test_a_passage_names_the_message_or_the_result_that_it_stands_for() -> None:
+    calls = (ToolCall("c1", "read", {"path": "a.txt"}), ToolCall("c2", "recall", {"query": "x"}))
+    results = (ToolResult("what stands there"), ToolResult("what was said before"))
+    entries = [
+        Entry(1, None, UserMessage("u " * 600)),
+        Entry(2, 1, AssistantMessage("I look.", calls), results),
+        Entry(3, 2, Note("Said before: u", source="recall")),
+        Entry(4, 3, Note("Stop", source="steer")),
+    ]
+    found = passages(entries)
+    places = [(one.source, *place_of(one.source, one.source_id), one.part) for one in found]
+    assert places == [
+        (MESSAGE, 1, None, 0),
+        (MESSAGE, 1, None, 1),
+        (MESSAGE, 2, None, 0),
+        (RESULT, 2, 0, 0),
+        (MESSAGE, 4, None, 0),
+    ]
+    assert found[3].text == "what stands there"
+    assert passages(entries, of={4}) == found[4:]
+
+
+def test_of_a_long_result_its_beginning_is_embedded() -> None:
+    entry = Entry(
+        1,
+        None,
+        AssistantMessage("", (ToolCall("c1", "read", {}),)),
+        (ToolResult("words " * 100_000),),
+    )
+    text = sum(len(one.text) for one in passages([entry]) if one.source == RESULT)
+    assert 0.9 * MOST_OF_RESULT < text <= MOST_OF_RESULT
