@@ -13,6 +13,7 @@ from agent_runtime import (
     Runtime,
     ScriptedModel,
     Settings,
+    ToolContext,
     Workflow,
     WorkflowContext,
     tool,
@@ -143,6 +144,25 @@ async def test_a_cancel_reaches_every_run_inside_and_a_resume_goes_on(runtime: R
     runs = await local(runtime).runs(root_run_id=root.id)
     assert [run.status for run in runs] == ["succeeded"] * 3
     assert ran == ["before", "after"]
+
+
+async def test_a_cancel_that_a_child_sees_first_cancels_the_workflow_too(
+    runtime: Runtime,
+) -> None:
+    @tool
+    async def cancel_all(context: ToolContext) -> str:
+        """Cancel the whole tree, in which the child is the first to look."""
+        await runtime.cancel((await context.store.run(context.run_id)).root_run_id)
+        return "cancelled"
+
+    child = Agent(ScriptedModel([call("cancel_all"), say("Too late.")]), tools=[cancel_all])
+
+    @Workflow
+    async def flow(w: WorkflowContext) -> None:
+        await w.agent("child", child)
+
+    result = await runtime.run(flow, "Go.")
+    assert (result.status, result.stop_reason) == ("cancelled", "cancelled")
 
 
 async def test_a_workflow_that_runs_itself_is_stopped(runtime: Runtime) -> None:
