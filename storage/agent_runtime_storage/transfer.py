@@ -5,13 +5,15 @@ from __future__ import annotations
 import functools
 import sys
 from array import array
-from collections.abc import AsyncGenerator, AsyncIterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import anyio
+import anyio.to_thread
 import orjson
 
+from .bodies import THREAD_BYTES
 from .drivers.protocol import Row, Value
 from .errors import Conflict, InvalidExport, StoreError
 from .importing import Importing
@@ -35,6 +37,8 @@ from .transfer_format import (
 )
 from .transfer_import import Importer
 
+T = TypeVar("T")
+
 _PAGE_ROWS = 500
 _PAGE_BYTES = 2 * 2**20
 """What a page of an export may weigh, but for a single row; a server limits its answers."""
@@ -49,7 +53,7 @@ class Transfer(Importing, Retention):
         checksum = Checksum()
         async with aclosing(self._records([str(member[0]) for member in before])) as records:
             async for record in records:
-                checksum.add(record)
+                await _aside(checksum.add, record, weight=_weight(record))
                 yield record
         if await self._stamp(thread_id) != before:
             raise Conflict(
@@ -117,7 +121,8 @@ class Transfer(Importing, Retention):
             yield to_record(LOG, (thread_id,))
             for section in SECTIONS:
                 async for row in self._rows(section, thread_id):
-                    yield to_record(section, row)
+                    weight = sum(len(one) for one in row if isinstance(one, bytes))
+                    yield await _aside(to_record, section, row, weight=weight)
             cursor: tuple[str, VectorItem] | None = None
             while page := await self.vectors_of_thread(thread_id, after=cursor):
                 for model, item in page:
@@ -144,6 +149,21 @@ class Transfer(Importing, Retention):
                 after, start = last, end
             if len(sizes) < _PAGE_ROWS:
                 return
+
+
+async def _aside(work: Callable[..., T], *given: Any, weight: int) -> T:
+    """Do the work, off the event loop if what it works on is large."""
+    if weight <= THREAD_BYTES:
+        return work(*given)
+    return await anyio.to_thread.run_sync(work, *given)
+
+
+def _weight(record: Record) -> int:
+    values: list[Any] = [
+        cast("Record", one).get("base64") if isinstance(one, dict) else one
+        for one in record.values()
+    ]
+    return sum(len(one) for one in values if isinstance(one, str))
 
 
 def _vector_record(model: str, item: VectorItem) -> dict[str, Any]:
