@@ -218,13 +218,18 @@ def decode_result(body: bytes) -> ToolResult:
     return _result().validate_json(body)
 
 
+def repeats(said: LoggedMessage | ToolResult) -> bool:
+    """Return whether a message was recalled: what it says stands in the log already."""
+    return isinstance(said, Note) and said.source == "recall"
+
+
 def searchable(said: LoggedMessage | ToolResult) -> str:
     """Return the text by which full text search finds a message or a result.
 
     Of calls it is the tools' names and what the arguments say; reasoning is not searched, nor is
     what was recalled, which is there already.
     """
-    if isinstance(said, Note) and said.source == "recall":
+    if repeats(said):
         return ""
     texts = [said.text]
     if isinstance(said, AssistantMessage):

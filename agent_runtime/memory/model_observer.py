@@ -15,6 +15,7 @@ from agent_runtime.errors import (
     ModelProtocolError,
     ModelUnavailable,
 )
+from agent_runtime.messages import repeats
 from agent_runtime.models.base import Model, ModelInfo
 from agent_runtime.tokens import count_text
 
@@ -201,7 +202,9 @@ class ModelObserver:
 
     def _read(self, interval: Interval) -> tuple[str, tuple[Piece, ...]]:
         """Return a mark that occurs in nothing that is read, and the transcript marked by it."""
-        messages = said(interval.entries, result_limit=self.result_limit)
+        # What was recalled happened before, and has been observed.
+        entries = [one for one in interval.entries if not repeats(one.message)]
+        messages = said(entries, result_limit=self.result_limit)
         texts = [text for one in messages for text in (one.text, one.speaker)]
         nonce = nonce_for([*texts, *(write(one.notes) for one in interval.earlier)])
         return nonce, pieces(messages, limit=self.limit, nonce=nonce)

@@ -29,7 +29,7 @@ from agent_runtime.errors import (
     StoreUnavailable,
 )
 from agent_runtime.log import RunLog
-from agent_runtime.messages import Note, UserMessage, call_id, encodable
+from agent_runtime.messages import Note, UserMessage, call_id, encodable, repeats
 from agent_runtime.models.embedding import Vector
 from agent_runtime.tokens import count_text
 from agent_runtime.tools.recall_open import Piece, marked
@@ -273,7 +273,7 @@ class Recalling:
         for thread_id, node in places:
             chain = near.around(thread_id, node, before, after)
             nodes = await store.branch(thread_id, chain[-1], limit=len(chain))
-            entries = [entry for entry in map(entry_of, nodes) if _tells(entry)]
+            entries = [entry for entry in map(entry_of, nodes) if not repeats(entry.message)]
             place = sum(1 for entry in entries if entry.seq < node)
             around = entries[max(0, place - policy.before) : place + policy.after + 1]
             ranges[thread_id, node] = tuple(
@@ -311,11 +311,6 @@ def _asked(view: View) -> tuple[int, str] | None:
         if message.source == "steer":
             return entry.seq, message.text.partition(": ")[2]
     return None
-
-
-def _tells(entry: Entry) -> bool:
-    """Return whether a node is more than what the runtime itself recalled."""
-    return not (isinstance(entry.message, Note) and entry.message.source == "recall")
 
 
 def shown_by(view: View, own: str) -> Iterator[Place]:

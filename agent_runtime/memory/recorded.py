@@ -9,7 +9,7 @@ from typing import cast
 import anyio.to_thread
 
 from agent_runtime.budget import usage_of
-from agent_runtime.messages import AssistantMessage
+from agent_runtime.messages import AssistantMessage, repeats
 from agent_runtime.rendering import message_tokens, shown_text
 from agent_runtime.tokens import count_text
 from agent_runtime.view import Entry, handle_of
@@ -54,6 +54,8 @@ def passages(entries: Sequence[Entry]) -> list[Passage]:
     found: list[Passage] = []
     for entry in entries:
         message = entry.message
+        if repeats(message):
+            continue
         found.append(Passage(message.text, own=True))
         if isinstance(message, AssistantMessage):
             found += [

@@ -25,7 +25,15 @@ from agent_runtime.memory.model_observer import EARLIER_TOKENS, INSTRUCTIONS, Mo
 from agent_runtime.memory.observation import Line, Notes, Observation
 from agent_runtime.memory.observer import Interval, NotObserved
 from agent_runtime.memory.parsing import NOTHING, write
-from agent_runtime.messages import AssistantMessage, ToolCall, ToolResult, UserMessage, call_id
+from agent_runtime.memory.recorded import passages
+from agent_runtime.messages import (
+    AssistantMessage,
+    Note,
+    ToolCall,
+    ToolResult,
+    UserMessage,
+    call_id,
+)
 from agent_runtime.models.base import (
     ModelAnswer,
     ModelEvent,
@@ -81,6 +89,16 @@ async def fails(script: Any, interval: Interval = INTERVAL, **options: Any) -> N
 
 def told(request: ModelRequest) -> str:
     return request.messages[1].text
+
+
+async def test_what_was_recalled_is_not_observed_again() -> None:
+    watcher, model = await observer([GOOD])
+    recalled = Entry(3, 2, Note("src/old_secret.py was deleted long ago.", source="recall"), at=AT)
+
+    await watcher.observe(Interval((*INTERVAL.entries, recalled)))
+
+    assert "old_secret" not in told(model.requests[0]) and ASKED in told(model.requests[0])
+    assert not [one for one in passages([recalled]) if one.text]
 
 
 async def test_it_reads_a_fenced_transcript_and_returns_notes_and_costs() -> None:
