@@ -21,12 +21,12 @@ from agent_runtime.lifecycle import Driver
 from agent_runtime.log import RunLog
 from agent_runtime.messages import (
     AssistantMessage,
+    FileRef,
     LoggedMessage,
     PromptMessage,
     UserMessage,
     decode_message,
 )
-from agent_runtime.tokens import placeholder
 from agent_runtime_storage.contract import UserStore
 from agent_runtime_storage.records import ACTIVE, Finish, Lease, Run
 
@@ -142,6 +142,7 @@ class NodeRun:
             user_content=task.text,
             user_files=task.files if isinstance(task, UserMessage) else (),
             assistant_content=_answer(run.output),
+            assistant_files=await _made(store, run),
         )
         await memory.flush()
 
@@ -284,10 +285,20 @@ def _answer(output: bytes) -> str:
     return value if isinstance(value, str) else orjson.dumps(value).decode()
 
 
+async def _made(store: UserStore, run: Run) -> tuple[FileRef, ...]:
+    """Return the files of a run's answer."""
+    head = (await store.thread(run.thread_id)).head
+    node = None if head is None else await store.node(run.thread_id, head)
+    if node is None or node.run_id != run.id:
+        return ()
+    answer = decode_message(node.body)
+    return answer.files if isinstance(answer, AssistantMessage) else ()
+
+
 def _logged(message: PromptMessage) -> LoggedMessage | None:
     """Return a message of the history as the log holds it; None for an empty answer."""
     if message.role == "user":
         return UserMessage(message.text, files=message.files)
-    files = [placeholder(file) for file in message.files]
-    text = "\n".join(filter(None, [message.text, *files]))
-    return AssistantMessage(text) if text else None
+    if not message.text and not message.files:
+        return None
+    return AssistantMessage(message.text, files=message.files)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import logging
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ import pytest
 
 from agent_runtime import (
     Agent,
+    FileRef,
     MemoryConfig,
     MemoryMode,
     NodeMemory,
@@ -21,6 +24,7 @@ from agent_runtime import (
     ScriptedModel,
     Settings,
     ToolContext,
+    UserMessage,
     tool,
 )
 from agent_runtime.errors import ConfigError, CorruptDocument, ModelRejected, ObjectsUnavailable
@@ -28,6 +32,7 @@ from agent_runtime.memory import branches
 from agent_runtime.memory.mode import MemoryWindow
 from agent_runtime.memory.node import latest
 from agent_runtime.memory.node_runs import NodeRun
+from agent_runtime.messages import AssistantMessage, decode_message
 from agent_runtime.models.base import ModelRequest
 from agent_runtime.models.scripted import Scripted, call, say
 from agent_runtime.output import FINAL
@@ -138,6 +143,29 @@ async def test_a_structured_output_is_remembered_as_json(play: Play) -> None:
         result = await world.run(agent, "Count.", thread="talk")
         assert result.output == [1, 2]
         assert texts(await memory(world).history(latest)) == ["Count.", '{"value":[1,2]}']
+
+
+@on_the_file
+async def test_files_of_the_task_and_of_the_answer_are_remembered_as_references(play: Play) -> None:
+    image = FileRef("image", "https://example.org/a.png", "image/png", "a.png")
+    data = base64.b64encode(b"\x89PNG\r\n\x1a\n").decode()
+    drawn = replace(say("Drawn."), files=(f"data:image/png;base64,{data}",))
+    agent = writer(ScriptedModel([drawn, say("Again.")]), max_token_limit=10_000)
+    async with play() as world:
+        await world.runtime.run(agent, UserMessage("Draw this.", (image,)), thread="talk")
+        user, assistant = await memory(world).messages()
+        assert [one["belongs_to"] for one in (*user.files, *assistant.files)] == [
+            "user",
+            "assistant",
+        ]
+        result = await world.run(agent, "Again.", thread="talk")
+        first, second, _ = await world.store.branch(result.thread_id, 3)
+        asked, answered = decode_message(first.body), decode_message(second.body)
+    assert isinstance(asked, UserMessage) and asked.files == (image,)
+    assert isinstance(answered, AssistantMessage) and answered.text == "Drawn."
+    assert [(one.kind, one.media_type, one.size) for one in answered.files] == [
+        ("image", "image/png", 8)
+    ]
 
 
 # Nodes of a tree of runs
