@@ -45,7 +45,7 @@ from .tools.timer import ToolTimer
 from .upkeep import ThreadMemory, memory_of
 from .view import Entry
 from .workflow.conductor import Conductor
-from .workflow.definition import Workflow
+from .workflow.definition import Workflow, check_kind, check_steerable, kept_with
 from .workflow.steps import plain
 
 _log = logging.getLogger(__name__)
@@ -200,9 +200,11 @@ class Runtime:
             ThreadBusy: it is running somewhere, or another run is active on its thread.
             Conflict: it has succeeded, or its thread went on without it.
             NotFound: this owner has no such run.
+            ConfigError: it is a workflow's and not the agent's, or the other way round.
         """
         store = self.store.of(user or self.settings.user)
         run = await store.run(run_id)
+        check_kind(run, agent)
         budget = (await store.run(run.root_run_id)).budget
         child = run.parent_run_id is not None
         resolved = await self._resolve(
@@ -250,10 +252,11 @@ class Runtime:
         """Tell a running run something; its model reads it at its next step.
 
         Raises:
-            Conflict: the run is over.
+            Conflict: the run is over, or a workflow's.
         """
         store = self.store.of(user or self.settings.user)
         run = await store.run(run_id)
+        check_steerable(run)
         if run.status not in ACTIVE:
             raise Conflict(
                 f"Run {run_id} is over: {run.status}.", cure="Start a new run on its thread."
@@ -351,7 +354,7 @@ class Runtime:
             task=message,
             budget=Budget() if parent else budget,
             on_event=on_event,
-            spec={**(spec or {}), **(node.spec if node else {})},
+            spec={**kept_with(agent, spec), **(node.spec if node else {})},
             parent=parent,
             before=(*(node.before if node else ()), *before),
             files=tuple(files),

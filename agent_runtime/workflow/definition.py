@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any
 
 from agent_runtime.agent import Agent
-from agent_runtime.errors import ConfigError
+from agent_runtime.errors import ConfigError, Conflict
+from agent_runtime_storage.records import Run
 
 from .steps import NAME
 
 if TYPE_CHECKING:
     from .context import WorkflowContext
+
+_KIND = "workflow"
+"""What the spec of a workflow's run has, and that of an agent's run has not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,3 +84,28 @@ class Workflow:
     def resolved_as(self) -> Agent:
         """An agent with the limits of this workflow; it has no model call to make."""
         return Agent(name=self.name, max_steps=self.max_steps)
+
+
+def kept_with(agent: Agent | Workflow, spec: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return what is kept with a run, so that it is known whether a workflow drives it."""
+    return {**(spec or {}), **({_KIND: True} if isinstance(agent, Workflow) else {})}
+
+
+def check_kind(run: Run, agent: Agent | Workflow) -> None:
+    """Refuse to go on with an agent's run as with a workflow's, and the other way round."""
+    driven = _KIND in run.spec
+    if driven != isinstance(agent, Workflow):
+        was, wanted = ("a workflow", "an agent") if driven else ("an agent", "a workflow")
+        raise ConfigError(
+            f"Run {run.id} was begun by {was}, {run.agent!r}, and is to go on by {wanted}.",
+            cure=f"Resume it with {was}.",
+        )
+
+
+def check_steerable(run: Run) -> None:
+    """Refuse to steer a workflow: there is no model that would read it. Raises `Conflict`."""
+    if _KIND in run.spec:
+        raise Conflict(
+            f"Run {run.id} is that of a workflow, which reads no messages while it runs.",
+            cure="Steer the run of the agent at work: `runs(parent_run_id=...)` has it.",
+        )

@@ -18,7 +18,7 @@ from agent_runtime import (
     WorkflowContext,
     tool,
 )
-from agent_runtime.errors import ConfigError, ModelRejected, WorkflowDiverged
+from agent_runtime.errors import ConfigError, Conflict, ModelRejected, WorkflowDiverged
 from agent_runtime.models.base import ModelRequest
 from agent_runtime.models.scripted import call, say
 from agent_runtime_storage.records import Run
@@ -222,6 +222,40 @@ async def test_a_workflow_that_asks_for_something_else_than_before_is_stopped(
         await runtime.resume(run.id, Workflow(other))
     assert "deterministic" in error.value.cure
     assert (await local(runtime).run(run.id)).status == "failed"
+
+
+async def test_a_run_goes_on_only_by_what_it_was_begun_by(runtime: Runtime) -> None:
+    agent = Agent(ScriptedModel([call("nothing")]), max_steps=1)
+    stopped = await runtime.run(agent, "Go.")
+    with pytest.raises(ConfigError, match="begun by an agent") as error:
+        await runtime.resume(stopped.run_id, Workflow(later))
+    assert error.value.cure
+    run = await failing_after(runtime, Workflow(later))
+    with pytest.raises(ConfigError, match="begun by a workflow, 'later'"):
+        await runtime.resume(run.id, agent)
+
+
+async def test_a_workflow_is_not_steered_but_its_agents_are(runtime: Runtime) -> None:
+    refused: list[str] = []
+
+    @tool
+    async def steer(context: ToolContext) -> str:
+        """Say something to the workflow, and to the agent at work."""
+        root = (await context.store.run(context.run_id)).root_run_id
+        with pytest.raises(Conflict, match="reads no messages") as error:
+            await runtime.steer(root, "Faster.")
+        refused.append(error.value.cure)
+        await runtime.steer(context.run_id, "Faster.")
+        return "said"
+
+    model = ScriptedModel([call("steer"), say("Fast.")])
+
+    @Workflow
+    async def flow(w: WorkflowContext) -> str:
+        return await w.agent("work", Agent(model, tools=[steer]))
+
+    assert (await runtime.run(flow, "Go.")).output == "Fast."
+    assert len(refused) == 1 and "Faster." in model.requests[-1].messages[-1].text
 
 
 async def test_bad_workflows_and_nodes_are_told() -> None:
