@@ -22,6 +22,8 @@ from .services.fixtures import scratch as scratch
 from .services.fixtures import start_libsql as start_libsql
 from .services.fixtures import start_postgres as start_postgres
 from .services.process import running
+from .services.s3 import s3_server as s3_server
+from .services.s3 import s3_url as s3_url
 from .services.skips import pytest_runtest_logreport as pytest_runtest_logreport
 from .services.skips import pytest_sessionfinish as pytest_sessionfinish
 

@@ -17,11 +17,10 @@ from agent_runtime_storage import Documents, NewFile, Store, UserStore
 from agent_runtime_storage.drivers.protocol import Driver
 from agent_runtime_storage.store import SqlStore
 from agent_runtime_storage.urls import open_driver
-from tests.services.s3 import s3_server, s3_url
 
 from .node_parts import KEY, add, ann, documents, keys, node, opened, put, say, texts
 
-__all__ = ["ann", "documents", "opened", "s3_server", "s3_url"]
+__all__ = ["ann", "documents", "opened"]
 
 pytestmark = pytest.mark.backends("file")
 in_a_folder = pytest.mark.parametrize("opened", ["folder"], indirect=True)

@@ -18,11 +18,10 @@ from agent_runtime.memory import node as node_module
 from agent_runtime.memory.node import latest
 from agent_runtime.memory.node_upkeep import prune, stored_memories
 from agent_runtime_storage import Document, Documents, Store, UserStore
-from tests.services.s3 import s3_server, s3_url
 
 from .node_parts import KEY, ann, documents, keys, node, opened, put, say, texts
 
-__all__ = ["ann", "documents", "opened", "s3_server", "s3_url"]
+__all__ = ["ann", "documents", "opened"]
 
 pytestmark = pytest.mark.backends("file")
 in_a_folder = pytest.mark.parametrize("opened", ["folder"], indirect=True)

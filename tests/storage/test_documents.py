@@ -18,12 +18,11 @@ from agent_runtime_storage.object_places import Folder
 from agent_runtime_storage.objects import Objects, Version
 from agent_runtime_storage.orphans import sweep
 from agent_runtime_storage.store import SqlStore
-from tests.services.s3 import s3_server, s3_url
 
 from .helpers import begin
 from .objects_parts import files, folder, listed, lost, objects, opened, user
 
-__all__ = ["folder", "objects", "opened", "s3_server", "s3_url", "user"]
+__all__ = ["folder", "objects", "opened", "user"]
 
 pytestmark = pytest.mark.backends("file")
 KEY = "node_memory/app/talk/node.json"
