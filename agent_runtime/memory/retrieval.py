@@ -39,7 +39,7 @@ SHORT = 300
 """A message of so many tokens stands by itself; a shorter one gets the more of its neighbours."""
 SESSION_GAP = 3600.0
 """After so many seconds another conversation has begun: what was said before is not near."""
-OWN_WORDS = 1.3
+OWN_WORDS = 1.5
 """What the user's own messages count by in answering who asks about themselves."""
 NAMED_DATE = 1.0
 """How much more a message counts that was written when the query's date was."""
@@ -160,28 +160,30 @@ def ranked_by_all(
     return found
 
 
-def _neighbours(known: Mapping[Node, Outline]) -> Iterable[Iterable[tuple[Outline, float]]]:
-    """Return for each node those near it in its conversation, with the share that it gets."""
+def _neighbours(known: Mapping[Node, Outline]) -> Iterable[list[tuple[Outline, float]]]:
+    """Return for each node those around it in its conversation, with the share that it gets.
+
+    Where there is none a message stands for it itself: being alone is no fault.
+    """
     following = {
         (one.thread_id, one.parent_id): one for one in known.values() if one.parent_id is not None
     }
     for outline in known.values():
-        yield [
-            *_walk(
-                outline, FROM_BEFORE, lambda one: known.get((one.thread_id, one.parent_id or 0))
-            ),
-            *_walk(outline, FROM_AFTER, lambda one: following.get((one.thread_id, one.seq))),
-        ]
+        before = _walk(
+            outline, FROM_BEFORE, lambda one: known.get((one.thread_id, one.parent_id or 0))
+        )
+        after = _walk(outline, FROM_AFTER, lambda one: following.get((one.thread_id, one.seq)))
+        yield [*before, *after]
 
 
 def _walk(
     outline: Outline, shares: Sequence[float], step: Callable[[Outline], Outline | None]
 ) -> Iterable[tuple[Outline, float]]:
-    here = outline
+    here, ended = outline, False
     for share in shares:
-        there = step(here)
+        there = None if ended else step(here)
         if there is None or abs(there.created_at - here.created_at) > SESSION_GAP:
-            return
+            there, ended = outline, True
         yield there, share
         here = there
 

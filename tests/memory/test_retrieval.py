@@ -225,6 +225,12 @@ def test_what_was_said_in_another_conversation_is_not_near() -> None:
     assert 3 not in scored("x", outline(2), outline(3, at=1000.0 + 7200))
 
 
+def test_a_message_without_neighbours_is_not_behind_one_that_has_them() -> None:
+    alone = scored("x", outline(2))[2]
+    assert alone > scored("x", *(outline(seq) for seq in (1, 2, 3, 4)))[2]
+    assert alone > scored("x", outline(2, tokens=2000))[2]
+
+
 def test_what_the_runtime_said_is_not_found_by_its_neighbours() -> None:
     assert 3 not in scored("x", outline(2), outline(3, role="note"))
 
