@@ -306,6 +306,17 @@ async def test_a_run_that_fails_adds_nothing_and_resumed_adds_its_turn_once(play
         assert seen(agent) == ["Write.", "Written.", "More."]
 
 
+@on_the_file
+async def test_what_failed_is_not_taken_for_a_turn_by_the_next_run(play: Play) -> None:
+    agent = writer()
+    async with play() as world:
+        with pytest.raises(ModelRejected):
+            await world.run(writer(ScriptedModel([ModelRejected("No.")])), "Fail.", thread="talk")
+        await world.run(agent, "Write.", thread="talk")
+        assert seen(agent) == ["Write."]
+        assert len(await memory(world).messages()) == 2
+
+
 @pytest.mark.backends("file", "postgres")
 async def test_a_turn_that_a_crash_prevented_is_made_good_by_the_next_run(
     play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
