@@ -38,7 +38,7 @@ from agent_runtime.models.scripted import Scripted, call, say
 from agent_runtime.output import FINAL
 from agent_runtime_storage import Documents
 from tests.cli.command import clean_environ
-from tests.loop.conftest import Play, World, play
+from tests.loop.conftest import Play, World, double, play
 
 from .node_parts import texts
 
@@ -312,6 +312,9 @@ async def test_what_failed_is_not_taken_for_a_turn_by_the_next_run(play: Play) -
     async with play() as world:
         with pytest.raises(ModelRejected):
             await world.run(writer(ScriptedModel([ModelRejected("No.")])), "Fail.", thread="talk")
+        endless = replace(writer(ScriptedModel([call("double", number=1)])), max_steps=1)
+        stopped = await world.run(replace(endless, tools=[double]), "Stop.", thread="talk")
+        assert stopped.stop_reason == "max_steps" and await memory(world).messages() == []
         await world.run(agent, "Write.", thread="talk")
         assert seen(agent) == ["Write."]
         assert len(await memory(world).messages()) == 2
