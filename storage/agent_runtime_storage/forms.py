@@ -60,10 +60,15 @@ def content_words(words: Iterable[str]) -> list[str]:
 @functools.lru_cache(maxsize=8192)
 def forms_of(word: str) -> tuple[str, ...]:
     """Return a word and its other English forms; a word that is none stands alone."""
-    if len(word) < _SHORTEST or not (word.isascii() and word.isalpha()):
+    groups = _irregular()
+    if word not in groups and (len(word) < _SHORTEST or not (word.isascii() and word.isalpha())):
         return (word,)
-    group = _irregular().get(word, (word,))
-    return tuple(dict.fromkeys((word, *_regular(group[0]), *group)))
+    group = groups.get(word)
+    regular = _regular(group[0] if group else word)
+    if group is None:
+        # Of "buying", too, "bought" is a form.
+        group = next((groups[form] for form in regular if groups.get(form, " ")[0] == form), ())
+    return tuple(dict.fromkeys((word, *regular, *group)))
 
 
 def _regular(word: str) -> list[str]:

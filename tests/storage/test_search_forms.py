@@ -1,0 +1,69 @@
+"""What a query's words are looked for as: other forms, and no function words."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_runtime_storage import NodeText, UserStore
+from agent_runtime_storage.forms import content_words, forms_of
+from tests.storage.helpers import begin
+
+
+@pytest.mark.parametrize(
+    ("word", "form"),
+    [
+        ("adopting", "adopted"),
+        ("puppies", "puppy"),
+        ("hopped", "hopping"),
+        ("hoping", "hope"),
+        ("activities", "activity"),
+        ("volunteered", "volunteering"),
+        ("boxes", "box"),
+        ("went", "go"),
+        ("goes", "gone"),
+        ("bought", "buying"),
+        ("children", "child"),
+    ],
+)
+def test_a_word_has_its_other_forms_and_they_have_it(word: str, form: str) -> None:
+    assert form in forms_of(word)
+    assert word in forms_of(form)
+
+
+def test_what_only_looks_alike_is_no_form() -> None:
+    assert "hop" not in forms_of("hope")
+    assert "past" not in forms_of("paste")
+
+
+@pytest.mark.parametrize("word", ["x1", "東京", "straße", "foo_bar", "404", "is"])
+def test_what_is_no_english_word_stands_alone(word: str) -> None:
+    assert forms_of(word) == (word,)
+
+
+@given(st.text(alphabet="aeinostrdgy", min_size=1, max_size=12))
+def test_the_word_itself_comes_first_and_none_twice(word: str) -> None:
+    forms = forms_of(word)
+    assert forms[0] == word
+    assert len(set(forms)) == len(forms) < 40
+
+
+def test_function_words_count_only_where_there_are_no_others() -> None:
+    assert content_words(["when", "did", "she", "win"]) == ["win"]
+    assert content_words(["who", "is", "it"]) == ["who", "is", "it"]
+
+
+async def test_other_forms_are_found_and_rank_as_the_word_itself(user: UserStore) -> None:
+    await begin(user)
+    await begin(user, "r2", "t2")
+    await begin(user, "r3", "t3")
+    await user.index_texts("t1", [NodeText(1, None, "she adopted a dog")])
+    await user.index_texts("t2", [NodeText(1, None, "they adopt a cat")])
+    await user.index_texts("t3", [NodeText(1, None, "when did the rain stop")])
+
+    first, second = await user.search_text("When did they adopt it?")
+
+    assert {first.thread_id, second.thread_id} == {"t1", "t2"}
+    assert first.score == pytest.approx(second.score)
+    assert [hit.thread_id for hit in await user.search_text("adopt", every_word=True)] == ["t2"]
