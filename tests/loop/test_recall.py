@@ -12,21 +12,13 @@ from typing import Any
 import anyio
 import pytest
 
-from agent_runtime import (
-    Agent,
-    Event,
-    RunResult,
-    Runtime,
-    ScriptedModel,
-    Settings,
-    ToolContext,
-    tool,
-)
+from agent_runtime import Agent, Event, RunResult, Runtime, ScriptedModel, Settings, tool
 from agent_runtime.memory import branches, embedding
 from agent_runtime.messages import Note, PromptMessage, decode_message
 from agent_runtime.models.base import ModelRequest
 from agent_runtime.models.embedding import ScriptedEmbedder, Vector
 from agent_runtime.models.scripted import Scripted, call, say
+from agent_runtime.tools.base import ToolContext
 from agent_runtime_storage import UserStore
 
 NAME = "scripted-embedder"
@@ -196,9 +188,8 @@ async def test_recall_stays_in_the_log_so_that_prompts_only_grow(world: Open) ->
 
 
 @pytest.mark.backends("file")
-async def test_nothing_is_embedded_or_recalled_while_the_embedder_is_empty(
-    database_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_nothing_is_embedded_or_recalled_while_it_is_off(database_url: str) -> None:
+    """That is: while the embedder is empty."""
     model = ScriptedModel(lambda request: say("Noted."))
     settings = Settings(database_url=database_url, observational_memory=False, last_messages=2)
     events: list[Event] = []
@@ -434,8 +425,7 @@ async def test_an_embedder_that_fails_is_told_of_and_full_text_stands_in(
         result = await one.say(QUESTION)
         assert result.ok and one.found() == [("t", 1)]
         assert one.recalled[-1].data["why"]
-        warnings = [one for one in caplog.records if "Semantic recall" in one.message]
-        assert len(warnings) == 1
+        assert len([one for one in caplog.records if "Semantic recall" in one.message]) == 1
         # It is left in peace for a while, and nobody is told again.
         await one.say(QUESTION.replace("large", "big"))
         assert len([one for one in caplog.records if "Semantic recall" in one.message]) == 1
