@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import anyio
 
@@ -178,12 +178,18 @@ class ReplayRuntime(Runtime):
     """A runtime whose memories work in the time of the recording that they belong to."""
 
     def _state(
-        self, log: RunLog, resolved: Resolved, *, task: Entry | None, limit: int
+        self,
+        log: RunLog,
+        resolved: Resolved,
+        *,
+        task: Entry | None,
+        limit: int,
+        spec: Mapping[str, Any],
     ) -> RunState:
         player = resolved.model
         assert isinstance(player, MemoryPlayer)
         log.view = player.stamped(log.view)
-        state = super()._state(log, resolved, task=task, limit=limit)
+        state = super()._state(log, resolved, task=task, limit=limit, spec=spec)
         memory = state.memory
         assert memory is not None
         player.last_messages = memory.bands.last_messages
