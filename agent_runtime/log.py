@@ -418,13 +418,14 @@ class RunLog:
         return self.exchange
 
     def _done(self, index: int, result: ToolResult) -> CallDone:
+        exchange = self.open_exchange()
         return CallDone(
-            node_id=self.open_exchange().seq,
+            node_id=exchange.seq,
             index=index,
             outcome=result.outcome,
             body=encode_result(result),
             tokens=_tokens(result.text),
-            text=searchable(result),
+            text=searchable(result, exchange.message.calls[index].name),
         )
 
     def _finished(self, index: int, result: ToolResult, *, cut: bool) -> NewEvent:

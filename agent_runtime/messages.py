@@ -218,18 +218,18 @@ def decode_result(body: bytes) -> ToolResult:
     return _result().validate_json(body)
 
 
-def repeats(said: LoggedMessage | ToolResult) -> bool:
-    """Return whether a message was recalled: what it says stands in the log already."""
-    return isinstance(said, Note) and said.source == "recall"
+def repeats(said: LoggedMessage | ToolResult, tool: str = "") -> bool:
+    """Return whether a message or a result was recalled: what it says stands in the log already."""
+    return tool == "recall" or (isinstance(said, Note) and said.source == "recall")
 
 
-def searchable(said: LoggedMessage | ToolResult) -> str:
-    """Return the text by which full text search finds a message or a result.
+def searchable(said: LoggedMessage | ToolResult, tool: str = "") -> str:
+    """Return the text by which search finds a message, or the result of a tool.
 
     Of calls it is the tools' names and what the arguments say; reasoning is not searched, nor is
     what was recalled, which is there already.
     """
-    if repeats(said):
+    if repeats(said, tool):
         return ""
     texts = [said.text]
     if isinstance(said, AssistantMessage):

@@ -31,7 +31,8 @@ from agent_runtime.log import RunLog
 from agent_runtime.models.embedding import Vector
 from agent_runtime.view import Entry
 from agent_runtime_storage.contract import UserStore
-from agent_runtime_storage.records import NewEvent, VectorItem
+from agent_runtime_storage.records import NewEvent
+from agent_runtime_storage.search_records import VectorItem
 
 from .asking import EMBED, Asking, digest_of
 from .passages import MESSAGE, Passage, passages

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 from agent_runtime.messages import (
     AssistantMessage,
-    Note,
     encodable,
     searchable,
 )
@@ -69,14 +68,11 @@ def place_of(source: str, source_id: int) -> tuple[int, int | None]:
 
 
 def _of(entry: Entry) -> Iterator[Passage]:
-    if isinstance(entry.message, Note) and entry.message.source == "recall":
-        return
     yield from _split(MESSAGE, entry.seq, searchable(entry.message)[:MOST_OF_MESSAGE])
     calls = entry.message.calls if isinstance(entry.message, AssistantMessage) else ()
     for index, (call, result) in enumerate(zip(calls, entry.results, strict=False)):
-        if call.name != "recall":
-            number = entry.seq * CALLS + index
-            yield from _split(RESULT, number, searchable(result)[:MOST_OF_RESULT])
+        number = entry.seq * CALLS + index
+        yield from _split(RESULT, number, searchable(result, call.name)[:MOST_OF_RESULT])
 
 
 def _split(source: str, source_id: int, text: str) -> Iterator[Passage]:

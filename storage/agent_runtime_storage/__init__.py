@@ -41,7 +41,6 @@ from .records import (
     Call,
     CallDone,
     Commit,
-    Embedder,
     Event,
     FileKind,
     FileOrigin,
@@ -59,19 +58,15 @@ from .records import (
     NewObservation,
     NewRun,
     Node,
-    NodeText,
     ObservationRow,
     Run,
-    TextHit,
     TextOf,
     Thread,
     Usage,
     UsageTotal,
-    VectorHit,
-    VectorItem,
-    VectorKey,
 )
 from .reports import CopiedThread, OwnerSize, Problem, StoreSizes, StoreStatus, ThreadSize
+from .search_records import Embedder, NodeText, TextHit, VectorHit, VectorItem, VectorKey
 from .urls import open_store
 
 __all__ = [

@@ -32,16 +32,17 @@ finished under a shield before the cancellation goes on; it is never in doubt.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from typing import Any, Protocol
 
+from .contract_moving import MovingContract
+from .contract_search import SearchContract
 from .documents import Documents
 from .objects import Objects
 from .records import (
     Activation,
     Call,
     Commit,
-    Embedder,
     Event,
     FileRow,
     InboxItem,
@@ -52,24 +53,18 @@ from .records import (
     NewFile,
     NewRun,
     Node,
-    NodeText,
     ObservationRow,
     Outline,
     Run,
     RunStatus,
-    TextHit,
-    TextOf,
     Thread,
     Usage,
     UsageTotal,
-    VectorHit,
-    VectorItem,
-    VectorKey,
 )
 from .reports import Problem, StoreSizes, StoreStatus
 
 
-class UserStore(Protocol):
+class UserStore(SearchContract, MovingContract, Protocol):
     """All that one owner can read and write."""
 
     user_id: str
@@ -284,136 +279,6 @@ class UserStore(Protocol):
         """
         ...
 
-    # Text
-
-    async def search_text(
-        self,
-        query: str,
-        *,
-        thread_id: str | None = None,
-        limit: int = 10,
-        every_word: bool = False,
-    ) -> list[TextHit]:
-        """Return what holds words of the query, the best hits first, ranked by BM25.
-
-        Any text is a query, and its words alone count: there are no operators.  English words are
-        found in their other forms too, and those that only hold a sentence together do not count,
-        unless there are no others; with `every_word` words are taken as they are.  Identifiers and
-        paths are found whole and by their parts, whatever their case.  The figures behind the
-        ranking are the owner's own, and every database ranks alike.  Of each text the first
-        100,000 characters are found, of the query the first 64 distinct words count.  Words of
-        more than about 10,000 texts count only where the query has no rarer ones.  Equal hits come
-        in the order of thread, node and call; the node itself comes before its calls.
-
-        Args:
-            thread_id: search in this thread only. Raises `NotFound`.
-            every_word: whether a hit must hold all words, instead of any.
-        """
-        ...
-
-    async def index_texts(self, thread_id: str, texts: Sequence[NodeText]) -> None:
-        """Index texts of nodes and results that are in the log already.
-
-        `begin_run` and `commit` index what they append; this is for what came otherwise.  A node
-        or result that is indexed already is left as it is, so doing it again changes nothing.
-        Large numbers are written in several batches.
-
-        Raises:
-            NotFound: the thread is not there.
-            Conflict: a node is not there.
-        """
-        ...
-
-    # Vectors
-
-    async def upsert_vectors(self, model: str, items: Sequence[VectorItem]) -> None:
-        """Write vectors, all or none, each in the place of that of the same key and model.
-
-        Vectors of different models are never compared.  The first ones fix the model's number of
-        dimensions, as long as there are vectors of it.  One batch: send a few hundred at a time.
-
-        Raises:
-            InvalidVector: one is empty, longer than 16,000 numbers, zero, or not finite.
-            DimensionMismatch: one has another length than the model's others.
-            NotFound: a thread is not there.
-        """
-        ...
-
-    async def search_vectors(
-        self,
-        model: str,
-        query: Sequence[float],
-        *,
-        limit: int = 10,
-        thread_id: str | None = None,
-        sources: Sequence[str] | None = None,
-    ) -> list[VectorHit]:
-        """Return what is most like the query among the model's vectors, the likest first.
-
-        Equal hits are ordered by their keys.  The answer is exact, but on Postgres among more
-        than 20,000 candidates (see `nearest_vectors` in its migrations).  A model that has no
-        vectors gives nothing.
-
-        Args:
-            sources: only what was made of these.
-
-        Raises:
-            InvalidVector, DimensionMismatch: as for `upsert_vectors`, of the query.
-            NotFound: the thread is not there.
-        """
-        ...
-
-    async def delete_vectors(
-        self,
-        thread_id: str,
-        *,
-        model: str | None = None,
-        source: str | None = None,
-        source_ids: Sequence[int] | None = None,
-    ) -> int:
-        """Delete a thread's vectors that match all that is given; return how many there were.
-
-        Raises `NotFound` if the thread is not there.
-        """
-        ...
-
-    async def vectors_by_digest(
-        self, model: str, digests: Sequence[str]
-    ) -> dict[str, tuple[float, ...]]:
-        """Return the model's vectors of texts with these digests, of whatever thread."""
-        ...
-
-    async def embedded(
-        self, thread_id: str, model: str, source: str, source_ids: Sequence[int]
-    ) -> list[int]:
-        """Return which of these sources have a vector of the model, of their part 0."""
-        ...
-
-    async def embedders(self) -> list[Embedder]:
-        """Return the models that the owner has vectors of, by name."""
-        ...
-
-    async def to_embed(self, model: str, *, limit: int = 100) -> list[VectorKey]:
-        """Return what has a vector of another model and none of this one, in the order of keys.
-
-        So a change of the model is noticed, and made good by embedding again what this lists.
-        """
-        ...
-
-    async def vectors_of_thread(
-        self,
-        thread_id: str,
-        *,
-        after: tuple[str, VectorKey | VectorItem] | None = None,
-        limit: int = 500,
-    ) -> list[tuple[str, VectorItem]]:
-        """Return a thread's vectors with their models, ordered by model and key, a page at a time.
-
-        Args:
-            after: the model and key of the last one of the page before.
-        """
-        ...
-
     # Usage
 
     async def usage_total(
@@ -511,85 +376,6 @@ class UserStore(Protocol):
         """Return the owner's documents, which lie in the object store only.
 
         Raises `ConfigError` if there is no object store.
-        """
-        ...
-
-    # Retention
-
-    async def delete_thread(
-        self, thread_id: str, *, unchanged_since: float | None = None
-    ) -> list[str]:
-        """Delete a thread and the threads of its runs' sub-agents; return the ids of all.
-
-        Everything derived from them goes too: nodes, results, events, usage, inbox, jobs, runs,
-        vectors, text index, files, objects.  The thread is gone for everybody from the first
-        transaction on; of a large one the rows follow in pieces, and a deletion that a crash cut
-        short is taken up by calling this again or by `clean_up`.
-
-        Nothing of it is left in a database file or its write-ahead log, unless a reader held the
-        log open for seconds.  A server keeps what was deleted until its own clean-up (`VACUUM`).
-
-        Args:
-            unchanged_since: delete only a thread that was last updated before this moment.
-
-        Raises:
-            NotFound, ThreadBusy (a run of it has a live lease), Conflict.
-        """
-        ...
-
-    async def idle_threads(self, *, seconds: float, limit: int = 1000) -> list[Thread]:
-        """Return threads that were not updated for so long and have no run at work, oldest first.
-
-        Threads of sub-agents are not among them: they go with the thread that they worked for.
-        """
-        ...
-
-    async def clean_up(self) -> list[str]:
-        """Delete what is left of imports and deletions that were cut short; return the ids.
-
-        Only of those that nobody has gone on with for 5 minutes.
-        """
-        ...
-
-    # Transfer
-
-    def export_thread(self, thread_id: str) -> AsyncGenerator[Mapping[str, Any]]:
-        """Give a thread, and the threads of its sub-agents, as JSON records, page by page.
-
-        Everything is in them but the text index, leases and secrets; `transfer_format` has the
-        form.  The last record is given only if nothing changed meanwhile, so what an import takes
-        is one state of the thread.  Close the generator (`contextlib.aclosing`) when you leave it
-        early.
-
-        Raises:
-            NotFound, ThreadBusy (a run of it has a live lease), ObjectLost.
-            Conflict: it was changed meanwhile.
-        """
-        ...
-
-    async def import_thread(
-        self,
-        records: AsyncIterable[Mapping[str, Any]],
-        *,
-        rename: str | None = None,
-        texts: TextOf | None = None,
-    ) -> list[str]:
-        """Write an exported thread with those of its sub-agents; return the ids of all.
-
-        Ids, times, heads and all else are those of the original, so exporting it again gives the
-        same records; runs whose parent is not in the export become roots.  Nothing of it is seen
-        until all of it is there: what a failure or cancellation leaves is deleted, what a crash
-        leaves stays hidden until `clean_up`, or the next import 5 minutes later.
-
-        Args:
-            rename: another id for the thread; sub-agents' threads, runs and jobs get new ones.
-            texts: gives the text that search finds a node or result by; without it nothing of the
-                import is found by search.
-
-        Raises:
-            InvalidExport: the records are no whole export, or of another version.
-            ThreadExists: a thread of it is there already.
-            Conflict: another id of it is taken.
         """
         ...
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from .bodies import Bodies
 from .drivers.protocol import Statement, Value
 from .errors import ThreadExists
-from .records import NodeText, VectorItem
 from .search import Indexing
+from .search_records import NodeText, VectorItem
 from .vectors import Vectors
 
 

@@ -22,10 +22,10 @@ from .records import (
     NewNode,
     NewObservation,
     NewRun,
-    NodeText,
     Usage,
 )
 from .search import Indexing
+from .search_records import NodeText
 
 
 class RunStatements(Indexing):

@@ -19,7 +19,7 @@ import orjson
 from .drivers.protocol import Driver, Statement, Value
 from .forms import MOST_WIDENED, content_words, forms_of
 from .owner import Owner
-from .records import NodeText, TextHit
+from .search_records import NodeText, TextHit
 from .words import Terms, owner_key, query_terms, query_words, term_of, terms_of
 
 POSTINGS = 10_000

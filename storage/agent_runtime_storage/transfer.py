@@ -19,8 +19,9 @@ from .errors import Conflict, InvalidExport, StoreError
 from .importing import Importing
 from .names import name_problem
 from .owner import not_found
-from .records import TextOf, VectorItem
+from .records import TextOf
 from .retention import Retention
+from .search_records import VectorItem
 from .threads import thread_busy
 from .transfer_format import (
     LOG,

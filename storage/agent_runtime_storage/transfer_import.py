@@ -16,7 +16,8 @@ from .drivers.protocol import BatchMissed, Statement, Value
 from .errors import Conflict, InvalidExport
 from .importing import Importing
 from .names import name_problem
-from .records import NodeText, TextOf, VectorItem
+from .records import TextOf
+from .search_records import NodeText, VectorItem
 from .transfer_format import (
     BODY_KINDS,
     BROKEN,

@@ -19,7 +19,7 @@ from .drivers.protocol import BatchMissed, Measuring, Row, Statement, Value
 from .errors import DimensionMismatch, InvalidVector, StoreError
 from .names import name_problem
 from .owner import Owner, not_found
-from .records import Embedder, VectorHit, VectorItem, VectorKey
+from .search_records import Embedder, VectorHit, VectorItem, VectorKey
 
 MOST_DIMENSIONS = 16_000
 _SHORTEST, _LONGEST = 1e-12, 1e12

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from agent_runtime import Agent, tool
 from agent_runtime.messages import searchable_body
 from agent_runtime.models.scripted import call, say
@@ -52,3 +54,16 @@ async def test_a_runs_task_calls_results_and_answer_are_found(play: Play) -> Non
         ]
         await store.index_texts(thread, texts)
         assert await store.search_text(" ".join(places)) == before
+
+
+@pytest.mark.backends("file")
+async def test_what_the_recall_tool_repeats_is_not_found_again(play: Play) -> None:
+    script = [
+        call("look_up", where={}),
+        call("recall", query="walrus"),
+        say("There was one."),
+    ]
+    async with play(script) as world:
+        await world.run(Agent(world.model, tools=[look_up]), "Find it.")
+        hits = await world.store.search_text("walrus among", every_word=True)
+        assert [(hit.node_id, hit.call) for hit in hits] == [(2, 0)]
