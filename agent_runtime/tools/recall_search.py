@@ -38,7 +38,9 @@ async def search(where: Whereabouts, query: str, recalling: Recalling | None = N
     if recalling is not None:
         found = await recalling.find(query, limit=ASKED)
     else:
-        found = await retrieve(where.store, query, thread_id=where.thread_id, limit=ASKED)
+        found = await retrieve(
+            where.store, query, mode="text", thread_id=where.thread_id, limit=ASKED
+        )
     places = {where.thread_id: where}
     pieces: list[Piece] = []
     left_out = 0

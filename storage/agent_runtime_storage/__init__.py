@@ -5,7 +5,6 @@ promises are in `contract`.  Importing this package loads no database library.
 """
 
 from .contract import Store, UserStore
-from .documents import Document, Documents
 from .errors import (
     BudgetExceeded,
     Conflict,
@@ -83,8 +82,6 @@ __all__ = [
     "CorruptDocument",
     "CorruptThread",
     "DimensionMismatch",
-    "Document",
-    "Documents",
     "Embedder",
     "Event",
     "FileKind",

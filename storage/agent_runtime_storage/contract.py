@@ -33,12 +33,10 @@ finished under a shield before the cancellation goes on; it is never in doubt.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from .contract_moving import MovingContract
 from .contract_search import SearchContract
-from .documents import Documents
-from .objects import Objects
 from .records import (
     Activation,
     Call,
@@ -62,6 +60,10 @@ from .records import (
     UsageTotal,
 )
 from .reports import Problem, StoreSizes, StoreStatus
+
+if TYPE_CHECKING:
+    from .documents import Documents
+    from .objects import Objects
 
 
 class UserStore(SearchContract, MovingContract, Protocol):

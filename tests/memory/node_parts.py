@@ -9,7 +9,8 @@ import pytest
 
 from agent_runtime import NodeMemory
 from agent_runtime.messages import PromptMessage
-from agent_runtime_storage import Documents, Store, UserStore, open_store
+from agent_runtime_storage import Store, UserStore, open_store
+from agent_runtime_storage.documents import Documents
 
 KEY = "node_memory/app/talk/node.json"
 

@@ -13,7 +13,8 @@ from agent_runtime.errors import ConfigError, CorruptDocument, NotFound, Unknown
 from agent_runtime.memory.node import latest, newest_of
 from agent_runtime.messages import PromptMessage
 from agent_runtime.tokens import count_message, count_text
-from agent_runtime_storage import Documents, NewFile, Store, UserStore
+from agent_runtime_storage import NewFile, Store, UserStore
+from agent_runtime_storage.documents import Documents
 from agent_runtime_storage.drivers.protocol import Driver
 from agent_runtime_storage.store import SqlStore
 from agent_runtime_storage.urls import open_driver

@@ -17,7 +17,8 @@ from agent_runtime.errors import Conflict, CorruptDocument, ObjectsUnavailable
 from agent_runtime.memory import node as node_module
 from agent_runtime.memory.node import latest
 from agent_runtime.memory.node_upkeep import prune, stored_memories
-from agent_runtime_storage import Document, Documents, Store, UserStore
+from agent_runtime_storage import Store, UserStore
+from agent_runtime_storage.documents import Document, Documents
 
 from .node_parts import KEY, ann, documents, keys, node, opened, put, say, texts
 

@@ -36,7 +36,7 @@ from agent_runtime.messages import AssistantMessage, decode_message
 from agent_runtime.models.base import ModelRequest
 from agent_runtime.models.scripted import Scripted, call, say
 from agent_runtime.output import FINAL
-from agent_runtime_storage import Documents
+from agent_runtime_storage.documents import Documents
 from tests.cli.command import clean_environ
 from tests.loop.conftest import Play, World, double, play
 

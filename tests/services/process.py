@@ -197,6 +197,16 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def let_others_in(path: Path) -> None:
+    """Open the folders above to the unprivileged user that the superuser becomes.
+
+    What pytest makes for the tests is closed to others.
+    """
+    for folder in path.parents:
+        if not folder.stat().st_mode & 0o001:
+            folder.chmod(0o755)
+
+
 def in_ci() -> bool:
     """Whether a missing server fails the tests instead of skipping them."""
     return os.environ.get("CI", "").lower() not in ("", "0", "false")

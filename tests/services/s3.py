@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import sys
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +13,16 @@ from .process import Service
 
 BUCKET = "bucket"
 SECRET = "a-secret-key"
+
+# The bucket is there before the server listens: who waits for the server must not miss it.
+_SERVE = f"""
+import sys
+from moto.core import DEFAULT_ACCOUNT_ID
+from moto.s3.models import s3_backends
+from moto.server import main
+s3_backends[DEFAULT_ACCOUNT_ID]["aws"].create_bucket("{BUCKET}", "us-east-1")
+main(sys.argv[1:])
+"""
 
 
 class S3Server(Service):
@@ -37,17 +46,11 @@ class S3Server(Service):
         }
 
     def command(self) -> list[str]:
-        return [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(self.port)]
+        return [sys.executable, "-c", _SERVE, "-H", "127.0.0.1", "-p", str(self.port)]
 
     def answers(self) -> bool:
         with socket.socket() as probe:
             return probe.connect_ex(("127.0.0.1", self.port)) == 0
-
-    def start(self) -> None:
-        super().start()
-        create = urllib.request.Request(f"{self.endpoint}/{BUCKET}", method="PUT")
-        with urllib.request.urlopen(create) as answer:
-            assert answer.status == 200
 
 
 @pytest.fixture(scope="session")

@@ -11,8 +11,9 @@ import anyio
 import pytest
 
 from agent_runtime.errors import ConfigError, ObjectsUnavailable
-from agent_runtime_storage import Documents, Store, open_store
+from agent_runtime_storage import Store, open_store
 from agent_runtime_storage.copying import copy_store
+from agent_runtime_storage.documents import Documents
 from agent_runtime_storage.drivers.protocol import Driver
 from agent_runtime_storage.object_places import Folder
 from agent_runtime_storage.objects import Objects, Version

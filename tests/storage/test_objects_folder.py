@@ -14,6 +14,7 @@ import pytest
 
 from agent_runtime_storage import ObjectLost, ObjectsUnavailable, StoreFull
 from agent_runtime_storage.objects import Objects, default_folder, folder_of
+from tests.services.process import let_others_in
 
 KEY = "ann/t1/body.raw"
 
@@ -97,9 +98,7 @@ async def test_a_folder_that_may_not_be_written_is_told(tmp_path: Path, made: bo
     folder = tmp_path / "objects"
     if made:
         await anyio.Path(folder).mkdir(mode=0o555)
-    # Each folder above must be open to the unprivileged user that the superuser becomes.
-    for above in (tmp_path.parent, tmp_path.parent.parent):
-        await anyio.Path(above).chmod(0o755)
+    let_others_in(tmp_path)
     await anyio.Path(tmp_path).chmod(0o555)
     try:
         found = await anyio.run_process(

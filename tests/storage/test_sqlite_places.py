@@ -26,6 +26,7 @@ from agent_runtime_storage import (
 )
 from agent_runtime_storage.drivers.protocol import Statement
 from agent_runtime_storage.drivers.sqlite.driver import SqliteDriver
+from tests.services.process import let_others_in
 
 from .items import CREATE, ids, insert, run_raw
 
@@ -241,9 +242,7 @@ async def test_what_may_not_be_written_is_refused_and_left_alone(
     path = tmp_path / "store.db"
     await write_thread(path)
     before = contents(tmp_path)
-    # Each folder above must be open to the unprivileged user that the superuser becomes.
-    for folder in (tmp_path.parent, tmp_path.parent.parent):
-        await anyio.Path(folder).chmod(0o755)
+    let_others_in(tmp_path)
     await anyio.Path(path).chmod(file_mode)
     await anyio.Path(tmp_path).chmod(folder_mode)
     try:

@@ -102,7 +102,7 @@ async def test_the_schema_itself_keeps_the_lengths_of_a_model_apart(
     await user.ensure_thread("t1")
     await user.upsert_vectors(MODEL, [VectorItem("t1", "message", 1, [1.0, 2.0])])
     insert = (
-        "INSERT INTO vectors VALUES ('ann', 't1', :model, 'message', 2, 0, :size, zeroblob(12))"
+        "INSERT INTO vectors VALUES ('ann', 't1', :model, 'message', 2, 0, :size, zeroblob(12), '')"
     )
     for size in (2, 3):
         statement = Statement(insert, {"model": MODEL, "size": size})

@@ -18,6 +18,7 @@ from agent_runtime.tools import workspace
 from agent_runtime.tools.base import Tool
 from agent_runtime.tools.workspace import workspace_tools
 from agent_runtime_storage import open_store
+from tests.services.process import let_others_in
 
 from .calling import call, error, text
 
@@ -131,10 +132,7 @@ def unprivileged(root: Path) -> Generator[None]:
     privileged = os.geteuid() == 0
     root.chmod(0o555)
     if privileged:
-        # What pytest makes for the tests is closed to others.
-        for folder in root.parents:
-            if not folder.stat().st_mode & 0o001:
-                folder.chmod(0o755)
+        let_others_in(root)
         os.seteuid(NOBODY)
     try:
         yield
