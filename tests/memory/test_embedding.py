@@ -35,7 +35,7 @@ async def opened(
     """A runtime that recalls; its model says to everything something of its own."""
     model = model or ScriptedModel(lambda request: say(f"I heard {request.messages[-1].text[:24]}"))
     # On a slow machine a query that is given up would be asked for once more.
-    patient = {"semantic_recall_timeout": 60.0} | settings
+    patient: dict[str, Any] = {"semantic_recall_timeout": 60.0, **settings}
     given = Settings(database_url=url, observational_memory=False, **patient)
     async with Runtime.open(given, model=model, embedder=embedder) as runtime:
         yield runtime
