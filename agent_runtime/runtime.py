@@ -40,13 +40,11 @@ from .resolve import Resolved, resolve
 from .results import RunResult, RunStream, streaming
 from .shown_files import ContentCache, PromptFiles
 from .state import RunState
-from .tools.base import ToolContext
-from .tools.timer import ToolTimer
+from .tool_contexts import ToolContexts, with_context
 from .upkeep import ThreadMemory, memory_of
 from .view import Entry
 from .workflow.conductor import Conductor
 from .workflow.definition import Workflow, check_kind, check_steerable, kept_with
-from .workflow.steps import plain
 
 _log = logging.getLogger(__name__)
 
@@ -152,7 +150,7 @@ class Runtime:
             ThreadBusy: the thread has an active run already.
             InvalidFile: a file is empty, too large, or cannot be read.
         """
-        spec = _with_context(spec, user_context)
+        spec = with_context(spec, user_context)
         return await self._run(
             agent, task, thread, user, deps, spec, on_event, parent=None, files=files
         )
@@ -173,7 +171,7 @@ class Runtime:
         """Run a task and give its events as they happen; leaving the context cancels it."""
 
         async def start(on_event: Callable[[Event], None]) -> RunResult:
-            kept = _with_context(spec, user_context)
+            kept = with_context(spec, user_context)
             return await self._run(
                 agent, task, thread, user, deps, kept, on_event, parent=None, files=files
             )
@@ -367,6 +365,21 @@ class Runtime:
             driver = node_runs.driving(self._driver(state, agent), node)
             return await self._finish(driver, resolved)
 
+    async def _run_child(
+        self,
+        agent: Agent | Workflow,
+        task: str | UserMessage,
+        *,
+        parent: RunLog,
+        deps: Any,
+        spec: Mapping[str, Any],
+        before: Sequence[LoggedMessage],
+    ) -> RunResult:
+        user = parent.store.user_id
+        return await self._run(
+            agent, task, None, user, deps, spec, parent.emit, parent=parent, before=before
+        )
+
     def _budget(self) -> Budget:
         dollars = self.settings.budget_usd
         cost = None if dollars is None else int(dollars * NANO)
@@ -381,43 +394,7 @@ class Runtime:
         limit: int,
         spec: Mapping[str, Any],
     ) -> RunState:
-        user_context: Mapping[str, Any] = spec.get("user_context") or {}
-
         recalling = self._recall.of_run(log) if self._recall else None
-
-        def context(call_id: str) -> ToolContext:
-            timer = ToolTimer()
-
-            async def run_agent(
-                agent: Agent | Workflow,
-                task: str | UserMessage,
-                *,
-                spec: Mapping[str, Any] | None = None,
-                before: Sequence[LoggedMessage] = (),
-            ) -> RunResult:
-                user, deps = log.store.user_id, resolved.deps
-                given = _with_context(spec, user_context)
-                with timer.paused():
-                    return await self._run(
-                        agent, task, None, user, deps, given, log.emit, log, before
-                    )
-
-            return ToolContext(
-                user_id=log.store.user_id,
-                thread_id=log.lease.thread_id,
-                run_id=log.lease.run_id,
-                call_id=call_id,
-                step=log.steps,
-                store=log.store,
-                deps=resolved.deps,
-                run_agent=run_agent,
-                timeout=self.settings.tool_timeout,
-                max_file_bytes=self.settings.max_file_bytes,
-                timer=timer,
-                user_context=user_context,
-                recalling=recalling,
-            )
-
         found, calibration = resolved.remembering, resolved.calibration
         memory = memory_of(log, found, calibration, self.settings) if found else None
         return RunState(
@@ -427,7 +404,14 @@ class Runtime:
             room=resolved.room,
             prefix=resolved.prefix,
             tools=resolved.tools,
-            context=context,
+            context=ToolContexts(
+                log=log,
+                deps=resolved.deps,
+                user_context=spec.get("user_context") or {},
+                recalling=recalling,
+                settings=self.settings,
+                run_child=self._run_child,
+            ),
             calibration=resolved.calibration,
             step_limit=limit,
             max_output=resolved.max_output,
@@ -485,13 +469,6 @@ class Runtime:
             usage=UsageTotal.of(usage.values()),
             usage_by_purpose=usage,
         )
-
-
-def _with_context(
-    spec: Mapping[str, Any] | None, user_context: Mapping[str, Any] | None
-) -> dict[str, Any]:
-    """Return what is kept with a run, with what may be known of its user."""
-    return {**(spec or {}), **({"user_context": plain(user_context)} if user_context else {})}
 
 
 def new_id() -> str:

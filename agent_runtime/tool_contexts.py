@@ -1,0 +1,89 @@
+"""What the tools of a run are given: their context, and child runs under the run that calls."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from agent_runtime_config import Settings
+
+from .log import RunLog
+from .messages import LoggedMessage, UserMessage
+from .tools.base import ToolContext
+from .tools.timer import ToolTimer
+from .workflow.steps import plain
+
+if TYPE_CHECKING:
+    from .agent import Agent
+    from .memory.recalling import Recalling
+    from .results import RunResult
+    from .workflow.definition import Workflow
+
+
+class RunChild(Protocol):
+    """Runs an agent or a workflow under the run of a log, which is told of its events."""
+
+    def __call__(
+        self,
+        agent: Agent | Workflow,
+        task: str | UserMessage,
+        *,
+        parent: RunLog,
+        deps: Any,
+        spec: Mapping[str, Any],
+        before: Sequence[LoggedMessage],
+    ) -> Awaitable[RunResult]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ToolContexts:
+    """Makes the context of each call of a run."""
+
+    log: RunLog
+    deps: Any
+    user_context: Mapping[str, Any]
+    recalling: Recalling | None
+    settings: Settings
+    run_child: RunChild
+
+    def __call__(self, call_id: str) -> ToolContext:
+        """Return the context of a call."""
+        timer = ToolTimer()
+
+        async def run_agent(
+            agent: Agent | Workflow,
+            task: str | UserMessage,
+            *,
+            spec: Mapping[str, Any] | None = None,
+            before: Sequence[LoggedMessage] = (),
+        ) -> RunResult:
+            given = with_context(spec, self.user_context)
+            with timer.paused():
+                return await self.run_child(
+                    agent, task, parent=self.log, deps=self.deps, spec=given, before=before
+                )
+
+        lease = self.log.lease
+        return ToolContext(
+            user_id=self.log.store.user_id,
+            thread_id=lease.thread_id,
+            run_id=lease.run_id,
+            call_id=call_id,
+            step=self.log.steps,
+            store=self.log.store,
+            deps=self.deps,
+            run_agent=run_agent,
+            timeout=self.settings.tool_timeout,
+            max_file_bytes=self.settings.max_file_bytes,
+            timer=timer,
+            user_context=self.user_context,
+            recalling=self.recalling,
+        )
+
+
+def with_context(
+    spec: Mapping[str, Any] | None, user_context: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """Return what is kept with a run, with what may be known of its user."""
+    return {**(spec or {}), **({"user_context": plain(user_context)} if user_context else {})}
