@@ -36,7 +36,8 @@ class Verdict:
 
 def driver_of(store: Store) -> Driver:
     """Return the driver of an open store: the harness looks at rows and holds back calls."""
-    return cast("Driver", store._driver)  # type: ignore[attr-defined]  # pyright: ignore
+    opened: Any = store
+    return cast("Driver", opened._driver)
 
 
 def over(store: Store, driver: Any) -> Store:

@@ -33,9 +33,9 @@ def delegating(agent: Agent) -> Tool:
     return delegate
 
 
-def child_of(*script: object, **options: object) -> Agent:
+def child_of(*script: Any, **options: Any) -> Agent:
     """Return an agent with a scripted model of its own."""
-    model: Model = ScriptedModel(list(script), **options)  # type: ignore[arg-type]
+    model: Model = ScriptedModel(list(script), **options)
     return Agent(model, tools=[double], name="child")
 
 

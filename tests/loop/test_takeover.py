@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from agent_runtime import Agent
@@ -27,12 +29,12 @@ async def _left_open(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     started = 0
     true = execution.run_calls
 
-    async def die(*args: object, **more: object) -> None:
+    async def die(*args: Any, **more: Any) -> None:
         nonlocal started
         started += 1
         if started == 3:
             raise Died
-        await true(*args, **more)  # type: ignore[arg-type]  # as they came
+        await true(*args, **more)
 
     monkeypatch.setattr("agent_runtime.orchestrator.run_calls", die)
     with pytest.raises(Died):
@@ -69,9 +71,9 @@ async def test_a_head_that_moves_just_before_the_lease_is_taken_is_seen(
         kind: type[UserStore] = type(world.store)
         take = kind.take_lease
 
-        async def slow(self: UserStore, *args: object, **more: object) -> object:
+        async def slow(self: UserStore, *args: Any, **more: Any) -> object:
             await branches.fork(self, "t", head - 1)
-            return await take(self, *args, **more)  # type: ignore[arg-type]  # as they came
+            return await take(self, *args, **more)
 
         monkeypatch.setattr(kind, "take_lease", slow)
         with pytest.raises(Conflict, match="went on"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
@@ -94,9 +95,9 @@ class Talk:
         await self.end(lease)
         return seq
 
-    async def texts(self, **options: object) -> list[str]:
+    async def texts(self, **options: Any) -> list[str]:
         """Return the texts of the history."""
-        return texts(await self.memory.history(**options))  # type: ignore[arg-type]
+        return texts(await self.memory.history(**options))
 
 
 def texts(messages: Sequence[PromptMessage]) -> list[str]:

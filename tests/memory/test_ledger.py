@@ -97,15 +97,15 @@ def test_a_path_stands_for_its_end() -> None:
 
 
 def test_a_folder_of_several_paths_is_stated_once() -> None:
-    paths = [f"/home/ann/work/shop/src/{name}.py" for name in ("cart", "user", "tax")]
+    paths = [f"/home/ann/code/shop/src/{name}.py" for name in ("cart", "user", "tax")]
     ledger = compile_ledger([own(" ".join(paths))], 100)
-    assert ledger[0] == "$=/home/ann/work/shop/src"
+    assert ledger[0] == "$=/home/ann/code/shop/src"
     assert sorted(spelled_out(ledger)) == sorted(paths)
     assert tokens(ledger) < count_text(" ".join(paths))
 
 
 def test_a_single_path_is_written_whole() -> None:
-    path = "/home/ann/work/shop/src/cart.py"
+    path = "/home/ann/code/shop/src/cart.py"
     assert compile_ledger([own(f"{path} cart_total")], 100) in (
         (path, "cart_total"),
         ("cart_total", path),
@@ -161,7 +161,7 @@ def test_of_a_huge_text_the_beginning_and_the_end_are_read() -> None:
 
 
 def test_of_a_cut_result_is_named_what_it_does_not_show() -> None:
-    text = " ".join(f"/home/ann/work/shop/file_{index}.py is a file." for index in range(99))
+    text = " ".join(f"/home/ann/code/shop/file_{index}.py is a file." for index in range(99))
     shown = text[:400]
     names = left_out(text, shown)
     assert names
@@ -191,6 +191,6 @@ def test_what_is_preferred_is_kept_when_ledgers_are_merged() -> None:
 
 
 def test_merging_one_ledger_keeps_it() -> None:
-    ledger = ("$=/home/ann/work/shop", "$/src/cart.py", "$/docs/user.md", "cart_total")
+    ledger = ("$=/home/ann/code/shop", "$/src/cart.py", "$/docs/user.md", "cart_total")
     assert merge_ledgers([ledger], 100) == ledger
     assert merge_ledgers([], 100) == ()

@@ -258,7 +258,8 @@ async def test_the_mode_node_without_a_conversation_is_refused(play: Play) -> No
 
 @on_the_file
 async def test_an_unsafe_id_and_an_unknown_mode_are_refused_by_name(play: Play) -> None:
-    unknown: Any = Agent(ScriptedModel(echo), name="writer", memory="all")  # type: ignore[arg-type]
+    mode: Any = "all"
+    unknown = Agent(ScriptedModel(echo), name="writer", memory=mode)
     async with play() as world:
         with pytest.raises(ConfigError, match=r"conversation_id '\.\./talk'"):
             await world.run(writer(), "Write.", thread="../talk")

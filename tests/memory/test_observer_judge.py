@@ -116,7 +116,7 @@ def test_repetitive(text: str) -> None:
 
 
 def test_paths_of_one_folder_are_no_loop() -> None:
-    folder = "/srv/work/service/internal/components/handlers"
+    folder = "/srv/code/service/internal/components/handlers"
     names = [f"{s.split()[-1]}_{v}" for s in SUBJECTS for v in VERBS]
     listed = "; ".join(f"{folder}/{name}.go" for name in names[:12])
     text = "\n".join(

@@ -29,9 +29,9 @@ async def _stream(records: Sequence[Mapping[str, Any]]) -> AsyncIterator[Mapping
         yield record
 
 
-def observation(identity: int, first: int, last: int, **changes: object) -> NewObservation:
+def observation(identity: int, first: int, last: int, **changes: Any) -> NewObservation:
     """An observation at level 0 over nodes `first` to `last`, but for the changes."""
-    values: dict[str, object] = {
+    values: dict[str, Any] = {
         "id": identity,
         "level": 0,
         "parent_id": first - 1 or None,
@@ -41,7 +41,7 @@ def observation(identity: int, first: int, last: int, **changes: object) -> NewO
         "tokens": 7,
         **changes,
     }
-    return NewObservation(**values)  # type: ignore[arg-type]  # the names are checked at run time
+    return NewObservation(**values)
 
 
 async def test_an_observation_is_read_as_it_was_written(user: UserStore) -> None:

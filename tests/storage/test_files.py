@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,10 +23,15 @@ __all__ = ["folder", "objects", "opened"]
 PNG = b"\x89PNG\r\n\x1a\n" + noise(1, 2000)
 
 
-def new_file(identity: str = "f1", content: bytes = PNG, **changes: str) -> NewFile:
+def new_file(identity: str = "f1", content: bytes = PNG, **changes: Any) -> NewFile:
     """An uploaded image, but for the changes."""
-    values = {"kind": "image", "origin": "upload", "name": "a.png", "media_type": "image/png"}
-    return NewFile(identity, content=content, **(values | changes))  # type: ignore[arg-type]
+    values: dict[str, Any] = {
+        "kind": "image",
+        "origin": "upload",
+        "name": "a.png",
+        "media_type": "image/png",
+    }
+    return NewFile(identity, content=content, **(values | changes))
 
 
 async def test_a_file_is_read_as_it_was_kept(user: UserStore) -> None:
