@@ -32,6 +32,7 @@ from .errors import (
     UnknownScheme,
     UnknownVersion,
 )
+from .plan_records import NewPlan, PlanRow
 from .records import (
     ACTIVE,
     Activation,
@@ -103,6 +104,7 @@ __all__ = [
     "NewFile",
     "NewNode",
     "NewObservation",
+    "NewPlan",
     "NewRun",
     "Node",
     "NodeText",
@@ -112,6 +114,7 @@ __all__ = [
     "ObjectsUnavailable",
     "ObservationRow",
     "OwnerSize",
+    "PlanRow",
     "Problem",
     "Run",
     "RunCancelled",

@@ -101,7 +101,8 @@ class Commits(RunStatements):
             commit.nodes,
             commit.activation,
             [done.body for done in commit.done]
-            + ([commit.observation.body] if commit.observation else []),
+            + ([commit.observation.body] if commit.observation else [])
+            + ([commit.plan.body] if commit.plan else []),
             commit.finish,
         )
         own = secrets.token_hex(8)
@@ -203,6 +204,7 @@ class Commits(RunStatements):
             batch.append(self._set_head(lease.thread_id, commit.head))
         batch += self._append_activation(lease.thread_id, lease.run_id, commit.activation, bodies)
         batch += self._append_observation(lease, commit.observation, commit.job, bodies)
+        batch += self._append_plan(lease, commit.plan, bodies)
         for item in commit.drained:
             key = {"thread_id": lease.thread_id, "id": item}
             batch.append(self._statement("drain_inbox", key, rows=1, miss="inbox"))
@@ -303,6 +305,7 @@ _MISSES = {
     "open_node": "the run has an open exchange already.",
     "head": "the new head is not there or not closed.",
     "observation": "an observation is not the next one; somebody else has written.",
+    "plan": "a plan is not the next version, or its node is not the run's open exchange.",
     "job": "the claim on the job is void, or the job is over.",
     "node": "an event or a usage belongs to a node that is not there.",
     "inbox": "an inbox item is not there any more.",

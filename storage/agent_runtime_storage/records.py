@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import astuple, dataclass, field
 from typing import Any, Literal
 
+from .plan_records import NewPlan
+
 JsonObject = Mapping[str, Any]
 
 NodeKind = Literal["message", "exchange"]
@@ -434,6 +436,7 @@ class Commit:
     """The new head, which must be closed; None leaves it where it is."""
     activation: NewActivation | None = None
     observation: NewObservation | None = None
+    plan: NewPlan | None = None
     job: Job | None = None
     """A claimed job that this commit ends; it misses if another claimed the job meanwhile."""
     drained: tuple[int, ...] = ()

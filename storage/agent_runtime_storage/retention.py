@@ -156,7 +156,7 @@ class Retention(Owner):
         await self._purge_batch([last], locks)
 
     def _rest(self, threads: str, family: Sequence[_Member]) -> list[Statement]:
-        tables = ("events", "usage", "observations", "activations", "calls", "nodes")
+        tables = ("events", "usage", "observations", "plans", "activations", "calls", "nodes")
         return [
             *(self._statement("purge_search", {"thread_id": one.id}) for one in family),
             *(self._purge(f"purge_{table}", threads, after=0) for table in tables),
@@ -174,7 +174,7 @@ class Retention(Owner):
             (("usage",), member.last_usage),
             (("activations",), member.last_activation),
             # As few as they are, they go with the first piece of what they stand for.
-            (("observations",), 1),
+            (("observations", "plans"), 1),
             (("texts", "calls", "nodes"), member.last_seq),
         )
         for names, last in tables:

@@ -10,6 +10,7 @@ from .bodies import Bodies
 from .drivers.protocol import Statement, Value
 from .errors import Conflict
 from .owner import encode_json
+from .plan_records import NewPlan
 from .records import (
     Amount,
     CallDone,
@@ -229,6 +230,21 @@ class RunStatements(Indexing):
             key = {"id": job.id, "token": job.token}
             batch.append(self._statement("end_job", key, rows=1, miss="job"))
         return batch
+
+    def _append_plan(self, lease: Lease, plan: NewPlan | None, bodies: Bodies) -> list[Statement]:
+        if plan is None:
+            return []
+        packed = bodies.get(plan.body)
+        values = {
+            "thread_id": lease.thread_id,
+            "id": plan.id,
+            "node_id": plan.node_id,
+            "call_id": plan.call_id,
+            "run_id": lease.run_id,
+            "body": packed.inline,
+            "blob": packed.hash,
+        }
+        return [self._statement("append_plan", values, rows=1, miss="plan")]
 
     def _append_usage(self, thread_id: str, usage: Sequence[Usage]) -> list[Statement]:
         return [

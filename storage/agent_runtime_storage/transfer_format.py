@@ -118,6 +118,10 @@ SECTIONS = (
         ),
     ),
     Section(
+        "plans",
+        _columns("id:int node_id:int call_id:text run_id:text body:body created_at:float"),
+    ),
+    Section(
         "events",
         _columns("id:int run_id:text? kind:text node_id:int? data:json created_at:float"),
     ),

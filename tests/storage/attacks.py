@@ -21,6 +21,7 @@ from agent_runtime_storage import (
     NewFile,
     NewNode,
     NewObservation,
+    NewPlan,
     NodeText,
     Usage,
     UserStore,
@@ -71,7 +72,8 @@ async def fill_other(user: UserStore) -> Job:
     )
     result = CallDone(2, 0, "ok", LARGE, 5, text=SECRET)
     seen = NewObservation(1, 0, None, 1, 1, SECRET.encode(), 5)
-    await user.commit(lease, Commit(done=(result,), observation=seen))
+    plan = NewPlan(1, 2, "call-2-0", SECRET.encode())
+    await user.commit(lease, Commit(done=(result,), observation=seen, plan=plan))
     await begin(user, "r2", "t2", parent_run_id="r1")
     await user.post("t1", "steer", b"x")
     await user.post("t1", "steer", LARGE)
@@ -210,6 +212,9 @@ ATTACKS: Mapping[str, Mapping[str, Attempt]] = {
         "": lambda user, to: user.observations(to.thread, ids=[1]),
         "from a node": lambda user, to: user.observations(to.thread, ending_from=0),
     },
+    "plan": {"": lambda user, to: user.plan(to.thread, 2)},
+    "plans": {"": lambda user, to: user.plans(to.thread, 2)},
+    "last_plan": {"": lambda user, to: user.last_plan(to.thread)},
     "last_observation": {"": lambda user, to: user.last_observation(to.thread)},
     "begin_run": {
         "on the thread": lambda user, to: user.begin_run(new_run("r9", to.thread)),
@@ -240,6 +245,7 @@ ATTACKS: Mapping[str, Mapping[str, Attempt]] = {
             start=lambda to: Commit(start=((2, 1),)),
             result=lambda to: Commit(done=(done(2, 1),)),
             event=lambda to: Commit(events=(NewEvent("x", 99),)),
+            plan=lambda to: Commit(plan=NewPlan(2, 2, "", b"mine")),
         ),
     },
     "commit_late": {

@@ -15,6 +15,7 @@ from agent_runtime_storage import (
     NewEvent,
     NewFile,
     NewNode,
+    NewPlan,
     NodeText,
     Usage,
     UserStore,
@@ -45,6 +46,8 @@ async def fill(user: UserStore, mark: str) -> None:
     )
     calls = NewNode(2, 1, "exchange", "assistant", large, 10, 1, "open", (f"tool-{mark}", "raw"))
     await user.commit(lease, Commit(nodes=(calls,)))
+    plan = NewPlan(1, 2, f"call {mark}", f"plan {mark}".encode() + large)
+    await user.commit(lease, Commit(plan=plan))
     child = await begin_child(
         user,
         "run-parent",

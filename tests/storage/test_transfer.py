@@ -58,7 +58,7 @@ async def test_an_import_is_equal_to_the_original(user: UserStore, target: UserS
     sections = {record["section"] for record in records}
     assert sections == {
         "header", "thread", "runs", "nodes", "calls", "activations", "events", "usage", "inbox",
-        "jobs", "files", "log", "vectors", "end",
+        "jobs", "files", "plans", "log", "vectors", "end",
     }  # fmt: skip
 
 

@@ -110,6 +110,8 @@ SELECT user_id, thread_id, 'the prefix of activation ' || id, prefix_blob FROM a
 UNION ALL
 SELECT user_id, thread_id, 'observation ' || id, blob FROM observations WHERE blob IS NOT NULL
 UNION ALL
+SELECT user_id, thread_id, 'plan ' || id, blob FROM plans WHERE blob IS NOT NULL
+UNION ALL
 SELECT user_id, thread_id, 'inbox item ' || id, blob FROM inbox WHERE blob IS NOT NULL
 UNION ALL
 SELECT user_id, thread_id, 'job ' || id, blob FROM jobs WHERE blob IS NOT NULL
@@ -184,6 +186,8 @@ UNION ALL
 SELECT user_id, thread_id, 'activations', length(body) FROM activations
 UNION ALL
 SELECT user_id, thread_id, 'observations', length(body) FROM observations
+UNION ALL
+SELECT user_id, thread_id, 'plans', length(body) FROM plans
 UNION ALL
 SELECT user_id, thread_id, 'events', octet_length(data) FROM events
 UNION ALL

@@ -108,6 +108,10 @@ WHERE user_id = :user_id AND thread_id IN {family_filter} AND id > :after;
 DELETE FROM observations
 WHERE user_id = :user_id AND thread_id IN {family_filter} AND id > :after;
 
+-- name: purge_plans
+DELETE FROM plans
+WHERE user_id = :user_id AND thread_id IN {family_filter} AND id > :after;
+
 -- name: purge_activations
 DELETE FROM activations
 WHERE user_id = :user_id AND thread_id IN {family_filter} AND id > :after;

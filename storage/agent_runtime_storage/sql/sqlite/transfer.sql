@@ -107,6 +107,18 @@ FROM observations AS x {section_blob_columns}
 WHERE x.user_id = :user_id AND x.thread_id = :thread_id AND x.id > :after AND x.id <= :last
 ORDER BY x.id;
 
+-- name: export_plans_sizes
+SELECT x.id, length(x.body) + coalesce(b.object_bytes, length(b.data), 0)
+FROM plans AS x {section_blob_columns}
+WHERE x.user_id = :user_id AND x.thread_id = :thread_id AND x.id > :after
+ORDER BY x.id LIMIT :limit;
+
+-- name: export_plans
+SELECT x.id, x.node_id, x.call_id, x.run_id, x.body, {section_columns}, x.created_at
+FROM plans AS x {section_blob_columns}
+WHERE x.user_id = :user_id AND x.thread_id = :thread_id AND x.id > :after AND x.id <= :last
+ORDER BY x.id;
+
 -- name: export_events_sizes
 SELECT id, length(data) FROM events
 WHERE user_id = :user_id AND thread_id = :thread_id AND id > :after
@@ -220,6 +232,10 @@ INSERT INTO observations (user_id, thread_id, id, level, parent_id, first_id, la
                           provisional, run_id, body, blob, tokens, created_at)
 VALUES (:user_id, :thread_id, :id, :level, :parent_id, :first_id, :last_id, :parts,
         :provisional, :run_id, :body, :body_blob, :tokens, :created_at);
+
+-- name: import_plans
+INSERT INTO plans (user_id, thread_id, id, node_id, call_id, run_id, body, blob, created_at)
+VALUES (:user_id, :thread_id, :id, :node_id, :call_id, :run_id, :body, :body_blob, :created_at);
 
 -- name: import_events
 INSERT INTO events (user_id, thread_id, id, run_id, kind, node_id, data, created_at)
