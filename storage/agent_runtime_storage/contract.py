@@ -220,10 +220,17 @@ class UserStore(SearchContract, MovingContract, PlansContract, Protocol):
         thread_id: str | None = None,
         root_run_id: str | None = None,
         parent_run_id: str | None = None,
+        parent_thread_id: str | None = None,
+        task_key: str | None = None,
         status: Sequence[RunStatus] | None = None,
         limit: int = 100,
     ) -> list[Run]:
-        """Return runs that match all that is given, the newest first."""
+        """Return runs that match all that is given, the newest first.
+
+        Args:
+            parent_thread_id: the child runs of this thread's runs.
+            task_key: of those, the ones that were delegated under this key.
+        """
         ...
 
     async def take_lease(

@@ -50,6 +50,7 @@ BODIES: Mapping[str, tuple[int, ...]] = {
     "runs": _RUN,
     "runs_of_thread": _RUN,
     "runs_of_parent": _RUN,
+    "runs_of_parent_thread": _RUN,
     "runs_of_root": _RUN,
     "export_runs": (14,),
     "export_nodes": (8,),

@@ -30,11 +30,15 @@ class Runs(Commits):
         thread_id: str | None = None,
         root_run_id: str | None = None,
         parent_run_id: str | None = None,
+        parent_thread_id: str | None = None,
+        task_key: str | None = None,
         status: Sequence[RunStatus] | None = None,
         limit: int = 100,
     ) -> list[Run]:
         # One query for each index, the narrowest first; the filters are the same in all.
-        if parent_run_id is not None:
+        if parent_thread_id is not None:
+            name = "runs_of_parent_thread"
+        elif parent_run_id is not None:
             name = "runs_of_parent"
         elif root_run_id is not None:
             name = "runs_of_root"
@@ -45,6 +49,8 @@ class Runs(Commits):
             thread_id=thread_id,
             root_run_id=root_run_id,
             parent_run_id=parent_run_id,
+            parent_thread_id=parent_thread_id,
+            task_key=task_key,
             status=None if status is None else orjson.dumps(list(status)).decode(),
             limit=max(limit, 0),
         )

@@ -273,6 +273,7 @@ ATTACKS: Mapping[str, Mapping[str, Attempt]] = {
         "of the thread": lambda user, to: user.runs(thread_id=to.thread),
         "of the tree": lambda user, to: user.runs(root_run_id=to.run),
         "of the parent": lambda user, to: user.runs(parent_run_id=to.run),
+        "of the parent thread": lambda user, to: user.runs(parent_thread_id=to.thread),
         "active": lambda user, to: user.runs(status=("running",)),
     },
     "take_lease": {

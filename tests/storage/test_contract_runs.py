@@ -229,3 +229,25 @@ async def test_a_run_that_is_cancelled_or_over_starts_no_children(user: UserStor
 async def test_a_cancel_of_an_unknown_run_is_not_found(user: UserStore) -> None:
     with pytest.raises(NotFound):
         await user.cancel_run("r9")
+
+
+async def test_runs_are_found_by_the_thread_of_their_parents_and_their_task_key(
+    user: UserStore,
+) -> None:
+    await begin(user)
+    for name, spec in (
+        ("a", {"delegation": {"key": "k1"}}),
+        ("b", {"delegation": {"key": "k2"}}),
+        ("c", {"delegation": "broken"}),
+    ):
+        await begin_child(user, "r1", name, name, spec=spec)
+    await begin_child(user, "a", "d", "d", spec={"delegation": {"key": "k1"}})
+
+    async def found(**filters: Any) -> list[str]:
+        return sorted(run.id for run in await user.runs(parent_thread_id="t1", **filters))
+
+    assert await found() == ["a", "b", "c"]
+    assert await found(task_key="k1") == ["a"]
+    assert await found(task_key="k3") == []
+    assert await found(status=("succeeded",)) == []
+    assert [run.id for run in await user.runs(parent_thread_id="a")] == ["d"]
