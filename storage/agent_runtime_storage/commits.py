@@ -224,6 +224,7 @@ class Commits(RunStatements):
             )
         if commit.finish is not None:
             batch += self._finish(lease.run_id, commit.finish, bodies)
+        batch += self._ask(lease, commit.questions)
         batch += self._append_events(lease.thread_id, lease.run_id, commit.events)
         return batch
 
@@ -253,13 +254,23 @@ class Commits(RunStatements):
                 return not_found("thread", run.thread_id)
             thread = to_thread(rows[0])
             if thread.active_run is not None:
-                return thread_busy(run.thread_id, thread.active_run)
+                return await self._busy(run.thread_id, thread.active_run)
             return Conflict(
                 f"Thread {run.thread_id} has moved on: its head is {thread.head}, its last node "
                 f"{thread.last_seq}, its last activation {thread.last_activation}.",
                 cure=_READ_AGAIN,
             )
         return Conflict(_MISSES[label], cure=_READ_AGAIN)
+
+    async def _busy(self, thread_id: str, run_id: str) -> Exception:
+        rows = await self._read("run", run_id=run_id)
+        asked = await self.questions(run_id=run_id, status="open")
+        return thread_busy(
+            thread_id,
+            run_id,
+            waits_for=asked[0].id if asked else None,
+            paused=bool(rows) and to_run(rows[0]).status == "suspended",
+        )
 
     async def _why_not_committed(self, lease: Lease, commit: Commit, label: str) -> Exception:
         if label == "lease":

@@ -36,6 +36,7 @@ from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from .contract_moving import MovingContract
+from .contract_people import PeopleContract
 from .contract_plans import PlansContract
 from .contract_search import SearchContract
 from .records import (
@@ -67,7 +68,7 @@ if TYPE_CHECKING:
     from .objects import Objects
 
 
-class UserStore(SearchContract, MovingContract, PlansContract, Protocol):
+class UserStore(SearchContract, MovingContract, PlansContract, PeopleContract, Protocol):
     """All that one owner can read and write."""
 
     user_id: str

@@ -25,6 +25,7 @@ AgentRuntimeError
         ├── LeaseLost         another process took the run over
         ├── RunCancelled      the run, or one it was started by, is cancelled
         ├── InboxWaiting      something waits in the inbox of a run that was to end
+        ├── QuestionClosed    a question is answered, expired or withdrawn; `.status` says which
         └── BudgetExceeded    the reservation does not fit the run tree's budget
 """
 
@@ -144,6 +145,18 @@ class RunCancelled(Conflict):
 
 class InboxWaiting(Conflict):
     """Something waits in the inbox, so the run may not end yet."""
+
+
+class QuestionClosed(Conflict):
+    """The question cannot be answered any more; nothing was written.
+
+    Attributes:
+        status: `answered`, `expired` or `withdrawn`; `open` if its run is being cancelled.
+    """
+
+    def __init__(self, message: str, *, status: str, cure: str = "") -> None:
+        super().__init__(message, cure=cure)
+        self.status = status
 
 
 class BudgetExceeded(Conflict):

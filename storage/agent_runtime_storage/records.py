@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import astuple, dataclass, field
 from typing import Any, Literal
 
+from .people_records import NewQuestion
 from .plan_records import NewPlan
 
 JsonObject = Mapping[str, Any]
@@ -451,6 +452,7 @@ class Commit:
     steps: int | None = None
     """The run's number of steps from now on."""
     finish: Finish | None = None
+    questions: tuple[NewQuestion, ...] = ()
     quiet_inbox: bool = False
     """Whether all this is only to be if nothing else waits in the inbox."""
     events: tuple[NewEvent, ...] = ()

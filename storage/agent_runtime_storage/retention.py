@@ -131,6 +131,8 @@ class Retention(Owner):
             self._purge("purge_inbox", threads),
             self._purge("purge_jobs", threads),
             self._purge("purge_files", threads),
+            self._purge("purge_questions", threads),
+            self._purge("purge_approvals", threads),
             self._purge("purge_vectors", threads),
         ]
         rows = sum(

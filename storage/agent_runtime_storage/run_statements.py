@@ -10,6 +10,7 @@ from .bodies import Bodies
 from .drivers.protocol import Statement, Value
 from .errors import Conflict
 from .owner import encode_json
+from .people import People
 from .plan_records import NewPlan
 from .records import (
     Amount,
@@ -29,7 +30,7 @@ from .search import Indexing
 from .search_records import NodeText
 
 
-class RunStatements(Indexing):
+class RunStatements(Indexing, People):
     """From what the engine wants written to statements, in the order of a batch."""
 
     async def _pack(
@@ -311,6 +312,7 @@ class RunStatements(Indexing):
         batch = [self._statement("finish_run", values, rows=1), *self._unsettle_own(run_id)]
         if finish.status != "suspended":
             batch.append(self._statement("free_thread", run))
+            batch.append(self._withdraw_questions(run_id))
         return batch
 
     def _unsettle_own(self, run_id: str) -> list[Statement]:

@@ -99,10 +99,19 @@ class Threads(Owner):
             raise not_found("closed node", head) from error
 
 
-def thread_busy(thread_id: str, run_id: str) -> ThreadBusy:
-    """Return the error of who needs a thread on which a run is active."""
-    return ThreadBusy(
-        f"Run {run_id} is active on thread {thread_id}.",
-        run_id=run_id,
-        cure="Wait for it, steer it, resume it, or cancel it.",
-    )
+def thread_busy(
+    thread_id: str, run_id: str, *, waits_for: str | None = None, paused: bool = False
+) -> ThreadBusy:
+    """Return the error of who needs a thread on which a run is active.
+
+    Args:
+        waits_for: an open question of the run.
+        paused: whether it stands still, without a question.
+    """
+    message, cure = f"Run {run_id} is active on thread {thread_id}", "Wait for it, steer it"
+    if waits_for is not None:
+        message += f": it waits for the answer to question {waits_for}"
+        cure = f"Answer it (`agent-runtime answer {waits_for}`)"
+    elif paused:
+        message += ": it is paused"
+    return ThreadBusy(f"{message}.", run_id=run_id, cure=f"{cure}, resume it, or cancel it.")

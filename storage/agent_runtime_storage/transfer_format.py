@@ -148,6 +148,14 @@ SECTIONS = (
             "created_at:float"
         ),
     ),
+    # What is allowed on a thread is not moved: who has a copy is asked again.
+    Section(
+        "questions",
+        _columns(
+            "id:text run_id:text node_id:int position:int? kind:text body:json status:text "
+            "answer:json asked_at:float expires_at:float answered_at:float?"
+        ),
+    ),
 )
 VECTORS = Section(
     "vectors",

@@ -362,7 +362,7 @@ class Importer:
         for name in names:
             if values.get(name) is not None:
                 values[name] = self._ids[str(values[name])]
-        if section.name == "jobs" and self._rename is not None:
+        if section.name in ("jobs", "questions") and self._rename is not None:
             values["id"] = _new_id()
         return values
 

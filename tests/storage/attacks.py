@@ -17,11 +17,13 @@ from agent_runtime_storage import (
     LateObservation,
     Lease,
     NewActivation,
+    NewApproval,
     NewEvent,
     NewFile,
     NewNode,
     NewObservation,
     NewPlan,
+    NewQuestion,
     NodeText,
     Usage,
     UserStore,
@@ -33,6 +35,7 @@ from .helpers import LARGE, OTHER, begin, done, exchange, new_run
 SECRET = "a secret that only its owner may find"
 DOCUMENT = "node_memory/app/t1/node.json"
 FILE = "0199a000-0000-7000-8000-00000000000f"
+QUESTION = "0199a000-0000-7000-8000-0000000000ff"
 DIGEST = "0" * 32
 """Of the text that the vectors were made of."""
 OWN = "own"
@@ -74,6 +77,8 @@ async def fill_other(user: UserStore) -> Job:
     seen = NewObservation(1, 0, None, 1, 1, SECRET.encode(), 5)
     plan = NewPlan(1, 2, "call-2-0", SECRET.encode())
     await user.commit(lease, Commit(done=(result,), observation=seen, plan=plan))
+    asked = NewQuestion(QUESTION, 2, 1, "text", {"text": SECRET}, 3600)
+    await user.commit(lease, Commit(questions=(asked,)))
     await begin(user, "r2", "t2", parent_run_id="r1")
     await user.post("t1", "steer", b"x")
     await user.post("t1", "steer", LARGE)
@@ -366,6 +371,21 @@ ATTACKS: Mapping[str, Mapping[str, Attempt]] = {
         "": lambda user, to: user.file_content(to.thread, FILE),
         "by an own thread": lambda user, to: user.file_content(OWN, FILE),
     },
+    "question": {"": lambda user, to: user.question(QUESTION)},
+    "questions": {
+        "": lambda user, to: user.questions(limit=10_000),
+        "of the thread": lambda user, to: user.questions(thread_id=to.thread),
+        "of the run": lambda user, to: user.questions(run_id=to.run),
+        "open": lambda user, to: user.questions(status="open"),
+    },
+    "answer": {
+        "": lambda user, to: user.answer(QUESTION, {"text": "mine"}),
+        "and allow": lambda user, to: user.answer(
+            QUESTION, {}, remember=NewApproval("mine", "shell")
+        ),
+    },
+    "approvals": {"": lambda user, to: user.approvals(to.thread)},
+    "forget_approval": {"": lambda user, to: user.forget_approval(to.thread, "a1")},
     "documents": {"": lambda user, to: _document(user)},
     "delete_thread": {
         "": lambda user, to: user.delete_thread(to.thread),

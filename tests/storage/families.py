@@ -16,6 +16,7 @@ from agent_runtime_storage import (
     NewFile,
     NewNode,
     NewPlan,
+    NewQuestion,
     NodeText,
     Usage,
     UserStore,
@@ -48,6 +49,8 @@ async def fill(user: UserStore, mark: str) -> None:
     await user.commit(lease, Commit(nodes=(calls,)))
     plan = NewPlan(1, 2, f"call {mark}", f"plan {mark}".encode() + large)
     await user.commit(lease, Commit(plan=plan))
+    question = NewQuestion(f"question {mark}", 2, 0, "text", {"text": f"asked {mark}"}, 60.0)
+    await user.commit(lease, Commit(questions=(question,)))
     child = await begin_child(
         user,
         "run-parent",

@@ -55,10 +55,11 @@ async def test_an_import_is_equal_to_the_original(user: UserStore, target: UserS
     assert await target.run("run-child") == await user.run("run-child")
     assert await target.usage_total(thread_id=PARENT) == await user.usage_total(thread_id=PARENT)
     assert await target.vectors_of_thread(PARENT) == await user.vectors_of_thread(PARENT)
+    assert await target.questions(thread_id=PARENT) == await user.questions(thread_id=PARENT)
     sections = {record["section"] for record in records}
     assert sections == {
         "header", "thread", "runs", "nodes", "calls", "activations", "events", "usage", "inbox",
-        "jobs", "files", "plans", "log", "vectors", "end",
+        "jobs", "files", "plans", "questions", "log", "vectors", "end",
     }  # fmt: skip
 
 

@@ -197,6 +197,8 @@ SELECT user_id, thread_id, 'inbox', length(body) FROM inbox
 UNION ALL
 SELECT user_id, thread_id, 'jobs', length(payload) FROM jobs
 UNION ALL
+SELECT user_id, thread_id, 'questions', length(body) + length(answer) FROM questions
+UNION ALL
 SELECT user_id, thread_id, 'runs', octet_length(spec) + length(output) FROM runs
 UNION ALL
 SELECT user_id, thread_id, 'vectors', pg_column_size(embedding) FROM vectors

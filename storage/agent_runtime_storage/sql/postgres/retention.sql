@@ -85,6 +85,12 @@ DELETE FROM inbox WHERE user_id = :user_id AND thread_id IN {family_filter};
 -- name: purge_files
 DELETE FROM files WHERE user_id = :user_id AND thread_id IN {family_filter};
 
+-- name: purge_questions
+DELETE FROM questions WHERE user_id = :user_id AND thread_id IN {family_filter};
+
+-- name: purge_approvals
+DELETE FROM approvals WHERE user_id = :user_id AND thread_id IN {family_filter};
+
 -- name: purge_jobs
 DELETE FROM jobs WHERE user_id = :user_id AND thread_id IN {family_filter};
 

@@ -181,6 +181,17 @@ FROM files AS x {section_blob_columns}
 WHERE x.user_id = :user_id AND x.thread_id = :thread_id AND x.id > :after AND x.id <= :last
 ORDER BY x.id;
 
+-- name: export_questions_sizes
+SELECT id, length(body) + length(answer) FROM questions
+WHERE user_id = :user_id AND thread_id = :thread_id AND id > :after
+ORDER BY id LIMIT :limit;
+
+-- name: export_questions
+SELECT id, run_id, node_id, position, kind, body, status, answer, asked_at, expires_at, answered_at
+FROM questions
+WHERE user_id = :user_id AND thread_id = :thread_id AND id > :after AND id <= :last
+ORDER BY id;
+
 -- name: import_thread
 INSERT INTO threads (user_id, id, title, metadata, last_seq, last_activation, last_event,
                      last_inbox, last_usage, created_at, updated_at, hidden)
@@ -263,6 +274,12 @@ VALUES (:user_id, :id, :thread_id, :kind, :key, :payload, :payload_blob, :status
 INSERT INTO files (user_id, thread_id, id, kind, origin, name, media_type, bytes, blob, created_at)
 VALUES (:user_id, :thread_id, :id, :kind, :origin, :name, :media_type, :bytes, :content_blob,
         :created_at);
+
+-- name: import_questions
+INSERT INTO questions (user_id, id, thread_id, run_id, node_id, position, kind, body, status,
+                       answer, asked_at, expires_at, answered_at)
+VALUES (:user_id, :id, :thread_id, :run_id, :node_id, :position, :kind, :body, :status,
+        :answer, :asked_at, :expires_at, :answered_at);
 
 -- name: import_link
 -- Of a run that came before its parent.

@@ -1,0 +1,65 @@
+-- What runs ask people, and what people have allowed.
+
+-- name: question_status_columns
+CASE WHEN q.status = 'open' AND q.expires_at <= unix_seconds() THEN 'expired'
+     ELSE q.status END
+
+-- name: question_select
+SELECT q.id, q.thread_id, q.run_id, q.node_id, q.position, q.kind, q.body, {question_status_columns},
+       q.answer, q.asked_at, q.expires_at, q.answered_at
+FROM questions AS q
+JOIN threads AS t ON t.user_id = q.user_id AND t.id = q.thread_id AND t.hidden = ''
+
+-- name: question
+{question_select}
+WHERE q.user_id = :user_id AND q.id = :id;
+
+-- name: question_filter
+(:thread_id::text IS NULL OR q.thread_id = :thread_id)
+  AND (:status::text IS NULL OR {question_status_columns} = :status)
+ORDER BY q.asked_at DESC, q.id DESC LIMIT :limit
+
+-- name: questions
+{question_select}
+WHERE q.user_id = :user_id AND {question_filter};
+
+-- name: questions_of_thread
+{question_select}
+WHERE q.user_id = :user_id AND q.thread_id = :thread_id AND {question_filter};
+
+-- name: questions_of_run
+{question_select}
+WHERE q.user_id = :user_id AND q.run_id = :run_id AND {question_filter};
+
+-- name: ask
+INSERT INTO questions (user_id, id, thread_id, run_id, node_id, position, kind, body, status,
+                       answer, asked_at, expires_at, answered_at)
+VALUES (:user_id, :id, :thread_id, :run_id, :node_id, :position, :kind, :body, 'open',
+        '{}', unix_seconds(), unix_seconds() + :seconds, NULL);
+
+-- name: answer
+-- Only a run that waits can be answered: one that is over has withdrawn its questions.
+UPDATE questions
+SET status = 'answered', answer = :answer, answered_at = unix_seconds()
+WHERE user_id = :user_id AND id = :id AND status = 'open' AND expires_at > unix_seconds()
+  AND EXISTS (SELECT 1 FROM runs AS r
+              WHERE r.user_id = :user_id AND r.id = questions.run_id
+                AND r.status = 'suspended' AND r.cancel_requested = 0);
+
+-- name: withdraw
+UPDATE questions SET status = 'withdrawn'
+WHERE user_id = :user_id AND run_id = :run_id AND status = 'open';
+
+-- name: remember_approval
+INSERT INTO approvals (user_id, thread_id, id, tool, arguments, created_at)
+VALUES (:user_id, :thread_id, :id, :tool, :arguments, unix_seconds());
+
+-- name: approvals
+SELECT a.thread_id, a.id, a.tool, a.arguments, a.created_at
+FROM approvals AS a
+JOIN threads AS t ON t.user_id = a.user_id AND t.id = a.thread_id AND t.hidden = ''
+WHERE a.user_id = :user_id AND a.thread_id = :thread_id
+ORDER BY a.created_at, a.id;
+
+-- name: forget_approval
+DELETE FROM approvals WHERE user_id = :user_id AND thread_id = :thread_id AND id = :id;
