@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from .memory.mode import MemoryConfig, MemoryMode
 
 if TYPE_CHECKING:
+    from .delegation.policy import Delegation
     from .files import FilePolicy
     from .models.base import Model
     from .results import RunResult
@@ -44,6 +45,8 @@ class Agent:
             `MemoryConfig` says more.
         files: which files of a prompt the model is shown; None for all that it takes.  The rest is
             only named.  Another policy, like another model, costs the provider's cache once.
+        delegation: whether the model may hand tasks over to sub-agents, by the tool `delegate`;
+            a `Delegation` says what they may have.
     """
 
     model: str | Model | None = None
@@ -60,6 +63,7 @@ class Agent:
     state: Sequence[StateFunction] = ()
     memory: MemoryMode | MemoryConfig = MemoryMode.CONVERSATION
     files: FilePolicy | None = None
+    delegation: bool | Delegation = False
 
     async def run(self, task: str, *, thread: str | None = None) -> RunResult:
         """Run a task to its end with the settings of the environment, in a store opened for it.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -22,6 +22,7 @@ from .attaching import MAX_BYTES, Attachable, attach
 from .branch import activation_event, activation_row, load_view, new_nonce, node_row
 from .concurrency import outlast
 from .context import entry_of
+from .delegation.record import record_of
 from .errors import ConfigError, Conflict, LeaseLost, RunCancelled, ThreadBusy
 from .events import Event
 from .execution import reopen
@@ -235,11 +236,15 @@ async def take_over(
         if over:
             # Until the lease was taken the head could be moved.
             await _check_head(store, run, log.head)
-        await _end_children(store, run)
         taken = TakenOver(log, limit=step_limit(run, resolved))
+        again: set[str] = set()
         if run.open_node is not None:
             node = await store.node(run.thread_id, run.open_node)
             log.exchange, taken.uncertain = reopen(node, resolved.tools)
+            known = log.exchange.results.keys() | taken.uncertain.keys()
+            calls = enumerate(log.exchange.message.calls)
+            again = {call.id for index, call in calls if index not in known}
+        await _end_children(store, run, again)
         if run.task_id is not None:
             taken.task = entry_of(await store.node(run.thread_id, run.task_id))
         await log.tell_of(started(agent, resolved, taken.limit, resumed=True))
@@ -297,11 +302,18 @@ async def _check_head(store: UserStore, run: Run, head: int | None) -> None:
         )
 
 
-async def _end_children(store: UserStore, run: Run) -> None:
-    """End the descendants that died with the process that the run is taken over from."""
+async def _end_children(store: UserStore, run: Run, again: Collection[str]) -> None:
+    """End the descendants that died with the process that the run is taken over from.
+
+    Args:
+        again: the calls that run again: they go on with the sub-agents that they began.
+    """
     tree = await store.runs(root_run_id=run.root_run_id, status=ACTIVE, limit=10_000)
     gone = {run.id}
     for one in sorted(tree, key=lambda one: one.created_at):
+        record = record_of(one) if one.parent_run_id == run.id else None
+        if record is not None and record.call in again:
+            continue
         if one.parent_run_id in gone and leases.is_dead(one):
             gone.add(one.id)
             await end_dead(store, one)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, cast
 
 import orjson
 
@@ -80,6 +81,70 @@ def output_type(wanted: Any) -> OutputType:
             schema["$defs"] = definitions
     spec = ToolSpec(FINAL, "Hand over the result of the task. This ends the task.", schema)
     return OutputType(adapter, spec, wrapped)
+
+
+@dataclass(frozen=True, slots=True)
+class _BySchema:
+    """Makes a type of a JSON schema, for pydantic: any value that is valid by it."""
+
+    schema: dict[str, Any]
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        from jsonschema import ValidationError
+        from jsonschema.validators import validator_for
+        from pydantic_core import PydanticCustomError, core_schema
+
+        validator = validator_for(self.schema)(self.schema)
+
+        def check(value: Any) -> Any:
+            try:
+                validator.validate(value)
+            except ValidationError as error:
+                # What is wrong goes to the model; braces would be read as places for values.
+                text = f"{error.json_path}: {error.message}"[:500]
+                raise PydanticCustomError("json_schema", "{text}", {"text": text}) from None
+            return value
+
+        return core_schema.no_info_plain_validator_function(check)
+
+    def __get_pydantic_json_schema__(self, core_schema: Any, handler: Any) -> dict[str, Any]:
+        return dict(self.schema)
+
+
+def schema_type(schema: dict[str, Any]) -> Any:
+    """Return an `output_type` of the values that are valid by a JSON schema.
+
+    Raises:
+        ConfigError: it is no valid schema, or refers to another document.
+    """
+    from jsonschema.exceptions import SchemaError
+    from jsonschema.validators import validator_for
+
+    try:
+        validator_for(schema).check_schema(schema)
+    except SchemaError as error:
+        raise ConfigError(
+            f"The output schema is no JSON schema: {error.json_path}: {error.message[:300]}",
+            cure="Correct it, or leave it out for an answer in text.",
+        ) from None
+    if any(not one.startswith("#") for one in _references(schema)):
+        # A schema must not have this machine open addresses.
+        raise ConfigError(
+            "The output schema refers to another document.", cure="Put all of it in one schema."
+        )
+    return Annotated[Any, _BySchema(schema)]
+
+
+def _references(schema: Any) -> Iterator[str]:
+    stack = [schema]
+    while stack:
+        one = stack.pop()
+        if isinstance(one, dict):
+            found = cast("dict[str, Any]", one)
+            yield from (str(found[key]) for key in ("$ref", "$dynamicRef") if key in found)
+            stack += found.values()
+        elif isinstance(one, list):
+            stack += cast("list[Any]", one)
 
 
 class FinalTool(Tool):

@@ -75,7 +75,7 @@ async def resolve(
             cure="Set AGENT_RUNTIME_RESPONSE_RESERVE to less than AGENT_RUNTIME_CONTEXT_WINDOW.",
         )
     output = None if agent.output_type in (None, str) else outputs.output_type(agent.output_type)
-    tools = toolset(agent, output)
+    tools = toolset(agent, output, levels=settings.delegation_depth)
     steps = settings.sub_agent_max_steps if child else settings.max_steps
     repeat = agent.repeat_system_prompt
     room = Room(window, reserve, agent.last_messages or settings.last_messages)
@@ -129,22 +129,30 @@ def model_of(agent: Agent, settings: Settings, default: Model | None) -> Model:
     return model_from_name(name, settings)
 
 
-def toolset(agent: Agent, output: outputs.OutputType | None) -> Toolset:
-    """Return the agent's tools, with `recall` beside any others, and the output's.
+def toolset(agent: Agent, output: outputs.OutputType | None, *, levels: int = 0) -> Toolset:
+    """Return the agent's tools, with those of the runtime's own that it has, and the output's.
+
+    Args:
+        levels: how many sub-agents may be above each other.
 
     Raises:
         ConfigError: a tool cannot be used, or has a name that is the runtime's own.
     """
+    from .tools import artifact, delegate
     from .tools.recall import recall
 
     own = Toolset(agent.tools)
-    for name in (recall.name, outputs.FINAL):
+    delegating = bool(agent.delegation) and levels > 0
+    kept = (delegate.NAME, artifact.NAME) if delegating else ()
+    for name in (recall.name, outputs.FINAL, *kept):
         if own.get(name) not in (None, recall):
             raise ConfigError(
                 f"The name {name!r} is kept for a tool of the runtime's own.",
                 cure="Give yours another one: `tool(function, name=...)`.",
             )
     tools: list[Tool] = list(own)
+    if delegating:
+        tools += [delegate.delegate_tool(agent, own, levels=levels), artifact.open_artifact_tool()]
     if tools and recall not in tools:
         tools.append(recall)
     if output is not None:

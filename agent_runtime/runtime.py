@@ -25,6 +25,7 @@ from .attaching import Attachable, ThreadFiles
 from .beginning import Order, begin, check_free, take_over
 from .budget import NANO, require_price
 from .concurrency import Background
+from .delegation.delegating import Delegating
 from .errors import Conflict
 from .events import Event
 from .lifecycle import Driver, end_dead, execute
@@ -43,7 +44,7 @@ from .state import RunState
 from .tool_contexts import ToolContexts, with_context
 from .upkeep import ThreadMemory, memory_of
 from .view import Entry
-from .workflow.conductor import Conductor
+from .workflow.conductor import Conductor, ResumeChild
 from .workflow.definition import Workflow, check_kind, check_steerable, kept_with
 
 _log = logging.getLogger(__name__)
@@ -395,6 +396,13 @@ class Runtime:
         spec: Mapping[str, Any],
     ) -> RunState:
         recalling = self._recall.of_run(log) if self._recall else None
+        settings = self.settings
+        delegating = Delegating(
+            resume=self._resuming(log, resolved.deps),
+            slots=anyio.Semaphore(settings.delegation_parallel),
+            depth=settings.delegation_depth,
+            max_steps=settings.sub_agent_max_steps,
+        )
         found, calibration = resolved.remembering, resolved.calibration
         memory = memory_of(log, found, calibration, self.settings) if found else None
         return RunState(
@@ -411,6 +419,7 @@ class Runtime:
                 recalling=recalling,
                 settings=self.settings,
                 run_child=self._run_child,
+                delegating=delegating,
             ),
             calibration=resolved.calibration,
             step_limit=limit,
@@ -434,13 +443,17 @@ class Runtime:
     def _driver(self, state: RunState, agent: Agent | Workflow, *, retry: bool = False) -> Driver:
         if not isinstance(agent, Workflow):
             return Orchestrator(state)
-        log, deps = state.log, state.context("").deps
+        resume = self._resuming(state.log, state.context("").deps)
+        return Conductor(state, agent, retry=retry, resume=resume)
+
+    def _resuming(self, log: RunLog, deps: Any) -> ResumeChild:
+        """Return what goes on with a child run that stopped, for the run of a log."""
 
         async def resume(run_id: str, child: Agent | Workflow) -> RunResult:
             user = log.store.user_id
             return await self.resume(run_id, child, user=user, deps=deps, on_event=log.emit)
 
-        return Conductor(state, agent, retry=retry, resume=resume)
+        return resume
 
     async def _finish(self, driver: Driver, resolved: Resolved) -> RunResult:
         """Drive a run to its end and say how it ended."""

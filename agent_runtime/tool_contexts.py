@@ -16,6 +16,7 @@ from .workflow.steps import plain
 
 if TYPE_CHECKING:
     from .agent import Agent
+    from .delegation.delegating import Delegating
     from .memory.recalling import Recalling
     from .results import RunResult
     from .workflow.definition import Workflow
@@ -46,6 +47,7 @@ class ToolContexts:
     recalling: Recalling | None
     settings: Settings
     run_child: RunChild
+    delegating: Delegating
 
     def __call__(self, call_id: str) -> ToolContext:
         """Return the context of a call."""
@@ -79,6 +81,7 @@ class ToolContexts:
             timer=timer,
             user_context=self.user_context,
             recalling=self.recalling,
+            delegating=self.delegating,
         )
 
 

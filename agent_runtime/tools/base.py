@@ -24,6 +24,7 @@ from .signature import function_name, is_async, read_signature
 from .timer import ToolTimer
 
 if TYPE_CHECKING:
+    from agent_runtime.delegation.delegating import Delegating
     from agent_runtime.memory.recalling import Recalling
 
 P = ParamSpec("P")
@@ -56,6 +57,7 @@ class ToolContext:
         user_context: what the outermost run was given of its user.
         max_file_bytes: the largest file that is kept.
         recalling: how `recall` searches; None where that is by full text in the own thread.
+        delegating: what the run's calls share for `delegate`; None where nothing can be delegated.
     """
 
     user_id: str
@@ -71,6 +73,7 @@ class ToolContext:
     user_context: Mapping[str, Any] = field(default_factory=dict[str, Any])
     max_file_bytes: int = MAX_BYTES
     recalling: Recalling | None = None
+    delegating: Delegating | None = None
 
     async def keep(self, file: File) -> FileRef:
         """Keep a file with the thread, and return what a `ToolResult` refers to it by.

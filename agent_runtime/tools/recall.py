@@ -47,7 +47,7 @@ async def recall(
         found = await search(where, query, context.recalling)
     else:
         found = await _open(context, handle)
-    return _page(found, offset, limit)
+    return page(found, offset, limit)
 
 
 async def _open(context: ToolContext, handle: str) -> Opened:
@@ -77,13 +77,14 @@ async def _elsewhere(context: ToolContext, thread_id: str) -> Whereabouts:
         raise ToolError(f"There is no thread {thread_id[:80]!r}.", cure=HANDLES) from None
 
 
-def _page(found: Opened, offset: int, limit: int) -> str:
-    page = found.text[offset : offset + limit]
-    end = offset + len(page)
-    if page:
+def page(found: Opened, offset: int, limit: int) -> str:
+    """Return a part of what was opened, and how to open the next."""
+    part = found.text[offset : offset + limit]
+    end = offset + len(part)
+    if part:
         shown = f"characters {offset} to {end} follow"
     else:
         shown = f"nothing lies after {offset}" if found.text else "nothing follows"
-    more = f"; next: offset={end}" if page and end < len(found.text) else ""
+    more = f"; next: offset={end}" if part and end < len(found.text) else ""
     text = f"{found.about}: {len(found.text)} characters; {shown}{more}."
-    return "\n".join(part for part in (text, found.hint, page) if part)
+    return "\n".join(one for one in (text, found.hint, part) if one)

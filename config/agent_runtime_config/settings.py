@@ -152,6 +152,29 @@ class Settings(BaseSettings):
         description="From how many tokens of raw messages on observations take the place of the "
         "oldest; at most half of what a prompt may have.",
     )
+    delegation_depth: Annotated[int, Field(ge=0)] = Field(
+        default=1,
+        description="How many sub-agents may be above each other: with 1 a sub-agent cannot "
+        "delegate itself, with 0 nobody can.",
+    )
+    delegation_parallel: Count = Field(
+        default=8, description="How many sub-agents of a run work at once; the others wait."
+    )
+    approve: Annotated[str, AfterValidator(_approvals)] = Field(
+        default="",
+        description="Which calls a person has to allow, beside those of tools that need it anyway: "
+        "`shell,write_file:path=/etc/*` for all of `shell`, and those of `write_file` whose `path` "
+        "matches. Rules stand between commas, a rule's arguments between `;`.",
+    )
+    answer_timeout: Seconds = Field(
+        default=86_400.0,
+        description="Seconds that a question to a person stays open; then it counts as refused.",
+    )
+    loop_limit: Annotated[int, Field(ge=0), AfterValidator(_repeats)] = Field(
+        default=5,
+        description="After how many same calls with the same result in a row the model is told "
+        "to do something else; after twice as many the run stops. 0 for never.",
+    )
     reflector_model: str = Field(
         default="same",
         description="Who condenses old observations, by the same names as the Observer.",

@@ -1,0 +1,161 @@
+"""Delegating: a sub-agent's run begun, gone on with after a crash, and its outcome observed."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import anyio
+
+from agent_runtime.agent import Agent
+from agent_runtime.errors import AgentRuntimeError, ConfigError, ToolError
+from agent_runtime_storage.records import ACTIVE, Run
+
+from .assignment import Assignment
+from .iteration_log import attempts, earlier_runs, rendered
+from .outcome import Outcome, by_reference, failed, observed, refused
+from .record import Record, record_of, recorded
+
+if TYPE_CHECKING:
+    from agent_runtime.tools.base import Tool, ToolContext
+    from agent_runtime_storage.contract import UserStore
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Delegating:
+    """What the calls of a run share for delegating.
+
+    Attributes:
+        resume: goes on with a child run that stopped, as a part of the call.
+        slots: how many sub-agents work at once; the others wait.
+        depth: how many sub-agents may be above each other.
+        max_steps: the most steps of one.
+        asked: how often each key was delegated in each call.
+    """
+
+    resume: Callable[[str, Agent], Awaitable[object]]
+    slots: anyio.Semaphore
+    depth: int
+    max_steps: int
+    asked: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
+
+
+async def delegate(context: ToolContext, assignment: Assignment) -> Outcome:
+    """Have a sub-agent do a task, in a run and a thread of its own, and return how it ended.
+
+    It is told what the assignment says, beside a fixed protocol and the log of earlier attempts
+    under the same key, and nothing else.  As a part of a tool that is idempotent, a call that a
+    crash interrupted goes on where it was: a sub-agent that had finished is not run again, one
+    that died is resumed.
+
+    Nothing that goes wrong is raised; it becomes an outcome.  Cancelling it cancels the run.
+    """
+    try:
+        with context.timer.paused():
+            return await _delegate(context, assignment)
+    except (ToolError, ConfigError) as error:
+        return refused(str(error), assignment.key)
+    except AgentRuntimeError as error:
+        return failed(error, assignment.key)
+    except Exception as error:
+        # A bug of ours, or of a tool's author: what it says could name anything.
+        _log.warning("A sub-agent could not be run.", exc_info=error)
+        return failed(error, assignment.key)
+
+
+async def _delegate(context: ToolContext, assignment: Assignment) -> Outcome:
+    sharing = context.delegating
+    if sharing is None:
+        raise ConfigError("Nothing can be delegated here.", cure="Delegate in a tool of a run.")
+    if not assignment.role.strip() or not assignment.instructions.strip():
+        raise ToolError("Role and instructions must say something.")
+    key, store = assignment.key, context.store
+    place = sharing.asked[context.call_id, key]
+    sharing.asked[context.call_id, key] += 1
+    depth = 1 + await _depth(store, context.run_id)
+    if depth > sharing.depth:
+        raise ToolError(
+            "A sub-agent cannot delegate here.",
+            cure="AGENT_RUNTIME_DELEGATION_DEPTH says how deep it may.",
+        )
+    before = await earlier_runs(store, context.thread_id, key)
+    record = recorded(assignment, context.call_id, place, depth)
+    own = next((run for run, known in before if _same(run, known, context, record)), None)
+    known = [one for one in before if own is None or one[0].id != own.id]
+    failure: Exception | None = None
+    async with sharing.slots:
+        try:
+            if own is None:
+                entries = await attempts(
+                    store, known, diagnosis=record.diagnosis, fix_applied=record.fix_applied
+                )
+                agent = agent_of(assignment, context, sharing.max_steps)
+                task = assignment.message(rendered(entries))
+                await context.run_agent(agent, task, spec=record.spec())
+            elif _stopped(own):
+                agent = agent_of(assignment, context, sharing.max_steps)
+                await sharing.resume(own.id, agent)
+        except Exception as error:
+            failure = error
+    run = await _own(context, record)
+    if run is None:
+        if failure is None:  # pragma: no cover
+            raise ConfigError("The sub-agent's run is gone.")
+        raise failure
+    outcome = await observed(store, run, key=key, attempt=len(known) + 1, failure=failure)
+    return await by_reference(outcome, store, context.thread_id, context.max_file_bytes)
+
+
+def agent_of(assignment: Assignment, context: ToolContext, max_steps: int) -> Agent:
+    """Return the sub-agent that an assignment describes."""
+    from agent_runtime.tools.artifact import open_artifact_tool
+
+    tools: list[Tool | Callable[..., object]] = list(assignment.tools)
+    if opened := assignment.opened():
+        tools.append(open_artifact_tool(context.thread_id, opened))
+    steps = min(assignment.max_steps or max_steps, max_steps)
+    return Agent(
+        assignment.model,
+        tools=tools,
+        instructions=assignment.system(),
+        name=" ".join(assignment.role.split())[:60],
+        output_type=assignment.output_type,
+        max_steps=steps,
+    )
+
+
+async def _depth(store: UserStore, run_id: str | None) -> int:
+    """Return how deep in sub-agents a run is."""
+    depth = 0
+    while run_id is not None:
+        run = await store.run(run_id)
+        depth, run_id = depth + (record_of(run) is not None), run.parent_run_id
+    return depth
+
+
+def _same(run: Run, known: Record, context: ToolContext, record: Record) -> bool:
+    """Return whether a run is what this very call began, before a crash."""
+    same = (known.call, known.place) == (record.call, record.place)
+    return same and run.parent_run_id == context.run_id
+
+
+def _stopped(run: Run) -> bool:
+    """Return whether a run stopped because its process did, and not by itself or for a user."""
+    return run.status in ACTIVE or (run.status == "cancelled" and not run.cancel_requested)
+
+
+async def _own(context: ToolContext, record: Record) -> Run | None:
+    """Return the run of this call as it is now."""
+    found = await context.store.runs(
+        parent_thread_id=context.thread_id, task_key=record.key, limit=1000
+    )
+    for run in found:
+        known = record_of(run)
+        if known is not None and _same(run, known, context, record):
+            return run
+    return None
