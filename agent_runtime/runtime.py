@@ -31,6 +31,7 @@ from .events import Event
 from .lifecycle import Driver, end_dead, execute
 from .log import RunLog
 from .memory import branches, node_runs
+from .memory.node_upkeep import prune_daily
 from .memory.worker import Worker
 from .messages import LoggedMessage, UserMessage, encodable
 from .models.base import Model
@@ -465,6 +466,8 @@ class Runtime:
         store, lease = driver.log.store, driver.log.lease
         if isinstance(driver, node_runs.NodeDriver):
             await driver.node.keep(store, lease)
+            if days := self.settings.node_memory_keep_days:
+                self._background.start(prune_daily(store, days=days))
         whole = lease.run_id == lease.root_run_id
         ids = {"root_run_id" if whole else "run_id": lease.run_id}
         usage = await store.usage_by_purpose(**ids)

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from contextlib import aclosing
 from dataclasses import dataclass
 
 from agent_runtime_storage.contract import UserStore
 from agent_runtime_storage.documents import NODE_MEMORY
+from agent_runtime_storage.errors import StoreError
 
 from .node_document import COMPRESSED, PLAIN
+
+_log = logging.getLogger(__name__)
+
+PRUNE = "prune-node-memory"
+DAY = 86_400.0
+CLAIM_SECONDS = 600.0
+"""After so long another may take up what a process began; doing it twice does no harm."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +68,7 @@ async def prune(store: UserStore, *, seconds: float) -> list[StoredNodeMemory]:
     """Delete the owner's node memories that were not written to for so long; return them.
 
     One that is written to meanwhile stays.  What a failure cuts short is gone on with by calling
-    it again, so it is what a scheduled job calls.  Raises like `stored_memories`.
+    it again.  Raises like `stored_memories`.
     """
     before = time.time() - seconds
     documents = store.documents()
@@ -71,3 +80,22 @@ async def prune(store: UserStore, *, seconds: float) -> list[StoredNodeMemory]:
         if all(deleted):
             gone.append(memory)
     return gone
+
+
+async def prune_daily(store: UserStore, *, days: float) -> None:
+    """Delete the owner's node memories without a turn for so many days, once a day.
+
+    Whichever process comes first does it, and a crash leaves it to the next.  What fails is told
+    in the program's log only, and tried again when the claim has expired.
+    """
+    try:
+        token = await store.claim_periodic(PRUNE, seconds=CLAIM_SECONDS)
+        if token is None:
+            return
+        gone = await prune(store, seconds=days * DAY)
+        await store.finish_periodic(PRUNE, token, again_after=DAY)
+    except StoreError as error:
+        _log.warning("Old node memories could not be deleted: %s", error)
+        return
+    if gone:
+        _log.info("%d node memories without a turn for %g days were deleted.", len(gone), days)

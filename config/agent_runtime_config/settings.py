@@ -137,6 +137,13 @@ class Settings(BaseSettings):
     sub_agent_max_steps: Count = Field(
         default=100, description="The most steps of a sub-agent's run."
     )
+    node_memory_keep_days: float = Field(
+        default=0.0,
+        ge=0,
+        allow_inf_nan=False,
+        description="After so many days without a turn a node's memory is deleted, looked for once "
+        "a day; 0 keeps all.",
+    )
     observational_memory: bool = Field(
         default=True,
         description="Whether observations take the place of older messages, so that the model "

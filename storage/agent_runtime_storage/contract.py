@@ -346,6 +346,25 @@ class UserStore(SearchContract, MovingContract, PlansContract, PeopleContract, P
         """
         ...
 
+    # Periodic jobs
+
+    async def claim_periodic(self, kind: str, *, seconds: float) -> str | None:
+        """Lease what is done for the owner from time to time; None if it is not due.
+
+        It is due at first, when its time has come again, and when a claim has expired.
+
+        Returns:
+            The token by which it is finished.
+        """
+        ...
+
+    async def finish_periodic(self, kind: str, token: str, *, again_after: float) -> None:
+        """Let a claimed periodic job be due again after so many seconds.
+
+        Raises `LeaseLost` if another claimed it meanwhile.
+        """
+        ...
+
     # Files
 
     async def put_file(self, thread_id: str, file: NewFile) -> None:

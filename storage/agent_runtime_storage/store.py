@@ -12,6 +12,7 @@ from .jobs import Jobs
 from .log import Log
 from .maintenance import Maintenance
 from .names import name_problem
+from .periodic import Periodic
 from .plans import Plans
 from .runs import Runs
 from .search import Search
@@ -21,7 +22,18 @@ from .vectors import Vectors
 
 
 class SqlUserStore(
-    Threads, Log, Plans, Runs, Inbox, Jobs, Files, Transfer, Search, Vectors, OwnedDocuments
+    Threads,
+    Log,
+    Plans,
+    Runs,
+    Inbox,
+    Jobs,
+    Periodic,
+    Files,
+    Transfer,
+    Search,
+    Vectors,
+    OwnedDocuments,
 ):
     """`UserStore` over any driver, by the SQL of its dialect."""
 

@@ -16,7 +16,7 @@ import zstandard
 from agent_runtime.errors import Conflict, CorruptDocument, ObjectsUnavailable
 from agent_runtime.memory import node as node_module
 from agent_runtime.memory.node import latest
-from agent_runtime.memory.node_upkeep import prune, stored_memories
+from agent_runtime.memory.node_upkeep import PRUNE, prune, prune_daily, stored_memories
 from agent_runtime_storage import Store, UserStore
 from agent_runtime_storage.documents import Document, Documents
 
@@ -339,3 +339,37 @@ async def test_a_memory_that_is_used_meanwhile_is_not_pruned(
     monkeypatch.setattr(Documents, "delete", late)
     assert await prune(ann, seconds=60) == []
     assert len(await node(ann).messages()) == 4
+
+
+async def test_old_memories_are_pruned_once_a_day_and_after_a_crash_by_the_next(
+    ann: UserStore, documents: Documents, three: list[str]
+) -> None:
+    crashed = await ann.claim_periodic(PRUNE, seconds=-1)
+    assert crashed is not None and await keys(documents) == three
+    await prune_daily(ann, days=-1)
+    assert await keys(documents) == []
+
+    await say(node(ann), "a")
+    await prune_daily(ann, days=-1)
+    assert len(await keys(documents)) == 1
+
+
+async def test_a_failed_pruning_is_told_and_tried_again(
+    ann: UserStore,
+    documents: Documents,
+    three: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr("agent_runtime.memory.node_upkeep.CLAIM_SECONDS", -1.0)
+    with monkeypatch.context() as away:
+
+        async def refuse(*_: Any, **__: Any) -> bool:
+            raise ObjectsUnavailable("the store is away")
+
+        away.setattr(Documents, "delete", refuse)
+        await prune_daily(ann, days=-1)
+    assert "the store is away" in caplog.text and await keys(documents) == three
+
+    await prune_daily(ann, days=-1)
+    assert await keys(documents) == []

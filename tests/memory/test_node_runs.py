@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import logging
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -280,6 +281,24 @@ async def test_a_corrupt_memory_fails_the_run_before_it_begins(play: Play) -> No
         with pytest.raises(CorruptDocument):
             await world.run(writer(), "Write.", thread="talk")
         assert await world.store.runs() == []
+
+
+@on_the_file
+async def test_a_run_deletes_what_no_node_has_used_for_the_days_that_are_set(
+    play: Play, tmp_path: Path
+) -> None:
+    async with play(settings=objects(tmp_path)) as world:
+        await world.run(writer(name="old"), "one", thread="talk")
+        [path] = await anyio.to_thread.run_sync(lambda: list(tmp_path.rglob("old.json")))
+        os.utime(path, (1_000_000, 1_000_000))
+        await world.run(writer(), "two", thread="talk")
+        assert path.exists()
+    async with play(settings=objects(tmp_path) | {"node_memory_keep_days": 30}) as world:
+        await world.run(writer(), "three", thread="talk")
+        with anyio.fail_after(30):
+            while path.exists():  # noqa: ASYNC110
+                await anyio.sleep(0.01)
+        assert len(await memory(world).messages()) == 4
 
 
 @pytest.mark.backends("postgres")

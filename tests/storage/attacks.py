@@ -88,6 +88,7 @@ async def fill_other(user: UserStore) -> Job:
     with suppress(ConfigError):
         # A database on a server has no place for documents here.
         assert await user.documents().write(DOCUMENT, SECRET.encode(), replaces=None)
+    await user.claim_periodic("tidy", seconds=3600)
     await user.enqueue("t1", "observe", "a", b"payload")
     await user.enqueue("t1", "other", "a", LARGE)
     job = await user.claim("other", seconds=3600)
@@ -116,6 +117,10 @@ def _file(content: bytes) -> NewFile:
 
 def _use(to: Target) -> Usage:
     return Usage(to.run, to.run, None, "step", "m", 1, 0, 0, 1, 1, 1)
+
+
+async def _is_due(user: UserStore) -> bool:
+    return await user.claim_periodic("tidy", seconds=60) is not None
 
 
 def _late(job: Job) -> LateObservation:
@@ -322,6 +327,8 @@ ATTACKS: Mapping[str, Mapping[str, Attempt]] = {
         "of the thread": lambda user, to: user.claim("observe", seconds=60, thread_id=to.thread),
         "by its key": lambda user, to: user.claim("observe", seconds=60, key="a"),
     },
+    "claim_periodic": {"": lambda user, to: _is_due(user)},
+    "finish_periodic": {"": lambda user, to: user.finish_periodic("tidy", "0" * 32, again_after=0)},
     "search_text": {
         "": lambda user, to: user.search_text(SECRET, limit=10_000),
         "every word": lambda user, to: user.search_text(SECRET, every_word=True),

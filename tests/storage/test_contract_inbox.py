@@ -1,4 +1,4 @@
-"""The contract of the inbox, of events, and of durable jobs."""
+"""The contract of the inbox, of events, and of durable and periodic jobs."""
 
 from __future__ import annotations
 
@@ -167,3 +167,39 @@ async def test_a_failed_job_is_retried_after_its_wait_or_given_up(user: UserStor
     assert (job.key, job.attempts) == ("b", 2)
     await user.fail_job(job, retry_after=None, detail="hopeless")
     assert await user.claim("observe", seconds=60) is None
+
+
+async def test_a_periodic_job_is_claimed_by_one_each_time_it_is_due(user: UserStore) -> None:
+    token = await user.claim_periodic("tidy", seconds=60)
+    assert token is not None
+    assert await user.claim_periodic("tidy", seconds=60) is None
+    assert await user.claim_periodic("other", seconds=60) is not None
+
+    await user.finish_periodic("tidy", token, again_after=3600)
+    await user.finish_periodic("tidy", token, again_after=3600)
+    assert await user.claim_periodic("tidy", seconds=60) is None
+    await user.finish_periodic("tidy", token, again_after=-1)
+    assert await user.claim_periodic("tidy", seconds=60) is not None
+
+
+async def test_of_many_at_once_one_claims_a_periodic_job(user: UserStore) -> None:
+    tokens: list[str | None] = []
+
+    async def claim() -> None:
+        tokens.append(await user.claim_periodic("tidy", seconds=60))
+
+    async with anyio.create_task_group() as group:
+        for _ in range(8):
+            group.start_soon(claim)
+    assert sum(token is not None for token in tokens) == 1
+
+
+async def test_an_expired_claim_of_a_periodic_job_goes_to_the_next(user: UserStore) -> None:
+    late = await user.claim_periodic("tidy", seconds=-1)
+    next_one = await user.claim_periodic("tidy", seconds=60)
+    assert late is not None and next_one is not None
+
+    with pytest.raises(LeaseLost, match="'tidy'"):
+        await user.finish_periodic("tidy", late, again_after=0)
+    await user.finish_periodic("tidy", next_one, again_after=3600)
+    assert await user.claim_periodic("tidy", seconds=60) is None

@@ -1,0 +1,16 @@
+-- What is done for an owner from time to time.
+
+-- name: claim_periodic
+INSERT INTO periodic (user_id, kind, due_at, token)
+VALUES (:user_id, :kind, unix_seconds() + :seconds, :token)
+ON CONFLICT (user_id, kind) DO UPDATE SET due_at = excluded.due_at, token = excluded.token
+    WHERE periodic.due_at <= unix_seconds()
+RETURNING token;
+
+-- name: claimed_periodic
+SELECT token FROM periodic WHERE user_id = :user_id AND kind = :kind AND token = :token;
+
+-- name: finish_periodic
+-- It can be written twice by who holds the token, should the first answer be lost on its way.
+UPDATE periodic SET due_at = unix_seconds() + :again_after
+WHERE user_id = :user_id AND kind = :kind AND token = :token;
