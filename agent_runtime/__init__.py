@@ -33,9 +33,11 @@ if TYPE_CHECKING:
     from .models.embedding import Embedder, LiteLLMEmbedder, ScriptedEmbedder
     from .models.litellm import LiteLLMModel
     from .models.scripted import ScriptedModel
+    from .plan import Plan, PlanItem
     from .results import RunResult, RunStream
     from .runtime import Runtime
     from .tools.base import Tool, ToolContext, tool
+    from .tools.plan import plan_tool
     from .tools.workspace import workspace_tools
     from .workflow.context import WorkflowContext
     from .workflow.definition import Workflow
@@ -56,6 +58,8 @@ __all__ = [
     "Model",
     "NodeFailed",
     "NodeMemory",
+    "Plan",
+    "PlanItem",
     "RunResult",
     "RunStream",
     "Runtime",
@@ -74,6 +78,7 @@ __all__ = [
     "get_context_window",
     "load_settings",
     "model_from_name",
+    "plan_tool",
     "tool",
     "trim_messages",
     "workspace_tools",
@@ -95,6 +100,8 @@ _HOMES = {
     "Model": ".models.base",
     "NodeFailed": ".errors",
     "NodeMemory": ".memory.node",
+    "Plan": ".plan",
+    "PlanItem": ".plan",
     "RunResult": ".results",
     "RunStream": ".results",
     "Runtime": ".runtime",
@@ -113,6 +120,7 @@ _HOMES = {
     "get_context_window": ".counting",
     "load_settings": "agent_runtime_config",
     "model_from_name": ".models",
+    "plan_tool": ".tools.plan",
     "tool": ".tools.base",
     "trim_messages": ".counting",
     "workspace_tools": ".tools.workspace",

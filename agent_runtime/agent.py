@@ -45,6 +45,8 @@ class Agent:
             `MemoryConfig` says more.
         files: which files of a prompt the model is shown; None for all that it takes.  The rest is
             only named.  Another policy, like another model, costs the provider's cache once.
+        planning: whether the model keeps a plan of its task, by the tool `plan`; names are the
+            plan's phases, in their order, instead of those of the settings.
         delegation: whether the model may hand tasks over to sub-agents, by the tool `delegate`;
             a `Delegation` says what they may have.
     """
@@ -63,6 +65,7 @@ class Agent:
     state: Sequence[StateFunction] = ()
     memory: MemoryMode | MemoryConfig = MemoryMode.CONVERSATION
     files: FilePolicy | None = None
+    planning: bool | Sequence[str] = False
     delegation: bool | Delegation = False
 
     async def run(self, task: str, *, thread: str | None = None) -> RunResult:

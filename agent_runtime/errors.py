@@ -28,6 +28,7 @@ AgentRuntimeError                   .message says what and why, .cure what to do
 ├── InvariantError                  a prompt breaks a promise of ours: a bug, please report it
 ├── InvalidFile                     a file cannot be taken in: empty, too large, or not readable
 ├── ToolError                       raise it in a tool to tell the model what went wrong
+│   └── InvalidPlan                 a plan, or a change of one, is not valid
 ├── NodeFailed                      a node of a workflow failed, or its effect is unverified
 ├── WorkflowDiverged                a workflow's code asks for other nodes than it did before
 └── UnsupportedTask                 the offline model cannot do this task
@@ -75,6 +76,7 @@ __all__ = [
     "InboxWaiting",
     "InvalidExport",
     "InvalidFile",
+    "InvalidPlan",
     "InvalidVector",
     "InvariantError",
     "LeaseLost",
@@ -169,6 +171,10 @@ class InvalidFile(AgentRuntimeError):
 
 class ToolError(AgentRuntimeError):
     """Raised inside a tool: its text goes to the model as the call's error result."""
+
+
+class InvalidPlan(ToolError):
+    """A plan, or a change of one, is not valid; nothing of it was applied."""
 
 
 class NodeFailed(AgentRuntimeError):

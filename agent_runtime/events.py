@@ -20,6 +20,7 @@ EventKind = Literal[
     "memory",
     "observation",
     "recall",
+    "plan",
     "run-finish",
 ]
 
@@ -54,6 +55,8 @@ class Event:
             - `recall`: `found` (a list of `thread`, `node` and `call`), and where something was
               looked for `query` (the node that says for what), `mode` and `tokens`; `why` it is not
               as asked for
+            - `plan`, of a new version: `version`, `phase`, `iteration`, and how many items have each
+              status; live also `plan` (a `Plan`) and `followed` (the calls that its items may follow)
             - `run-finish`: `status`, `stop_reason`, `detail`
     """
 

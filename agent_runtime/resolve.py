@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from agent_runtime_config import Settings
@@ -16,6 +16,7 @@ from .files import EVERY_FILE, FilePolicy
 from .memory.recent import Room
 from .messages import encodable
 from .models.base import Model, ModelInfo
+from .planning import PLAN
 from .remembering import Remembering, remembering
 from .state_note import StateFunction
 from .tokens import Calibration, warm
@@ -65,6 +66,7 @@ async def resolve(
         ConfigError: the model, a tool or a limit is not usable.
     """
     await warm()
+    agent = _planning(agent, settings)
     model = model_of(agent, settings, default)
     info = await model.info()
     window = agent.context_window or settings.context_window or info.window
@@ -95,7 +97,7 @@ async def resolve(
         output=output,
         repeat_system=settings.repeat_system_prompt if repeat is None else repeat,
         temperature=agent.temperature,
-        restating=tuple(agent.state),
+        restating=(*_own_notes(tools), *agent.state),
         files=agent.files or EVERY_FILE,
         remembering=await remembering(
             settings,
@@ -106,6 +108,23 @@ async def resolve(
             last_messages=room.last_messages,
         ),
     )
+
+
+def _planning(agent: Agent, settings: Settings) -> Agent:
+    """Return the agent with the tool `plan` where it keeps plans."""
+    if agent.planning is False:
+        return agent
+    from .tools.plan import plan_tool
+
+    phases = settings.plan_phases.split(",") if agent.planning is True else agent.planning
+    return replace(agent, tools=(*agent.tools, plan_tool(phases=phases)))
+
+
+def _own_notes(tools: Toolset) -> tuple[StateFunction, ...]:
+    """Return what the runtime's own tools have to say in the state note."""
+    from .tools.plan import PlanTool, plan_note
+
+    return (plan_note,) if isinstance(tools.get(PLAN), PlanTool) else ()
 
 
 def default_reserve(window: int) -> int:

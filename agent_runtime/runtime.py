@@ -37,6 +37,7 @@ from .messages import LoggedMessage, UserMessage, encodable
 from .models.base import Model
 from .models.embedding import Embedder
 from .orchestrator import Orchestrator
+from .planning import Planner, ThreadPlans
 from .recall import Recall
 from .resolve import Resolved, resolve
 from .results import RunResult, RunStream, streaming
@@ -290,6 +291,11 @@ class Runtime:
         settings = self.settings
         return ThreadFiles(self.store, user=settings.user, max_bytes=settings.max_file_bytes)
 
+    @property
+    def plans(self) -> ThreadPlans:
+        """The plans of threads, to look at."""
+        return ThreadPlans(self.store, user=self.settings.user)
+
     # Parts
 
     async def _resolve(
@@ -420,6 +426,7 @@ class Runtime:
                 recalling=recalling,
                 settings=self.settings,
                 run_child=self._run_child,
+                planner=Planner(log),
                 delegating=delegating,
             ),
             calibration=resolved.calibration,

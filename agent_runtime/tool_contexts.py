@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .agent import Agent
     from .delegation.delegating import Delegating
     from .memory.recalling import Recalling
+    from .planning import Planner
     from .results import RunResult
     from .workflow.definition import Workflow
 
@@ -47,6 +48,7 @@ class ToolContexts:
     recalling: Recalling | None
     settings: Settings
     run_child: RunChild
+    planner: Planner
     delegating: Delegating
 
     def __call__(self, call_id: str) -> ToolContext:
@@ -81,6 +83,7 @@ class ToolContexts:
             timer=timer,
             user_context=self.user_context,
             recalling=self.recalling,
+            planner=self.planner,
             delegating=self.delegating,
         )
 

@@ -26,6 +26,7 @@ from .timer import ToolTimer
 if TYPE_CHECKING:
     from agent_runtime.delegation.delegating import Delegating
     from agent_runtime.memory.recalling import Recalling
+    from agent_runtime.planning import Planner
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -57,6 +58,7 @@ class ToolContext:
         user_context: what the outermost run was given of its user.
         max_file_bytes: the largest file that is kept.
         recalling: how `recall` searches; None where that is by full text in the own thread.
+        planner: reads and changes the plan of the run's thread; None where no run is at work.
         delegating: what the run's calls share for `delegate`; None where nothing can be delegated.
     """
 
@@ -73,6 +75,7 @@ class ToolContext:
     user_context: Mapping[str, Any] = field(default_factory=dict[str, Any])
     max_file_bytes: int = MAX_BYTES
     recalling: Recalling | None = None
+    planner: Planner | None = None
     delegating: Delegating | None = None
 
     async def keep(self, file: File) -> FileRef:

@@ -62,6 +62,13 @@ def _http_url(url: str) -> str:
     return url
 
 
+def _phases(text: str) -> str:
+    names = [name.strip() for name in text.split(",")]
+    if not all(names) or len(set(names)) < len(names):
+        raise PydanticCustomError("phases", "must be names with commas between them, each once")
+    return ",".join(names)
+
+
 def _lower(value: object) -> object:
     return value.lower() if isinstance(value, str) else value
 
@@ -143,6 +150,10 @@ class Settings(BaseSettings):
         allow_inf_nan=False,
         description="After so many days without a turn a node's memory is deleted, looked for once "
         "a day; 0 keeps all.",
+    )
+    plan_phases: Annotated[str, AfterValidator(_phases)] = Field(
+        default="plan,execute,inspect,evaluate,debug",
+        description="The phases of plans, in their order, for agents that name none.",
     )
     observational_memory: bool = Field(
         default=True,

@@ -18,6 +18,7 @@ DEFAULTS: dict[str, object] = {
     "node_memory_keep_days": 0.0,
     "max_steps": 500,
     "sub_agent_max_steps": 100,
+    "plan_phases": "plan,execute,inspect,evaluate,debug",
     "delegation_depth": 1,
     "delegation_parallel": 8,
     "approve": "",
