@@ -18,7 +18,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import mean
-from typing import Any
+from typing import Any, Protocol
 
 import anyio
 
@@ -28,10 +28,10 @@ from agent_runtime_storage import UserStore, open_store
 from . import beam, locomo, longmemeval
 from .backends import empty_databases, parse_backends
 from .frame import Report, Target, at_least, at_most, data_folder
-from .minilm import NAME, MiniLM
+from .minilm import MiniLM
 from .qa_data import Conversation
 from .retrieval_latency import measure_latency
-from .retrieval_threads import THREAD, Asked, Talk, embed, talk_of, write
+from .retrieval_threads import THREAD, Asked, Embed, Talk, embed, talk_of, write
 
 BEFORE, AFTER = 2, 1
 FIRST = 10
@@ -51,6 +51,16 @@ _SETS: Mapping[str, Callable[[Path], list[Conversation]]] = {
     "beam-100k": lambda folder: beam.read(folder, "100K"),
     "beam-1m": lambda folder: beam.read(folder, "1M"),
 }
+
+
+class Embedder(Protocol):
+    """Something that embeds texts; it may block."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def embed(self) -> Embed: ...
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -74,12 +84,17 @@ def run(args: argparse.Namespace) -> Report:
             talks = [talk_of(one) for one in _SETS[name](folder)[: args.limit]]
             for backend in args.backends:
                 print(f"{name} on {backend}: {len(talks)} conversations", file=sys.stderr)
-                found = anyio.run(_measure, make(backend), talks, model)
+                found = anyio.run(measure, make(backend), talks, model)
                 rows += [{"set": name, "backend": backend, **row} for row in found]
     return Report("retrieval", rows, _targets(rows))
 
 
-async def _measure(url: str, talks: Sequence[Talk], model: MiniLM) -> list[dict[str, Any]]:
+async def measure(url: str, talks: Sequence[Talk], model: Embedder) -> list[dict[str, Any]]:
+    """Write talks into an empty database, each for an owner of its own, and ask its questions.
+
+    Returns:
+        For each system the means of its figures.
+    """
     scores: dict[str, list[Mapping[str, float]]] = {system: [] for system in SYSTEMS}
     store = await open_store(url, synchronous="normal")
     try:
@@ -89,8 +104,8 @@ async def _measure(url: str, talks: Sequence[Talk], model: MiniLM) -> list[dict[
             await embed(user, model.name, model.embed)
             vectors = model.embed([one.text for one in talk.questions])
             for asked, vector in zip(talk.questions, vectors, strict=True):
-                for system, nodes in (await _answers(user, asked, vector)).items():
-                    scores[system].append(_score(talk, asked, nodes))
+                for system, nodes in (await _answers(user, model.name, asked, vector)).items():
+                    scores[system].append(score(talk, asked, nodes))
     finally:
         await store.close()
     return [
@@ -99,10 +114,12 @@ async def _measure(url: str, talks: Sequence[Talk], model: MiniLM) -> list[dict[
     ]
 
 
-async def _answers(user: UserStore, asked: Asked, vector: Sequence[float]) -> dict[str, list[int]]:
+async def _answers(
+    user: UserStore, model: str, asked: Asked, vector: Sequence[float]
+) -> dict[str, list[int]]:
     async def ask(mode: Any, limit: int) -> list[int]:
         found = await retrieve(
-            user, asked.text, vector=vector, model=NAME, mode=mode, thread_id=THREAD, limit=limit
+            user, asked.text, vector=vector, model=model, mode=mode, thread_id=THREAD, limit=limit
         )
         return [one.node for one in found]
 
@@ -123,7 +140,8 @@ def _by_ranks(*lists: Sequence[int]) -> list[int]:
     return sorted(scores, key=lambda node: (-scores[node], node))
 
 
-def _score(talk: Talk, asked: Asked, nodes: Sequence[int]) -> dict[str, float]:
+def score(talk: Talk, asked: Asked, nodes: Sequence[int]) -> dict[str, float]:
+    """Return the figures of one question for the nodes that were found, the best first."""
     best = list(nodes[:FIRST])
     wanted = asked.evidence
     near = {node for one in best for node in range(one - BEFORE, one + AFTER + 1)}
