@@ -6,24 +6,19 @@ of JSON.  The agent calls `wait`, directly or by a child run, which ends when st
 
 from __future__ import annotations
 
-import signal
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
-import anyio.abc
 import anyio.to_thread
 import orjson
-from anyio.streams.buffered import BufferedByteReceiveStream
 
 from agent_runtime import Agent, Event, Runtime, ScriptedModel, Settings, ToolContext, tool
 from agent_runtime.models.scripted import call, say
 
-from .cli.command import ROOT, clean_environ
-
-LINE = 1_000_000
+from .processes import Program, program
 
 
 @tool
@@ -68,15 +63,15 @@ async def main(database_url: str, thread: str, name: str) -> None:
 class Elsewhere:
     """A run in another process."""
 
-    def __init__(self, process: anyio.abc.Process) -> None:
-        assert process.stdout is not None
-        self.process = process
-        self._lines = BufferedByteReceiveStream(process.stdout)
+    def __init__(self, other: Program) -> None:
+        self.process = other.process
+        self.kill = other.kill
+        self._line = other.line
 
     async def until(self, kind: str, **data: Any) -> dict[str, Any]:
         """Wait for the next event of this kind (and with these data)."""
         while True:
-            event = orjson.loads(await self._lines.receive_until(b"\n", LINE))
+            event = await self._line()
             if event["kind"] == kind and data.items() <= event["data"].items():
                 return event
 
@@ -85,28 +80,14 @@ class Elsewhere:
         assert self.process.stdin is not None
         await self.process.stdin.aclose()
 
-    async def kill(self) -> None:
-        """Kill it with SIGKILL, and wait until it is gone."""
-        self.process.send_signal(signal.SIGKILL)
-        await self.process.wait()
-
 
 @asynccontextmanager
 async def elsewhere(
     database_url: str, *, thread: str = "t", tool: str = "wait"
 ) -> AsyncGenerator[Elsewhere]:
     """Start a run in another process; it is killed at the end, if it still lives."""
-    command = [sys.executable, "-m", "tests.elsewhere", database_url, thread, tool]
-    environ = clean_environ()
-    async with await anyio.open_process(command, cwd=ROOT, env=environ, stderr=None) as process:
-        other = Elsewhere(process)
-        try:
-            with anyio.fail_after(60):
-                yield other
-        finally:
-            if process.returncode is None:
-                with anyio.CancelScope(shield=True):
-                    await other.kill()
+    async with program("tests.elsewhere", database_url, thread, tool) as other:
+        yield Elsewhere(other)
 
 
 if __name__ == "__main__":

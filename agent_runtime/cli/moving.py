@@ -45,6 +45,12 @@ class Age(click.ParamType[float]):
         return float(match[1]) * _SECONDS[match[2]]
 
 
+age_option = click.option(
+    "--older-than", "age", type=Age(), required=True, help="Such as 30d, 12h or 2w without use."
+)
+dry_run_option = click.option("--dry-run", is_flag=True, help="Only list them.")
+
+
 @click.command("rm")
 @click.argument("threads", metavar="THREAD...", nargs=-1, required=True)
 @click.option("--force", is_flag=True, help="Cancel the runs that are at work, and wait for them.")
@@ -65,10 +71,8 @@ def remove(threads: tuple[str, ...], force: bool, yes: bool, as_json: bool) -> N
 
 
 @click.command()
-@click.option(
-    "--older-than", "age", type=Age(), required=True, help="Such as 30d, 12h or 2w without use."
-)
-@click.option("--dry-run", is_flag=True, help="Only list them.")
+@age_option
+@dry_run_option
 @yes_option
 @json_option
 def prune(age: float, dry_run: bool, yes: bool, as_json: bool) -> None:

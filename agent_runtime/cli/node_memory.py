@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .moving import Age, confirm, json_option, yes_option
+from .moving import age_option, confirm, dry_run_option, json_option, yes_option
 from .terminal import say, time_text, write_json
 
 if TYPE_CHECKING:
@@ -33,10 +33,8 @@ def node_memory(ctx: click.Context, as_json: bool) -> None:
 
 
 @node_memory.command()
-@click.option(
-    "--older-than", "age", type=Age(), required=True, help="Such as 30d, 12h or 2w without use."
-)
-@click.option("--dry-run", is_flag=True, help="Only list them.")
+@age_option
+@dry_run_option
 @yes_option
 @json_option
 def prune(age: float, dry_run: bool, yes: bool, as_json: bool) -> None:

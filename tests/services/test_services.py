@@ -12,7 +12,7 @@ import psutil
 import psycopg
 import pytest
 
-from tests.elsewhere import ROOT
+from tests.cli.command import ROOT
 
 from .fixtures import StartLibsql, StartPostgres
 from .libsql import PROGRAM, Libsql, LibsqlServer

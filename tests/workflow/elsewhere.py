@@ -6,7 +6,6 @@ Effects are lines in a file as well, so that a test sees how often each happened
 
 from __future__ import annotations
 
-import signal
 import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
@@ -14,9 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-import anyio.abc
 import orjson
-from anyio.streams.buffered import BufferedByteReceiveStream
 
 from agent_runtime import (
     Agent,
@@ -30,7 +27,7 @@ from agent_runtime import (
     tool,
 )
 from agent_runtime.models.scripted import call, say
-from tests.cli.command import ROOT, clean_environ
+from tests.processes import Program, program
 
 
 class Effects:
@@ -142,41 +139,26 @@ async def main(database_url: str, path: str, stops: str) -> None:
 class Elsewhere:
     """The workflow in another process."""
 
-    def __init__(self, process: anyio.abc.Process, effects: Effects) -> None:
-        assert process.stdout is not None
-        self.process = process
+    def __init__(self, other: Program, effects: Effects) -> None:
+        self.kill = other.kill
         self.effects = effects
         self.run_id = ""
-        self._lines = BufferedByteReceiveStream(process.stdout)
+        self._line = other.line
 
     async def until(self, *wanted: str) -> None:
         """Wait until all these were told, such as `effect once` or `tool-finish left`."""
         missing = set(wanted)
         while missing:
-            line = orjson.loads(await self._lines.receive_until(b"\n", 1_000_000))
+            line = await self._line()
             self.run_id = self.run_id or line["run_id"]
             missing.discard(f"{line['kind']} {line['name']}")
-
-    async def kill(self) -> None:
-        """Kill it with SIGKILL, and wait until it is gone."""
-        self.process.send_signal(signal.SIGKILL)
-        await self.process.wait()
 
 
 @asynccontextmanager
 async def elsewhere(database_url: str, path: Path, stop: str) -> AsyncGenerator[Elsewhere]:
     """Start the workflow in another process; it is killed at the end, if it still lives."""
-    command = [sys.executable, "-m", "tests.workflow.elsewhere", database_url, str(path), stop]
-    environ = clean_environ()
-    async with await anyio.open_process(command, cwd=ROOT, env=environ, stderr=None) as process:
-        other = Elsewhere(process, Effects(path))
-        try:
-            with anyio.fail_after(60):
-                yield other
-        finally:
-            if process.returncode is None:
-                with anyio.CancelScope(shield=True):
-                    await other.kill()
+    async with program("tests.workflow.elsewhere", database_url, str(path), stop) as other:
+        yield Elsewhere(other, Effects(path))
 
 
 if __name__ == "__main__":
