@@ -16,7 +16,7 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 from .cli.command import ROOT, clean_environ
 
 LINE = 1_000_000
-SECONDS = 60
+SECONDS = 120
 
 
 class Program:
