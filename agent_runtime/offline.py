@@ -15,10 +15,11 @@ from typing import Any
 import orjson
 
 from . import offline_parse as parse
+from . import offline_plan as plan
 from . import offline_report as report
 from .errors import UnsupportedTask
 from .execution import CANCELLED, INTERRUPTED
-from .messages import PromptMessage
+from .messages import PromptMessage, ToolSpec
 from .models.base import ModelAnswer, ModelRequest, RawCall
 from .models.scripted import ScriptedModel
 from .offline_state import PAGE, Phase, State, from_text, to_text
@@ -61,16 +62,16 @@ def survey(request: ModelRequest) -> ModelAnswer:
     last = max((i for i, one in enumerate(request.messages) if one.role == "assistant"), default=-1)
     state = from_text(request.messages[last].text) if last > place else None
     if state is None:
-        return _begin(task, {tool.name for tool in request.tools})
+        return _begin(task, request.tools)
     results = [parse.unfenced(one.text) for one in request.messages[last + 1 :]]
     answer = _again(state, request.messages[: last + 1], results)
-    return answer or _STEPS[state.phase](state, results)
+    return answer or _STEPS[state.phase](state, plan.without(request.messages[last], results))
 
 
 # What is asked and answered, phase by phase
 
 
-def _begin(task: str, tools: set[str]) -> ModelAnswer:
+def _begin(task: str, tools: Sequence[ToolSpec]) -> ModelAnswer:
     wanted = read_task(task)
     if wanted is None:
         raise UnsupportedTask(
@@ -78,14 +79,15 @@ def _begin(task: str, tools: set[str]) -> ModelAnswer:
             "report of it; this task is something else.",
             cure=CURE,
         )
-    if missing := sorted(TOOLS - tools):
+    if missing := sorted(TOOLS - {tool.name for tool in tools}):
         raise UnsupportedTask(
             f"The offline model needs file tools for a survey; missing are {', '.join(missing)}.",
             cure="Give the agent `workspace_tools(folder)`, or on the command line --workspace.",
         )
     state = State("begin", wanted.folder, wanted.report, sure=wanted.sure)
     words = f"I survey {state.folder} and write {state.report}. First I look whether it is there."
-    return _ask(state, "begin", words, _list(state, limit=1))
+    told = plan.begin(state, tools)
+    return _ask(state, "begin", words, _list(state, limit=1), *told)
 
 
 def _begun(state: State, results: Sequence[str]) -> ModelAnswer:
@@ -97,13 +99,16 @@ def _begun(state: State, results: Sequence[str]) -> ModelAnswer:
             f"The folder {state.folder!r} cannot be surveyed: {results[0]}",
             cure="Name a folder of the workspace in the task, or none for all of it.",
         )
-    return _write(state, "stub", "The report's place is taken first.", report.STUB, whole=True)
+    follow = plan.follow(state, "start")
+    words = "The report's place is taken first."
+    return _write(state, "stub", words, report.STUB, *follow, whole=True)
 
 
 def _list_page(state: State, results: Sequence[str]) -> ModelAnswer:
     if (failure := _not_written(state, results)) is not None:
         return failure
-    return _ask(state, "list", "Now I list the whole folder.", _list(state))
+    told = plan.tell(state, list="in_progress")
+    return _ask(state, "list", "Now I list the whole folder.", _list(state), *told)
 
 
 def _listed(state: State, results: Sequence[str]) -> ModelAnswer:
@@ -132,7 +137,9 @@ def _listed(state: State, results: Sequence[str]) -> ModelAnswer:
         for q in report.QUESTIONS
     ]  # fmt: skip
     words = f"All is listed: {state.files:,} files. Now I search them."
-    return _ask(state, "search", words, *calls)
+    listed = f"{state.files:,} files in {state.folders:,} folders"
+    told = plan.follow(state, "search", plan.done("list", listed))
+    return _ask(state, "search", words, *calls, *told)
 
 
 def _searched(state: State, results: Sequence[str]) -> ModelAnswer:
@@ -145,7 +152,8 @@ def _searched(state: State, results: Sequence[str]) -> ModelAnswer:
     state.listed, state.offset = state.offset, 0
     state.more = state.files > 0
     state.stride = -(-state.files // MOST_READ) or 1
-    return _write(state, "figures", "I write the figures.", text, whole=True)
+    follow = plan.follow(state, "figures")
+    return _write(state, "figures", "I write the figures.", text, *follow, whole=True)
 
 
 def _next_files(state: State, results: Sequence[str]) -> ModelAnswer:
@@ -201,7 +209,8 @@ def _read_back(state: State, results: Sequence[str]) -> ModelAnswer:
     if (failure := _not_written(state, results)) is not None:
         return failure
     call = _call("read_file", path=state.report, limit=report.READ_LINES)
-    return _ask(state, "check", "The report is written. I read it back.", call)
+    words = "The report is written. I read it back."
+    return _ask(state, "check", words, call, *plan.follow(state, "check"))
 
 
 def _checked(state: State, results: Sequence[str]) -> ModelAnswer:
@@ -280,12 +289,15 @@ def _go_on(state: State) -> ModelAnswer:
         together = 1 if state.files <= 30 else 2 if state.files <= 100 else 4
         state.reading, state.queue = state.queue[:together], state.queue[together:]
         calls = [_call("read_file", path=path, limit=report.READ_LINES) for path in state.reading]
-        return _ask(state, "read", f"I read {', '.join(state.reading)}.", *calls)
+        told = () if state.opened + state.binary else plan.tell(state, read="in_progress")
+        return _ask(state, "read", f"I read {', '.join(state.reading)}.", *calls, *told)
     if state.more:
         limit = min(state.page, QUEUE * state.stride * 2)
         words = "I look which files come next."
         return _ask(state, "queue", words, _list(state, limit=limit))
-    return _write(state, "ending", "All chosen files are read.", report.ending(state))
+    read = f"{state.opened:,} files read, {state.binary:,} binary, {state.failed:,} not readable"
+    told = plan.change(state, plan.done("read", read))
+    return _write(state, "ending", "All chosen files are read.", report.ending(state), *told)
 
 
 def _count(state: State, entry: parse.Listed) -> None:
@@ -347,12 +359,12 @@ def _list(state: State, limit: int | None = None) -> RawCall:
 
 
 def _write(
-    state: State, phase: Phase, words: str, text: str, *, whole: bool = False
+    state: State, phase: Phase, words: str, text: str, *more: RawCall, whole: bool = False
 ) -> ModelAnswer:
     state.before = 0 if whole else state.size
     state.size = state.before + len(text.encode())
     call = _call("write_file", path=state.report, content=text, append=not whole)
-    return _ask(state, phase, words, call)
+    return _ask(state, phase, words, call, *more)
 
 
 def _not_written(state: State, results: Sequence[str]) -> ModelAnswer | None:

@@ -51,6 +51,7 @@ class State:
         more: whether files may lie behind the last listing.
         before, size: bytes of the report before and after the write under way.
         verify: whether it is being checked if an interrupted write was done.
+        planned, phased: whether the survey keeps a plan, and whether in phases.
     """
 
     phase: Phase
@@ -84,6 +85,8 @@ class State:
     before: int = 0
     size: int = 0
     verify: bool = False
+    planned: bool = False
+    phased: bool = False
 
     def add(self, path: str, size: int) -> None:
         """Count a file."""

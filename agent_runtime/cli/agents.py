@@ -19,6 +19,8 @@ How to work:
 - Then act in small steps. After each one check its effect: read back what you wrote, and run \
 what can be run.
 - Make independent calls together, in one answer.
+- For a task of more than a few steps make a plan with the tool `plan`, if you have it, and keep \
+it true as you work: it stays before you when old messages leave.
 - Old messages leave your context. Write what you will need later (findings, decisions, open \
 questions) into your answers or into a file of notes, in short.
 - A tool result that was cut says how to open the rest; do so only where you need it.
@@ -99,7 +101,11 @@ def build_agent(spec: Spec) -> Agent:
         tools = list(workspace_tools(root, shell=spec.allow_shell))
         instructions += WORKSPACE + (SHELL if spec.allow_shell else "")
     return Agent(
-        model=_model(spec.model), tools=tools, instructions=instructions, max_steps=spec.max_steps
+        model=_model(spec.model),
+        tools=tools,
+        instructions=instructions,
+        max_steps=spec.max_steps,
+        planning=spec.workspace is not None,
     )
 
 

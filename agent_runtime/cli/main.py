@@ -23,6 +23,7 @@ COMMANDS = {
     "fork": ("branches", "Go on from another message of a thread."),
     "edit": ("branches", "Say something else in the place of a message."),
     "regenerate": ("branches", "Answer a thread's newest message again."),
+    "plan": ("plan", "Show the plan of a thread, and how it came about."),
     "memory": ("memory", "Look at a thread's memory; observe, reflect, export."),
     "node-memory": ("node_memory", "List what nodes remember of conversations; clean up."),
     "cancel": ("run", "Cancel a run, also one of another process."),

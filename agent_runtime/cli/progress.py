@@ -10,6 +10,7 @@ import sys
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
+from .checklist import Checklist
 from .terminal import printable, say, short_arguments, shorten
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ class Tally:
 
     Attributes:
         remembering: what observational memory is doing; empty if nothing.
+        plan: the run's own, not those of its sub-agents.
     """
 
     def __init__(self) -> None:
@@ -49,6 +51,7 @@ class Tally:
         self.unpriced = False
         self.doing = "starting"
         self.remembering = ""
+        self.plan = Checklist()
         self._limits = 0, 0
         self._sizes: tuple[int, int] | None = None
         self._root = ""
@@ -62,6 +65,10 @@ class Tally:
         if event.run_id == self._root:
             return lines
         return [f"    sub-agent: {line.strip()}" for line in lines]
+
+    def planned(self, event: Event) -> bool:
+        """Take in what an event tells of the run's plan; return whether that may have changed."""
+        return event.run_id == self._root and self.plan.update(event)
 
     def _lines(self, event: Event, data: dict[str, Any]) -> list[str]:
         match event.kind:
@@ -98,6 +105,8 @@ class Tally:
                 return self._recall(data)
             case "note":
                 return [f"  note from {data['source']}"]
+            case "plan":
+                pass
             case "run-finish":
                 self.doing = "done"
         return []
@@ -242,10 +251,13 @@ class PlainProgress:
         """Write the lines that tell of the event."""
         for line in self.tally.update(event):
             say(line)
+        if self.tally.planned(event):
+            for line in self.tally.plan.changed():
+                say(f"  plan: {line}")
 
 
 class LiveProgress:
-    """Lines with a status beneath them, for a terminal."""
+    """Lines with a status and the plan's checklist beneath them, for a terminal."""
 
     def __init__(self) -> None:
         from rich.console import Console
@@ -261,13 +273,17 @@ class LiveProgress:
 
     def __exit__(self, *_: object) -> None:
         self._status.stop()
+        for line in self.tally.plan.shown():
+            self._console.print(self._text(printable(line), style="dim"), soft_wrap=True)
 
     def show(self, event: Event) -> None:
         """Print the lines that tell of the event, and bring the status up to date."""
         for line in self.tally.update(event):
             style = "" if line.startswith(("step", "run")) else "dim"
             self._console.print(self._text(printable(line), style=style), soft_wrap=True)
-        self._status.update(self._text(self.tally.status()))
+        self.tally.planned(event)
+        lines = [self.tally.status(), *(f"  {line}" for line in self.tally.plan.shown())]
+        self._status.update(self._text(printable("\n".join(lines))))
 
 
 def new_progress() -> Progress:

@@ -1,0 +1,97 @@
+"""A run's plan as a checklist, kept true by its events."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .terminal import shorten
+
+if TYPE_CHECKING:
+    from agent_runtime.events import Event
+    from agent_runtime.plan import Followed, Plan, PlanItem
+
+ITEM_WIDTH = 100
+"""How many characters an item may take."""
+MOST_CHANGED = 20
+"""So many items are told at once that have changed."""
+MOST_SHOWN = 12
+"""So many lines the checklist may take beneath the progress."""
+
+
+class Checklist:
+    """The plan of one run, as far as its events tell of it."""
+
+    def __init__(self) -> None:
+        self._plan: Plan | None = None
+        self._followed: tuple[str, ...] = ()
+        self._node: int | None = None
+        self._outcomes: dict[str, Followed] = {}
+        self._told: dict[str, str] = {}
+
+    def update(self, event: Event) -> bool:
+        """Take an event in; return whether it may have changed the plan."""
+        data: dict[str, Any] = dict(event.data)
+        if event.kind not in ("plan", "tool-finish"):
+            return False
+        if event.node_id != self._node:
+            self._settle()
+            self._node = event.node_id
+        if event.kind == "tool-finish":
+            from agent_runtime.plan import Followed
+
+            # They may end before the plan says that it follows them.
+            outcome = data["outcome"]
+            self._outcomes[data["call_id"]] = Followed(data["tool"], outcome, outcome)
+            return data["call_id"] in self._followed
+        if "plan" in data:
+            self._plan, self._followed = data["plan"], tuple(data["followed"])
+        return True
+
+    def changed(self) -> list[str]:
+        """Return the lines of the items that have changed since they were told last."""
+        lines: list[str] = []
+        for identity, line in self._lines().items():
+            if self._told.get(identity) != line:
+                lines.append(line)
+                self._told[identity] = line
+        more = len(lines) - MOST_CHANGED
+        return lines if more <= 0 else [*lines[:MOST_CHANGED], f"… and {more} more items"]
+
+    def shown(self, most: int = MOST_SHOWN) -> list[str]:
+        """Return the checklist, around what is in progress, in so many lines at most."""
+        lines = list(self._lines().values())
+        if len(lines) <= most:
+            return lines
+        plan = self._resolved()
+        items = plan.items if plan else ()
+        at = next((place for place, one in enumerate(items) if not _over(one)), len(items))
+        first = max(0, min(at - most // 3, len(lines) - (most - 2)))
+        last = first + most - 2
+        head = [f"… {first} items before"] if first else []
+        tail = [f"… {len(lines) - last} items after"] if last < len(lines) else []
+        return [*head, *lines[first:last], *tail]
+
+    def _settle(self) -> None:
+        """Keep what the calls of an exchange have made of the items that followed them."""
+        from agent_runtime.plan import settle
+
+        plan = self._resolved()
+        self._plan = plan and settle(plan)
+        self._followed, self._outcomes = (), {}
+
+    def _resolved(self) -> Plan | None:
+        from agent_runtime.plan import Followed, following
+
+        calls = [self._outcomes.get(one) or Followed("", None) for one in self._followed]
+        return self._plan and following(self._plan, calls)
+
+    def _lines(self) -> dict[str, str]:
+        from agent_runtime.plan_text import item_line
+
+        plan = self._resolved()
+        items = plan.items if plan else ()
+        return {one.id: shorten(item_line(one), ITEM_WIDTH) for one in items}
+
+
+def _over(item: PlanItem) -> bool:
+    return item.status not in ("pending", "in_progress")

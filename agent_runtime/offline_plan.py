@@ -1,0 +1,89 @@
+"""The plan that the offline model keeps of its survey, where it has the tool `plan`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+
+from .messages import PromptMessage, ToolSpec
+from .models.base import RawCall
+from .offline_state import State
+from .plan import Status
+from .planning import PLAN as NAME
+
+PHASES = {
+    "start": "plan",
+    "list": "execute",
+    "search": "execute",
+    "figures": "execute",
+    "read": "execute",
+    "check": "inspect",
+}
+"""The phase of each step, where the phases are those that a plan has by default."""
+
+__all__ = ["NAME", "begin", "change", "done", "follow", "tell", "without"]
+
+
+def begin(state: State, tools: Sequence[ToolSpec]) -> Sequence[RawCall]:
+    """Return the call that makes the plan; none without the tool."""
+    tool = next((one for one in tools if one.name == NAME), None)
+    if tool is None:
+        return ()
+    state.planned = True
+    told = orjson.dumps(tool.parameters).decode()
+    state.phased = all(f'"{phase}"' in told for phase in PHASES.values())
+    steps = [
+        {"id": "start", "description": f"Begin {state.report}", "status": "in_progress"},
+        _after("start", "list", f"List everything in `{state.folder}`"),
+        _after("list", "search", "Search its files"),
+        _after("search", "figures", f"Write the figures into {state.report}"),
+        _after("figures", "read", "Read files, spread evenly, and note what they hold"),
+        _after("read", "check", f"Read {state.report} back"),
+    ]
+    goal = f"A true report of `{state.folder}` in {state.report}"
+    for step in steps if state.phased else ():
+        step["phase"] = PHASES[str(step["id"])]
+    return (_call(action="create", goal=goal, steps=steps),)
+
+
+def tell(state: State, **statuses: Status) -> Sequence[RawCall]:
+    """Return the call that sets the status of steps."""
+    return change(state, *({"id": name, "status": one} for name, one in statuses.items()))
+
+
+def done(step: str, result: str) -> dict[str, Any]:
+    """Return the change by which a step is completed."""
+    return {"id": step, "status": "completed", "result": result}
+
+
+def follow(state: State, step: str, *others: dict[str, Any]) -> Sequence[RawCall]:
+    """Return the call by which a step is done when the calls beside it are."""
+    return change(state, *others, {"id": step, "follow": True})
+
+
+def change(state: State, *steps: dict[str, Any]) -> Sequence[RawCall]:
+    """Return the call that changes steps."""
+    if not state.planned:
+        return ()
+    phase = {"phase": PHASES[steps[-1]["id"]]} if state.phased else {}
+    return (_call(action="update", steps=list(steps), **phase),)
+
+
+def without(asked: PromptMessage, results: Sequence[str]) -> list[str]:
+    """Return the results of an answer's calls without those of the plan's own."""
+    names = [call.name for call in asked.calls]
+    return [
+        one
+        for place, one in enumerate(results)
+        if place >= len(names) or names[place] != NAME
+    ]  # fmt: skip
+
+
+def _after(before: str, step: str, description: str) -> dict[str, Any]:
+    return {"id": step, "description": description, "depends_on": [before]}
+
+
+def _call(**arguments: Any) -> RawCall:
+    return RawCall(NAME, orjson.dumps(arguments).decode())
