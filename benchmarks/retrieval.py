@@ -75,7 +75,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> Report:
     """Ask every question in every way. Blocks until it is done."""
     if args.latency:
-        return Report("retrieval", anyio.run(measure_latency, args.backends, args.latency))
+        times = anyio.run(measure_latency, args.backends, args.latency, MiniLM())
+        return Report("retrieval", times)
     folder = data_folder(args)
     model = MiniLM(args.cache)
     rows: list[dict[str, Any]] = []
