@@ -1,0 +1,131 @@
+"""An agent that delegates, in another process, which a test can watch and kill.
+
+Sub-agents note in a file each time that they are asked, and stop where the test wants them to.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import anyio.abc
+import orjson
+from anyio.streams.buffered import BufferedByteReceiveStream
+
+from agent_runtime import Agent, Event, Runtime, ScriptedModel, Settings, tool
+from agent_runtime.models.base import ModelRequest
+from agent_runtime.models.scripted import Scripted, call, calls, raw_call, say
+from tests.cli.command import ROOT, clean_environ
+
+from .helpers import is_child, step
+
+PARTS = ("one", "two", "three")
+
+
+@tool(idempotent=True)
+async def look(part: str) -> str:
+    """Look at a part."""
+    return f"seen {part}"
+
+
+def tell(kind: str) -> None:
+    """Write a line to stdout, for whoever watches this process."""
+    sys.stdout.buffer.write(orjson.dumps({"kind": kind}) + b"\n")
+    sys.stdout.buffer.flush()
+
+
+class Worker:
+    """The scripts of the parent and of its sub-agents.
+
+    Args:
+        path: a file of one line for each time that a sub-agent is asked.
+        waits: the parts whose second step waits for ever.
+    """
+
+    def __init__(self, path: Path, waits: frozenset[str] = frozenset()) -> None:
+        self.path = path
+        self.waits = waits
+
+    def agent(self) -> Agent:
+        """Return the agent that delegates the parts, all at once."""
+        return Agent(ScriptedModel(self.respond), tools=[look], delegation=True, name="parent")
+
+    async def respond(self, request: ModelRequest) -> Scripted:
+        """Answer for the parent, or for a sub-agent."""
+        number = step(request)
+        if not is_child(request):
+            orders = (
+                raw_call("delegate", role="reader", instructions="Read.", briefing=part)
+                for part in PARTS
+            )
+            return calls(*orders) if number == 0 else say("Done.")
+        part = request.messages[1].text.split("\n")[1]
+        with self.path.open("a") as file:
+            file.write(f"{part} {number}\n")
+        if number and part in self.waits:
+            tell("waiting")
+            await anyio.sleep_forever()
+        return call("look", part=part) if number == 0 else say(f"read {part}")
+
+    def asked(self) -> list[str]:
+        """Return how often sub-agents were asked what."""
+        return self.path.read_text().splitlines()
+
+
+class Elsewhere:
+    """The run in another process."""
+
+    def __init__(self, process: anyio.abc.Process) -> None:
+        assert process.stdout is not None
+        self.process = process
+        self._lines = BufferedByteReceiveStream(process.stdout)
+
+    async def until(self, *kinds: str) -> None:
+        """Wait until all these were told, in whatever order."""
+        missing = list(kinds)
+        while missing:
+            line = orjson.loads(await self._lines.receive_until(b"\n", 1_000_000))
+            if line["kind"] in missing:
+                missing.remove(line["kind"])
+
+    async def kill(self) -> None:
+        """Kill it with SIGKILL, and wait until it is gone."""
+        self.process.send_signal(signal.SIGKILL)
+        await self.process.wait()
+
+
+async def main(database_url: str, path: str, waits: str) -> None:
+    """Run the agent."""
+
+    def tell_event(event: Event) -> None:
+        tell(event.kind)
+
+    worker = Worker(Path(path), frozenset(waits.split(",")))
+    async with Runtime.open(Settings(database_url=database_url)) as runtime:
+        await runtime.run(worker.agent(), "Read all.", thread="t", on_event=tell_event)
+
+
+@asynccontextmanager
+async def elsewhere(database_url: str, path: Path, *waits: str) -> AsyncGenerator[Elsewhere]:
+    """Start the run in another process; it is killed at the end, if it still lives."""
+    module = "tests.delegation.elsewhere"
+    command = [sys.executable, "-m", module, database_url, str(path), ",".join(waits)]
+    environ = clean_environ()
+    async with await anyio.open_process(command, cwd=ROOT, env=environ, stderr=None) as process:
+        other = Elsewhere(process)
+        try:
+            with anyio.fail_after(60):
+                yield other
+        finally:
+            if process.returncode is None:
+                with anyio.CancelScope(shield=True):
+                    await other.kill()
+
+
+if __name__ == "__main__":
+    _, database_url, path, waits = sys.argv
+    anyio.run(main, database_url, path, waits)

@@ -1,0 +1,49 @@
+"""A delegation whose process is killed goes on where it was: nothing that was done runs again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import orjson
+
+from agent_runtime import Runtime, Settings
+from agent_runtime.messages import decode_result
+
+from .elsewhere import PARTS, Worker, elsewhere
+
+
+async def test_finished_sub_agents_do_not_run_again_and_the_dead_ones_are_resumed(
+    database_url: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "asked"
+    async with elsewhere(database_url, path, "two", "three") as other:
+        # The first has ended, and each of the others is asked for its second step.
+        await other.until("run-finish", "waiting", "waiting")
+        await other.kill()
+
+    worker = Worker(path)
+    async with Runtime.open(Settings(database_url=database_url)) as runtime:
+        store = runtime.store.of("local")
+        [parent] = await store.runs(thread_id="t")
+        before = {run.id: run.status for run in await store.runs(parent_run_id=parent.id)}
+        assert sorted(before.values()) == ["running", "running", "succeeded"]
+
+        result = await runtime.resume(parent.id, worker.agent())
+
+        assert result.output == "Done."
+        runs = await store.runs(parent_run_id=parent.id)
+        # Three sub-agents in all: each was gone on with, none began anew.
+        assert {run.id for run in runs} == before.keys()
+        assert {run.status for run in runs} == {"succeeded"}
+        [exchange] = [one for one in await store.branch("t", 3) if one.calls]
+        told = [orjson.loads(decode_result(one.body).text) for one in exchange.calls]
+        for run in runs:
+            ends = [one for one in await store.events(run.thread_id) if one.kind == "run-finish"]
+            assert len(ends) == 1
+    assert [(one["result"], one["attempt"]) for one in told] == [
+        (f"read {part}", 1) for part in PARTS
+    ]
+    # Each sub-agent looked once; of those that died only the step under way was asked again.
+    assert sorted(worker.asked()) == sorted(
+        ["one 0", "one 1", "two 0", "two 1", "two 1", "three 0", "three 1", "three 1"]
+    )
