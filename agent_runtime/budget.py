@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 
-from agent_runtime_storage.records import Amount, Usage
+from agent_runtime_config import Settings
+from agent_runtime_storage.records import Amount, Budget, Usage
 
 from .errors import ConfigError
 from .models.base import ModelAnswer, ModelInfo, TokenUsage
+
+_log = logging.getLogger(__name__)
 
 NANO = 1_000_000_000
 """Nanodollars in a dollar."""
@@ -98,15 +102,22 @@ def usage_data(usage: Sequence[Usage]) -> dict[str, int | None]:
     }
 
 
-def require_price(info: ModelInfo, has_cost_limit: bool) -> None:
-    """Refuse a budget in money for a model whose price nobody knows.
+def require_price(info: ModelInfo, budget: Budget, settings: Settings) -> None:
+    """Refuse a budget in money for a model whose price nobody knows, or warn, by the settings.
 
     Raises:
         ConfigError: the limit could not be kept.
     """
-    if has_cost_limit and info.price is None:
-        raise ConfigError(
-            f"The price of {info.name!r} is unknown, so a budget in dollars cannot be kept.",
-            cure="Set AGENT_RUNTIME_PRICE_INPUT and AGENT_RUNTIME_PRICE_OUTPUT ($ per million "
-            "tokens), or limit tokens by AGENT_RUNTIME_BUDGET_TOKENS instead.",
+    if budget.cost is None or info.price is not None:
+        return
+    if settings.unknown_price == "tokens":
+        _log.warning(
+            "The price of %s is unknown: the budget in dollars does not count it.", info.name
         )
+        return
+    raise ConfigError(
+        f"The price of {info.name!r} is unknown, so a budget in dollars cannot be kept.",
+        cure="Set AGENT_RUNTIME_PRICE_INPUT and AGENT_RUNTIME_PRICE_OUTPUT ($ per million "
+        "tokens), or limit tokens by AGENT_RUNTIME_BUDGET_TOKENS and set "
+        "AGENT_RUNTIME_UNKNOWN_PRICE=tokens.",
+    )

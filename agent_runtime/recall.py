@@ -37,7 +37,7 @@ class Recall:
             embedder = embedder_from_name(settings.embedder_model, settings)
         asking = Asking(embedder, seconds=settings.embedder_timeout)
         mode = settings.semantic_recall_mode
-        if mode != "text" and not asking.priced and settings.budget_usd is not None:
+        if mode != "text" and not asking.priced and settings.needs_prices:
             _log.warning(
                 "Semantic recall: the price of %s is unknown, so a budget in dollars cannot be "
                 "kept with it. Recall searches by full text instead.",

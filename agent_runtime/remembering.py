@@ -56,7 +56,7 @@ class _Choice:
             )
             return None
         info = await other.info()
-        if info.price is None and self.settings.budget_usd is not None:
+        if info.price is None and self.settings.needs_prices:
             self.warnings.append(
                 f"The price of {name} is unknown, so a budget in dollars cannot be kept with it. "
                 f"Rules {job} instead.",

@@ -323,7 +323,7 @@ class Runtime:
         for warning in remembering.warnings if remembering else ():
             _log.warning("Observational memory: %s", warning)
         resolved.deps, resolved.limited = deps, budget != Budget()
-        require_price(resolved.info, budget.cost is not None)
+        require_price(resolved.info, budget, self.settings)
         return resolved
 
     async def _run(

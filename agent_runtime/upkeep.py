@@ -151,7 +151,7 @@ class ThreadMemory:
             )
         name = self.settings.observer_model if kind == OBSERVE else self.settings.reflector_model
         await _check(name, resolved.model, self.settings)
-        require_price(resolved.info, self.budget.cost is not None)
+        require_price(resolved.info, self.budget, self.settings)
         run_id = str(uuid_utils.uuid7())
         with leases.at_work(run_id):
             async with _lease(store, thread, resolved, kind, run_id, self.budget, on_event) as log:

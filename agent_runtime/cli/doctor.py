@@ -174,8 +174,8 @@ async def check_embedder(settings: Settings) -> Check:
     found = embedder.name
     if embedder.price is None:
         found += ", price unknown"
-        if settings.budget_usd is not None:
-            cure = "Unset AGENT_RUNTIME_BUDGET_USD, or recall is by full text only."
+        if settings.needs_prices:
+            cure = "Set AGENT_RUNTIME_UNKNOWN_PRICE=tokens, or recall is by full text only."
             return Check("embedder", "warn", found, cure)
     if settings.embedder_base_url is not None:
         found += f", at {redact_url(settings.embedder_base_url)}"

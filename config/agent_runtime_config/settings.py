@@ -301,6 +301,11 @@ class Settings(BaseSettings):
     budget_usd: Dollars | None = Field(
         default=None, description="The most dollars that a run and its sub-agents may cost."
     )
+    unknown_price: Annotated[Literal["refuse", "tokens"], BeforeValidator(_lower)] = Field(
+        default="refuse",
+        description="What a budget in dollars means for a model whose price is unknown: `refuse` "
+        "does not call it, `tokens` calls it and counts its tokens only.",
+    )
     price_input: Price | None = Field(
         default=None, description="Dollars per million input tokens, instead of the known price."
     )
@@ -321,6 +326,11 @@ class Settings(BaseSettings):
         default=False,
         description="Whether to refuse calls of models that are not on this machine; for tests.",
     )
+
+    @property
+    def needs_prices(self) -> bool:
+        """Whether a model whose price is unknown may not be called."""
+        return self.budget_usd is not None and self.unknown_price == "refuse"
 
     @classmethod
     def settings_customise_sources(

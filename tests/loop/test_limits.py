@@ -127,6 +127,23 @@ async def test_a_budget_of_dollars_needs_a_price(serve: Serve, name: str) -> Non
         assert await world.store.runs() == []
 
 
+async def test_by_a_setting_a_model_without_a_price_is_called_and_only_its_tokens_count(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = {"budget_usd": 0.000001, "unknown_price": "tokens"}
+    async with serve([CALL, Reply(text="Done.")], settings=settings, name="openai/new-1") as world:
+        result = await world.run(AGENT)
+        run = await world.store.run(result.run_id)
+        assert result.ok and result.usage.cost is None
+        assert run.settled.cost == 0 < run.settled.tokens
+    assert "The price of openai/new-1 is unknown" in caplog.text
+
+    limited = settings | {"budget_tokens": 1}
+    async with serve([CALL], settings=limited, name="openai/new-1") as world:
+        assert (await world.run(AGENT)).stop_reason == "budget"
+        assert world.server.requests == []
+
+
 async def test_usage_is_what_the_server_billed_to_the_token(serve: Serve) -> None:
     replies = [CALL] * 12 + [Reply(text="Done.")]
     async with serve(replies, factor=1.13, price=PRICE) as world:
