@@ -21,6 +21,10 @@ if TYPE_CHECKING:
         get_context_window,
         trim_messages,
     )
+    from .delegation.assignment import Assignment
+    from .delegation.delegating import delegate
+    from .delegation.outcome import Outcome
+    from .delegation.policy import Delegation
     from .errors import AgentRuntimeError, NodeFailed, ToolError
     from .events import Event
     from .files import FilePolicy
@@ -45,7 +49,9 @@ if TYPE_CHECKING:
 __all__ = [
     "Agent",
     "AgentRuntimeError",
+    "Assignment",
     "ConversationMemory",
+    "Delegation",
     "Embedder",
     "Event",
     "File",
@@ -58,6 +64,7 @@ __all__ = [
     "Model",
     "NodeFailed",
     "NodeMemory",
+    "Outcome",
     "Plan",
     "PlanItem",
     "RunResult",
@@ -75,6 +82,7 @@ __all__ = [
     "WorkflowContext",
     "count_message_tokens",
     "count_messages_tokens",
+    "delegate",
     "get_context_window",
     "load_settings",
     "model_from_name",
@@ -87,7 +95,9 @@ __all__ = [
 _HOMES = {
     "Agent": ".agent",
     "AgentRuntimeError": ".errors",
+    "Assignment": ".delegation.assignment",
     "ConversationMemory": ".memory.conversation",
+    "Delegation": ".delegation.policy",
     "Embedder": ".models.embedding",
     "Event": ".events",
     "File": ".attaching",
@@ -100,6 +110,7 @@ _HOMES = {
     "Model": ".models.base",
     "NodeFailed": ".errors",
     "NodeMemory": ".memory.node",
+    "Outcome": ".delegation.outcome",
     "Plan": ".plan",
     "PlanItem": ".plan",
     "RunResult": ".results",
@@ -117,6 +128,7 @@ _HOMES = {
     "WorkflowContext": ".workflow.context",
     "count_message_tokens": ".counting",
     "count_messages_tokens": ".counting",
+    "delegate": ".delegation.delegating",
     "get_context_window": ".counting",
     "load_settings": "agent_runtime_config",
     "model_from_name": ".models",

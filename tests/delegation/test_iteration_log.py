@@ -178,12 +178,12 @@ async def test_an_attempt_whose_log_is_damaged_is_passed_over(
 
 
 async def spoil(world: World, thread_id: str) -> None:
-    """Damage what a thread's newest message says."""
+    """Cut a thread off from its first message."""
     # In another process: two SQLite libraries in one would each undo the other's locks.
     code = (
         "import sqlite3, sys\n"
         "connection = sqlite3.connect(sys.argv[1], isolation_level=None)\n"
-        "query = \"UPDATE nodes SET body = x'7b' WHERE thread_id = ? AND id = 2\"\n"
+        "query = \"UPDATE nodes SET parent_id = NULL WHERE thread_id = ? AND id = 2\"\n"
         "connection.execute(query, (sys.argv[2],))\n"
     )
     path = world.database_url.removeprefix("file:")
