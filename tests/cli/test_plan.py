@@ -1,0 +1,176 @@
+"""`agent-runtime plan`, and the plan as a checklist while a run works."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent_runtime.cli import exits
+from agent_runtime.cli.checklist import MOST_SHOWN, Checklist
+from agent_runtime.cli.progress import LiveProgress, PlainProgress
+from agent_runtime.events import Event, EventKind
+from agent_runtime.plan import PHASES, Plan, Step, create, update
+from benchmarks.openai_server import Reply
+
+from .test_runs import HELLO, Machine
+from .test_runs import machine as machine
+
+STEPS = [{"id": "a", "description": "Look"}, {"id": "b", "description": "Build [b]\x1b[2J"}]
+SCRIPT = (
+    Reply(calls=(("plan", {"action": "create", "goal": "Ship it", "steps": STEPS}),)),
+    Reply(
+        calls=(
+            ("list_files", {}),
+            ("plan", {"action": "update", "steps": [{"id": "a", "follow": True}]}),
+        )
+    ),
+    HELLO,
+)
+
+
+@pytest.fixture
+def planned(machine: Machine) -> Machine:
+    """A machine on which a run with a plan is over, on the thread `t`."""
+    machine.script = lambda request, n: SCRIPT[min(n, len(SCRIPT) - 1)]
+    (machine.folder / "work").mkdir()
+    result = machine.invoke("run", "Go.", "--thread", "t", "--workspace", "work")
+    assert result.exit_code == 0, result.stderr
+    (machine.folder / "stderr").write_text(result.stderr)
+    return machine
+
+
+def event(kind: EventKind, run: str = "run-1", node: int = 2, **data: Any) -> Event:
+    """An event of a run."""
+    return Event(kind, "t", run, node_id=node, data=data)
+
+
+def plan_of(count: int) -> Plan:
+    """A plan with so many items."""
+    steps = [Step(description=f"Part {number}") for number in range(1, count + 1)]
+    return create("g", steps, phase=None, phases=PHASES)
+
+
+def told(plan: Plan, *followed: str, node: int = 2, run: str = "run-1") -> Event:
+    """The event of a new version."""
+    return event("plan", run, node, plan=plan, followed=list(followed))
+
+
+def finished(call_id: str, outcome: str = "ok", node: int = 2) -> Event:
+    """The event of the end of a call."""
+    return event("tool-finish", node=node, call_id=call_id, tool="work", outcome=outcome)
+
+
+def test_a_run_tells_of_its_plan_only_what_has_changed(planned: Machine) -> None:
+    lines = (planned.folder / "stderr").read_text().splitlines()
+    assert [line for line in lines if line.startswith("  plan: ")] == [
+        "  plan: [ ] a (plan) Look",
+        "  plan: [ ] b (plan) Build [b] [2J",
+        "  plan: [x] a (plan) Look",
+    ]
+
+
+def test_a_threads_plan_is_shown(planned: Machine) -> None:
+    shown = planned.invoke("plan", "show", "t")
+    assert shown.exit_code == 0
+    assert shown.stdout.splitlines() == [
+        "Plan version 2: 1 of 2 done, phase plan, iteration 1.",
+        "Goal: Ship it",
+        "[x] a (plan) Look",
+        "[ ] b (plan) Build [b]",
+    ]
+    kept = json.loads(planned.invoke("plan", "show", "t", "--json").stdout)
+    assert kept["thread_id"] == "t" and kept["plan"]["version"] == 2
+    assert [one["status"] for one in kept["plan"]["items"]] == ["completed", "pending"]
+    first = planned.invoke("plan", "show", "t", "--version", "1")
+    assert "0 of 2 done" in first.stdout
+
+
+def test_the_versions_of_a_plan_are_listed(planned: Machine) -> None:
+    lines = planned.invoke("plan", "versions", "t").stdout.splitlines()
+    assert [line.split()[0] for line in lines] == ["2", "1"]
+    assert lines[0].endswith("1 of 2 done, phase plan, iteration 1")
+    rows = planned.invoke("plan", "versions", "t", "--json", "--limit", "1").stdout.splitlines()
+    assert [json.loads(row)["plan"]["version"] for row in rows] == [2]
+
+
+def test_what_is_not_there_is_told(planned: Machine) -> None:
+    missing = planned.invoke("plan", "show", "nowhere")
+    assert missing.exit_code == exits.NOTHING
+    assert "There is no thread nowhere" in missing.stderr
+    version = planned.invoke("plan", "show", "t", "--version", "9")
+    assert version.exit_code == exits.NOTHING and "has no version 9" in version.stderr
+    planned.script = lambda request, n: HELLO
+    planned.invoke("run", "Hello.", "--thread", "bare")
+    bare = planned.invoke("plan", "show", "bare")
+    assert bare.exit_code == 0 and "Thread bare has no plan." in bare.stderr
+    assert json.loads(planned.invoke("plan", "show", "bare", "--json").stdout)["plan"] is None
+
+
+def test_the_offline_survey_keeps_its_plan_true(tmp_path: Path, machine: Machine) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    for number in range(3):
+        (folder / f"{number}.py").write_text("def f(): ...\n")
+    task = "Survey this folder and write REPORT.md"
+    for thread, phases in (("t", {}), ("own", {"AGENT_RUNTIME_PLAN_PHASES": "look, tell"})):
+        run = machine.invoke(
+            "run", task, "--thread", thread, "--workspace", str(folder), "--model", "offline",
+            **phases,
+        )  # fmt: skip
+        assert run.exit_code == 0, run.stderr
+        plan = json.loads(machine.invoke("plan", "show", thread, "--json").stdout)["plan"]
+        assert {one["status"] for one in plan["items"]} == {"completed"}
+        assert plan["phase"] == ("look" if phases else "inspect")
+        results = {one["id"]: one["result"] for one in plan["items"]}
+        assert results["list"] == "3 files in 0 folders"
+        assert results["read"].startswith("3 files read")
+
+
+def test_a_checklist_follows_calls_whichever_end_first() -> None:
+    plan = update(plan_of(2), steps=[Step(id="1", follow=True)], phases=PHASES, others=2)
+    checklist = Checklist()
+    assert checklist.update(finished("c1")) is False
+    assert checklist.update(told(plan, "c1", "c2"))
+    assert checklist.changed() == ["[>] 1 (plan) Part 1", "[ ] 2 (plan) Part 2"]
+    assert checklist.update(finished("c2", "error"))
+    assert checklist.changed() == ["[!] 1 (plan) Part 1 → work: error"]
+    # What another exchange does changes it no more.
+    assert checklist.update(finished("c3", node=3)) is False
+    assert checklist.changed() == []
+    assert checklist.update(event("plan", node=3, version=3)) is True
+    assert checklist.shown()[0] == "[!] 1 (plan) Part 1 → work: error"
+
+
+def test_a_long_checklist_shows_what_is_under_way() -> None:
+    done = [Step(id=str(number), status="completed") for number in range(1, 51)]
+    checklist = Checklist()
+    checklist.update(told(update(plan_of(100), steps=done, phases=PHASES)))
+    shown = checklist.shown()
+    assert len(shown) == MOST_SHOWN
+    assert shown[0] == "… 46 items before" and shown[-1] == "… 44 items after"
+    assert shown[5] == "[ ] 51 (plan) Part 51"
+    assert len(checklist.changed()) == 21 and checklist.changed() == []
+
+
+def test_a_terminal_shows_the_checklist_once_more_at_the_end(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    progress = LiveProgress()
+    start = event("run-start", agent="a", model="m", max_steps=5, resumed=False)
+    with progress:
+        progress.show(start)
+        progress.show(told(plan_of(2)))
+    written = capsys.readouterr().err
+    assert written.count("[ ] 2 (plan) Part 2") >= 1
+
+
+def test_a_sub_agents_plan_is_not_the_runs_own(capsys: pytest.CaptureFixture[str]) -> None:
+    progress = PlainProgress()
+    progress.show(event("run-start", agent="a", model="m", max_steps=5, resumed=False))
+    progress.show(told(plan_of(2), run="run-2"))
+    assert "plan:" not in capsys.readouterr().err
+    progress.show(told(plan_of(2)))
+    assert "  plan: [ ] 1 (plan) Part 1" in capsys.readouterr().err
