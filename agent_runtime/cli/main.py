@@ -19,6 +19,7 @@ COMMANDS = {
     "resume": ("run", "Go on with a run that stopped."),
     "chat": ("chat", "Talk with the agent, line by line, on one thread."),
     "threads": ("threads", "List threads; delete, export and import them."),
+    "runs": ("runs", "List runs; show the tree of one with its sub-agents."),
     "show": ("threads", "Show what happened on a thread."),
     "fork": ("branches", "Go on from another message of a thread."),
     "edit": ("branches", "Say something else in the place of a message."),

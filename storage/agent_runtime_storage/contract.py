@@ -312,6 +312,10 @@ class UserStore(SearchContract, MovingContract, PlansContract, PeopleContract, P
         """Sum like `usage_total`, each purpose (`step`, `embed` and so on) by itself."""
         ...
 
+    async def usage_by_run(self, root_run_id: str) -> dict[str, UsageTotal]:
+        """Sum the usage of each run of a tree by itself; runs without any are left out."""
+        ...
+
     async def recent_usage(self, model: str, *, limit: int = 20) -> list[Usage]:
         """Return the newest reported usage of a model, newest first."""
         ...

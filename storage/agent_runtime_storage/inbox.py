@@ -108,6 +108,12 @@ class Inbox(Owner):
                 await self._require_run(identity)
         return {str(row[0]): to_usage_total(row[1:]) for row in rows}
 
+    async def usage_by_run(self, root_run_id: str) -> dict[str, UsageTotal]:
+        rows = await self._read("usage_of_runs", id=root_run_id)
+        if not rows:
+            await self._require_run(root_run_id)
+        return {str(row[0]): to_usage_total(row[1:]) for row in rows}
+
     async def recent_usage(self, model: str, *, limit: int = 20) -> list[Usage]:
         rows = await self._read("recent_usage", model=model, limit=max(limit, 0))
         return [to_usage(row) for row in rows]

@@ -183,7 +183,7 @@ async def spoil(world: World, thread_id: str) -> None:
     code = (
         "import sqlite3, sys\n"
         "connection = sqlite3.connect(sys.argv[1], isolation_level=None)\n"
-        "query = \"UPDATE nodes SET parent_id = NULL WHERE thread_id = ? AND id = 2\"\n"
+        'query = "UPDATE nodes SET parent_id = NULL WHERE thread_id = ? AND id = 2"\n'
         "connection.execute(query, (sys.argv[2],))\n"
     )
     path = world.database_url.removeprefix("file:")

@@ -317,6 +317,7 @@ ATTACKS: Mapping[str, Mapping[str, Attempt]] = {
         "of the run": lambda user, to: user.usage_by_purpose(run_id=to.run),
         "of the thread": lambda user, to: user.usage_by_purpose(thread_id=to.thread),
     },
+    "usage_by_run": {"": lambda user, to: user.usage_by_run(to.run)},
     "recent_usage": {"": lambda user, to: user.recent_usage("m", limit=10_000)},
     "enqueue": {
         "the same": lambda user, to: user.enqueue(to.thread, "observe", "a", b""),

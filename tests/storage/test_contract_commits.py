@@ -291,6 +291,8 @@ async def test_usage_is_summed_over_the_tree_the_run_and_the_thread(user: UserSt
     }
     assert apart["observe"].unpriced_calls == 1
     assert list(await user.usage_by_purpose(thread_id="t2")) == ["step"]
+    each = await user.usage_by_run("r1")
+    assert {run: (one.calls, one.cost) for run, one in each.items()} == {"r1": (2, 5), "r2": (1, 7)}
     recent = await user.recent_usage("m")
     assert {item.run_id for item in recent} == {"r1"}
     assert sorted(item.id for item in recent) == [1, 2]

@@ -47,6 +47,7 @@ NOT_FOUND: dict[str, _Attempt] = {
     "events": lambda user: user.events("t1"),
     "usage_total": lambda user: user.usage_total(root_run_id="r1"),
     "usage_by_purpose": lambda user: user.usage_by_purpose(thread_id="t1"),
+    "usage_by_run": lambda user: user.usage_by_run("r1"),
     "enqueue": lambda user: user.enqueue("t1", "observe", "b", b""),
 }
 EMPTY: dict[str, tuple[_Attempt, object]] = {

@@ -24,20 +24,24 @@ WHERE user_id = :user_id AND thread_id = :thread_id AND id > :after
 ORDER BY id LIMIT :limit;
 
 -- name: usage_sums
-SELECT purpose, count(*), coalesce(sum(prompt_tokens), 0), coalesce(sum(cached_tokens), 0),
+count(*), coalesce(sum(prompt_tokens), 0), coalesce(sum(cached_tokens), 0),
        coalesce(sum(cache_write_tokens), 0), coalesce(sum(completion_tokens), 0),
        coalesce(sum(cost), 0), coalesce(sum(cost IS NULL), 0), coalesce(sum(reported = 0), 0)
 
 -- name: usage_of_tree
-{usage_sums}
+SELECT purpose, {usage_sums}
 FROM usage WHERE user_id = :user_id AND root_run_id = :id GROUP BY purpose ORDER BY purpose;
 
+-- name: usage_of_runs
+SELECT run_id, {usage_sums}
+FROM usage WHERE user_id = :user_id AND root_run_id = :id GROUP BY run_id ORDER BY run_id;
+
 -- name: usage_of_run
-{usage_sums}
+SELECT purpose, {usage_sums}
 FROM usage WHERE user_id = :user_id AND run_id = :id GROUP BY purpose ORDER BY purpose;
 
 -- name: usage_of_thread
-{usage_sums}
+SELECT purpose, {usage_sums}
 FROM usage WHERE user_id = :user_id AND thread_id = :id GROUP BY purpose ORDER BY purpose;
 
 -- name: recent_usage
