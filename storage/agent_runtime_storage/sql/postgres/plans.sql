@@ -31,11 +31,12 @@ WITH RECURSIVE stretch (first, last) AS (
 {plan_columns}
 FROM plans AS p {plan_blob}
 WHERE p.user_id = :user_id AND p.thread_id = :thread_id AND p.id = (
-    SELECT max(q.id)
-    FROM stretch AS s
-    JOIN plans AS q
-      ON q.user_id = :user_id AND q.thread_id = :thread_id
-      AND q.node_id BETWEEN s.first AND s.last);
+    SELECT max((
+        SELECT q.id FROM plans AS q
+        WHERE q.user_id = :user_id AND q.thread_id = :thread_id
+          AND q.node_id BETWEEN s.first AND s.last
+        ORDER BY q.node_id DESC, q.id DESC LIMIT 1))
+    FROM stretch AS s);
 
 -- name: plans
 WITH RECURSIVE stretch (first, last) AS (
