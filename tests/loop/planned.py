@@ -1,7 +1,7 @@
 """A run with a plan in another process, which kills itself at an event of its own.
 
-It makes a plan of two steps, then completes the first and has the second follow `work`, all in one
-message; then it answers.
+It makes a plan of two steps, then completes the first, adds a third and has the second follow
+`work`, all in one message; then it answers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,12 @@ from agent_runtime.models.scripted import Scripted, call, calls, raw_call, say
 SCRIPT: tuple[Scripted, ...] = (
     call("plan", action="create", goal="Go", steps=[{"description": "a"}, {"description": "b"}]),
     calls(
-        raw_call("plan", action="update", steps=[{"id": 1, "status": "completed"}]),
+        raw_call(
+            "plan",
+            action="update",
+            steps=[{"id": 1, "status": "completed"}],
+            add=[{"description": "c"}],
+        ),
         raw_call("work"),
         raw_call("plan", action="update", steps=[{"id": 2, "follow": True}]),
     ),

@@ -192,12 +192,12 @@ async def test_after_a_crash_each_change_was_made_once_and_the_plan_is_true(
         made_by = [row.call_id for row in await world.store.plans("t", exchange.seq)]
         assert len(versions) == 3 and len(set(made_by)) == 3
         told = await world.results("t")
-        assert told[1] == ("ok", "Plan version 2: 1 of 2 done, phase plan, iteration 1. "
-                           "Can be begun: 2.")  # fmt: skip
+        said = "Plan version 2: 1 of 3 done, phase plan, iteration 1. Can be begun: 2, 3."
+        assert told[1] == ("ok", said)
         assert told[3][0] == "ok" and "In progress: 2." in told[3][1]
         # `work` may not run again: whether it did what it should nobody saw, unless it ended.
         ended = "completed" if told[2][0] == "ok" else "failed"
-        assert statuses(versions[0]) == ["completed", ended]
+        assert statuses(versions[0]) == ["completed", ended, "pending"]
         if ended == "failed":
             assert versions[0].items[1].result == f"work: {INTERRUPTED}"
 
