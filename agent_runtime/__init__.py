@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from .models.embedding import Embedder, LiteLLMEmbedder, ScriptedEmbedder
     from .models.litellm import LiteLLMModel
     from .models.scripted import ScriptedModel
+    from .people.questions import Decision, Question
     from .plan import Plan, PlanItem
     from .results import RunResult, RunStream
     from .runtime import Runtime
@@ -51,6 +52,7 @@ __all__ = [
     "AgentRuntimeError",
     "Assignment",
     "ConversationMemory",
+    "Decision",
     "Delegation",
     "Embedder",
     "Event",
@@ -67,6 +69,7 @@ __all__ = [
     "Outcome",
     "Plan",
     "PlanItem",
+    "Question",
     "RunResult",
     "RunStream",
     "Runtime",
@@ -97,6 +100,7 @@ _HOMES = {
     "AgentRuntimeError": ".errors",
     "Assignment": ".delegation.assignment",
     "ConversationMemory": ".memory.conversation",
+    "Decision": ".people.questions",
     "Delegation": ".delegation.policy",
     "Embedder": ".models.embedding",
     "Event": ".events",
@@ -113,6 +117,7 @@ _HOMES = {
     "Outcome": ".delegation.outcome",
     "Plan": ".plan",
     "PlanItem": ".plan",
+    "Question": ".people.questions",
     "RunResult": ".results",
     "RunStream": ".results",
     "Runtime": ".runtime",

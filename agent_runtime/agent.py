@@ -49,6 +49,8 @@ class Agent:
             plan's phases, in their order, instead of those of the settings.
         delegation: whether the model may hand tasks over to sub-agents, by the tool `delegate`;
             a `Delegation` says what they may have.
+        asking: whether the model may ask the user, by the tool `ask_user`; its run is suspended
+            until there is an answer.
     """
 
     model: str | Model | None = None
@@ -66,6 +68,7 @@ class Agent:
     memory: MemoryMode | MemoryConfig = MemoryMode.CONVERSATION
     files: FilePolicy | None = None
     planning: bool | Sequence[str] = False
+    asking: bool = False
     delegation: bool | Delegation = False
 
     async def run(self, task: str, *, thread: str | None = None) -> RunResult:

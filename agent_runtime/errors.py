@@ -15,6 +15,8 @@ AgentRuntimeError                   .message says what and why, .cure what to do
 │   ├── InvalidVector
 │   ├── InvalidExport
 │   └── Conflict: ThreadBusy, ThreadExists, LeaseLost, RunCancelled, InboxWaiting, BudgetExceeded
+│       ├── QuestionClosed          it was answered before, has expired, or its run is over
+│       └── QuestionsOpen           a run cannot go on before its questions are answered
 ├── ModelError                      a model call failed for good
 │   ├── ModelAuthError              the key is missing or wrong, or may not use the model
 │   ├── ModelNotFound               the provider does not know the model
@@ -26,6 +28,7 @@ AgentRuntimeError                   .message says what and why, .cure what to do
 │   └── RealModelForbidden          a real call while they are switched off
 ├── PromptTooLarge                  what must be sent does not fit the window
 ├── InvariantError                  a prompt breaks a promise of ours: a bug, please report it
+├── InvalidAnswer                   an answer is not what its question asks for
 ├── InvalidFile                     a file cannot be taken in: empty, too large, or not readable
 ├── ToolError                       raise it in a tool to tell the model what went wrong
 │   └── InvalidPlan                 a plan, or a change of one, is not valid
@@ -52,6 +55,7 @@ from agent_runtime_storage.errors import (
     NotFound,
     ObjectLost,
     ObjectsUnavailable,
+    QuestionClosed,
     RunCancelled,
     StoreBusy,
     StoreError,
@@ -74,6 +78,7 @@ __all__ = [
     "CorruptThread",
     "DimensionMismatch",
     "InboxWaiting",
+    "InvalidAnswer",
     "InvalidExport",
     "InvalidFile",
     "InvalidPlan",
@@ -95,6 +100,8 @@ __all__ = [
     "ObjectLost",
     "ObjectsUnavailable",
     "PromptTooLarge",
+    "QuestionClosed",
+    "QuestionsOpen",
     "RealModelForbidden",
     "RunCancelled",
     "StoreBusy",
@@ -167,6 +174,22 @@ class InvariantError(AgentRuntimeError):
 
 class InvalidFile(AgentRuntimeError):
     """A file cannot be taken in: it is empty, too large, or cannot be read."""
+
+
+class InvalidAnswer(AgentRuntimeError):
+    """An answer is not what its question asks for; nothing was written."""
+
+
+class QuestionsOpen(Conflict):
+    """The run waits for a person, and cannot go on before its questions are answered.
+
+    Attributes:
+        questions: their ids.
+    """
+
+    def __init__(self, message: str, *, questions: tuple[str, ...], cure: str = "") -> None:
+        super().__init__(message, cure=cure)
+        self.questions = questions
 
 
 class ToolError(AgentRuntimeError):

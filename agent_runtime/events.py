@@ -21,6 +21,8 @@ EventKind = Literal[
     "observation",
     "recall",
     "plan",
+    "question",
+    "run-suspend",
     "run-finish",
 ]
 
@@ -57,6 +59,9 @@ class Event:
               as asked for
             - `plan`, of a new version: `version`, `phase`, `iteration`, and how many items have each
               status; live also `plan` (a `Plan`) and `followed` (the calls that its items may follow)
+            - `question`: `id`, `kind`; with the call that asks also `call_id` and `tool`
+            - `run-suspend`, when it waits for a person or is paused: `status`, `stop_reason`,
+              `detail`
             - `run-finish`: `status`, `stop_reason`, `detail`
     """
 

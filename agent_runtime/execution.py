@@ -13,12 +13,13 @@ from dataclasses import dataclass
 
 import anyio
 
-from agent_runtime_storage.records import Node
+from agent_runtime_storage.records import Finish, Node
 
 from .concurrency import is_cancelled
 from .errors import InvariantError
 from .log import Exchange, RunLog
 from .messages import AssistantMessage, ToolCall, ToolResult, decode_message, decode_result
+from .people.gate import Gate, Gated
 from .tools.base import Tool, ToolContext, Toolset
 
 INTERRUPTED = (
@@ -79,8 +80,6 @@ def sort_out(exchange: Exchange, tools: Toolset) -> tuple[list[Ready], dict[int,
                 f"{call.raw[:500]}",
                 outcome="error",
             )
-        elif tool.needs_approval:
-            done[index] = tool.refusal()
         else:
             ready.append(Ready(index, call, tool))
     return ready, done
@@ -92,13 +91,18 @@ async def run_calls(
     context: Callable[[str], ToolContext],
     close: Callable[[dict[int, ToolResult]], Awaitable[None]],
     settled: dict[int, ToolResult] | None = None,
-) -> None:
+    gate: Gate | None = None,
+) -> Finish | None:
     """Run what waits in the open exchange, in parallel; record each result; close the exchange.
+
+    What has to wait for a person does; the rest runs, and then the run is suspended with the
+    exchange open.  Returns that suspension, else None.
 
     Args:
         context: gives a tool its context, by the call's id.
         close: closes the exchange with the results that are not recorded yet.
         settled: results that a resume already knows.
+        gate: says what has to wait for a person; None if nothing does.
 
     Cancellation: running tools are cancelled; what finished is recorded, the rest is left for
     `abandon`.
@@ -106,11 +110,15 @@ async def run_calls(
     exchange = log.open_exchange()
     ready, done = sort_out(exchange, tools)
     done |= settled or {}
-    ready = [one for one in ready if one.index not in done]
-    if not ready:
+    gated = Gated([one for one in ready if one.index not in done], done)
+    if gate is not None:
+        gated = await gate.sort(exchange, gated)
+    if not gated.ready and not gated.waiting:
         await close(done)
-        return
-    await log.start([one.index for one in ready if one.index not in exchange.started], done)
+        return None
+    fresh = [one.index for one in gated.ready if one.index not in exchange.started]
+    if fresh or done:
+        await log.start(fresh, done)
     turn = anyio.Lock()
 
     async def run(one: Ready) -> None:
@@ -129,8 +137,9 @@ async def run_calls(
                     await log.finish_call(one.index, result)
 
     async with anyio.create_task_group() as group:
-        for one in ready:
+        for one in gated.ready:
             group.start_soon(run, one)
+    return await gate.suspend(gated) if gate and gated.waiting else None
 
 
 def abandon(exchange: Exchange) -> dict[int, ToolResult]:

@@ -493,10 +493,10 @@ async def give_up(store: UserStore, lease: Lease, finish: Finish) -> None:
 
 
 def finish_event(finish: Finish) -> NewEvent:
-    """Return the event that tells of a run's end."""
+    """Return the event that tells of a run's end, or of its suspension."""
     data = {
         "status": finish.status,
         "stop_reason": finish.stop_reason,
         "detail": finish.detail,
     }
-    return NewEvent("run-finish", data=data)
+    return NewEvent("run-suspend" if finish.status == "suspended" else "run-finish", data=data)

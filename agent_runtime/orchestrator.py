@@ -19,6 +19,7 @@ from .answers import normalise
 from .attaching import keep_made
 from .budget import times, usage_of
 from .context import build, check
+from .delegation.background import JOB, settle_owed
 from .errors import (
     BudgetExceeded,
     InboxWaiting,
@@ -38,6 +39,7 @@ from .models.base import (
     Retrying,
     TextDelta,
 )
+from .people.pausing import PAUSE, PAUSED, pausing
 from .state import RunState
 from .view import Prompt, View
 
@@ -52,6 +54,8 @@ class Orchestrator:
     def __init__(self, state: RunState) -> None:
         self.state = state
         self.log = state.log
+        self.repeats = 0
+        """How many exchanges in a row said the same, when the last one was closed."""
 
     async def drive(self) -> Finish:
         """Run to the end and return how it ended, written already.
@@ -59,17 +63,21 @@ class Orchestrator:
         Raises `ModelError`, `PromptTooLarge` and store errors as they come; the caller ends the
         run for them. Cancelled, it leaves the log valid and the run open, for `finish`.
         """
-        if self.log.exchange is not None:
-            await self.run_tools()
-        await self.drain()
+        if self.log.exchange is not None and (waits := await self.run_tools()) is not None:
+            return waits
+        if (ended := await self.drain()) is not None:
+            return ended
         while True:
             if (arguments := self.final()) is not None:
                 return await self.complete(arguments)
             if self.log.steps >= self.state.step_limit:
                 detail = f"It used up its {self.state.step_limit} steps."
                 return await self.finish(Finish("failed", "max_steps", detail))
-            if await self.log.cancel_requested():
+            requested, posted = await self.log.store.poll(self.log.lease)
+            if requested:
                 return await self.finish(cancelled())
+            if posted and await self.pausing():
+                return await self.finish(PAUSED)
             try:
                 prompt, answer = await self.step()
             except BudgetExceeded as error:
@@ -210,17 +218,25 @@ class Orchestrator:
             return await self.answer(message, answer, usage, spent, lost, event)
         await log.open(message, usage, spent, lost, event)
         state.recorded()
-        await self.run_tools()
+        if (waits := await self.run_tools()) is not None:
+            return waits
         if state.output is None or self.final() is not None:
             return None
         if outputs.refused(log.view) > outputs.RETRIES:
             return await self.finish(self.no_output())
         return None
 
-    async def run_tools(self) -> None:
-        """Run the calls of the open exchange and close it."""
-        settled, self.state.settled = self.state.settled, {}
-        await run_calls(self.log, self.state.tools, self.state.context, self.close, settled)
+    async def run_tools(self) -> Finish | None:
+        """Run the calls of the open exchange and close it; return how that ended the run, if so."""
+        state = self.state
+        settled, state.settled = state.settled, {}
+        waits = await run_calls(
+            self.log, state.tools, state.context, self.close, settled, state.gate
+        )
+        if waits is not None or self.log.ended:
+            return waits or PAUSED
+        stopped = await state.guard.stop(self.repeats)
+        return stopped if stopped is None or self.log.ended else await self.finish(stopped)
 
     async def close(self, done: dict[int, ToolResult], finish: Finish | None = None) -> None:
         """Close the exchange: cap its results, drain the inbox, reserve the next call."""
@@ -231,6 +247,10 @@ class Orchestrator:
         shown = await self.state.fit(texts)
         items = await log.store.inbox(log.lease.thread_id) if finish is None else []
         notes = notes_of(items, log.lease.run_id)
+        if finish is None:
+            self.repeats = await self.state.guard.repeats([results[i] for i in sorted(results)])
+            notes += self.state.guard.nudge(self.repeats)
+            finish = PAUSED if pausing(items, log.lease) else None
         events = [finish_event(finish)] if finish else []
 
         async def close(reserve: Callable[[View], Amount | None]) -> None:
@@ -293,6 +313,8 @@ class Orchestrator:
         elif not notes:
             cut = "The answer was cut at its length limit." if answer.finish == "length" else ""
             finish = Finish("succeeded", "completed", cut, orjson.dumps(message.text))
+        if finish is None and pausing(items, self.log.lease):
+            finish = PAUSED
         await self.log.append(
             [message, *notes],
             drained=items,
@@ -322,20 +344,32 @@ class Orchestrator:
             data["raw_tokens"], data["observed_tokens"] = memory.sizes(self.log.view)
         return NewEvent("answer", self.log.next_seq, data)
 
-    async def drain(self) -> None:
+    async def drain(self) -> Finish | None:
         """Bring what came in while nobody worked on the thread into the log.
 
         A run that is resumed after an answer which did not end it is told to go on: some
-        providers refuse a prompt that ends in an answer.
+        providers refuse a prompt that ends in an answer.  Returns how the run ended, if it did.
         """
+        await settle_owed(self.state)
         items = await self.log.store.inbox(self.log.lease.thread_id)
         notes = notes_of(items, self.log.lease.run_id)
+        said = await self.state.guard.answered() if self.log.steps else None
+        if isinstance(said, Finish):
+            return await self.finish(said)
+        notes = [said, *notes] if said else notes
         last = self.log.view.entries[-1]
         if not notes and last.message.type == "assistant" and not last.results:
             notes.append(Note(outputs.ASK if self.state.output else GO_ON))
-        if notes:
+        if notes or items:
             await self.log.append(notes, drained=items)
+        if notes:
             await self.state.activate("note")
+        return None
+
+    async def pausing(self) -> bool:
+        """Return whether it was asked to pause the run, and something waits for its next step."""
+        items = await self.log.store.inbox(self.log.lease.thread_id)
+        return pausing(items, self.log.lease)
 
     # Ends
 
@@ -385,6 +419,10 @@ def notes_of(items: Sequence[InboxItem], run_id: str) -> list[Note]:
         if item.kind == "steer":
             when = "while you work" if item.run_id in (None, run_id) else "to an earlier run"
             notes.append(Note(f"The user says, {when}: {text}", source="steer"))
+        elif item.kind == PAUSE:
+            continue
+        elif item.kind == JOB:
+            notes.append(Note(text, source="background"))
         else:
             notes.append(Note(text))
     return notes

@@ -157,12 +157,13 @@ def toolset(agent: Agent, output: outputs.OutputType | None, *, levels: int = 0)
     Raises:
         ConfigError: a tool cannot be used, or has a name that is the runtime's own.
     """
-    from .tools import artifact, delegate
+    from .tools import artifact, delegate, tasks
+    from .tools.ask_user import ask_user
     from .tools.recall import recall
 
     own = Toolset(agent.tools)
     delegating = bool(agent.delegation) and levels > 0
-    kept = (delegate.NAME, artifact.NAME) if delegating else ()
+    kept = (delegate.NAME, artifact.NAME, tasks.TASKS) if delegating else ()
     for name in (recall.name, outputs.FINAL, *kept):
         if own.get(name) not in (None, recall):
             raise ConfigError(
@@ -170,8 +171,11 @@ def toolset(agent: Agent, output: outputs.OutputType | None, *, levels: int = 0)
                 cure="Give yours another one: `tool(function, name=...)`.",
             )
     tools: list[Tool] = list(own)
+    if agent.asking and ask_user not in tools:
+        tools.append(ask_user)
     if delegating:
         tools += [delegate.delegate_tool(agent, own, levels=levels), artifact.open_artifact_tool()]
+        tools.append(tasks.tasks)
     if tools and recall not in tools:
         tools.append(recall)
     if output is not None:

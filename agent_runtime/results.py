@@ -16,6 +16,7 @@ from agent_runtime_storage.records import RunStatus, StopReason, UsageTotal
 from .budget import NANO
 from .concurrency import single_error
 from .events import Event
+from .people.questions import Question
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,7 @@ class RunResult:
         steps: model calls so far, those before a resume included.
         usage: sums over the run and its children, what its memory used included.
         usage_by_purpose: the same apart: `step`, and of memory `observe` and `reflect`.
+        questions: what a `suspended` run waits for; see `Runtime.answer`.
     """
 
     run_id: str
@@ -39,6 +41,7 @@ class RunResult:
     steps: int
     usage: UsageTotal
     usage_by_purpose: Mapping[str, UsageTotal] = field(default_factory=dict[str, UsageTotal])
+    questions: tuple[Question, ...] = ()
 
     @property
     def ok(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import anyio
@@ -13,11 +14,7 @@ import uuid_utils
 
 from agent_runtime_config import Settings, load_settings
 from agent_runtime_storage import Store, UserStore, open_store
-from agent_runtime_storage.records import (
-    ACTIVE,
-    Budget,
-    UsageTotal,
-)
+from agent_runtime_storage.records import Budget, UsageTotal
 
 from . import leases
 from .agent import Agent
@@ -25,11 +22,12 @@ from .attaching import Attachable, ThreadFiles
 from .beginning import Order, begin, check_free, take_over
 from .budget import NANO, require_price
 from .concurrency import Background
+from .control import Control, check_answered
 from .delegation.delegating import Delegating
-from .errors import Conflict
 from .events import Event
 from .lifecycle import Driver, end_dead, execute
 from .log import RunLog
+from .loop_guard import LoopGuard
 from .memory import branches, node_runs
 from .memory.node_upkeep import prune_daily
 from .memory.worker import Worker
@@ -37,6 +35,8 @@ from .messages import LoggedMessage, UserMessage, encodable
 from .models.base import Model
 from .models.embedding import Embedder
 from .orchestrator import Orchestrator
+from .people.gate import Gate, waits_for
+from .people.questions import OnQuestion
 from .planning import Planner, ThreadPlans
 from .recall import Recall
 from .resolve import Resolved, resolve
@@ -47,7 +47,7 @@ from .tool_contexts import ToolContexts, with_context
 from .upkeep import ThreadMemory, memory_of
 from .view import Entry
 from .workflow.conductor import Conductor, ResumeChild
-from .workflow.definition import Workflow, check_kind, check_steerable, kept_with
+from .workflow.definition import Workflow, check_kind, kept_with
 
 _log = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ def _ignore(event: Event) -> None:
     del event
 
 
-class Runtime:
+class Runtime(Control):
     """An open store and what runs on it. Use `Runtime.open`.
 
     Every method that runs an agent raises typed errors of `agent_runtime.errors` when the run
@@ -133,8 +133,9 @@ class Runtime:
         spec: Mapping[str, Any] | None = None,
         user_context: Mapping[str, Any] | None = None,
         on_event: Callable[[Event], None] = _ignore,
+        on_question: OnQuestion | None = None,
     ) -> RunResult:
-        """Run a task to its end, by an agent or a workflow.
+        """Run a task to its end, by an agent or a workflow; or until it waits for a person.
 
         Args:
             task: None answers the user's message at the thread's head (again).
@@ -148,15 +149,19 @@ class Runtime:
             user_context: what tools and workflows may know of the user, as JSON; kept with the run,
                 and inherited by the runs inside of it.
             on_event: called with each event, in order, on the event loop.
+            on_question: asked what the run waits for; then the run is resumed.  Without it, or
+                when it gives None, the result is `suspended` and has the `questions`.
 
         Raises:
             ThreadBusy: the thread has an active run already.
             InvalidFile: a file is empty, too large, or cannot be read.
         """
         spec = with_context(spec, user_context)
-        return await self._run(
+        result = await self._run(
             agent, task, thread, user, deps, spec, on_event, parent=None, files=files
         )
+        again = partial(self.resume, agent=agent, user=user, deps=deps, on_event=on_event)
+        return await self._asked(result, on_question, again, user)
 
     @asynccontextmanager
     async def stream(
@@ -170,13 +175,22 @@ class Runtime:
         deps: Any = None,
         spec: Mapping[str, Any] | None = None,
         user_context: Mapping[str, Any] | None = None,
+        on_question: OnQuestion | None = None,
     ) -> AsyncGenerator[RunStream]:
         """Run a task and give its events as they happen; leaving the context cancels it."""
 
         async def start(on_event: Callable[[Event], None]) -> RunResult:
-            kept = with_context(spec, user_context)
-            return await self._run(
-                agent, task, thread, user, deps, kept, on_event, parent=None, files=files
+            return await self.run(
+                agent,
+                task,
+                files=files,
+                thread=thread,
+                user=user,
+                deps=deps,
+                spec=spec,
+                user_context=user_context,
+                on_event=on_event,
+                on_question=on_question,
             )
 
         async with streaming(start) as stream:
@@ -190,8 +204,9 @@ class Runtime:
         user: str | None = None,
         deps: Any = None,
         on_event: Callable[[Event], None] = _ignore,
+        on_question: OnQuestion | None = None,
     ) -> RunResult:
-        """Go on with a run that a crash, a limit, an error or a cancel ended.
+        """Go on with a run that a crash, a limit, an error or a cancel ended, or that waits.
 
         What is recorded as done stays; a call that was under way when its process died runs again
         only if its tool is idempotent, else the model is told that its effect is unverified.  A
@@ -201,6 +216,7 @@ class Runtime:
             ThreadBusy: it is running somewhere, or another run is active on its thread.
             Conflict: it has succeeded, or its thread went on without it.
             NotFound: this owner has no such run.
+            QuestionsOpen: it waits for answers that are not there yet.
             ConfigError: it is a workflow's and not the agent's, or the other way round.
         """
         store = self.store.of(user or self.settings.user)
@@ -212,6 +228,7 @@ class Runtime:
             agent, store, deps, budget, thread_id=run.thread_id, child=child
         )
         check_free(run)
+        await check_answered(store, run)
         with leases.at_work(run.id):
             taken = await take_over(store, run, resolved, agent.name, on_event)
             state = self._state(
@@ -221,48 +238,29 @@ class Runtime:
             retry = run.stop_reason in ("error", "budget")
             loop = self._driver(state, agent, retry=retry)
             driver = node_runs.driving(loop, node_runs.resumed(run))
-            return await self._finish(driver, resolved)
+            result = await self._finish(driver, resolved)
+        again = partial(self.resume, agent=agent, user=user, deps=deps, on_event=on_event)
+        return await self._asked(result, on_question, again, user)
 
     @asynccontextmanager
     async def resume_stream(
-        self, run_id: str, agent: Agent | Workflow, *, user: str | None = None, deps: Any = None
+        self,
+        run_id: str,
+        agent: Agent | Workflow,
+        *,
+        user: str | None = None,
+        deps: Any = None,
+        on_question: OnQuestion | None = None,
     ) -> AsyncGenerator[RunStream]:
         """Like `resume`, with the events as they happen; leaving the context cancels it."""
 
         async def start(on_event: Callable[[Event], None]) -> RunResult:
-            return await self.resume(run_id, agent, user=user, deps=deps, on_event=on_event)
+            return await self.resume(
+                run_id, agent, user=user, deps=deps, on_event=on_event, on_question=on_question
+            )
 
         async with streaming(start) as stream:
             yield stream
-
-    async def cancel(self, run_id: str, *, user: str | None = None) -> list[str]:
-        """Cancel a run and all its descendants, in whatever process; return whom it reached.
-
-        Idempotent. Running processes see it within about a second; runs whose process is dead
-        are ended here.
-        """
-        store = self.store.of(user or self.settings.user)
-        reached = await store.cancel_run(run_id)
-        for one in reached:
-            run = await store.run(one)
-            if run.status in ACTIVE and leases.is_dead(run):
-                await end_dead(store, run)
-        return reached
-
-    async def steer(self, run_id: str, text: str, *, user: str | None = None) -> None:
-        """Tell a running run something; its model reads it at its next step.
-
-        Raises:
-            Conflict: the run is over, or a workflow's.
-        """
-        store = self.store.of(user or self.settings.user)
-        run = await store.run(run_id)
-        check_steerable(run)
-        if run.status not in ACTIVE:
-            raise Conflict(
-                f"Run {run_id} is over: {run.status}.", cure="Start a new run on its thread."
-            )
-        await store.post(run.thread_id, "steer", encodable(text).encode(), run_id=run_id)
 
     async def regenerate(
         self,
@@ -435,6 +433,8 @@ class Runtime:
             task=task,
             limited=resolved.limited,
             end_dead=end_dead,
+            gate=Gate.of(log, settings),
+            guard=LoopGuard.of(log, settings, resolved.tools),
             output=resolved.output,
             memory=memory,
             worker=Worker(memory) if memory else None,
@@ -488,6 +488,7 @@ class Runtime:
             stop_reason=finish.stop_reason,
             detail=finish.detail,
             output=output,
+            questions=await waits_for(store, lease) if finish.status == "suspended" else (),
             steps=driver.log.steps,
             usage=UsageTotal.of(usage.values()),
             usage_by_purpose=usage,

@@ -29,6 +29,7 @@ from .memory.transcript import characters
 from .memory.worker import Worker
 from .messages import ToolResult
 from .models.base import Model, ModelInfo
+from .people.gate import Gate
 from .shown_files import PromptFiles
 from .state_note import StateFunction, state_note
 from .tokens import Calibration, count_text
@@ -36,6 +37,7 @@ from .tools.base import ToolContext, Toolset
 from .view import Cause, Entry, Prefix, Prompt, View
 
 if TYPE_CHECKING:
+    from .loop_guard import LoopGuard
     from .memory.recalling import Recalling
 
 LEAST_OUTPUT = 256
@@ -71,6 +73,10 @@ class RunState:
     """Whether the run tree has a budget."""
     end_dead: Callable[[UserStore, Run], Awaitable[None]]
     """Ends a run whose process is dead."""
+    gate: Gate
+    """What lets calls wait for a person."""
+    guard: LoopGuard
+    """What looks whether the run repeats itself."""
     output: outputs.OutputType | None = None
     memory: Memory | None = None
     """Observational memory, where it is on."""

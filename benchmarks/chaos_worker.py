@@ -392,6 +392,7 @@ async def live(life: Life) -> None:
             budget_tokens=life.budget,
             user=life.user,
             observational_memory=life.memory,
+            loop_limit=0,
             observer_message_tokens=1000,
             reflector_observation_tokens=500,
             last_messages=4 if life.memory else 20,

@@ -240,6 +240,7 @@ def settings_for(policy: Policy, url: str) -> Settings:
         database_url=url,
         synchronous="normal",
         observational_memory=True,
+        loop_limit=0,
         observer_model="extractive",
         reflector_model="extractive",
         observer_timeout=3_600.0,

@@ -61,6 +61,7 @@ async def replay_all(traces: Sequence[Trace], window: int) -> list[Outcome]:
             database_url=f"file:{folder}/traces.db",
             synchronous="normal",
             observational_memory=False,
+            loop_limit=0,
         )
         async with Runtime.open(settings) as runtime, anyio.create_task_group() as group:
 

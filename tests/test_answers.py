@@ -73,7 +73,7 @@ async def test_a_later_run_may_want_more_recent_messages(database_url: str) -> N
         """Work."""
         return "r"
 
-    async with Runtime.open(Settings(database_url=database_url)) as runtime:
+    async with Runtime.open(Settings(database_url=database_url, loop_limit=0)) as runtime:
         script = [*[call("work")] * 12, say("done")]
         few = Agent(ScriptedModel(script), tools=[work], last_messages=4)
         many = Agent(ScriptedModel(script), tools=[work], last_messages=40)

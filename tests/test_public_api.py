@@ -20,6 +20,7 @@ PUBLIC = {
     "AgentRuntimeError",
     "Assignment",
     "ConversationMemory",
+    "Decision",
     "Delegation",
     "Embedder",
     "Event",
@@ -36,6 +37,7 @@ PUBLIC = {
     "Outcome",
     "Plan",
     "PlanItem",
+    "Question",
     "RunResult",
     "RunStream",
     "Runtime",
@@ -172,6 +174,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "ThreadBusy": {"run_id": "r"},
     "DimensionMismatch": {"known": 3, "given": 4},
     "InvalidExport": {"line": 1},
+    "QuestionClosed": {"status": "answered"},
+    "QuestionsOpen": {"questions": ("q",)},
 }
 
 

@@ -107,6 +107,11 @@ class Tally:
                 return [f"  note from {data['source']}"]
             case "plan":
                 pass
+            case "question":
+                self.doing = "waiting for an answer"
+                return [f"  question {data['id']}"]
+            case "run-suspend":
+                self.doing = "suspended"
             case "run-finish":
                 self.doing = "done"
         return []

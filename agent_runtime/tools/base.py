@@ -8,7 +8,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeAlias, TypeVar, overload
 
 import anyio
 import anyio.to_thread
@@ -17,6 +17,7 @@ from anyio.lowlevel import RunVar
 from agent_runtime.attaching import MAX_BYTES, File, keep
 from agent_runtime.errors import ConfigError, ToolError
 from agent_runtime.messages import FileRef, ToolResult, ToolSpec, encodable
+from agent_runtime.people.patterns import matches
 from agent_runtime_storage.contract import UserStore
 
 from .returned import has_files, render, render_files
@@ -34,9 +35,11 @@ R = TypeVar("R")
 MAX_THREADS = 64
 """How many sync tools run at once; they have threads of their own, so none waits for the store."""
 REFUSED = (
-    "This tool needs an approval, and this version of the runtime cannot ask for one. "
-    "The call was not made."
+    "This call needs the approval of a person, and nobody can be asked from here. It was not made."
 )
+NeedsApproval: TypeAlias = bool | Mapping[str, str] | Callable[[dict[str, Any]], bool]
+"""Whether a person has to allow a call: each one; those whose arguments match patterns (`*`, `?`,
+`[…]`), by argument; or those of whose arguments the function says so."""
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _threads: RunVar[anyio.CapacityLimiter] = RunVar("agent_runtime_tool_threads")
@@ -52,7 +55,8 @@ class ToolContext:
         store: everything that the run's owner can read.
         deps: what the program handed to the run.
         run_agent: `await run_agent(agent, task)` runs a child run (of an agent or a workflow) and
-            returns its `RunResult`; with `before` it sees these messages before its task.
+            returns its `RunResult`; with `before` it sees these messages before its task, and
+            `on_event` hears of it too, and alone once the run that calls is over.
         timeout: seconds that a tool without a timeout of its own may take; None for no limit.
         timer: of this call; it stands still while `run_agent` is at work.
         user_context: what the outermost run was given of its user.
@@ -95,7 +99,7 @@ class Tool(ABC):
         spec: what the model is told; made of name and description if None.
         timeout: seconds; None for the run's own, `math.inf` for no limit.
         idempotent: whether it may run again after a crash that left its effect unknown.
-        needs_approval: whether a person has to allow each call.
+        needs_approval: which calls a person has to allow; see `NeedsApproval`.
 
     Raises:
         ConfigError: the name or the timeout is not usable.
@@ -109,7 +113,7 @@ class Tool(ABC):
         spec: ToolSpec | None = None,
         timeout: float | None = None,
         idempotent: bool = False,
-        needs_approval: bool = False,
+        needs_approval: NeedsApproval = False,
     ) -> None:
         if not _NAME.fullmatch(name):
             raise ConfigError(
@@ -138,6 +142,21 @@ class Tool(ABC):
         """
         ...
 
+    def approval(self, arguments: dict[str, Any]) -> Mapping[str, str] | None:
+        """Return by which pattern of its arguments a call needs an approval; None if it does not.
+
+        A function that fails on the arguments does not allow them.
+        """
+        wanted = self.needs_approval
+        if isinstance(wanted, bool):
+            return {} if wanted else None
+        if callable(wanted):
+            try:
+                return {} if wanted(arguments) else None
+            except Exception:
+                return {}
+        return wanted if matches(wanted, arguments) else None
+
     def refusal(self) -> ToolResult:
         """Return the result of a call that nobody can approve."""
         return ToolResult(REFUSED, outcome="refused")
@@ -158,7 +177,7 @@ class FunctionTool(Tool, Generic[P, R]):
         name: str | None = None,
         timeout: float | None = None,
         idempotent: bool = False,
-        needs_approval: bool = False,
+        needs_approval: NeedsApproval = False,
     ) -> None:
         name = name or function_name(function)
         signature = read_signature(function, ToolContext)
@@ -181,8 +200,6 @@ class FunctionTool(Tool, Generic[P, R]):
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
         """Validate the arguments, run the function, and return its result as text."""
-        if self.needs_approval:
-            return self.refusal()
         try:
             given = self._signature.validate(arguments)
         except ToolError as error:
@@ -268,7 +285,7 @@ def tool(
     name: str | None = None,
     timeout: float | None = None,
     idempotent: bool = False,
-    needs_approval: bool = False,
+    needs_approval: NeedsApproval = False,
 ) -> FunctionTool[P, R]: ...
 
 
@@ -278,7 +295,7 @@ def tool(
     name: str | None = None,
     timeout: float | None = None,
     idempotent: bool = False,
-    needs_approval: bool = False,
+    needs_approval: NeedsApproval = False,
 ) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
 
 
@@ -289,7 +306,7 @@ def tool(
     name: str | None = None,
     timeout: float | None = None,
     idempotent: bool = False,
-    needs_approval: bool = False,
+    needs_approval: NeedsApproval = False,
 ) -> Any:
     """Make a tool of a function, sync or async: `@tool`, or `@tool(timeout=60)`.
 
@@ -306,7 +323,10 @@ def tool(
         timeout: seconds, without the time of child runs; None for the run's own, `math.inf` for
             no limit.
         idempotent: whether it may run again after a crash that left its effect unknown.
-        needs_approval: whether a person has to allow each call.
+        needs_approval: which calls a person has to allow: all (True); those whose arguments match
+            patterns, as `{"path": "/etc/*"}`; or those of which a function of the arguments says
+            so.  Patterns see the text that the model wrote: where a value can be written in
+            several ways, as paths can, take True or a function.
 
     Raises:
         ConfigError: the function, the name or the timeout is not usable.

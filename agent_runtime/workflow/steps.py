@@ -105,7 +105,10 @@ class Node(Tool):
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
         """Run one iteration."""
-        return await self._steps[arguments["iteration"]].work.call({}, context)
+        work = self._steps[arguments["iteration"]].work
+        if work.approval({}) is not None:
+            return work.refusal()
+        return await work.call({}, context)
 
 
 def function_step(

@@ -11,22 +11,27 @@ from typing import TYPE_CHECKING, Any
 from .errors import AgentRuntimeError, ConfigError
 
 if TYPE_CHECKING:
+    from .approvals import ApprovalRule, approval_rules
     from .describe import SettingRow, describe_settings, settings_table
     from .settings import Settings, load_settings
 
 __all__ = [
     "AgentRuntimeError",
+    "ApprovalRule",
     "ConfigError",
     "SettingRow",
     "Settings",
+    "approval_rules",
     "describe_settings",
     "load_settings",
     "settings_table",
 ]
 
 _HOMES = {
+    "ApprovalRule": "approvals",
     "SettingRow": "describe",
     "Settings": "settings",
+    "approval_rules": "approvals",
     "describe_settings": "describe",
     "load_settings": "settings",
     "settings_table": "describe",

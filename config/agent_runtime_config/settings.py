@@ -18,6 +18,7 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
+from .approvals import approval_rules
 from .errors import ConfigError
 from .urls import url_scheme
 
@@ -60,6 +61,20 @@ def _http_url(url: str) -> str:
     if url_scheme(url) not in ("http", "https"):
         raise PydanticCustomError("http_url", "must be a URL that begins with http:// or https://")
     return url
+
+
+def _approvals(text: str) -> str:
+    try:
+        approval_rules(text)
+    except ValueError as error:
+        raise PydanticCustomError("approvals", "{problem}", {"problem": str(error)}) from None
+    return text
+
+
+def _repeats(limit: int) -> int:
+    if limit == 1:
+        raise PydanticCustomError("repeats", "must be 0 (never), or 2 or more")
+    return limit
 
 
 def _phases(text: str) -> str:
@@ -144,6 +159,29 @@ class Settings(BaseSettings):
     sub_agent_max_steps: Count = Field(
         default=100, description="The most steps of a sub-agent's run."
     )
+    delegation_depth: Annotated[int, Field(ge=0)] = Field(
+        default=1,
+        description="How many sub-agents may be above each other: with 1 a sub-agent cannot "
+        "delegate itself, with 0 nobody can.",
+    )
+    delegation_parallel: Count = Field(
+        default=8, description="How many sub-agents of a run work at once; the others wait."
+    )
+    approve: Annotated[str, AfterValidator(_approvals)] = Field(
+        default="",
+        description="Which calls a person has to allow, beside those of tools that need it anyway: "
+        "`shell,write_file:path=/etc/*` for all of `shell`, and those of `write_file` whose `path` "
+        "matches. Rules stand between commas, a rule's arguments between `;`.",
+    )
+    answer_timeout: Seconds = Field(
+        default=86_400.0,
+        description="Seconds that a question to a person stays open; then it counts as refused.",
+    )
+    loop_limit: Annotated[int, Field(ge=0), AfterValidator(_repeats)] = Field(
+        default=5,
+        description="After how many same calls with the same result in a row the model is told "
+        "to do something else; after twice as many the run stops. 0 for never.",
+    )
     node_memory_keep_days: float = Field(
         default=0.0,
         ge=0,
@@ -169,29 +207,6 @@ class Settings(BaseSettings):
         default=30_000,
         description="From how many tokens of raw messages on observations take the place of the "
         "oldest; at most half of what a prompt may have.",
-    )
-    delegation_depth: Annotated[int, Field(ge=0)] = Field(
-        default=1,
-        description="How many sub-agents may be above each other: with 1 a sub-agent cannot "
-        "delegate itself, with 0 nobody can.",
-    )
-    delegation_parallel: Count = Field(
-        default=8, description="How many sub-agents of a run work at once; the others wait."
-    )
-    approve: Annotated[str, AfterValidator(_approvals)] = Field(
-        default="",
-        description="Which calls a person has to allow, beside those of tools that need it anyway: "
-        "`shell,write_file:path=/etc/*` for all of `shell`, and those of `write_file` whose `path` "
-        "matches. Rules stand between commas, a rule's arguments between `;`.",
-    )
-    answer_timeout: Seconds = Field(
-        default=86_400.0,
-        description="Seconds that a question to a person stays open; then it counts as refused.",
-    )
-    loop_limit: Annotated[int, Field(ge=0), AfterValidator(_repeats)] = Field(
-        default=5,
-        description="After how many same calls with the same result in a row the model is told "
-        "to do something else; after twice as many the run stops. 0 for never.",
     )
     reflector_model: str = Field(
         default="same",

@@ -28,6 +28,8 @@ from agent_runtime_storage.records import Run
 from benchmarks.openai_server import OpenAIServer, Reply, Script
 
 KEY = "sk-test-0123456789abcdefghij"
+REPEATING: dict[str, Any] = {"loop_limit": 0}
+"""Scripts that make the same call over and over are about something else."""
 
 
 @tool
@@ -132,7 +134,7 @@ def serve(
         async with OpenAIServer(script, factor=factor) as server:
             options = {"base_url": server.base_url, "api_key": KEY, "retries": 2} | options
             model = LiteLLMModel(options.pop("name", "openai/test"), **options)
-            given = Settings(database_url=database_url, **(settings or {}))
+            given = Settings(database_url=database_url, **(REPEATING | (settings or {})))
             async with Runtime.open(given, model=model) as runtime:
                 yield Served(runtime, model, database_url, database_contents, server=server)
 
@@ -151,7 +153,7 @@ def play(database_url: str, database_contents: Callable[[], bytes]) -> Play:
         **options: Any,
     ) -> AsyncGenerator[World]:
         model = ScriptedModel(script, **options)
-        given = Settings(database_url=database_url, **(settings or {}))
+        given = Settings(database_url=database_url, **(REPEATING | (settings or {})))
         async with Runtime.open(given, model=model) as runtime:
             yield World(runtime, model, database_url, database_contents)
 

@@ -15,7 +15,6 @@ from agent_runtime import Agent, Event, ScriptedModel, ToolContext, ToolError, T
 from agent_runtime.errors import ConfigError, ModelProtocolError, ThreadBusy
 from agent_runtime.models.base import RawCall
 from agent_runtime.models.scripted import call, calls, raw_call, say
-from agent_runtime.tools.base import REFUSED
 from benchmarks.openai_server import Reply
 
 from .conftest import KEY, Play, Serve, World, double
@@ -105,12 +104,6 @@ async def hang() -> str:
     return "ended"
 
 
-@tool(needs_approval=True)
-def erase() -> str:
-    """Never run."""
-    raise AssertionError("it ran without approval")
-
-
 BAD_CALLS: dict[str, tuple[RawCall, str, str]] = {
     "no JSON": (RawCall("double", '{"number": '), "error", "no JSON object"),
     "no object": (RawCall("double", "[1]"), "error", "no JSON object"),
@@ -122,7 +115,6 @@ BAD_CALLS: dict[str, tuple[RawCall, str, str]] = {
     "a tool that raises": (raw_call("fail", text="No luck"), "error", "ValueError: No luck"),
     "a tool that says why": (raw_call("refuse"), "error", "Ask for another day."),
     "a tool that takes too long": (raw_call("hang"), "error", "stopped after 0.01 s"),
-    "a tool that needs approval": (raw_call("erase"), "refused", REFUSED),
 }
 
 
@@ -132,7 +124,7 @@ async def test_a_bad_call_becomes_a_result_and_what_follows_can_be_sent(
 ) -> None:
     both = Reply(calls=((bad.name, bad.arguments), ("double", {"number": 2})))
     async with serve([both, Reply(text="Sorry.")]) as world:
-        result = await world.run(Agent(tools=[double, fail, refuse, hang, erase]))
+        result = await world.run(Agent(tools=[double, fail, refuse, hang]))
         kept = await world.results(result.thread_id)
     assert result.output == "Sorry."
     assert kept[0][0] == outcome

@@ -1,0 +1,180 @@
+"""What is said to runs from outside, by whatever process: cancel, steer, pause, answer."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+
+import uuid_utils
+
+from agent_runtime_config import Settings
+from agent_runtime_storage import Store, UserStore
+from agent_runtime_storage.people_records import ApprovalRow, NewApproval, QuestionStatus
+from agent_runtime_storage.records import ACTIVE, Run
+
+from . import leases
+from .errors import Conflict, QuestionClosed, QuestionsOpen
+from .lifecycle import end_dead
+from .log import give_up, take_log
+from .messages import encodable
+from .people.pausing import PAUSE, PAUSED
+from .people.questions import Answer, OnQuestion, Question, encode_answer
+from .results import RunResult
+from .workflow.definition import check_steerable
+
+
+class Control:
+    """The methods of `Runtime` by which others than the run itself act on it."""
+
+    settings: Settings
+    store: Store
+
+    async def cancel(self, run_id: str, *, user: str | None = None) -> list[str]:
+        """Cancel a run and all its descendants, in whatever process; return whom it reached.
+
+        Idempotent. Running processes see it within about a second; runs whose process is dead,
+        and those that wait for a person, are ended here.
+        """
+        store = self._store_of(user)
+        reached = await store.cancel_run(run_id)
+        for one in reached:
+            run = await store.run(one)
+            if run.status in ACTIVE and leases.is_dead(run):
+                await end_dead(store, run)
+        return reached
+
+    async def steer(self, run_id: str, text: str, *, user: str | None = None) -> None:
+        """Tell a run something; its model reads it at its next step.
+
+        Raises:
+            Conflict: the run is over, or a workflow's.
+        """
+        store = self._store_of(user)
+        run = await store.run(run_id)
+        check_steerable(run)
+        _check_active(run)
+        await store.post(run.thread_id, "steer", encodable(text).encode(), run_id=run_id)
+
+    async def pause(self, run_id: str, *, user: str | None = None) -> None:
+        """Suspend a run at its next step, in whatever process it works; `resume` goes on with it.
+
+        What is under way ends first: a model call with its tools, sub-agents included.  A run that
+        gives its final answer meanwhile succeeds.  Idempotent, and one that waits for a person
+        already stays as it is.
+
+        Raises:
+            Conflict: the run is over, a workflow's, or a sub-agent's, which only its root's run
+                can be paused with.
+        """
+        store = self._store_of(user)
+        run = await store.run(run_id)
+        check_steerable(run)
+        _check_active(run)
+        if run.parent_run_id is not None:
+            raise Conflict(
+                f"Run {run_id} is that of a sub-agent, for which another run waits.",
+                cure=f"Pause the run {run.root_run_id}, or cancel this one.",
+            )
+        if run.status == "suspended":
+            return
+        if leases.is_dead(run):
+            with leases.at_work(run.id):
+                log, _ = await take_log(store, run, lambda event: None)
+                await give_up(store, log.lease, PAUSED)
+            return
+        await store.post(run.thread_id, PAUSE, str(run.epoch).encode(), run_id=run_id)
+
+    async def answer(self, question_id: str, answer: Answer, *, user: str | None = None) -> bool:
+        """Answer a question that a run waits for; return whether the run can be resumed now.
+
+        The first answer counts.  Goes on with nothing by itself: call `resume`, here or anywhere.
+
+        Args:
+            answer: for `single` the choice, for `multiple` the choices, for `text` the text; for
+                `approval` and `continue` a `Decision`, or just True or False.
+
+        Raises:
+            InvalidAnswer: it is not what the question asks for; the question stays open.
+            QuestionClosed: it was answered before, has expired, or its run is over.
+            NotFound: this owner has no such question.
+        """
+        store = self._store_of(user)
+        question = Question.of(await store.question(question_id))
+        encoded = encode_answer(question, answer)
+        pattern: Mapping[str, str] | None = encoded.get("remember")
+        remember = None
+        if pattern is not None:
+            remember = NewApproval(str(uuid_utils.uuid7()), question.tool, pattern)
+        await store.answer(question_id, encoded, remember=remember)
+        return not await store.questions(run_id=question.run_id, status="open")
+
+    async def questions(
+        self,
+        *,
+        thread: str | None = None,
+        run_id: str | None = None,
+        status: QuestionStatus | None = "open",
+        user: str | None = None,
+    ) -> list[Question]:
+        """Return the newest 1,000 questions, by default those that are open, oldest first."""
+        rows = await self._store_of(user).questions(
+            thread_id=thread, run_id=run_id, status=status, limit=1000
+        )
+        return [Question.of(row) for row in rows]
+
+    async def approvals(self, thread: str, *, user: str | None = None) -> list[ApprovalRow]:
+        """Return what is allowed for the rest of a thread. Raises `NotFound`."""
+        return await self._store_of(user).approvals(thread)
+
+    async def forget_approval(
+        self, thread: str, approval_id: str, *, user: str | None = None
+    ) -> None:
+        """Ask again for what was allowed for the rest of a thread. Raises `NotFound`."""
+        await self._store_of(user).forget_approval(thread, approval_id)
+
+    def _store_of(self, user: str | None) -> UserStore:
+        return self.store.of(user or self.settings.user)
+
+    async def _asked(
+        self,
+        result: RunResult,
+        on_question: OnQuestion | None,
+        resume: Callable[[str], Awaitable[RunResult]],
+        user: str | None,
+    ) -> RunResult:
+        """Ask about what a run waits for, and resume it, until it waits for nobody.
+
+        The run is suspended while they are asked, so that an end of the process loses nothing.
+        """
+        while on_question is not None and result.questions:
+            for question in result.questions:
+                answer = await on_question(question)
+                if answer is None:
+                    return result
+                with suppress(QuestionClosed):
+                    # Somebody else may have been quicker, or it may have been too late.
+                    await self.answer(question.id, answer, user=user)
+            result = await resume(result.run_id)
+        return result
+
+
+async def check_answered(store: UserStore, run: Run) -> None:
+    """Refuse to go on with a run that still waits for a person. Raises `QuestionsOpen`."""
+    if run.status != "suspended" or run.cancel_requested:
+        return
+    asked = await store.questions(run_id=run.id, status="open", limit=10_000)
+    if asked:
+        ids = tuple(question.id for question in asked)
+        raise QuestionsOpen(
+            f"Run {run.id} waits for answers to {len(ids)} question{'s' * (len(ids) > 1)}: "
+            f"{', '.join(ids)}.",
+            questions=ids,
+            cure=f"Answer (`agent-runtime answer {ids[0]}`), or cancel the run.",
+        )
+
+
+def _check_active(run: Run) -> None:
+    if run.status not in ACTIVE:
+        raise Conflict(
+            f"Run {run.id} is over: {run.status}.", cure="Start a new run on its thread."
+        )

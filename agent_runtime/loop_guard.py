@@ -1,0 +1,136 @@
+"""The loop guard: what to do about the same calls with the same results, over and over.
+
+All is read from the log, so a run that is resumed counts as one that was never stopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import orjson
+
+from agent_runtime_config import Settings
+from agent_runtime_storage.people_records import NewQuestion
+from agent_runtime_storage.records import Commit, Finish
+
+from .context import entry_of
+from .log import RunLog, finish_event
+from .messages import AssistantMessage, Note, ToolResult
+from .people.gate import new_id, question_event
+from .people.questions import Question, allows
+from .tools.ask_user import AskUser
+from .tools.base import Toolset
+from .view import Entry
+
+NUDGE = (
+    "You made the same call with the same result {count} times in a row. Repeating it changes "
+    "nothing. Do something else: other arguments, another tool, another approach; or end the task "
+    "and say what is missing."
+)
+GO_ON = "You were stopped because you repeated yourself. The user says: go on, in another way."
+
+
+@dataclass(frozen=True, slots=True)
+class LoopGuard:
+    """Watches a run for repetition.
+
+    Attributes:
+        limit: how many times in a row are too many; the run stops at twice as many. 0 for never.
+        asks: whether a person can be asked whether the run goes on.
+        seconds: how long they have for the answer.
+    """
+
+    log: RunLog
+    limit: int
+    asks: bool
+    seconds: float
+
+    @classmethod
+    def of(cls, log: RunLog, settings: Settings, tools: Toolset) -> LoopGuard:
+        """Return the guard of a run with these tools."""
+        asks = any(isinstance(one, AskUser) for one in tools)
+        asks = asks and log.lease.run_id == log.lease.root_run_id
+        return cls(log, settings.loop_limit, asks, settings.answer_timeout)
+
+    async def repeats(self, results: Sequence[ToolResult]) -> int:
+        """Return how many exchanges in a row say what the open one does, itself included."""
+        if not self.limit:
+            return 0
+        wanted = _said(self.log.open_exchange().message, results)
+        entries = self.log.view.entries
+        count, ended = _streak(wanted, entries)
+        if count and not ended and entries[0].parent_id is not None:
+            # The rest has left the prompt, but not the log.
+            head, thread = self.log.head, self.log.lease.thread_id
+            assert head is not None
+            nodes = await self.log.store.branch(thread, head, limit=4 * self.limit)
+            count, _ = _streak(wanted, [entry_of(node) for node in nodes])
+        return count + 1
+
+    def nudge(self, repeats: int) -> list[Note]:
+        """Return what the model is told at the limit, once."""
+        if not self.limit or repeats != self.limit:
+            return []
+        return [Note(NUDGE.format(count=repeats), source="guard")]
+
+    async def stop(self, repeats: int) -> Finish | None:
+        """Stop a run that went on repeating itself, and return how; None if it need not stop."""
+        if not self.limit or repeats < 2 * self.limit:
+            return None
+        detail = f"It made the same call with the same result {repeats} times in a row."
+        if not self.asks or self.log.head is None:
+            return Finish("failed", "no_progress", detail)
+        finish = Finish("suspended", "no_progress", detail)
+        body = {"text": f"{detail} Shall it go on?"}
+        question = NewQuestion(new_id(), self.log.head, None, "continue", body, self.seconds)
+        await self.log.write(
+            Commit(
+                release=self.log.reserved,
+                finish=finish,
+                questions=(question,),
+                events=(question_event(question), finish_event(finish)),
+            )
+        )
+        return finish
+
+    async def answered(self) -> Note | Finish | None:
+        """Return what follows from the answer to whether a resumed run goes on, if it was asked."""
+        rows = await self.log.store.questions(run_id=self.log.lease.run_id, limit=10_000)
+        asked = [row for row in rows if row.kind == "continue" and row.node_id == self.log.head]
+        if not asked or asked[-1].status == "withdrawn":
+            return None
+        question = Question.of(asked[-1])
+        reason = str(question.answer.get("reason", "")).strip()
+        if allows(question):
+            return Note(f"{GO_ON} {reason}".strip(), source="steer")
+        why = reason or "nobody said in time that it may go on"
+        if question.status == "answered":
+            why = f"the user stopped it{': ' + reason if reason else ''}"
+        return Finish("failed", "no_progress", f"It repeated itself, and {why}.")
+
+
+def _said(message: AssistantMessage, results: Iterable[ToolResult]) -> list[tuple[object, ...]]:
+    return [
+        (
+            call.name,
+            orjson.dumps(call.arguments, option=orjson.OPT_SORT_KEYS),
+            call.raw,
+            result.outcome,
+            result.text,
+        )
+        for call, result in zip(message.calls, results, strict=True)
+    ]
+
+
+def _streak(wanted: list[tuple[object, ...]], entries: Sequence[Entry]) -> tuple[int, bool]:
+    """Return how many exchanges at the end say the same, and whether another thing came before."""
+    count = 0
+    for entry in reversed(entries):
+        message = entry.message
+        if isinstance(message, Note) and message.source == "guard":
+            continue
+        if not isinstance(message, AssistantMessage) or _said(message, entry.results) != wanted:
+            return count, True
+        count += 1
+    return count, False

@@ -1,0 +1,198 @@
+"""Which calls of an exchange have to wait for a person, and what becomes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import uuid_utils
+
+from agent_runtime.errors import ToolError
+from agent_runtime.log import Exchange, RunLog, finish_event
+from agent_runtime.messages import ToolCall, ToolResult, encodable
+from agent_runtime.tools.ask_user import NOBODY, AskUser, asked
+from agent_runtime.tools.base import REFUSED
+from agent_runtime_config import Settings
+from agent_runtime_config.approvals import ApprovalRule, approval_rules
+from agent_runtime_storage.contract import UserStore
+from agent_runtime_storage.people_records import ApprovalRow, NewQuestion, QuestionKind
+from agent_runtime_storage.records import Commit, Finish, Lease, NewEvent
+
+from .patterns import matches, shown_arguments
+from .questions import Question, allows, refusal_of, result_of
+
+if TYPE_CHECKING:
+    from agent_runtime.execution import Ready
+    from agent_runtime.tools.base import Tool
+
+MAX_WHY = 1000
+"""How many characters are shown of what the model said with a call."""
+
+
+@dataclass(slots=True)
+class Gated:
+    """The calls of an exchange that can run, once people were looked for.
+
+    Attributes:
+        done: results of calls that do not run.
+        waiting: how many calls wait for an answer; nothing else of the exchange is left then.
+        new: the questions of those that have not been asked yet.
+    """
+
+    ready: list[Ready]
+    done: dict[int, ToolResult]
+    waiting: int = 0
+    new: list[NewQuestion] = field(default_factory=list[NewQuestion])
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """Stands between the calls of a run and their tools.
+
+    Attributes:
+        rules: the settings' rules on what needs an approval.
+        seconds: how long a question stays open.
+    """
+
+    log: RunLog
+    rules: Sequence[ApprovalRule]
+    seconds: float
+
+    @classmethod
+    def of(cls, log: RunLog, settings: Settings) -> Gate:
+        """Return the gate of a run."""
+        return cls(log, approval_rules(settings.approve), settings.answer_timeout)
+
+    async def sort(self, exchange: Exchange, found: Gated) -> Gated:
+        """Say which of the calls that could run may, by what people have answered so far.
+
+        A call that was started before a crash has passed already.
+        """
+        gated = Gated([], found.done)
+        asking: list[tuple[Ready, Mapping[str, str] | None]] = []
+        for one in found.ready:
+            pattern = approval_pattern(one.tool, one.call.arguments, self.rules)
+            if one.index in exchange.started or (
+                pattern is None and not isinstance(one.tool, AskUser)
+            ):
+                gated.ready.append(one)
+            else:
+                asking.append((one, pattern))
+        if asking and self.log.lease.run_id != self.log.lease.root_run_id:
+            for one, _ in asking:
+                text = NOBODY if isinstance(one.tool, AskUser) else REFUSED
+                gated.done[one.index] = ToolResult(text, outcome="refused")
+        elif asking:
+            await self._ask(exchange, asking, gated)
+        return gated
+
+    async def _ask(
+        self,
+        exchange: Exchange,
+        asking: Sequence[tuple[Ready, Mapping[str, str] | None]],
+        gated: Gated,
+    ) -> None:
+        store, lease = self.log.store, self.log.lease
+        rows = await store.questions(run_id=lease.run_id, limit=10_000)
+        known = {
+            row.position: Question.of(row)
+            for row in rows
+            if row.node_id == exchange.seq and row.status != "withdrawn"
+        }
+        allowed = await store.approvals(lease.thread_id)
+        for one, pattern in asking:
+            question = known.get(one.index)
+            if question is not None and question.status == "open":
+                gated.waiting += 1
+            elif isinstance(one.tool, AskUser):
+                self._ask_user(exchange, one, question, gated)
+            elif question is not None and not allows(question):
+                gated.done[one.index] = refusal_of(question)
+            elif question is not None or remembered(one.call, allowed):
+                gated.ready.append(one)
+            else:
+                body = {
+                    "text": f"May the agent call {one.call.name}?",
+                    "tool": one.call.name,
+                    "arguments": shown_arguments(one.call.arguments),
+                    "pattern": dict(pattern or {}),
+                }
+                self._add(exchange, one, "approval", body, gated)
+
+    def _ask_user(
+        self, exchange: Exchange, one: Ready, question: Question | None, gated: Gated
+    ) -> None:
+        if question is not None:
+            gated.done[one.index] = result_of(question)
+            return
+        try:
+            text, kind, choices = asked(one.call.arguments)
+        except ToolError as error:
+            gated.done[one.index] = ToolResult(str(error), outcome="error")
+            return
+        body = {"text": text, "choices": choices}
+        self._add(exchange, one, kind, body, gated)
+
+    def _add(
+        self,
+        exchange: Exchange,
+        one: Ready,
+        kind: QuestionKind,
+        body: dict[str, Any],
+        gated: Gated,
+    ) -> None:
+        why = encodable(exchange.message.text.strip()[:MAX_WHY])
+        body |= {"call_id": one.call.id, "why": why}
+        gated.waiting += 1
+        gated.new.append(NewQuestion(new_id(), exchange.seq, one.index, kind, body, self.seconds))
+
+    async def suspend(self, gated: Gated) -> Finish:
+        """Suspend the run until its questions are answered; they are asked by the same commit."""
+        number = gated.waiting
+        questions = "the answer to a question" if number == 1 else f"answers to {number} questions"
+        finish = Finish("suspended", "awaiting_user", f"It waits for {questions}.")
+        await self.log.write(
+            Commit(
+                release=self.log.reserved,
+                finish=finish,
+                questions=tuple(gated.new),
+                events=(*map(question_event, gated.new), finish_event(finish)),
+            )
+        )
+        return finish
+
+
+def approval_pattern(
+    tool: Tool, arguments: dict[str, Any], rules: Sequence[ApprovalRule]
+) -> Mapping[str, str] | None:
+    """Return by which pattern of its arguments a call needs an approval; None if it needs none."""
+    if isinstance(tool, AskUser):
+        return None
+    for rule in rules:
+        if matches({"tool": rule.tool}, {"tool": tool.name}) and matches(rule.arguments, arguments):
+            return rule.arguments
+    return tool.approval(arguments)
+
+
+def remembered(call: ToolCall, allowed: Sequence[ApprovalRow]) -> bool:
+    """Return whether a call is allowed for the rest of its thread."""
+    return any(one.tool == call.name and matches(one.arguments, call.arguments) for one in allowed)
+
+
+def question_event(question: NewQuestion) -> NewEvent:
+    """Return the event that tells of a question."""
+    data = {"id": question.id, "kind": question.kind}
+    data |= {name: question.body[name] for name in ("call_id", "tool") if name in question.body}
+    return NewEvent("question", question.node_id, data)
+
+
+async def waits_for(store: UserStore, lease: Lease) -> tuple[Question, ...]:
+    """Return the open questions of a run."""
+    rows = await store.questions(run_id=lease.run_id, status="open", limit=10_000)
+    return tuple(Question.of(row) for row in rows)
+
+
+def new_id() -> str:
+    """Return a UUIDv7."""
+    return str(uuid_utils.uuid7())
