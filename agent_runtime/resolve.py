@@ -123,8 +123,10 @@ def _planning(agent: Agent, settings: Settings) -> Agent:
 def _own_notes(tools: Toolset) -> tuple[StateFunction, ...]:
     """Return what the runtime's own tools have to say in the state note."""
     from .tools.plan import PlanTool, plan_note
+    from .tools.tasks import tasks, tasks_note
 
-    return (plan_note,) if isinstance(tools.get(PLAN), PlanTool) else ()
+    notes = (plan_note,) if isinstance(tools.get(PLAN), PlanTool) else ()
+    return (*notes, tasks_note) if tools.get(tasks.name) is tasks else notes
 
 
 def default_reserve(window: int) -> int:

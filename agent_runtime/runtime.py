@@ -43,7 +43,7 @@ from .resolve import Resolved, resolve
 from .results import RunResult, RunStream, streaming
 from .shown_files import ContentCache, PromptFiles
 from .state import RunState
-from .tool_contexts import ToolContexts, with_context
+from .tool_contexts import ToolContexts, beside, with_context
 from .upkeep import ThreadMemory, memory_of
 from .view import Entry
 from .workflow.conductor import Conductor, ResumeChild
@@ -402,12 +402,7 @@ class Runtime(Control):
     ) -> RunState:
         recalling = self._recall.of_run(log) if self._recall else None
         settings = self.settings
-        delegating = Delegating(
-            resume=self._resuming(log, resolved.deps),
-            slots=anyio.Semaphore(settings.delegation_parallel),
-            depth=settings.delegation_depth,
-            max_steps=settings.sub_agent_max_steps,
-        )
+        resume = self._resuming(log, resolved.deps)
         found, calibration = resolved.remembering, resolved.calibration
         memory = memory_of(log, found, calibration, self.settings) if found else None
         return RunState(
@@ -425,7 +420,7 @@ class Runtime(Control):
                 settings=self.settings,
                 run_child=self._run_child,
                 planner=Planner(log),
-                delegating=delegating,
+                delegating=Delegating.of(settings, resume, self._background),
             ),
             calibration=resolved.calibration,
             step_limit=limit,
@@ -457,9 +452,13 @@ class Runtime(Control):
     def _resuming(self, log: RunLog, deps: Any) -> ResumeChild:
         """Return what goes on with a child run that stopped, for the run of a log."""
 
-        async def resume(run_id: str, child: Agent | Workflow) -> RunResult:
-            user = log.store.user_id
-            return await self.resume(run_id, child, user=user, deps=deps, on_event=log.emit)
+        async def resume(
+            run_id: str,
+            child: Agent | Workflow,
+            on_event: Callable[[Event], None] | None = None,
+        ) -> RunResult:
+            user, tell = log.store.user_id, beside(log, on_event)
+            return await self.resume(run_id, child, user=user, deps=deps, on_event=tell)
 
         return resume
 

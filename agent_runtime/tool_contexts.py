@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from agent_runtime_config import Settings
 
+from .events import Event
 from .log import RunLog
 from .messages import LoggedMessage, UserMessage
 from .tools.base import ToolContext
@@ -61,11 +62,15 @@ class ToolContexts:
             *,
             spec: Mapping[str, Any] | None = None,
             before: Sequence[LoggedMessage] = (),
+            on_event: Callable[[Event], None] | None = None,
         ) -> RunResult:
             given = with_context(spec, self.user_context)
+            parent = self.log
+            if on_event is not None:
+                parent = replace(parent, emit=beside(parent, on_event))
             with timer.paused():
                 return await self.run_child(
-                    agent, task, parent=self.log, deps=self.deps, spec=given, before=before
+                    agent, task, parent=parent, deps=self.deps, spec=given, before=before
                 )
 
         lease = self.log.lease
@@ -86,6 +91,22 @@ class ToolContexts:
             planner=self.planner,
             delegating=self.delegating,
         )
+
+
+def beside(log: RunLog, on_event: Callable[[Event], None] | None) -> Callable[[Event], None]:
+    """Return who hears of a child run: who hears of the run of this log, and `on_event` first.
+
+    Of what goes on after the end of that run only `on_event` hears.
+    """
+    if on_event is None:
+        return log.emit
+
+    def tell(event: Event) -> None:
+        on_event(event)
+        if not log.ended:
+            log.emit(event)
+
+    return tell
 
 
 def with_context(

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import anyio
 
 from agent_runtime.agent import Agent
-from agent_runtime.errors import AgentRuntimeError, ConfigError, ToolError
+from agent_runtime.concurrency import Background
+from agent_runtime.errors import AgentRuntimeError, ConfigError, CorruptThread, ToolError
+from agent_runtime.events import Event
+from agent_runtime.plan import Status as PlanStatus
+from agent_runtime_config import Settings
 from agent_runtime_storage.records import ACTIVE, Run
 
 from .assignment import Assignment
@@ -24,6 +28,11 @@ if TYPE_CHECKING:
     from agent_runtime_storage.contract import UserStore
 
 _log = logging.getLogger(__name__)
+_MARKS: Mapping[str, PlanStatus] = {
+    "succeeded": "completed",
+    "failed": "failed",
+    "cancelled": "pending",
+}
 
 
 @dataclass(slots=True)
@@ -31,21 +40,57 @@ class Delegating:
     """What the calls of a run share for delegating.
 
     Attributes:
-        resume: goes on with a child run that stopped, as a part of the call.
+        resume: goes on with a child run that stopped, as a part of the call; `on_event` hears of it
+            too, and alone once the run that calls is over.
+        background: where runs are at work for which no call waits.
         slots: how many sub-agents work at once; the others wait.
         depth: how many sub-agents may be above each other.
         max_steps: the most steps of one.
+        starting: held while a task begins in the background, so that they can be counted.
         asked: how often each key was delegated in each call.
     """
 
-    resume: Callable[[str, Agent], Awaitable[object]]
+    resume: Callable[..., Awaitable[object]]
+    background: Background
     slots: anyio.Semaphore
     depth: int
     max_steps: int
+    starting: anyio.Lock = field(default_factory=anyio.Lock)
     asked: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
 
+    @classmethod
+    def of(
+        cls, settings: Settings, resume: Callable[..., Awaitable[object]], background: Background
+    ) -> Delegating:
+        """Return what a run's calls share under these settings."""
+        slots = anyio.Semaphore(settings.delegation_parallel)
+        steps = settings.sub_agent_max_steps
+        return cls(resume, background, slots, settings.delegation_depth, steps)
 
-async def delegate(context: ToolContext, assignment: Assignment) -> Outcome:
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A task on its way: what is asked, and what is known of it from before.
+
+    Attributes:
+        before: the runs of this task on the branch, the oldest first, the own one left out.
+        own: the run that this very call began before a crash.
+    """
+
+    assignment: Assignment
+    record: Record
+    before: Sequence[tuple[Run, Record]]
+    own: Run | None
+
+    @property
+    def attempt(self) -> int:
+        """Which attempt at the task it is, from 1."""
+        return len(self.before) + 1
+
+
+async def delegate(
+    context: ToolContext, assignment: Assignment, *, background: bool = False
+) -> Outcome:
     """Have a sub-agent do a task, in a run and a thread of its own, and return how it ended.
 
     It is told what the assignment says, beside a fixed protocol and the log of earlier attempts
@@ -54,10 +99,13 @@ async def delegate(context: ToolContext, assignment: Assignment) -> Outcome:
     that died is resumed.
 
     Nothing that goes wrong is raised; it becomes an outcome.  Cancelling it cancels the run.
+
+    Args:
+        background: return when the run has begun, with the status `running`; see `background`.
     """
     try:
         with context.timer.paused():
-            return await _delegate(context, assignment)
+            return await _delegate(context, assignment, background=background)
     except (ToolError, ConfigError) as error:
         return refused(str(error), assignment.key)
     except AgentRuntimeError as error:
@@ -68,12 +116,42 @@ async def delegate(context: ToolContext, assignment: Assignment) -> Outcome:
         return failed(error, assignment.key)
 
 
-async def _delegate(context: ToolContext, assignment: Assignment) -> Outcome:
+async def _delegate(context: ToolContext, assignment: Assignment, *, background: bool) -> Outcome:
     sharing = context.delegating
     if sharing is None:
         raise ConfigError("Nothing can be delegated here.", cure="Delegate in a tool of a run.")
     if not assignment.role.strip() or not assignment.instructions.strip():
         raise ToolError("Role and instructions must say something.")
+    order = await _order(context, sharing, assignment, background=background)
+    if background:
+        from .background import begin
+
+        return await begin(context, sharing, order)
+    await _mark(context, order, "in_progress")
+    failure: Exception | None = None
+    async with sharing.slots:
+        try:
+            if order.own is None:
+                await start(context, sharing, order)
+            elif stopped(order.own):
+                agent = agent_of(assignment, context, sharing.max_steps)
+                await sharing.resume(order.own.id, agent)
+        except Exception as error:
+            failure = error
+    run = await own_run(context, order.record)
+    if run is None:
+        raise failure or ConfigError("The sub-agent's run is gone.")
+    outcome = await observed(
+        context.store, run, key=assignment.key, attempt=order.attempt, failure=failure
+    )
+    await _mark(context, order, _MARKS[outcome.status], outcome)
+    return await by_reference(outcome, context.store, context.thread_id, context.max_file_bytes)
+
+
+async def _order(
+    context: ToolContext, sharing: Delegating, assignment: Assignment, *, background: bool
+) -> Order:
+    """Return what is known of a task. Raises `ToolError` if it may not be delegated."""
     key, store = assignment.key, context.store
     place = sharing.asked[context.call_id, key]
     sharing.asked[context.call_id, key] += 1
@@ -83,32 +161,42 @@ async def _delegate(context: ToolContext, assignment: Assignment) -> Outcome:
             "A sub-agent cannot delegate here.",
             cure="AGENT_RUNTIME_DELEGATION_DEPTH says how deep it may.",
         )
-    before = await earlier_runs(store, context.thread_id, key)
-    record = recorded(assignment, context.call_id, place, depth)
-    own = next((run for run, known in before if _same(run, known, context, record)), None)
-    known = [one for one in before if own is None or one[0].id != own.id]
-    failure: Exception | None = None
-    async with sharing.slots:
-        try:
-            if own is None:
-                entries = await attempts(
-                    store, known, diagnosis=record.diagnosis, fix_applied=record.fix_applied
-                )
-                agent = agent_of(assignment, context, sharing.max_steps)
-                task = assignment.message(rendered(entries))
-                await context.run_agent(agent, task, spec=record.spec())
-            elif _stopped(own):
-                agent = agent_of(assignment, context, sharing.max_steps)
-                await sharing.resume(own.id, agent)
-        except Exception as error:
-            failure = error
-    run = await _own(context, record)
-    if run is None:
-        if failure is None:  # pragma: no cover
-            raise ConfigError("The sub-agent's run is gone.")
-        raise failure
-    outcome = await observed(store, run, key=key, attempt=len(known) + 1, failure=failure)
-    return await by_reference(outcome, store, context.thread_id, context.max_file_bytes)
+    record = recorded(assignment, context.call_id, place, depth, background=background)
+    runs = await earlier_runs(store, context.thread_id, key)
+    own = next((run for run, known in runs if _same(run, known, context, record)), None)
+    before = [one for one in runs if own is None or one[0].id != own.id]
+    return Order(assignment, record, before, own)
+
+
+async def start(
+    context: ToolContext,
+    sharing: Delegating,
+    order: Order,
+    on_event: Callable[[Event], None] | None = None,
+) -> None:
+    """Run a task in a run of its own, to its end. Raises what the run raises."""
+    record, assignment = order.record, order.assignment
+    entries = await attempts(
+        context.store, order.before, diagnosis=record.diagnosis, fix_applied=record.fix_applied
+    )
+    agent = agent_of(assignment, context, sharing.max_steps)
+    task = assignment.message(rendered(entries))
+    await context.run_agent(agent, task, spec=record.spec(), on_event=on_event)
+
+
+async def _mark(
+    context: ToolContext, order: Order, status: PlanStatus, outcome: Outcome | None = None
+) -> None:
+    """Set the status of the plan's item that the task carries out, if its key names one."""
+    if context.planner is None or not order.assignment.task_key.strip():
+        return
+    said = ""
+    if outcome is not None:
+        said = "; ".join(outcome.blockers) or str(outcome.result)
+    try:
+        await context.planner.mark(order.record.key, status, said)
+    except (ConfigError, CorruptThread) as error:
+        _log.warning("The plan does not say how %s went: %s", order.record.key, error.message)
 
 
 def agent_of(assignment: Assignment, context: ToolContext, max_steps: int) -> Agent:
@@ -144,12 +232,12 @@ def _same(run: Run, known: Record, context: ToolContext, record: Record) -> bool
     return same and run.parent_run_id == context.run_id
 
 
-def _stopped(run: Run) -> bool:
+def stopped(run: Run) -> bool:
     """Return whether a run stopped because its process did, and not by itself or for a user."""
     return run.status in ACTIVE or (run.status == "cancelled" and not run.cancel_requested)
 
 
-async def _own(context: ToolContext, record: Record) -> Run | None:
+async def own_run(context: ToolContext, record: Record) -> Run | None:
     """Return the run of this call as it is now."""
     found = await context.store.runs(
         parent_thread_id=context.thread_id, task_key=record.key, limit=1000

@@ -25,7 +25,8 @@ from agent_runtime_storage.records import ACTIVE, CallOutcome, Node, Run, UsageT
 
 from .record import shortened
 
-Status = Literal["succeeded", "failed", "cancelled"]
+Status = Literal["succeeded", "failed", "cancelled", "running"]
+"""`running` is that of a task in the background, which has only begun."""
 
 RESULT_CHARS = 8_000
 """The longest result that is told whole; of a longer one a file is kept."""
@@ -35,7 +36,7 @@ MOST_ERRORS = 10
 MOST_FILES = 20
 ERROR_CHARS = 300
 
-_OUTCOMES: Mapping[str, CallOutcome] = {"succeeded": "ok", "failed": "error"}
+_OUTCOMES: Mapping[str, CallOutcome] = {"succeeded": "ok", "running": "ok", "failed": "error"}
 
 
 @dataclass(frozen=True, slots=True)

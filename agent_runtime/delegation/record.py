@@ -27,6 +27,7 @@ class Record:
         place: which one of this key it was in that call.
         depth: how many sub-agents are above it, itself included.
         action, diagnosis, fix_applied: what the log of attempts says of it.
+        background: whether nobody waits for it.
     """
 
     key: str
@@ -36,6 +37,7 @@ class Record:
     action: str
     diagnosis: str = ""
     fix_applied: str = ""
+    background: bool = False
 
     def spec(self) -> dict[str, Any]:
         """Return the part of the run's spec."""
@@ -55,12 +57,15 @@ def record_of(run: Run) -> Record | None:
         data = cast("dict[str, Any]", kept)
         whole = all(isinstance(data.get(name), str) for name in texts)
         if whole and all(isinstance(data.get(name), int) for name in ("place", "depth")):
-            return Record(**{name: data[name] for name in (*texts, "place", "depth")})
+            known = {name: data[name] for name in (*texts, "place", "depth")}
+            return Record(**known, background=data.get("background") is True)
     _log.warning("What run %s keeps of its delegation cannot be read.", run.id)
     return None
 
 
-def recorded(assignment: Assignment, call: str, place: int, depth: int) -> Record:
+def recorded(
+    assignment: Assignment, call: str, place: int, depth: int, *, background: bool = False
+) -> Record:
     """Return what is kept of a call that begins a sub-agent's run."""
     return Record(
         key=assignment.key,
@@ -70,6 +75,7 @@ def recorded(assignment: Assignment, call: str, place: int, depth: int) -> Recor
         action=shortened(f"{assignment.role.strip()}: {assignment.instructions.strip()}"),
         diagnosis=shortened(assignment.diagnosis),
         fix_applied=shortened(assignment.fix_applied),
+        background=background,
     )
 
 

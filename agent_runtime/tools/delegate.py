@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Field
 
 from agent_runtime.delegation.assignment import Assignment, kept
+from agent_runtime.delegation.background import TASKS
 from agent_runtime.delegation.delegating import delegate as hand_over
 from agent_runtime.delegation.outcome import refused
 from agent_runtime.delegation.policy import Delegation
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from agent_runtime.agent import Agent
 
 NAME = "delegate"
-NEVER = frozenset({NAME, "tasks", "plan", "ask_user"})
+NEVER = frozenset({NAME, TASKS, "plan", "ask_user"})
 """Tools of the runtime's own by which only the agent itself works."""
 ALWAYS = frozenset({recall.name, OPEN_ARTIFACT, FINAL})
 """Tools that a sub-agent gets by itself where it has a use for them."""
@@ -53,7 +54,7 @@ def delegate_tool(agent: Agent, own: Toolset, *, levels: int) -> FunctionTool[..
         for one in own
         if (policy.tools is None or one.name in policy.tools)
         and one.name not in NEVER | ALWAYS
-        and not one.needs_approval
+        and one.needs_approval is not True
     }
 
     async def delegate(
@@ -70,6 +71,7 @@ def delegate_tool(agent: Agent, own: Toolset, *, levels: int) -> FunctionTool[..
         model: str = "",
         output_schema: dict[str, Any] | None = None,
         max_steps: Annotated[int, Field(ge=1)] | None = None,
+        background: bool = False,
     ) -> ToolResult:
         """Hand a task over to a sub-agent, and get its outcome when it has ended.
 
@@ -95,6 +97,8 @@ def delegate_tool(agent: Agent, own: Toolset, *, levels: int) -> FunctionTool[..
             model: another model's name, if you were told of any.
             output_schema: a JSON schema, if the result is to be a value of it instead of text.
             max_steps: the most steps that it may take.
+            background: do not wait: you go on at once, and the outcome comes as a message. At most
+                5 run at a time; the tool tasks lists, cancels and steers them.
         """
         assignment = Assignment(
             role=role,
@@ -119,7 +123,7 @@ def delegate_tool(agent: Agent, own: Toolset, *, levels: int) -> FunctionTool[..
             inner = replace(agent, delegation=replace(policy, tools=None))
             given = (*given, delegate_tool(inner, Toolset(given), levels=levels - 1))
         assignment = replace(assignment, tools=given, model=model or agent.model, output_type=kind)
-        return (await hand_over(context, assignment)).tool_result()
+        return (await hand_over(context, assignment, background=background)).tool_result()
 
     return FunctionTool(delegate, name=NAME, timeout=math.inf, idempotent=True)
 

@@ -89,6 +89,7 @@ async def test_cancelling_the_root_reaches_every_level_and_each_ends_once(play: 
         return call("hang")
 
     async with play(respond, settings={"delegation_depth": 2}) as world:
+        reached: list[str] = []
         async with anyio.create_task_group() as group:
 
             async def run() -> None:

@@ -1,0 +1,243 @@
+"""Tasks that nobody waits for: they outlast their run, and their outcomes come as messages."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import anyio
+import pytest
+
+from agent_runtime import Agent, Runtime, ScriptedModel, Settings, ToolContext, tool
+from agent_runtime.delegation.background import MOST_RUNNING, tasks_of
+from agent_runtime.models.base import ModelAnswer, ModelRequest
+from agent_runtime.models.scripted import Scripted, call, calls, raw_call, say
+from agent_runtime.run_tree import tree_of
+from agent_runtime.tools.tasks import tasks_note
+from agent_runtime_storage import UserStore
+from tests.loop.conftest import Play
+
+from .helpers import is_child, step
+
+pytestmark = pytest.mark.backends("file")
+
+
+def begin(key: str = "k", **more: Any) -> ModelAnswer:
+    """Return a call that delegates a task in the background."""
+    order = {"role": "worker", "instructions": "Work.", "task_key": key, "background": True}
+    return call("delegate", **(order | more))
+
+
+async def until(condition: Callable[[], Awaitable[object]]) -> None:
+    """Wait for what another task does."""
+    for _ in range(2000):
+        if await condition():
+            return
+        await anyio.sleep(0.01)
+    raise AssertionError("it did not happen")
+
+
+@tool
+async def hold(context: ToolContext) -> str:
+    """Wait until something is in the inbox."""
+    await until(lambda: context.store.inbox(context.thread_id))
+    return "held"
+
+
+class Script:
+    """A parent by script, and sub-agents that wait until they are let go."""
+
+    def __init__(self, *parent: Scripted) -> None:
+        self.parent = parent
+        self.go = anyio.Event()
+        self.asked: list[ModelRequest] = []
+        self.told: list[ModelRequest] = []
+
+    async def respond(self, request: ModelRequest) -> Scripted:
+        """Answer for the parent, or for a sub-agent."""
+        if is_child(request):
+            self.asked.append(request)
+            await self.go.wait()
+            return say("It is done.")
+        self.told.append(request)
+        # Of a prompt that began anew, or of a later run, one of them is too small.
+        return self.parent[max(step(request), len(self.told) - 1)]
+
+    def agent(self) -> Agent:
+        """Return the agent that delegates."""
+        return Agent(ScriptedModel(self.respond), tools=[hold], delegation=True)
+
+
+async def statuses(store: UserStore, thread: str = "t") -> dict[str, str]:
+    """Return how the tasks of a thread stand."""
+    return {one.key: one.status for one in await tasks_of(store, thread)}
+
+
+async def test_a_task_begins_at_once_and_its_outcome_comes_at_the_next_step(play: Play) -> None:
+    two = Script()
+
+    @tool
+    async def let_go() -> str:
+        """Let the sub-agent go on."""
+        two.go.set()
+        return "gone"
+
+    two.parent = (begin(), call("let_go"), call("hold"), say("Done."))
+    agent = Agent(ScriptedModel(two.respond), tools=[hold, let_go], delegation=True)
+    async with play() as world:
+        result = await world.run(agent, thread="t")
+        (_, begun), *_ = await world.results("t")
+        assert await statuses(world.store) == {"k": "succeeded"}
+        assert await world.store.inbox("t") == []
+        tree = await tree_of(world.store, result.run_id)
+    assert '"status": "running"' in begun
+    assert [run.status for run in tree] == ["succeeded", "succeeded"]
+    # The message stands behind the results of the step in which it came.
+    last = two.told[-1].messages[-1].text
+    assert last.startswith("held") and "It is done." in last and '"status": "succeeded"' in last
+    assert [one.data["source"] for one in world.events if one.kind == "note"] == ["background"]
+    assert sum(one.kind == "run-finish" for one in world.events) == 2
+
+
+async def test_a_task_outlasts_its_run_and_the_next_one_is_told(play: Play) -> None:
+    two = Script(begin(), say("Meanwhile."), say("I have read it."))
+    async with play() as world:
+        assert (await world.run(two.agent(), thread="t")).output == "Meanwhile."
+        assert await statuses(world.store) == {"k": "running"}
+        two.go.set()
+        await until(lambda: world.store.inbox("t"))
+        assert await statuses(world.store) == {"k": "succeeded"}
+        result = await world.run(two.agent(), "And now?", thread="t")
+    assert result.output == "I have read it."
+    assert any("It is done." in one.text for one in two.told[-1].messages)
+
+
+async def test_the_same_task_twice_and_one_too_many_are_refused(play: Play) -> None:
+    keys = [f"k{n}" for n in range(MOST_RUNNING)]
+    order = {"role": "worker", "instructions": "Work.", "background": True}
+    many = calls(*(raw_call("delegate", **order, task_key=key) for key in (*keys, "k0", "late")))
+    two = Script(many, say("Done."))
+    async with play() as world:
+        await world.run(two.agent(), thread="t")
+        told = await world.results("t")
+        assert await statuses(world.store) == dict.fromkeys(keys, "running")
+        two.go.set()
+    refused = [text for outcome, text in told if outcome == "refused"]
+    assert len(refused) == 2
+    assert "running already" in refused[0] and "5 tasks are running" in refused[1]
+
+
+async def test_tasks_are_listed_steered_and_cancelled(play: Play) -> None:
+    two = Script(
+        begin(),
+        call("tasks"),
+        call("tasks", action="steer", task="k", text="Look at the sea."),
+        call("tasks", action="cancel", task="k"),
+        call("hold"),
+        call("tasks", action="cancel", task="k"),
+        call("tasks", action="cancel", task="another"),
+        say("Done."),
+    )
+    async with play() as world:
+        await world.run(two.agent(), thread="t")
+        told = await world.results("t")
+        [task] = await tasks_of(world.store, "t")
+        run = await world.store.run(task.run_id)
+        inbox = await world.store.inbox(run.thread_id)
+    assert told[1][1].startswith("- k: running, 0 steps, begun ")
+    assert [outcome for outcome, _ in told] == ["ok"] * 5 + ["error"] * 2
+    assert [item.body for item in inbox] == [b"Look at the sea."]
+    assert (task.status, run.status, run.cancel_requested) == ("cancelled", "cancelled", True)
+    assert any('"status": "cancelled"' in one.text for one in two.told[-1].messages)
+
+
+async def test_running_tasks_are_in_the_state_note(play: Play) -> None:
+    seen: list[str] = []
+
+    @tool
+    async def look(context: ToolContext) -> str:
+        """Look at what the state note says."""
+        seen.append(await tasks_note(context))
+        return "seen"
+
+    two = Script(call("look"), begin(), call("look"), say("Done."))
+    agent = Agent(ScriptedModel(two.respond), tools=[look], delegation=True)
+    async with play() as world:
+        await world.run(agent, thread="t")
+    assert seen[0] == ""
+    assert "k: running" in seen[1] and "worker: Work." in seen[1]
+
+
+async def test_prompts_that_begin_anew_restate_running_tasks(play: Play) -> None:
+    @tool
+    async def fill() -> str:
+        """Give much text."""
+        return "word " * 3000
+
+    two = Script(begin(), *[call("fill")] * 12, say("Done."))
+    agent = Agent(ScriptedModel(two.respond), tools=[fill], delegation=True, last_messages=2)
+    settings = {"observer_model": "extractive", "observer_message_tokens": 6000}
+    async with play(settings=settings) as world:
+        result = await world.run(agent, thread="t")
+        assert result.ok
+    assert any(one.kind == "activation" for one in world.events)
+    notes = [one.text for one in two.told[-1].messages if "Your background tasks:" in one.text]
+    assert len(notes) == 1 and "- k: running" in notes[0]
+
+
+async def test_closing_the_runtime_leaves_a_task_to_be_gone_on_with(database_url: str) -> None:
+    first = Script(begin(), say("Bye."))
+    before = asyncio.all_tasks()
+    async with Runtime.open(Settings(database_url=database_url)) as runtime:
+        await runtime.run(first.agent(), "Go.", thread="t")
+        [task] = await tasks_of(runtime.store.of("local"), "t")
+        assert task.status == "running"
+    assert asyncio.all_tasks() == before
+
+    second = Script(begin(), say("Bye."), begin(), call("hold"), say("All read."))
+    second.go.set()
+    async with Runtime.open(Settings(database_url=database_url)) as runtime:
+        store = runtime.store.of("local")
+        assert await statuses(store) == {"k": "interrupted"}
+        result = await runtime.run(second.agent(), "Go on.", thread="t")
+        runs = await store.runs(parent_thread_id="t")
+        events = await store.events(runs[0].thread_id)
+    assert result.output == "All read."
+    assert any("was interrupted" in one.text for one in second.told[0].messages)
+    assert any("It is done." in one.text for one in second.told[-1].messages)
+    # The same run went on; each of its executions ended once.
+    assert [(run.id, run.status) for run in runs] == [(task.run_id, "succeeded")]
+    assert [one.kind for one in events].count("run-finish") == 2
+
+
+async def test_a_task_of_a_cancelled_run_is_cancelled_with_it(play: Play) -> None:
+    two = Script(begin(), call("hold"), say("never"))
+    async with play() as world, anyio.create_task_group() as group:
+        group.start_soon(lambda: world.run(two.agent(), thread="t"))
+        await until(lambda: statuses(world.store) if world.events else asyncio.sleep(0))
+        await world.runtime.cancel(world.events[0].run_id)
+        await until(lambda: ended(world.store))
+        assert await statuses(world.store) == {"k": "cancelled"}
+        assert set(await ends(world.store)) == {1}
+
+
+async def ended(store: UserStore) -> bool:
+    return not await store.runs(status=("running",))
+
+
+async def ends(store: UserStore) -> list[int]:
+    """Return how many ends each run has."""
+    found: list[int] = []
+    for run in await store.runs():
+        events = await store.events(run.thread_id)
+        found.append(sum(one.kind == "run-finish" for one in events))
+    return found
+
+
+async def test_a_task_that_cannot_begin_says_so_at_once(play: Play) -> None:
+    two = Script(begin(output_schema={"type": "text"}), begin("x", tools=["fly"]), say("Done."))
+    async with play() as world:
+        await world.run(two.agent(), thread="t")
+        assert [outcome for outcome, _ in await world.results("t")] == ["refused", "refused"]
+        assert await statuses(world.store) == {}
