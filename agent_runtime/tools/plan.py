@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, Literal, cast
 
@@ -28,13 +29,14 @@ def plan_tool(*, phases: Sequence[str] = PHASES) -> Tool:
         phases: what the phases of its plans are called, in their order.
 
     Raises:
-        ConfigError: there are no phases, or one is empty or named twice.
+        ConfigError: there are no phases, or one is no word or named twice.
     """
     names = () if isinstance(phases, str) else tuple(phases)
-    if not names or len(set(names)) < len(names) or not all(one.strip() for one in names):
+    words = all(re.fullmatch(r"[\w-]{1,40}", one) for one in names)
+    if not names or len(set(names)) < len(names) or not words:
         raise ConfigError(
             f"The phases {phases!r} of a plan are not usable.",
-            cure="Name at least one, each once.",
+            cure="Give a list of words of letters, digits, `_` and `-`, each once.",
         )
 
     async def plan(

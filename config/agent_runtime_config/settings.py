@@ -79,8 +79,8 @@ def _repeats(limit: int) -> int:
 
 def _phases(text: str) -> str:
     names = [name.strip() for name in text.split(",")]
-    if not all(names) or len(set(names)) < len(names):
-        raise PydanticCustomError("phases", "must be names with commas between them, each once")
+    if len(set(names)) < len(names) or not all(re.fullmatch(r"[\w-]{1,40}", one) for one in names):
+        raise PydanticCustomError("phases", "must be words with commas between them, each once")
     return ",".join(names)
 
 

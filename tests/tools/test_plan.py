@@ -300,7 +300,7 @@ def test_the_model_is_told_the_phases() -> None:
     assert plan_tool().spec.parameters["properties"]["phase"]["anyOf"][0]["enum"] == list(PHASES)
 
 
-@pytest.mark.parametrize("phases", [(), ("a", "a"), ("a", " "), "plan"])
+@pytest.mark.parametrize("phases", [(), ("a", "a"), ("a", " "), ("a b",), "plan"])
 def test_phases_that_are_not_usable_are_refused(phases: Any) -> None:
     with pytest.raises(ConfigError, match="phases"):
         plan_tool(phases=phases)
