@@ -50,12 +50,14 @@ class Spec:
         model: a model's name; empty for the offline model.
         workspace: an absolute path, or None for no file tools.
         max_steps: the most steps of the run; None for the setting.
+        asking: whether the agent may ask the user.
     """
 
     model: str
     workspace: str | None = None
     allow_shell: bool = False
     max_steps: int | None = None
+    asking: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Return the spec as it is kept with the run."""
@@ -64,6 +66,7 @@ class Spec:
             "workspace": self.workspace,
             "allow_shell": self.allow_shell,
             "max_steps": self.max_steps,
+            "asking": self.asking,
         }
 
     @classmethod
@@ -74,6 +77,7 @@ class Spec:
             workspace=data.get("workspace"),
             allow_shell=bool(data.get("allow_shell")),
             max_steps=data.get("max_steps"),
+            asking=bool(data.get("asking")),
         )
 
 
@@ -106,6 +110,7 @@ def build_agent(spec: Spec) -> Agent:
         instructions=instructions,
         max_steps=spec.max_steps,
         planning=spec.workspace is not None,
+        asking=spec.asking,
     )
 
 

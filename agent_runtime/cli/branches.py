@@ -184,7 +184,10 @@ def _run(
         async with runtime.stream(agent, task, thread=thread, spec=spec.to_json()) as stream:
             yield stream
 
-    session.finish(session.follow(settings, start), as_json=as_json)
+    outcome = session.follow(
+        settings, start, lambda runtime, run_id: runtime.resume_stream(run_id, agent)
+    )
+    session.finish(outcome, as_json=as_json)
 
 
 async def _spec_of(settings: Settings, thread: str, node_id: int | None) -> Spec | None:

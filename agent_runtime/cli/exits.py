@@ -15,6 +15,7 @@ MODEL = 4
 UNSUPPORTED = 5
 NOTHING = 6
 DATABASE = 7
+SUSPENDED = 8
 INTERRUPTED = 130
 
 MEANINGS = {
@@ -26,6 +27,7 @@ MEANINGS = {
     UNSUPPORTED: "the offline model cannot do this task",
     NOTHING: "the thread is busy, or there is no such thread or run, or nothing to resume",
     DATABASE: "the database failed",
+    SUSPENDED: "suspended: a question waits for its answer, or the run is paused",
     INTERRUPTED: "interrupted by Ctrl-C or SIGTERM",
 }
 
@@ -39,12 +41,14 @@ def code_of_error(error: BaseException) -> int:
             return UNSUPPORTED
         case errors.ConfigError() | errors.UnknownScheme():
             return USAGE
-        case errors.InvalidExport() | errors.InvalidFile():
+        case errors.InvalidExport() | errors.InvalidFile() | errors.InvalidAnswer():
             return USAGE
         case errors.ModelError():
             return MODEL
         case errors.BudgetExceeded() | errors.RunCancelled() | errors.PromptTooLarge():
             return STOPPED
+        case errors.QuestionsOpen():
+            return SUSPENDED
         case errors.NotFound() | errors.Conflict():
             return NOTHING
         case errors.StoreError():
@@ -57,6 +61,8 @@ def code_of_result(result: RunResult) -> int:
     """Return the exit code of a run that ended."""
     if result.status == "succeeded":
         return SUCCESS
+    if result.status == "suspended":
+        return SUSPENDED
     if result.stop_reason == "unsupported":
         return UNSUPPORTED
     return MODEL if result.stop_reason == "error" else STOPPED

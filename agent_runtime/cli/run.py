@@ -12,6 +12,7 @@ import click
 
 from . import session
 from .agents import Spec, build_agent
+from .asking import ask_all, can_ask
 from .terminal import say, write_json
 
 if TYPE_CHECKING:
@@ -80,7 +81,8 @@ def run(
     """Run TASK to its end, and print the agent's answer to stdout.
 
     TASK is read from stdin if it is `-`, or if it is left out and stdin is no terminal.
-    Progress goes to stderr. Ctrl-C stops the run so that it can be resumed.
+    Progress goes to stderr. Ctrl-C stops the run so that it can be resumed. At a terminal the agent
+    may ask; without one the run is suspended where a call needs an approval (exit code 8).
     """
     from agent_runtime_config import load_settings
 
@@ -125,7 +127,7 @@ def new_spec(
         say(NO_MODEL)
     if workspace is None:
         say("The agent has no file tools: --workspace PATH gives it those of a folder.")
-    return spec
+    return dataclasses.replace(spec, asking=bool(spec.model) and can_ask())
 
 
 def _model_name(name: str) -> str:
@@ -145,6 +147,7 @@ def run_task(
         lambda runtime: runtime.stream(
             agent, task, files=files, thread=thread, spec=spec.to_json()
         ),
+        lambda runtime, run_id: runtime.resume_stream(run_id, agent),
     )
 
 
@@ -173,7 +176,11 @@ def resume(
         raise click.UsageError("Give either RUN or --thread, not both.")
     settings = load_settings()
     found, agent = anyio.run(_prepare, settings, run_id, thread, model, max_steps)
-    outcome = session.follow(settings, lambda runtime: runtime.resume_stream(found.id, agent))
+    outcome = session.follow(
+        settings,
+        lambda runtime: runtime.resume_stream(found.id, agent),
+        lambda runtime, run_id: runtime.resume_stream(run_id, agent),
+    )
     session.finish(outcome, as_json=as_json)
 
 
@@ -191,6 +198,8 @@ async def _prepare(
     async with Runtime.open(settings) as runtime:
         store = runtime.store.of(settings.user)
         found = await store.run(run_id) if run_id else await _last(store, thread)
+        if can_ask():
+            await ask_all(runtime, await runtime.questions(run_id=found.id))
     if "workspace" not in found.spec:
         raise ConfigError(
             f"Run {found.id} was not started from the command line; its agent is not known here.",

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import anyio
     from anyio.abc import TaskStatus
 
+    from agent_runtime.people.questions import Question
     from agent_runtime.results import RunResult, RunStream
     from agent_runtime.runtime import Runtime
     from agent_runtime_config import Settings
@@ -29,6 +30,7 @@ STEP = "step"
 """The purpose of the calls that are no work of memory."""
 
 Start = Callable[["Runtime"], AbstractAsyncContextManager["RunStream"]]
+Resume = Callable[["Runtime", str], AbstractAsyncContextManager["RunStream"]]
 
 
 @dataclass(slots=True)
@@ -59,8 +61,10 @@ class Outcome:
         return exits.SUCCESS if self.result is None else exits.code_of_result(self.result)
 
 
-def follow(settings: Settings, start: Start) -> Outcome:
+def follow(settings: Settings, start: Start, resume: Resume) -> Outcome:
     """Open the runtime, start a run, show its progress and return how it ended.
+
+    What it asks is asked here if somebody sits at the terminal, and then it is resumed.
 
     The first SIGINT or SIGTERM cancels the run and waits until what it did is recorded; the
     second one ends the process at once.  Errors of the run are in the outcome; errors of the
@@ -68,10 +72,10 @@ def follow(settings: Settings, start: Start) -> Outcome:
     """
     import anyio
 
-    return anyio.run(_follow, settings, start)
+    return anyio.run(_follow, settings, start, resume)
 
 
-async def _follow(settings: Settings, start: Start) -> Outcome:
+async def _follow(settings: Settings, start: Start, resume: Resume) -> Outcome:
     import anyio
 
     from agent_runtime.concurrency import single_error
@@ -83,8 +87,13 @@ async def _follow(settings: Settings, start: Start) -> Outcome:
     async with single_error(), anyio.create_task_group() as group:
         await group.start(_watch, work, outcome)
         async with Runtime.open(settings) as runtime:
-            with progress, work:
-                await _consume(start(runtime), outcome, progress)
+            with work:
+                with progress:
+                    await _consume(start(runtime), outcome, progress)
+                while await _answered(runtime, outcome.result):
+                    going_on, outcome.result = resume(runtime, outcome.run_id), None
+                    with progress:
+                        await _consume(going_on, outcome, progress)
             if outcome.result is None and outcome.run_id:
                 outcome.result = await _left(runtime, outcome.run_id)
         group.cancel_scope.cancel()
@@ -123,6 +132,15 @@ async def _consume(
         outcome.error = error
 
 
+async def _answered(runtime: Runtime, result: RunResult | None) -> bool:
+    """Ask what the run waits for, and return whether it can go on."""
+    from .asking import ask_all, can_ask
+
+    if result is None or not result.questions or not can_ask():
+        return False
+    return await ask_all(runtime, result.questions)
+
+
 async def _left(runtime: Runtime, run_id: str) -> RunResult:
     """Return how a run that gave no result was left, by its row."""
     from agent_runtime.results import RunResult
@@ -155,8 +173,18 @@ def report(outcome: Outcome, *, as_json: bool) -> None:
         say(_summary(result))
     if outcome.error is not None:
         tell_error(outcome.error)
+    for question in result.questions if result is not None else ():
+        _tell_question(question)
     if result is not None and not result.ok:
-        say(f"Go on with: agent-runtime resume {result.run_id}")
+        then = "Then go on" if result.questions else "Go on"
+        say(f"{then} with: agent-runtime resume {result.run_id}")
+
+
+def _tell_question(question: Question) -> None:
+    from .asking import hint, show
+
+    show(question)
+    say(f"Answer with: agent-runtime answer {question.id} ANSWER   ({hint(question)})")
 
 
 def tell_error(error: BaseException) -> None:
@@ -184,6 +212,7 @@ def result_json(result: RunResult) -> dict[str, Any]:
         "detail": result.detail,
         "output": result.output,
         "steps": result.steps,
+        "questions": [dataclasses.asdict(one) for one in result.questions],
         "usage": dataclasses.asdict(result.usage),
         "usage_by_purpose": {
             purpose: dataclasses.asdict(usage) for purpose, usage in result.usage_by_purpose.items()

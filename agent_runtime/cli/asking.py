@@ -1,0 +1,126 @@
+"""Questions of runs in the terminal: shown with clear choices, answered by a line."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from .terminal import printable, say, short_arguments
+
+if TYPE_CHECKING:
+    from agent_runtime.people.questions import Answer, Question
+    from agent_runtime.runtime import Runtime
+
+LATER = "later"
+"""What leaves a question open."""
+
+
+def can_ask() -> bool:
+    """Return whether somebody sits at a terminal."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+async def ask_all(runtime: Runtime, questions: Sequence[Question]) -> bool:
+    """Ask about all that a run waits for; return whether it can go on."""
+    from agent_runtime.errors import InvalidAnswer, QuestionClosed
+
+    for question in questions:
+        show(question)
+        while True:
+            try:
+                answer = await _read(question)
+                if answer is None:
+                    return False
+                await runtime.answer(question.id, answer)
+            except InvalidAnswer as error:
+                say(f"{error.message} {error.cure}")
+                continue
+            except QuestionClosed as error:
+                say(error.message)
+            break
+    return True
+
+
+def show(question: Question) -> None:
+    """Tell what is asked, and what can be answered."""
+    say("")
+    if question.why:
+        say(f"The agent says: {printable(question.why)}")
+    if question.kind == "approval":
+        say(f"The agent wants to call {question.tool}:")
+        for name, value in question.arguments.items():
+            say(f"  {name}: {printable(value if isinstance(value, str) else repr(value))}")
+    else:
+        say(printable(question.text))
+    for place, choice in enumerate(question.choices, 1):
+        say(f"  {place}) {printable(choice)}")
+
+
+def hint(question: Question) -> str:
+    """Return what can be typed as an answer."""
+    match question.kind:
+        case "single":
+            return f"1 to {len(question.choices)}, or {LATER}"
+        case "multiple":
+            return f"numbers of 1 to {len(question.choices)} with commas between, or {LATER}"
+        case "approval":
+            return f"y: yes, n: no, a: always on this thread ({_always(question)}), or {LATER}"
+        case "continue":
+            return f"y: yes, n: no, or {LATER}"
+        case _:
+            return f"a line of text, or {LATER}"
+
+
+def _always(question: Question) -> str:
+    arguments = short_arguments(dict(question.pattern))
+    return f"{question.tool} with {arguments}" if arguments else f"every call of {question.tool}"
+
+
+def parse(question: Question, text: str) -> Answer:
+    """Return the answer that a line stands for.
+
+    Raises:
+        InvalidAnswer: it stands for none.
+    """
+    from agent_runtime.errors import InvalidAnswer
+    from agent_runtime.people.questions import Decision
+
+    said = text.strip()
+    if question.kind == "text":
+        return said
+    if question.choices:
+        parts = [one.strip() for one in said.split(",")] if question.kind == "multiple" else [said]
+        return [_choice(question, one) for one in parts]
+    word, _, reason = said.partition(" ")
+    decisions = {"y": True, "yes": True, "n": False, "no": False, "a": True, "always": True}
+    if word.lower() not in decisions:
+        raise InvalidAnswer("That is no answer.", cure=f"Type {hint(question)}.")
+    always = word.lower() in ("a", "always")
+    return Decision(decisions[word.lower()], reason.strip(), remember=always)
+
+
+def _choice(question: Question, text: str) -> str:
+    """Return a choice by its number, or by its own text."""
+    if text not in question.choices and text.isdecimal():
+        place = int(text)
+        if 1 <= place <= len(question.choices):
+            return question.choices[place - 1]
+    return text
+
+
+async def _read(question: Question) -> Answer | None:
+    """Read an answer; None to leave the question open.
+
+    Cancellation ends the wait at once.
+    """
+    import anyio
+
+    sys.stderr.write(f"[{hint(question)}] > ")
+    sys.stderr.flush()
+    # Not in a thread, which nobody could stop, and which the end of the process would wait for.
+    await anyio.wait_readable(sys.stdin)
+    line = sys.stdin.readline()
+    if not line or line.strip().lower() == LATER:
+        return None
+    return parse(question, line)
