@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .plan import SETTLED, Plan, PlanItem, Status
+from .plan import MOST_ITEMS, SETTLED, Plan, PlanItem, Status
 from .tokens import count_text
 
 NOTE_TOKENS = 800
@@ -12,6 +12,7 @@ NOTE_TOKENS = 800
 _SHORT = 100
 """So many characters of a description, and of a result, are told where there is little room."""
 _GOAL = 400
+_AFTER = 6
 
 MARKS: dict[Status, str] = {
     "pending": "[ ]",
@@ -34,7 +35,7 @@ def item_line(item: PlanItem, most: int | None = None) -> str:
     """Return an item on one line; with `most`, so many characters of each of its texts."""
     line = f"{MARKS[item.status]} {item.id} ({item.phase}) {_short(item.description, most)}"
     if item.depends_on and item.status not in SETTLED:
-        line += f" (after {', '.join(item.depends_on)})"
+        line += f" (after {_ids(item.depends_on, _AFTER if most else MOST_ITEMS)})"
     if item.result:
         line += f" → {_short(item.result, most)}"
     return line

@@ -123,8 +123,12 @@ class Planner:
     async def mark(self, identity: str, status: Status, result: str = "") -> bool:
         """Set what became of an item, as it was observed; return whether the plan has it.
 
-        A run without a plan, or whose plan has no such item, is left as it is.
+        A run without a plan, or whose plan has no such item, is left as it is, and so is one that
+        has no call under way.
         """
+
+        if self._log.exchange is None:
+            return False
 
         def marked(plan: Plan | None, others: int) -> Plan | None:
             del others

@@ -85,7 +85,9 @@ def plan_tool(*, phases: Sequence[str] = PHASES) -> Tool:
 
         made = await planner.change(context.call_id, change, anew=action == "create")
         assert made is not None
-        return whole(made) if action == "create" else summary(made)
+        # What the steps say stands in the call itself.
+        ids = f" Steps: {', '.join(one.id for one in made.items)}." if action == "create" else ""
+        return summary(made) + ids
 
     made = PlanTool(plan, idempotent=True)
     made.spec = _with_phases(made.spec, names)

@@ -100,6 +100,7 @@ async def test_what_is_refused_tells_the_model_how_to_correct_it_and_changes_not
             update({"id": "a", "status": "completed"}, {"id": "x", "phase": "party"}),
             update({"id": "a", "status": "finished"}),
         )
+        assert told[2].endswith("Can be begun: a, b. Steps: a, b.")
         assert told[0].startswith("There is no plan yet.") and "`create`" in told[1]
         assert "there is no step 'x'; there are: a, b" in told[3]
         assert "'pending', 'in_progress'" in told[4]

@@ -282,6 +282,13 @@ def test_a_large_plan_is_restated_within_its_bound_with_what_matters_first() -> 
     assert lines[5].startswith("[ ] 301") and "that are not done" in lines[-1]
 
 
+def test_an_item_that_waits_for_many_is_restated_in_short() -> None:
+    steps = [step(description="x") for _ in range(300)]
+    last = step(id="last", description="y", depends_on=list(range(1, 301)), status="in_progress")
+    lines = note(made(*steps, last)).splitlines()
+    assert lines[2] == "[>] last (plan) y (after 1, 2, 3, 4, 5, 6 and 294 more)"
+
+
 # The tool
 
 
