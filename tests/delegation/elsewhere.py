@@ -5,18 +5,29 @@ Sub-agents note in a file each time that they are asked, and stop where the test
 
 from __future__ import annotations
 
+import re
 import signal
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import anyio
 import anyio.abc
 import orjson
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from agent_runtime import Agent, Event, Runtime, ScriptedModel, Settings, tool
+from agent_runtime import (
+    Agent,
+    Event,
+    Runtime,
+    ScriptedModel,
+    Settings,
+    ToolContext,
+    ToolError,
+    tool,
+)
 from agent_runtime.models.base import ModelRequest
 from agent_runtime.models.scripted import Scripted, call, calls, raw_call, say
 from tests.cli.command import ROOT, clean_environ
@@ -38,31 +49,42 @@ def tell(kind: str) -> None:
     sys.stdout.buffer.flush()
 
 
+@tool
+async def hold(context: ToolContext) -> str:
+    """Wait until a message has come."""
+    for _ in range(3000):
+        if await context.store.inbox(context.thread_id):
+            return "held"
+        await anyio.sleep(0.01)
+    raise ToolError("No message came.")
+
+
 class Worker:
     """The scripts of the parent and of its sub-agents.
 
     Args:
         path: a file of one line for each time that a sub-agent is asked.
-        waits: the parts whose second step waits for ever.
+        waits: the parts whose second step waits for ever; `parent` for its own.
+        background: whether the parent waits for messages instead of for its calls.
     """
 
-    def __init__(self, path: Path, waits: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self, path: Path, waits: frozenset[str] = frozenset(), *, background: bool = False
+    ) -> None:
         self.path = path
         self.waits = waits
+        self.background = background
 
     def agent(self) -> Agent:
         """Return the agent that delegates the parts, all at once."""
-        return Agent(ScriptedModel(self.respond), tools=[look], delegation=True, name="parent")
+        model = ScriptedModel(self.respond)
+        return Agent(model, tools=[look, hold], delegation=True, name="parent")
 
     async def respond(self, request: ModelRequest) -> Scripted:
         """Answer for the parent, or for a sub-agent."""
         number = step(request)
         if not is_child(request):
-            orders = (
-                raw_call("delegate", role="reader", instructions="Read.", briefing=part)
-                for part in PARTS
-            )
-            return calls(*orders) if number == 0 else say("Done.")
+            return await self._parent(request, number)
         part = request.messages[1].text.split("\n")[1]
         with self.path.open("a") as file:
             file.write(f"{part} {number}\n")
@@ -70,6 +92,29 @@ class Worker:
             tell("waiting")
             await anyio.sleep_forever()
         return call("look", part=part) if number == 0 else say(f"read {part}")
+
+    async def _parent(self, request: ModelRequest, number: int) -> Scripted:
+        if number == 0:
+            return self._orders(PARTS)
+        if "parent" in self.waits:
+            tell("waiting")
+            await anyio.sleep_forever()
+        if not self.background:
+            return say("Done.")
+        last = request.messages[-1].text
+        if again := re.findall(r"task '(\w+)' \(run \S+\) was interrupted", last):
+            return self._orders(again)
+        said = "\n".join(message.text for message in request.messages)
+        missing = [part for part in PARTS if f"read {part}" not in said]
+        return call("hold") if missing else say("Done.")
+
+    def _orders(self, parts: Sequence[str]) -> Scripted:
+        order: dict[str, Any] = {"role": "reader", "instructions": "Read.", "tools": ["look"]}
+        if self.background:
+            order["background"] = True
+        return calls(
+            *(raw_call("delegate", **order, briefing=part, task_key=part) for part in parts)
+        )
 
     def asked(self) -> list[str]:
         """Return how often sub-agents were asked what."""
@@ -98,22 +143,25 @@ class Elsewhere:
         await self.process.wait()
 
 
-async def main(database_url: str, path: str, waits: str) -> None:
+async def main(database_url: str, path: str, waits: str, background: str) -> None:
     """Run the agent."""
 
     def tell_event(event: Event) -> None:
         tell(event.kind)
 
-    worker = Worker(Path(path), frozenset(waits.split(",")))
+    worker = Worker(Path(path), frozenset(waits.split(",")), background=background == "yes")
     async with Runtime.open(Settings(database_url=database_url)) as runtime:
         await runtime.run(worker.agent(), "Read all.", thread="t", on_event=tell_event)
 
 
 @asynccontextmanager
-async def elsewhere(database_url: str, path: Path, *waits: str) -> AsyncGenerator[Elsewhere]:
+async def elsewhere(
+    database_url: str, path: Path, *waits: str, background: bool = False
+) -> AsyncGenerator[Elsewhere]:
     """Start the run in another process; it is killed at the end, if it still lives."""
     module = "tests.delegation.elsewhere"
-    command = [sys.executable, "-m", module, database_url, str(path), ",".join(waits)]
+    how = "yes" if background else "no"
+    command = [sys.executable, "-m", module, database_url, str(path), ",".join(waits), how]
     environ = clean_environ()
     async with await anyio.open_process(command, cwd=ROOT, env=environ, stderr=None) as process:
         other = Elsewhere(process)
@@ -127,5 +175,5 @@ async def elsewhere(database_url: str, path: Path, *waits: str) -> AsyncGenerato
 
 
 if __name__ == "__main__":
-    _, database_url, path, waits = sys.argv
-    anyio.run(main, database_url, path, waits)
+    _, database_url, path, waits, background = sys.argv
+    anyio.run(main, database_url, path, waits, background)

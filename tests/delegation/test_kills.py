@@ -7,6 +7,7 @@ from pathlib import Path
 import orjson
 
 from agent_runtime import Runtime, Settings
+from agent_runtime.delegation.background import tasks_of
 from agent_runtime.messages import decode_result
 
 from .elsewhere import PARTS, Worker, elsewhere
@@ -44,6 +45,31 @@ async def test_finished_sub_agents_do_not_run_again_and_the_dead_ones_are_resume
         (f"read {part}", 1) for part in PARTS
     ]
     # Each sub-agent looked once; of those that died only the step under way was asked again.
+    assert sorted(worker.asked()) == sorted(
+        ["one 0", "one 1", "two 0", "two 1", "two 1", "three 0", "three 1", "three 1"]
+    )
+
+
+async def test_tasks_in_the_background_that_died_are_told_of_and_gone_on_with(
+    database_url: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "asked"
+    async with elsewhere(database_url, path, "parent", "two", "three", background=True) as other:
+        await other.until("run-finish", "waiting", "waiting", "waiting")
+        await other.kill()
+
+    worker = Worker(path, background=True)
+    async with Runtime.open(Settings(database_url=database_url)) as runtime:
+        store = runtime.store.of("local")
+        [parent] = await store.runs(thread_id="t")
+        stood = {one.key: one.status for one in await tasks_of(store, "t")}
+        assert stood == {"one": "succeeded", "two": "interrupted", "three": "interrupted"}
+
+        result = await runtime.resume(parent.id, worker.agent())
+
+        assert result.output == "Done."
+        runs = await store.runs(parent_thread_id="t")
+        assert [run.status for run in runs] == ["succeeded"] * 3
     assert sorted(worker.asked()) == sorted(
         ["one 0", "one 1", "two 0", "two 1", "two 1", "three 0", "three 1", "three 1"]
     )
