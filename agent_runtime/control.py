@@ -13,6 +13,7 @@ from agent_runtime_storage.people_records import ApprovalRow, NewApproval, Quest
 from agent_runtime_storage.records import ACTIVE, Run
 
 from . import leases
+from .delegation.background import BackgroundTask, tasks_of
 from .errors import Conflict, QuestionClosed, QuestionsOpen
 from .lifecycle import end_dead
 from .log import give_up, take_log
@@ -20,6 +21,7 @@ from .messages import encodable
 from .people.pausing import PAUSE, PAUSED
 from .people.questions import Answer, OnQuestion, Question, encode_answer
 from .results import RunResult
+from .run_tree import TreeRun, tree_of
 from .workflow.definition import check_steerable
 
 
@@ -54,6 +56,22 @@ class Control:
         check_steerable(run)
         _check_active(run)
         await store.post(run.thread_id, "steer", encodable(text).encode(), run_id=run_id)
+
+    async def tree(self, run_id: str, *, user: str | None = None) -> TreeRun:
+        """Return a run and all runs below it, as they are now. Raises `NotFound`."""
+        return await tree_of(self._store_of(user), run_id)
+
+    async def tasks(self, thread: str, *, user: str | None = None) -> list[BackgroundTask]:
+        """Return what a thread's agent has in the background, the newest first.
+
+        Their runs are steered and cancelled as all others are; `resume` goes on with one that was
+        interrupted, and so does the agent when it delegates the same task again.
+
+        Raises `NotFound`.
+        """
+        store = self._store_of(user)
+        await store.thread(thread)
+        return await tasks_of(store, thread)
 
     async def pause(self, run_id: str, *, user: str | None = None) -> None:
         """Suspend a run at its next step, in whatever process it works; `resume` goes on with it.

@@ -112,11 +112,10 @@ async def _runs(settings: Settings, thread: str | None, limit: int) -> list[Run]
 
 
 async def _tree(settings: Settings, run: str) -> TreeRun:
-    from agent_runtime.run_tree import tree_of
     from agent_runtime.runtime import Runtime
 
     async with Runtime.open(settings) as runtime:
-        return await tree_of(runtime.store.of(settings.user), run)
+        return await runtime.tree(run)
 
 
 def _json(run: TreeRun) -> dict[str, Any]:

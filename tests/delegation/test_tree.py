@@ -44,7 +44,7 @@ async def test_a_tree_tells_of_every_run_with_its_usage_and_time(play: Play) -> 
     script = playing([calls(*orders), say("Done.")], child)
     async with play(script, price=PRICE, settings={"delegation_parallel": 1}) as world:
         result = await world.run(Agent(tools=[double], delegation=True, name="boss"))
-        tree = await tree_of(world.store, result.run_id)
+        tree = await world.runtime.tree(result.run_id)
         assert [run.agent for run in tree] == ["boss", "reader", "reader", "reader"]
         assert {run.task_key: run.status for run in tree.children} == {
             "k0": "succeeded",
