@@ -1,0 +1,65 @@
+"""A task whose key is an item of the plan: the plan says how it goes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from agent_runtime import Agent
+from agent_runtime.models.base import ModelRequest
+from agent_runtime.models.scripted import Scripted, call, say
+from tests.loop.conftest import Play, double
+
+from .helpers import playing
+
+pytestmark = pytest.mark.backends("file")
+
+
+@pytest.mark.parametrize(
+    ("answer", "status", "result"),
+    [("It is read.", "completed", "It is read."), ("", "failed", "empty")],
+)
+async def test_the_item_has_the_status_of_the_task_that_carries_it_out(
+    play: Play, answer: str, status: str, result: str
+) -> None:
+    steps: list[dict[str, Any]] = [
+        {"id": "read", "description": "Read.", "phase": "execute"},
+        {"id": "write", "description": "Write.", "phase": "execute"},
+    ]
+    seen: list[str] = []
+
+    async def child(request: ModelRequest) -> Scripted:
+        plan = await world.runtime.plans.current("t")
+        assert plan is not None
+        seen.extend(one.status for one in plan.items)
+        return say(answer)
+
+    parent = [
+        call("plan", action="create", goal="Read and write.", steps=steps),
+        call("delegate", role="reader", instructions="Read.", task_key="read"),
+        say("Done."),
+    ]
+    script: Any = playing(parent, lambda request, number: child(request))  # type: ignore[arg-type]
+    async with play(script) as world:
+        agent = Agent(tools=[double], delegation=True, planning=True)
+        assert (await world.run(agent, thread="t")).ok
+        plan = await world.runtime.plans.current("t")
+    assert seen[:2] == ["in_progress", "pending"]
+    assert plan is not None
+    assert [one.status for one in plan.items] == [status, "pending"]
+    assert result in str(plan.items[0].result)
+
+
+async def test_a_task_whose_key_is_no_item_leaves_the_plan_as_it_is(play: Play) -> None:
+    steps = [{"id": "write", "description": "Write.", "phase": "execute"}]
+    parent = [
+        call("plan", action="create", goal="Write.", steps=steps),
+        call("delegate", role="reader", instructions="Read.", task_key="read"),
+        say("Done."),
+    ]
+    async with play(playing(parent, lambda request, number: say("Read."))) as world:
+        agent = Agent(tools=[double], delegation=True, planning=True)
+        assert (await world.run(agent, thread="t")).ok
+        plans = await world.runtime.plans.versions("t")
+    assert len(plans) == 1
