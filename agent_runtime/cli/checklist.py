@@ -47,6 +47,13 @@ class Checklist:
             self._plan, self._followed = data["plan"], tuple(data["followed"])
         return True
 
+    def take(self, plan: Plan | None) -> None:
+        """Take the plan as the store has it, unless it was done before the run."""
+        from agent_runtime.plan import settle
+
+        if plan is not None and (self._plan is not None or plan.settled < len(plan.items)):
+            self._plan, self._followed = settle(plan), ()
+
     def changed(self) -> list[str]:
         """Return the lines of the items that have changed since they were told last."""
         lines: list[str] = []

@@ -15,6 +15,7 @@ from .terminal import printable, say, short_arguments, shorten
 
 if TYPE_CHECKING:
     from agent_runtime.events import Event
+    from agent_runtime.plan import Plan
 
 STATUS_WIDTH = 60
 """How many characters the status spends on what the run is doing, or on what the model says."""
@@ -239,6 +240,10 @@ class Progress(AbstractContextManager[None], Protocol):
         """Show one event."""
         ...
 
+    def plan(self, plan: Plan | None) -> None:
+        """Show the run's plan as the store has it."""
+        ...
+
 
 class PlainProgress:
     """Lines, for pipes and log files."""
@@ -257,8 +262,16 @@ class PlainProgress:
         for line in self.tally.update(event):
             say(line)
         if self.tally.planned(event):
-            for line in self.tally.plan.changed():
-                say(f"  plan: {line}")
+            self._say_plan()
+
+    def plan(self, plan: Plan | None) -> None:
+        """Write the lines of the items that are not as they were told last."""
+        self.tally.plan.take(plan)
+        self._say_plan()
+
+    def _say_plan(self) -> None:
+        for line in self.tally.plan.changed():
+            say(f"  plan: {line}")
 
 
 class LiveProgress:
@@ -289,6 +302,10 @@ class LiveProgress:
         self.tally.planned(event)
         lines = [self.tally.status(), *(f"  {line}" for line in self.tally.plan.shown())]
         self._status.update(self._text(printable("\n".join(lines))))
+
+    def plan(self, plan: Plan | None) -> None:
+        """Keep the plan for the next time that something is shown."""
+        self.tally.plan.take(plan)
 
 
 def new_progress() -> Progress:

@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from agent_runtime_config import Settings
     from agent_runtime_storage.records import UsageTotal
 
+PLANNED = ("run-start", "run-suspend", "run-finish")
+"""At these events the plan is shown as the store has it."""
 STEP = "step"
 """The purpose of the calls that are no work of memory."""
 
@@ -89,11 +91,11 @@ async def _follow(settings: Settings, start: Start, resume: Resume) -> Outcome:
         async with Runtime.open(settings) as runtime:
             with work:
                 with progress:
-                    await _consume(start(runtime), outcome, progress)
+                    await _consume(runtime, start(runtime), outcome, progress)
                 while await _answered(runtime, outcome.result):
                     going_on, outcome.result = resume(runtime, outcome.run_id), None
                     with progress:
-                        await _consume(going_on, outcome, progress)
+                        await _consume(runtime, going_on, outcome, progress)
             if outcome.result is None and outcome.run_id:
                 outcome.result = await _left(runtime, outcome.run_id)
         group.cancel_scope.cancel()
@@ -117,7 +119,10 @@ async def _watch(
 
 
 async def _consume(
-    starting: AbstractAsyncContextManager[RunStream], outcome: Outcome, progress: Progress
+    runtime: Runtime,
+    starting: AbstractAsyncContextManager[RunStream],
+    outcome: Outcome,
+    progress: Progress,
 ) -> None:
     from agent_runtime.concurrency import single_error
     from agent_runtime.errors import AgentRuntimeError
@@ -127,6 +132,10 @@ async def _consume(
             async for event in stream:
                 outcome.run_id = outcome.run_id or event.run_id
                 progress.show(event)
+                if event.run_id == outcome.run_id and event.kind in PLANNED:
+                    # What is only shown must not end the run.
+                    with suppress(AgentRuntimeError):
+                        progress.plan(await runtime.plans.current(event.thread_id))
             outcome.result = stream.result
     except AgentRuntimeError as error:
         outcome.error = error

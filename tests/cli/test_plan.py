@@ -144,6 +144,25 @@ def test_a_checklist_follows_calls_whichever_end_first() -> None:
     assert checklist.shown()[0] == "[!] 1 (plan) Part 1 → work: error"
 
 
+def test_a_checklist_begins_with_what_the_store_has() -> None:
+    done = update(plan_of(1), steps=[Step(id="1", status="completed")], phases=PHASES)
+    checklist = Checklist()
+    checklist.take(None)
+    checklist.take(done)
+    assert checklist.shown() == []
+    checklist.take(plan_of(1))
+    assert checklist.changed() == ["[ ] 1 (plan) Part 1"]
+    checklist.take(done)
+    assert checklist.changed() == ["[x] 1 (plan) Part 1"]
+
+
+def test_a_run_that_goes_on_with_a_plan_shows_it_at_once(planned: Machine) -> None:
+    planned.script = lambda request, n: HELLO
+    result = planned.invoke("run", "Go on.", "--thread", "t")
+    lines = [line for line in result.stderr.splitlines() if line.startswith("  plan: ")]
+    assert lines == ["  plan: [x] a (plan) Look", "  plan: [ ] b (plan) Build [b] [2J"]
+
+
 def test_a_long_checklist_shows_what_is_under_way() -> None:
     done = [Step(id=str(number), status="completed") for number in range(1, 51)]
     checklist = Checklist()
