@@ -53,29 +53,33 @@ class Gate:
     Attributes:
         rules: the settings' rules on what needs an approval.
         seconds: how long a question stays open.
+        reopened: the exchange with which a resumed run begins; it alone may have questions.
     """
 
     log: RunLog
     rules: Sequence[ApprovalRule]
     seconds: float
+    reopened: int | None = None
 
     @classmethod
     def of(cls, log: RunLog, settings: Settings) -> Gate:
         """Return the gate of a run."""
-        return cls(log, approval_rules(settings.approve), settings.answer_timeout)
+        reopened = log.exchange.seq if log.exchange is not None else None
+        return cls(log, approval_rules(settings.approve), settings.answer_timeout, reopened)
 
     async def sort(self, exchange: Exchange, found: Gated) -> Gated:
         """Say which of the calls that could run may, by what people have answered so far.
 
-        A call that was started before a crash has passed already.
+        A call that was started before a crash has passed already.  What was asked stays asked,
+        also where nobody would ask any more.
         """
         gated = Gated([], found.done)
+        known = await self._known(exchange)
         asking: list[tuple[Ready, Mapping[str, str] | None]] = []
         for one in found.ready:
             pattern = approval_pattern(one.tool, one.call.arguments, self.rules)
-            if one.index in exchange.started or (
-                pattern is None and not isinstance(one.tool, AskUser)
-            ):
+            free = pattern is None and not isinstance(one.tool, AskUser) and one.index not in known
+            if free or one.index in exchange.started:
                 gated.ready.append(one)
             else:
                 asking.append((one, pattern))
@@ -84,23 +88,30 @@ class Gate:
                 text = NOBODY if isinstance(one.tool, AskUser) else REFUSED
                 gated.done[one.index] = ToolResult(text, outcome="refused")
         elif asking:
-            await self._ask(exchange, asking, gated)
+            await self._ask(exchange, asking, known, gated)
         return gated
+
+    async def _known(self, exchange: Exchange) -> dict[int, Question]:
+        """Return what was asked for calls of the exchange, by their places in it."""
+        if exchange.seq != self.reopened:
+            return {}
+        rows = await self.log.store.questions(run_id=self.log.lease.run_id, limit=10_000)
+        return {
+            row.position: Question.of(row)
+            for row in rows
+            if row.node_id == exchange.seq
+            and row.position is not None
+            and row.status != "withdrawn"
+        }
 
     async def _ask(
         self,
         exchange: Exchange,
         asking: Sequence[tuple[Ready, Mapping[str, str] | None]],
+        known: Mapping[int, Question],
         gated: Gated,
     ) -> None:
-        store, lease = self.log.store, self.log.lease
-        rows = await store.questions(run_id=lease.run_id, limit=10_000)
-        known = {
-            row.position: Question.of(row)
-            for row in rows
-            if row.node_id == exchange.seq and row.status != "withdrawn"
-        }
-        allowed = await store.approvals(lease.thread_id)
+        allowed = await self.log.store.approvals(self.log.lease.thread_id)
         for one, pattern in asking:
             question = known.get(one.index)
             if question is not None and question.status == "open":

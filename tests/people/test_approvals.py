@@ -82,6 +82,18 @@ async def test_what_is_not_allowed_does_not_run_and_the_model_learns_why(play: P
 
 
 @pytest.mark.backends("file")
+async def test_what_was_refused_stays_refused_where_nobody_would_ask_any_more(play: Play) -> None:
+    async with play([call("erase", path="/a"), say("Sorry.")]) as world:
+        [question] = (await world.run(AGENT)).questions
+        await world.runtime.answer(question.id, False)
+
+        result = await world.resume(Agent(tools=[tool(erase.function, name="erase")]))
+
+        assert result.ok and ran == []
+        assert (await world.results(result.thread_id))[0][0] == "refused"
+
+
+@pytest.mark.backends("file")
 async def test_an_approval_that_comes_too_late_is_a_refusal(play: Play) -> None:
     script = [call("erase", path="/a"), say("Sorry.")]
     async with play(script, settings={"answer_timeout": 0.001}) as world:
