@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import orjson
+import pytest
 
 from agent_runtime import Runtime, Settings
 from agent_runtime.delegation.background import tasks_of
@@ -13,6 +14,7 @@ from agent_runtime.messages import decode_result
 from .elsewhere import PARTS, Worker, elsewhere
 
 
+@pytest.mark.backends("file", "postgres")
 async def test_finished_sub_agents_do_not_run_again_and_the_dead_ones_are_resumed(
     database_url: str, tmp_path: Path
 ) -> None:
@@ -50,6 +52,7 @@ async def test_finished_sub_agents_do_not_run_again_and_the_dead_ones_are_resume
     )
 
 
+@pytest.mark.backends("file", "postgres")
 async def test_tasks_in_the_background_that_died_are_told_of_and_gone_on_with(
     database_url: str, tmp_path: Path
 ) -> None:
