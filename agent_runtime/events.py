@@ -57,8 +57,9 @@ class Event:
             - `recall`: `found` (a list of `thread`, `node` and `call`), and where something was
               looked for `query` (the node that says for what), `mode` and `tokens`; `why` it is not
               as asked for
-            - `plan`, of a new version: `version`, `phase`, `iteration`, and how many items have each
-              status; live also `plan` (a `Plan`) and `followed` (the calls that its items may follow)
+            - `plan`, of a new version: `version`, `phase`, `iteration`, and how many items have
+              each status; live also `plan` (a `Plan`) and `followed` (the calls that its items may
+              follow)
             - `question`: `id`, `kind`; with the call that asks also `call_id` and `tool`
             - `run-suspend`, when it waits for a person or is paused: `status`, `stop_reason`,
               `detail`

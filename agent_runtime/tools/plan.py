@@ -31,13 +31,7 @@ def plan_tool(*, phases: Sequence[str] = PHASES) -> Tool:
     Raises:
         ConfigError: there are no phases, or one is no word or named twice.
     """
-    names = () if isinstance(phases, str) else tuple(phases)
-    words = all(re.fullmatch(r"[\w-]{1,40}", one) for one in names)
-    if not names or len(set(names)) < len(names) or not words:
-        raise ConfigError(
-            f"The phases {phases!r} of a plan are not usable.",
-            cure="Give a list of words of letters, digits, `_` and `-`, each once.",
-        )
+    names = _names(phases)
 
     async def plan(
         context: ToolContext,
@@ -98,6 +92,17 @@ async def plan_note(context: ToolContext) -> str | None:
     """Say what the plan is, for the state note."""
     found = None if context.planner is None else await context.planner.current()
     return found and note(found)
+
+
+def _names(phases: Sequence[str]) -> tuple[str, ...]:
+    names = () if isinstance(phases, str) else tuple(phases)
+    words = all(re.fullmatch(r"[\w-]{1,40}", one) for one in names)
+    if not names or len(set(names)) < len(names) or not words:
+        raise ConfigError(
+            f"The phases {phases!r} of a plan are not usable.",
+            cure="Give a list of words of letters, digits, `_` and `-`, each once.",
+        )
+    return names
 
 
 def _planner(context: ToolContext) -> Planner:
