@@ -75,7 +75,7 @@ class Desk(Machine):
         self.provider = Provider(steps)
         self.script = self.provider
         arguments = ("run", "Read the notes.", "--workspace", ".", "--thread", "t", "--json")
-        return self.invoke(*arguments, **environ)
+        return self.invoke(*arguments, **({"AGENT_RUNTIME_LOOP_LIMIT": "0"} | environ))
 
     def memory(self, *arguments: str, **environ: str) -> Result:
         """Run a command of `memory` with small thresholds."""
