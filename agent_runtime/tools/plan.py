@@ -62,9 +62,7 @@ def plan_tool(*, phases: Sequence[str] = PHASES) -> Tool:
 
         def change(old: Plan | None, others: int) -> Plan:
             if action == "create":
-                if add:
-                    raise InvalidPlan("`add` is for `update`.", cure="Put all into `steps`.")
-                return create(goal or "", steps or [], phase=phase, phases=names)
+                return create(goal or "", [*(steps or []), *(add or [])], phase=phase, phases=names)
             if old is None:
                 raise InvalidPlan(NO_PLAN, cure=CREATE)
             return update(
@@ -79,9 +77,7 @@ def plan_tool(*, phases: Sequence[str] = PHASES) -> Tool:
 
         made = await planner.change(context.call_id, change, anew=action == "create")
         assert made is not None
-        # What the steps say stands in the call itself.
-        ids = f" Steps: {', '.join(one.id for one in made.items)}." if action == "create" else ""
-        return summary(made) + ids
+        return _told(made) if action == "create" else summary(made)
 
     made = PlanTool(plan, idempotent=True)
     made.spec = _with_phases(made.spec, names)
@@ -92,6 +88,11 @@ async def plan_note(context: ToolContext) -> str | None:
     """Say what the plan is, for the state note."""
     found = None if context.planner is None else await context.planner.current()
     return found and note(found)
+
+
+def _told(plan: Plan) -> str:
+    # What its steps say stands in the call itself.
+    return f"{summary(plan)} Steps: {', '.join(one.id for one in plan.items)}."
 
 
 def _names(phases: Sequence[str]) -> tuple[str, ...]:
