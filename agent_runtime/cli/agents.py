@@ -37,6 +37,10 @@ WORKSPACE = """
 
 Your workspace is a folder, which your file tools take as root; all paths are relative to it."""
 SHELL = " Commands run in it by `run_command`, with the rights of the user who started you."
+DELEGATION = """
+
+What can be done apart from the rest, such as reading many files, hand over to sub-agents, several \
+at once: each knows only what you tell it, so tell it all that it needs. Check what they report."""
 NO_WORKSPACE = """
 
 You have no access to files or commands in this run; answer from what the user tells you."""
@@ -104,6 +108,8 @@ def build_agent(spec: Spec) -> Agent:
 
         tools = list(workspace_tools(root, shell=spec.allow_shell))
         instructions += WORKSPACE + (SHELL if spec.allow_shell else "")
+    if spec.model:
+        instructions += DELEGATION
     return Agent(
         model=_model(spec.model),
         tools=tools,
@@ -111,6 +117,7 @@ def build_agent(spec: Spec) -> Agent:
         max_steps=spec.max_steps,
         planning=spec.workspace is not None,
         asking=spec.asking,
+        delegation=bool(spec.model),
     )
 
 

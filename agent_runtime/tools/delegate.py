@@ -98,7 +98,7 @@ def delegate_tool(agent: Agent, own: Toolset, *, levels: int) -> FunctionTool[..
             output_schema: a JSON schema, if the result is to be a value of it instead of text.
             max_steps: the most steps that it may take.
             background: do not wait: you go on at once, and the outcome comes as a message. At most
-                5 run at a time; the tool tasks lists, cancels and steers them.
+                5 run at a time; the tool tasks lists, awaits, cancels and steers them.
         """
         assignment = Assignment(
             role=role,

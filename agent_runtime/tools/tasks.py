@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+import anyio
+
 from agent_runtime.delegation.background import TASKS, BackgroundTask, tasks_of
 from agent_runtime.errors import ToolError
 from agent_runtime.memory.transcript import time_of
@@ -12,6 +14,9 @@ from agent_runtime.messages import encodable
 from .base import ToolContext, tool
 
 MOST_LISTED = 30
+POLL_SECONDS = 0.2
+QUIET_POLLS = 10
+"""How often nothing is found before a wait ends in vain."""
 
 __all__ = ["TASKS", "tasks", "tasks_note"]
 
@@ -19,17 +24,20 @@ __all__ = ["TASKS", "tasks", "tasks_note"]
 @tool
 async def tasks(
     context: ToolContext,
-    action: Literal["list", "cancel", "steer"] = "list",
+    action: Literal["list", "wait", "cancel", "steer"] = "list",
     task: str = "",
     text: str = "",
 ) -> str:
-    """List, cancel or steer the tasks that you have in the background.
+    """List, await, cancel or steer the tasks that you have in the background.
 
     Args:
-        action: list; cancel a task; or steer one, which tells its sub-agent something.
+        action: list; wait for the next message, of whichever task; cancel a task; or steer one,
+            which tells its sub-agent something.
         task: the task_key or the run id of the task.
         text: what to tell it.
     """
+    if action == "wait":
+        return await _wait(context)
     known = await tasks_of(context.store, context.thread_id)
     if action == "list":
         return listed(known)
@@ -47,6 +55,20 @@ async def tasks(
     body = encodable(text).encode()
     await context.store.post(run.thread_id, "steer", body, run_id=found.run_id)
     return f"The task {found.key!r} reads it at its next step."
+
+
+async def _wait(context: ToolContext) -> str:
+    store, thread_id = context.store, context.thread_id
+    quiet = 0
+    with context.timer.paused():
+        while quiet < QUIET_POLLS:
+            known = await tasks_of(store, thread_id)
+            if await store.inbox(thread_id):
+                return "A message has come; you read it now."
+            # A task that has ended sends its message soon after.
+            quiet = 0 if any(one.status == "running" for one in known) else quiet + 1
+            await anyio.sleep(POLL_SECONDS)
+    return "Nothing is running, and no message has come."
 
 
 async def tasks_note(context: ToolContext) -> str:

@@ -137,7 +137,7 @@ async def test_tasks_are_listed_steered_and_cancelled(play: Play) -> None:
         call("tasks"),
         call("tasks", action="steer", task="k", text="Look at the sea."),
         call("tasks", action="cancel", task="k"),
-        call("hold"),
+        call("tasks", action="wait"),
         call("tasks", action="cancel", task="k"),
         call("tasks", action="cancel", task="another"),
         say("Done."),
@@ -149,6 +149,7 @@ async def test_tasks_are_listed_steered_and_cancelled(play: Play) -> None:
         run = await world.store.run(task.run_id)
         inbox = await world.store.inbox(run.thread_id)
     assert told[1][1].startswith("- k: running, 0 steps, begun ")
+    assert told[4][1] == "A message has come; you read it now."
     assert [outcome for outcome, _ in told] == ["ok"] * 5 + ["error"] * 2
     assert [item.body for item in inbox] == [b"Look at the sea."]
     assert (task.status, run.status, run.cancel_requested) == ("cancelled", "cancelled", True)
