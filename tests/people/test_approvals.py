@@ -182,6 +182,22 @@ async def test_a_setting_says_what_else_needs_an_approval(play: Play) -> None:
 
 
 @pytest.mark.backends("file")
+async def test_a_plan_is_reviewed_before_it_is_made(play: Play) -> None:
+    made = call("plan", action="create", goal="Ship.", steps=[{"id": "a", "description": "Do."}])
+    planner = Agent(planning=True)
+    async with play([made, say("Done.")], settings={"approve": "plan:action=create"}) as world:
+        [question] = (await world.run(planner, thread="t")).questions
+        assert question.arguments["steps"] == [{"id": "a", "description": "Do."}]
+        assert await world.runtime.plans.current("t") is None
+        await world.runtime.answer(question.id, True)
+
+        assert (await world.resume(planner)).ok
+
+        plan = await world.runtime.plans.current("t")
+        assert plan is not None and plan.goal == "Ship."
+
+
+@pytest.mark.backends("file")
 async def test_a_sub_agents_call_is_refused_where_nobody_can_be_asked(play: Play) -> None:
     script = [call("child"), call("erase", path="/a"), say("No."), say("Done.")]
     async with play(script) as world:

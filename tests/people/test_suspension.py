@@ -64,6 +64,17 @@ async def test_a_run_pauses_at_its_next_step_and_goes_on(play: Play) -> None:
 
 
 @pytest.mark.backends("file")
+async def test_a_pause_that_came_too_late_does_not_reach_the_next_run(play: Play) -> None:
+    async with play([say("First."), call("double", number=1), say("Second.")]) as world:
+        worker = Agent(tools=[double])
+        first = await world.run(worker, thread="t")
+        await world.store.post("t", "pause", b"1", run_id=first.run_id)
+
+        assert (await world.run(worker, thread="t")).output == "Second."
+        assert await world.store.inbox("t") == []
+
+
+@pytest.mark.backends("file")
 async def test_a_final_answer_is_not_held_up_by_a_pause(play: Play) -> None:
     async with play() as world:
         steps = Pausing(world, pause_at=4)
