@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         trim_messages,
     )
     from .delegation.assignment import Assignment
+    from .delegation.background import BackgroundTask
     from .delegation.delegating import delegate
     from .delegation.outcome import Outcome
     from .delegation.policy import Delegation
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from .people.questions import Decision, Question
     from .plan import Plan, PlanItem
     from .results import RunResult, RunStream
+    from .run_tree import TreeRun
     from .runtime import Runtime
     from .tools.base import Tool, ToolContext, tool
     from .tools.plan import plan_tool
@@ -51,6 +53,7 @@ __all__ = [
     "Agent",
     "AgentRuntimeError",
     "Assignment",
+    "BackgroundTask",
     "ConversationMemory",
     "Decision",
     "Delegation",
@@ -80,6 +83,7 @@ __all__ = [
     "ToolContext",
     "ToolError",
     "ToolResult",
+    "TreeRun",
     "UserMessage",
     "Workflow",
     "WorkflowContext",
@@ -99,6 +103,7 @@ _HOMES = {
     "Agent": ".agent",
     "AgentRuntimeError": ".errors",
     "Assignment": ".delegation.assignment",
+    "BackgroundTask": ".delegation.background",
     "ConversationMemory": ".memory.conversation",
     "Decision": ".people.questions",
     "Delegation": ".delegation.policy",
@@ -128,6 +133,7 @@ _HOMES = {
     "ToolContext": ".tools.base",
     "ToolError": ".errors",
     "ToolResult": ".messages",
+    "TreeRun": ".run_tree",
     "UserMessage": ".messages",
     "Workflow": ".workflow.definition",
     "WorkflowContext": ".workflow.context",
