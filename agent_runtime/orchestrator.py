@@ -360,11 +360,13 @@ class Orchestrator:
         last = self.log.view.entries[-1]
         if not notes and last.message.type == "assistant" and not last.results:
             notes.append(Note(outputs.ASK if self.state.output else GO_ON))
+        finish = PAUSED if pausing(items, self.log.lease) else None
         if notes or items:
-            await self.log.append(notes, drained=items)
-        if notes:
+            events = [finish_event(finish)] if finish else []
+            await self.log.append(notes, drained=items, finish=finish, events=events)
+        if notes and finish is None:
             await self.state.activate("note")
-        return None
+        return finish
 
     async def pausing(self) -> bool:
         """Return whether it was asked to pause the run, and something waits for its next step."""

@@ -126,6 +126,7 @@ async def test_a_late_answer_is_refused_and_counts_as_a_refusal(play: Play) -> N
         assert outcome == "refused" and "Nobody answered in time" in text
 
 
+@pytest.mark.backends("file")
 async def test_a_suspended_run_keeps_its_thread_and_names_its_question(play: Play) -> None:
     async with play(ASK) as world:
         [question] = (await world.run(ASKING, thread="t")).questions

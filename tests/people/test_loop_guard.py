@@ -104,6 +104,7 @@ async def test_what_has_left_the_prompt_counts_too(play: Play) -> None:
         assert len(activations) > 1
 
 
+@pytest.mark.backends("file")
 async def test_a_person_is_asked_whether_it_goes_on(play: Play) -> None:
     asks = Agent(tools=[double], asking=True)
     script = [*[SAME] * 6, call("double", number=5), say("Done.")]

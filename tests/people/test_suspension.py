@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from agent_runtime import Agent
@@ -75,6 +77,25 @@ async def test_a_pause_that_came_too_late_does_not_reach_the_next_run(play: Play
 
 
 @pytest.mark.backends("file")
+async def test_a_pause_that_comes_before_the_first_step_holds(play: Play) -> None:
+    async with play([calls(ASK), say("Done.")]) as world:
+        asks = Agent(asking=True)
+        [question] = (await world.run(asks, thread="t")).questions
+        await world.runtime.answer(question.id, "Yes.")
+        await world.store.post("t", "steer", b"Hello.")
+        # Of the second life of the run, which begins now.
+        await world.store.post("t", "pause", b"2", run_id=question.run_id)
+
+        paused = await world.resume(asks)
+        result = await world.resume(asks)
+
+        assert (paused.stop_reason, paused.steps) == ("paused", 1)
+        assert result.ok
+        model: Any = world.model
+        assert "Hello." in str(model.requests[-1].messages)
+
+
+@pytest.mark.backends("file")
 async def test_a_final_answer_is_not_held_up_by_a_pause(play: Play) -> None:
     async with play() as world:
         steps = Pausing(world, pause_at=4)
@@ -99,6 +120,7 @@ async def test_a_paused_run_can_be_cancelled_and_one_that_is_over_cannot_be_paus
             await world.runtime.pause(world.run_id)
 
 
+@pytest.mark.backends("file")
 async def test_a_pause_reaches_a_run_of_another_process(play: Play, tmp_path: object) -> None:
     async with play([say("Done.")]) as world:
         async with started(world.database_url, "work", f"{tmp_path}/effect") as other:
