@@ -128,10 +128,14 @@ async def test_no_call_can_have_more_steps_than_the_setting_gives_a_sub_agent(pl
 )
 async def test_a_model_that_fails_is_an_outcome(play: Play, error: Exception) -> None:
     def child(request: ModelRequest, step: int) -> Scripted:
-        raise error
+        if step:
+            raise error
+        return call("double", number=1)
 
     outcome = await one_outcome(play, child)
     assert (outcome["status"], outcome["stop_reason"]) == ("failed", "error")
+    # What it did until then was observed all the same.
+    assert (outcome["tool_calls"], outcome["usage"]["steps"]) == ({"double": 1}, 1)
     assert outcome["blockers"] == [str(error)]
 
 
