@@ -96,7 +96,10 @@ Answer: TypeAlias = str | bool | Sequence[str] | Decision
 """A choice or a text; choices; or a decision, of which a `bool` is the short form."""
 
 OnQuestion: TypeAlias = Callable[[Question], Awaitable[Answer | None]]
-"""Asks a person; None leaves the question open, and the run suspended."""
+"""Asks a person; None leaves the question open, and the run suspended.
+
+So does a cancellation, or an error, while it asks.
+"""
 
 
 def encode_answer(question: Question, answer: Answer) -> dict[str, Any]:

@@ -17,6 +17,8 @@ from agent_runtime import Agent, Event, Model, Question, Runtime, ScriptedModel,
 from agent_runtime.models.scripted import call, calls, raw_call, say
 from tests.processes import Program, program
 
+AT_ONCE = 1e-9
+"""Seconds so few that a question has expired when it is asked, whatever the clock."""
 hanging: list[bool] = []
 """Whether the effects of this process are followed by a wait for ever."""
 

@@ -14,7 +14,7 @@ from agent_runtime.people.patterns import shown_arguments
 from agent_runtime.tools.base import REFUSED
 from tests.loop.conftest import Play, double
 
-from .elsewhere import agent, started
+from .elsewhere import AT_ONCE, agent, started
 
 ran: list[dict[str, Any]] = []
 
@@ -96,7 +96,7 @@ async def test_what_was_refused_stays_refused_where_nobody_would_ask_any_more(pl
 @pytest.mark.backends("file")
 async def test_an_approval_that_comes_too_late_is_a_refusal(play: Play) -> None:
     script = [call("erase", path="/a"), say("Sorry.")]
-    async with play(script, settings={"answer_timeout": 0.001}) as world:
+    async with play(script, settings={"answer_timeout": AT_ONCE}) as world:
         asked = await world.run(AGENT)
         [question] = await world.runtime.questions(status="expired")
         with pytest.raises(QuestionClosed):

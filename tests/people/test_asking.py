@@ -18,6 +18,8 @@ from agent_runtime.models.scripted import call, calls, raw_call, say
 from agent_runtime.tools.ask_user import NOBODY
 from tests.loop.conftest import Play, World, double
 
+from .elsewhere import AT_ONCE
+
 ASKING = Agent(tools=[double], asking=True)
 COLOUR = raw_call("ask_user", question="Which colour?", kind="single", choices=["red", "blue"])
 ASK = [calls(COLOUR, raw_call("double", number=2), text="I need to know."), say("Done.")]
@@ -112,7 +114,7 @@ async def test_a_question_is_answered_once_and_by_its_owner(play: Play) -> None:
 
 @pytest.mark.backends("file")
 async def test_a_late_answer_is_refused_and_counts_as_a_refusal(play: Play) -> None:
-    async with play(ASK, settings={"answer_timeout": 0.001}) as world:
+    async with play(ASK, settings={"answer_timeout": AT_ONCE}) as world:
         asked = await world.run(ASKING)
         [question] = await world.runtime.questions(status=None)
         assert question.status == "expired" and asked.questions == ()

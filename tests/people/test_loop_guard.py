@@ -13,6 +13,8 @@ from agent_runtime.memory import branches
 from agent_runtime.models.scripted import call, calls, raw_call, say
 from tests.loop.conftest import Play, World, double
 
+from .elsewhere import AT_ONCE
+
 SAME = call("double", number=1)
 GUARD: dict[str, Any] = {"loop_limit": 3}
 
@@ -126,7 +128,7 @@ async def test_a_person_is_asked_whether_it_goes_on(play: Play) -> None:
 @pytest.mark.parametrize("answered", [True, False])
 async def test_a_person_can_stop_it_and_so_does_silence(play: Play, answered: bool) -> None:
     asks = Agent(tools=[double], asking=True)
-    settings = GUARD | {"answer_timeout": 3600 if answered else 0.001}
+    settings = GUARD | {"answer_timeout": 3600 if answered else AT_ONCE}
     async with play([*[SAME] * 6], settings=settings) as world:
         await world.run(asks, thread="t")
         [question] = await world.runtime.questions(status=None)
