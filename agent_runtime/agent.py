@@ -50,7 +50,7 @@ class Agent:
         delegation: whether the model may hand tasks over to sub-agents, by the tool `delegate`;
             a `Delegation` says what they may have.
         asking: whether the model may ask the user, by the tool `ask_user`; its run is suspended
-            until there is an answer.
+            until there is an answer.  A sub-agent that asks is told that nobody can be asked.
     """
 
     model: str | Model | None = None
