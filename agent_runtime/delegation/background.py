@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 import anyio
 
 from agent_runtime import leases
-from agent_runtime.errors import AgentRuntimeError, StoreError, ToolError
+from agent_runtime.errors import AgentRuntimeError, ToolError
 from agent_runtime.events import Event
 from agent_runtime_storage.contract import UserStore
 from agent_runtime_storage.records import Job, Run
@@ -34,7 +34,8 @@ MOST_RUNNING = 5
 JOB = "background"
 TASKS = "tasks"
 """The tool that looks after tasks; without it an agent has none."""
-CLAIM_SECONDS = 60.0
+CLAIM_SECONDS = 5.0
+"""How long a message may take to be sent, before another process may send it."""
 TRIES = 20
 """How often a message is tried to be sent, while somebody else looks at its job."""
 
@@ -217,10 +218,26 @@ async def settle_owed(state: RunState) -> None:
     context = state.context("")
     if state.tools.get(TASKS) is None:
         return
+    if await _settled(context) and context.delegating is not None:
+        # What a process was sending when it died is free only then.
+        context.delegating.background.start(_settle_later(context))
+
+
+async def _settle_later(context: ToolContext) -> None:
+    await anyio.sleep(CLAIM_SECONDS + 1)
+    await _settled(context)
+
+
+async def _settled(context: ToolContext) -> bool:
+    """Send what is owed; return whether the thread has any tasks."""
+    store, thread_id = context.store, context.thread_id
     try:
-        await settle(context.store, context.thread_id, context.max_file_bytes)
-    except StoreError as error:
+        if not await tasks_of(store, thread_id):
+            return False
+        await settle(store, thread_id, context.max_file_bytes)
+    except AgentRuntimeError as error:
         _log.warning("What background tasks have to say comes later: %s", error.message)
+    return True
 
 
 async def settle(store: UserStore, thread_id: str, max_bytes: int) -> None:

@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from agent_runtime import Agent, Runtime, ScriptedModel, Settings, ToolContext, tool
-from agent_runtime.delegation.background import MOST_RUNNING, tasks_of
+from agent_runtime.delegation.background import JOB, MOST_RUNNING, tasks_of
 from agent_runtime.models.base import ModelAnswer, ModelRequest
 from agent_runtime.models.scripted import Scripted, call, calls, raw_call, say
 from agent_runtime.run_tree import tree_of
@@ -213,6 +213,30 @@ async def test_closing_the_runtime_leaves_a_task_to_be_gone_on_with(database_url
     # The same run went on; each of its executions ended once.
     assert [(run.id, run.status) for run in runs] == [(task.run_id, "succeeded")]
     assert [one.kind for one in events].count("run-finish") == 2
+
+
+async def test_a_message_whose_sender_died_while_it_sent_it_comes_all_the_same(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sending = anyio.Event()
+
+    async def die(work: Any) -> None:
+        """Claim the job of the message, and do no more, as a process does that is killed then."""
+        context: ToolContext = work.context
+        thread = context.thread_id
+        assert await context.store.claim(JOB, seconds=0.5, thread_id=thread, key=work.owed)
+        sending.set()
+
+    monkeypatch.setattr("agent_runtime.delegation.background._Work._send", die)
+    monkeypatch.setattr("agent_runtime.delegation.background.CLAIM_SECONDS", 0.5)
+    two = Script(begin(), say("Bye."), call("hold"), say("Read."))
+    async with play() as world:
+        await world.run(two.agent(), thread="t")
+        two.go.set()
+        await sending.wait()
+        result = await world.run(two.agent(), "And now?", thread="t")
+    assert result.output == "Read."
+    assert any("It is done." in one.text for one in two.told[-1].messages)
 
 
 async def test_a_task_of_a_cancelled_run_is_cancelled_with_it(play: Play) -> None:
