@@ -88,6 +88,7 @@ async def execute(driver: Driver, *, timeout: float | None, background: Backgrou
 
 async def _watched(driver: Driver, timeout: float | None, background: Background) -> Finish:
     state = driver.state
+    state.wrap_up.start(timeout)
     finish: Finish | None = None
     timed_out = False
     async with single_error(), anyio.create_task_group() as group:

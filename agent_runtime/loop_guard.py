@@ -128,7 +128,7 @@ def _streak(wanted: list[tuple[object, ...]], entries: Sequence[Entry]) -> tuple
     count = 0
     for entry in reversed(entries):
         message = entry.message
-        if isinstance(message, Note) and message.source == "guard":
+        if isinstance(message, Note) and message.source in ("guard", "limits"):
             continue
         if not isinstance(message, AssistantMessage) or _said(message, entry.results) != wanted:
             return count, True

@@ -17,7 +17,7 @@ from agent_runtime_storage.records import CallOutcome, FileKind
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
-NoteSource = Literal["runtime", "steer", "recall", "background", "plan", "guard"]
+NoteSource = Literal["runtime", "steer", "recall", "background", "plan", "guard", "limits"]
 
 
 @dataclass(frozen=True, slots=True)

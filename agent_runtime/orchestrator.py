@@ -250,6 +250,7 @@ class Orchestrator:
         if finish is None:
             self.repeats = await self.state.guard.repeats([results[i] for i in sorted(results)])
             notes += self.state.guard.nudge(self.repeats)
+            notes += await self.state.wrapping_up()
             finish = PAUSED if pausing(items, log.lease) else None
         events = [finish_event(finish)] if finish else []
 

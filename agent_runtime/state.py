@@ -27,7 +27,7 @@ from .memory.observational import Memory
 from .memory.recent import TARGET, Room, overdue, plan, results_budget, too_large
 from .memory.transcript import characters
 from .memory.worker import Worker
-from .messages import ToolResult
+from .messages import Note, ToolResult
 from .models.base import Model, ModelInfo
 from .people.gate import Gate
 from .shown_files import PromptFiles
@@ -35,6 +35,7 @@ from .state_note import StateFunction, state_note
 from .tokens import Calibration, count_text
 from .tools.base import ToolContext, Toolset
 from .view import Cause, Entry, Prefix, Prompt, View
+from .wrapping_up import WrapUp
 
 if TYPE_CHECKING:
     from .loop_guard import LoopGuard
@@ -92,6 +93,7 @@ class RunState:
     temperature: float | None = None
     files: PromptFiles | None = None
     """What prompts show of their files; None names them only."""
+    wrap_up: WrapUp = field(default_factory=WrapUp)
     settled: dict[int, ToolResult] = field(default_factory=dict[int, ToolResult])
     """Results of an exchange that was reopened, for calls that must not run again."""
     previous: Prompt | None = None
@@ -238,6 +240,19 @@ class RunState:
         cost = UNLIMITED if root.budget.cost is None else root.budget.cost
         return Amount(
             tokens - sum(one.tokens for one in spent), cost - sum(one.cost for one in spent)
+        )
+
+    async def wrapping_up(self) -> list[Note]:
+        """Return what the model is told when the run is near its limits, once."""
+        if self.wrap_up.told:
+            return []
+        lease = self.log.lease
+        root = await self.log.store.run(lease.root_run_id) if self.limited else None
+        return self.wrap_up.notes(
+            steps=self.log.steps,
+            most=self.step_limit,
+            root=root,
+            call=self.wanted(self.log.view),
         )
 
     def wanted(self, view: View, left: Amount | None = None) -> Amount:
