@@ -218,10 +218,9 @@ class RunLog:
         async with self.writing:
             return self.ended
 
-    async def cancel_requested(self) -> bool:
-        """Return whether some process asked for this run's cancel."""
-        requested, _ = await self.store.poll(self.lease)
-        return requested
+    async def asked(self) -> tuple[bool, bool]:
+        """Return whether a cancel of this run was asked for, and whether something is in its inbox."""
+        return await self.store.poll(self.lease)
 
     async def reserve(self, amount: Amount, *, unsettle: Amount | None = None) -> None:
         """Reserve the next call, or (with `unsettle`) the next attempt after one that was lost.

@@ -73,7 +73,7 @@ class Orchestrator:
             if self.log.steps >= self.state.step_limit:
                 detail = f"It used up its {self.state.step_limit} steps."
                 return await self.finish(Finish("failed", "max_steps", detail))
-            requested, posted = await self.log.store.poll(self.log.lease)
+            requested, posted = await self.log.asked()
             if requested:
                 return await self.finish(cancelled())
             if posted and await self.pausing():

@@ -95,7 +95,7 @@ async def test_a_look_at_the_lease_just_after_the_end_is_no_error(
     monkeypatch.setattr(kind, "commit", slow_commit)
     monkeypatch.setattr(kind, "poll", late_poll)
     # The loop's own look comes before the end, so it would wait for it.
-    monkeypatch.setattr(RunLog, "cancel_requested", AsyncMock(return_value=False))
+    monkeypatch.setattr(RunLog, "asked", AsyncMock(return_value=(False, False)))
     result = await runtime.run(Agent(ScriptedModel([say("done")])), "Do it.")
     assert result.ok
 

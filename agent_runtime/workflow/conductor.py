@@ -279,7 +279,8 @@ class Conductor:
     # Running nodes
 
     async def _stops(self) -> bool:
-        if await self.log.cancel_requested():
+        requested, _ = await self.log.asked()
+        if requested:
             self._end = cancelled()
         elif self.log.steps >= self.state.step_limit:
             detail = f"It used up its {self.state.step_limit} nodes."
@@ -312,7 +313,7 @@ class Conductor:
 
         await run_calls(log, tools, self.state.context, close)
         failed = any(one.result is None or one.result.outcome != "ok" for one in steps)
-        if failed and await log.cancel_requested():
+        if failed and (await log.asked())[0]:
             # A cancel of the whole tree, which the child saw first.
             self._end = cancelled()
         return self._end is None
