@@ -219,7 +219,7 @@ class RunLog:
             return self.ended
 
     async def asked(self) -> tuple[bool, bool]:
-        """Return whether a cancel of this run was asked for, and whether something is in its inbox."""
+        """Return whether a cancel of this run was asked for, and whether its inbox is filled."""
         return await self.store.poll(self.lease)
 
     async def reserve(self, amount: Amount, *, unsettle: Amount | None = None) -> None:
