@@ -19,7 +19,7 @@ from agent_runtime_storage.contract import UserStore
 from agent_runtime_storage.people_records import ApprovalRow, NewQuestion, QuestionKind
 from agent_runtime_storage.records import Commit, Finish, Lease, NewEvent
 
-from .patterns import matches, shown_arguments
+from .patterns import climbs, matches, may_match, shown_arguments
 from .questions import Question, allows, refusal_of, result_of
 
 if TYPE_CHECKING:
@@ -181,14 +181,26 @@ def approval_pattern(
     if isinstance(tool, AskUser):
         return None
     for rule in rules:
-        if matches({"tool": rule.tool}, {"tool": tool.name}) and matches(rule.arguments, arguments):
+        if matches({"tool": rule.tool}, {"tool": tool.name}) and may_match(
+            rule.arguments, arguments
+        ):
             return rule.arguments
     return tool.approval(arguments)
 
 
 def remembered(call: ToolCall, allowed: Sequence[ApprovalRow]) -> bool:
-    """Return whether a call is allowed for the rest of its thread."""
-    return any(one.tool == call.name and matches(one.arguments, call.arguments) for one in allowed)
+    """Return whether a call is allowed for the rest of its thread.
+
+    What goes up in folders is allowed word for word only: no pattern of a folder covers it.
+    """
+    return any(one.tool == call.name and _covers(one.arguments, call) for one in allowed)
+
+
+def _covers(patterns: Mapping[str, str], call: ToolCall) -> bool:
+    return matches(patterns, call.arguments) and not any(
+        climbs(call.arguments[name]) and call.arguments[name] != pattern
+        for name, pattern in patterns.items()
+    )
 
 
 def question_event(question: NewQuestion) -> NewEvent:

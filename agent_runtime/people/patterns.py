@@ -13,6 +13,7 @@ from agent_runtime.models.failures import scrub
 
 MAX_VALUE = 2000
 """How many characters of a value are shown."""
+_SEPARATORS = re.compile(r"[/\\]")
 _SECRET_NAME = re.compile(
     r"pass(?:word|wd|phrase)?$|secret|token|api_?key|access_?key|private_?key|credential|auth",
     re.IGNORECASE,
@@ -35,6 +36,19 @@ def matches(patterns: Mapping[str, str], arguments: Mapping[str, Any]) -> bool:
         name in arguments and fnmatchcase(text_of(arguments[name]), pattern)
         for name, pattern in patterns.items()
     )
+
+
+def may_match(patterns: Mapping[str, str], arguments: Mapping[str, Any]) -> bool:
+    """Return whether arguments match, or could: a path that goes up in folders may lead there."""
+    return all(
+        name in arguments and (climbs(arguments[name]) or matches({name: pattern}, arguments))
+        for name, pattern in patterns.items()
+    )
+
+
+def climbs(value: Any) -> bool:
+    """Return whether a value goes up in folders as paths do, so that it may lead out of one."""
+    return isinstance(value, str) and ".." in _SEPARATORS.split(value)
 
 
 def shown_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:

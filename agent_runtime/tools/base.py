@@ -17,7 +17,7 @@ from anyio.lowlevel import RunVar
 from agent_runtime.attaching import MAX_BYTES, File, keep
 from agent_runtime.errors import ConfigError, ToolError
 from agent_runtime.messages import FileRef, ToolResult, ToolSpec, encodable
-from agent_runtime.people.patterns import matches
+from agent_runtime.people.patterns import may_match
 from agent_runtime_storage.contract import UserStore
 
 from .returned import has_files, render, render_files
@@ -155,7 +155,7 @@ class Tool(ABC):
                 return {} if wanted(arguments) else None
             except Exception:
                 return {}
-        return wanted if matches(wanted, arguments) else None
+        return wanted if may_match(wanted, arguments) else None
 
     def refusal(self) -> ToolResult:
         """Return the result of a call that nobody can approve."""

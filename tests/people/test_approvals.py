@@ -128,6 +128,26 @@ async def test_what_is_remembered_holds_for_its_thread_alone(play: Play) -> None
 
 
 @pytest.mark.backends("file")
+async def test_a_path_that_goes_up_in_folders_slips_through_no_pattern(play: Play) -> None:
+    climbing = ("/tmp/../etc/passwd", "/tmp/a/../../etc/shadow")
+    script = [call("erase", path=path) for path in ("/tmp/a", *climbing)]
+    async with play([*script, say("Done.")]) as world:
+        [question] = (await world.run(AGENT, thread="t")).questions
+        await world.runtime.answer(question.id, Decision(True, remember={"path": "/tmp/*"}))
+        [asked] = (await world.resume(AGENT)).questions
+        assert asked.arguments["path"] == climbing[0]
+        await world.runtime.answer(asked.id, Decision(True, remember={"path": climbing[0]}))
+        [again] = (await world.resume(AGENT)).questions
+        assert again.arguments["path"] == climbing[1]
+
+    ran.clear()
+    async with play([call("write", path=climbing[0]), say("Done.")]) as world:
+        [asked] = (await world.run(Agent(tools=[write]))).questions
+        assert asked.arguments["path"] == climbing[0]
+        assert ran == []
+
+
+@pytest.mark.backends("file")
 async def test_what_is_remembered_can_be_narrower_and_is_taken_back(play: Play) -> None:
     script = [call("erase", path=path) for path in ("/tmp/a", "/tmp/b", "/home/c", "/tmp/d")]
     async with play([*script, say("Done.")]) as world:
