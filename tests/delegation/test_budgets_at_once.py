@@ -1,0 +1,20 @@
+"""Twenty sub-agents at once share one budget: they never bill more, and can use it up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.autonomy import AT_ONCE, CHILDREN, USABLE, spend
+
+
+@pytest.mark.timeout(180)
+async def test_sub_agents_at_once_never_bill_more_than_the_budget_of_the_tree(
+    tmp_path: Path,
+) -> None:
+    spent = await spend(3, tmp_path)
+
+    assert USABLE * spent.budget <= spent.billed <= spent.budget
+    assert spent.settled <= spent.billed <= spent.settled + spent.unsettled
+    assert (spent.at_once >= AT_ONCE, spent.finished) == (True, CHILDREN)
