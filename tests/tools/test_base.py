@@ -19,6 +19,7 @@ from agent_runtime.messages import FileRef, ToolResult, decode_result, encode_re
 from agent_runtime.tools.base import (
     MAX_THREADS,
     FunctionTool,
+    NeedsApproval,
     ToolContext,
     Toolset,
     tool,
@@ -352,17 +353,22 @@ async def test_a_method_is_a_tool_by_its_bound_form() -> None:
         tool(Counter.add)
 
 
-async def test_a_tool_that_needs_approval_is_refused_and_does_not_run() -> None:
-    ran: list[bool] = []
+def test_a_tool_says_which_of_its_calls_need_an_approval() -> None:
+    def pay(amount: int, to: str = "") -> None: ...
 
-    @tool(needs_approval=True)
-    def pay() -> None:
-        ran.append(True)
+    def approval(needed: NeedsApproval, **arguments: object) -> object:
+        return tool(needs_approval=needed)(pay).approval(arguments)
 
-    result = await call(pay)
-    assert result.outcome == "refused"
-    assert "The call was not made." in result.text
-    assert ran == []
+    assert approval(False, amount=9) is None
+    assert approval(True, amount=9) == {}
+
+    def large(arguments: dict[str, Any]) -> bool:
+        return arguments["amount"] > 5
+
+    assert (approval(large, amount=9), approval(large, amount=1)) == ({}, None)
+    abroad = {"to": "CH*"}
+    assert approval(abroad, amount=1, to="CH12") == abroad
+    assert approval(abroad, amount=1, to="DE12") is None
 
 
 def many(*things: int) -> None: ...
