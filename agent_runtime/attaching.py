@@ -14,10 +14,10 @@ from typing import TypeAlias
 from urllib.parse import unquote, unquote_to_bytes, urlsplit
 
 import anyio.to_thread
-import uuid_utils
 
 from agent_runtime_storage import Store
 from agent_runtime_storage.contract import UserStore
+from agent_runtime_storage.ids import new_id
 from agent_runtime_storage.records import FileKind, FileOrigin, NewFile
 
 from .errors import InvalidFile, NotFound, StoreError
@@ -187,7 +187,7 @@ def _new_file(file: File, origin: FileOrigin, max_bytes: int) -> NewFile:
     media_type = file.media_type if _MEDIA_TYPE.fullmatch(file.media_type) else ""
     media_type = sniff(content) or media_type.lower() or guess(name, content)
     kind = file.kind or kind_of(media_type)
-    return NewFile(str(uuid_utils.uuid7()), kind, origin, name, media_type, content)
+    return NewFile(new_id(), kind, origin, name, media_type, content)
 
 
 def _read(path: Path, max_bytes: int) -> bytes:

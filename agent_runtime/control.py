@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 
-import uuid_utils
-
 from agent_runtime_config import Settings
 from agent_runtime_storage import Store, UserStore
+from agent_runtime_storage.ids import new_id
 from agent_runtime_storage.people_records import ApprovalRow, NewApproval, QuestionStatus
 from agent_runtime_storage.records import ACTIVE, Run
 
@@ -122,7 +121,7 @@ class Control:
         pattern: Mapping[str, str] | None = encoded.get("remember")
         remember = None
         if pattern is not None:
-            remember = NewApproval(str(uuid_utils.uuid7()), question.tool, pattern)
+            remember = NewApproval(new_id(), question.tool, pattern)
         await store.answer(question_id, encoded, remember=remember)
         return not await store.questions(run_id=question.run_id, status="open")
 

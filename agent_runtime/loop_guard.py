@@ -11,13 +11,14 @@ from dataclasses import dataclass
 import orjson
 
 from agent_runtime_config import Settings
+from agent_runtime_storage.ids import new_id
 from agent_runtime_storage.people_records import NewQuestion
 from agent_runtime_storage.records import Commit, Finish
 
 from .context import entry_of
 from .log import RunLog, finish_event
 from .messages import AssistantMessage, Note, ToolResult
-from .people.gate import new_id, question_event
+from .people.gate import question_event
 from .people.questions import Question, allows
 from .tools.ask_user import AskUser
 from .tools.base import Toolset

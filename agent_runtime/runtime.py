@@ -10,10 +10,10 @@ from typing import Any
 
 import anyio
 import orjson
-import uuid_utils
 
 from agent_runtime_config import Settings, load_settings
 from agent_runtime_storage import Store, UserStore, open_store
+from agent_runtime_storage.ids import new_id
 from agent_runtime_storage.records import Budget, UsageTotal
 
 from . import leases
@@ -492,8 +492,3 @@ class Runtime(Control):
             usage=UsageTotal.of(usage.values()),
             usage_by_purpose=usage,
         )
-
-
-def new_id() -> str:
-    """Return a UUIDv7: unique everywhere, and sorted by when it was made."""
-    return str(uuid_utils.uuid7())

@@ -11,10 +11,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import anyio
-import uuid_utils
 
 from agent_runtime_config import Settings
 from agent_runtime_storage.contract import Store, UserStore
+from agent_runtime_storage.ids import new_id
 from agent_runtime_storage.records import Budget, Finish, NewRun, UsageTotal
 
 from . import leases
@@ -152,7 +152,7 @@ class ThreadMemory:
         name = self.settings.observer_model if kind == OBSERVE else self.settings.reflector_model
         await _check(name, resolved.model, self.settings)
         require_price(resolved.info, self.budget, self.settings)
-        run_id = str(uuid_utils.uuid7())
+        run_id = new_id()
         with leases.at_work(run_id):
             async with _lease(store, thread, resolved, kind, run_id, self.budget, on_event) as log:
                 memory = memory_of(log, found, resolved.calibration, self.settings)

@@ -26,9 +26,9 @@ from agent_runtime.models.base import ModelRequest, Price
 from agent_runtime.models.catalog import DEFAULT_WINDOW
 from agent_runtime.models.scripted import FREE, Scripted, ScriptFunction
 from agent_runtime.resolve import resolve
-from agent_runtime.runtime import new_id
 from agent_runtime.view import Prefix, Start
 from agent_runtime_storage import Commit, NewRun, UserStore
+from agent_runtime_storage.ids import new_id
 from agent_runtime_storage.records import Finish
 
 from .qa_data import UNANSWERED, Exchange

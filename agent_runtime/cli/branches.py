@@ -10,8 +10,8 @@ import click
 
 from . import session
 from .agents import Spec, build_agent
+from .options import json_object_option
 from .run import (
-    json_option,
     model_option,
     new_spec,
     read_task,
@@ -39,7 +39,7 @@ _ROOT = 0
 @click.command()
 @click.argument("thread")
 @click.argument("node", type=click.IntRange(min=_ROOT), required=False)
-@json_option
+@json_object_option
 def fork(thread: str, node: int | None, as_json: bool) -> None:
     """Go on from NODE of THREAD, on a branch of its own; nothing of the others is lost.
 
@@ -66,7 +66,7 @@ def fork(thread: str, node: int | None, as_json: bool) -> None:
 @workspace_option
 @steps_option
 @shell_option
-@json_option
+@json_object_option
 def edit(
     thread: str,
     node: int,
@@ -108,7 +108,7 @@ def edit(
 @workspace_option
 @steps_option
 @shell_option
-@json_option
+@json_object_option
 def regenerate(
     thread: str,
     model: str | None,

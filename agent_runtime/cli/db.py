@@ -11,14 +11,13 @@ import click
 from agent_runtime_config.urls import redact_url
 
 from . import exits
+from .options import json_lines_option, json_object_option
 from .terminal import printable, say, shorten, write_json
 
 if TYPE_CHECKING:
     from agent_runtime_config import Settings
     from agent_runtime_storage import Store
     from agent_runtime_storage.reports import Problem, StoreSizes, StoreStatus
-
-json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 
 
 @click.group()
@@ -27,7 +26,7 @@ def db() -> None:
 
 
 @db.command()
-@json_option
+@json_object_option
 def status(as_json: bool) -> None:
     """Tell what the database is and whether its schema is current; changes nothing.
 
@@ -86,7 +85,7 @@ def migrate() -> None:
 
 
 @db.command()
-@json_option
+@json_object_option
 def check(as_json: bool) -> None:
     """Look for damage and for what is left over; changes nothing.
 
@@ -112,7 +111,7 @@ def check(as_json: bool) -> None:
 
 @db.command()
 @click.option("--threads", type=click.IntRange(min=0), default=10, show_default=True)
-@json_option
+@json_object_option
 def size(threads: int, as_json: bool) -> None:
     """Tell how large the database is: in all, by table, by owner, and its largest threads."""
     import dataclasses
@@ -150,7 +149,7 @@ def vacuum() -> None:
 @db.command()
 @click.argument("source", metavar="FROM_URL")
 @click.argument("target", metavar="TO_URL")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@json_lines_option
 def copy(source: str, target: str, as_json: bool) -> None:
     """Copy all threads of all owners from one database to another, of whatever kind.
 

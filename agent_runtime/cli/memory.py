@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .files import replacing
+from .options import json_object_option
 from .session import usage_text
 from .terminal import printable, say, shorten, time_text, write_json, write_output
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 LINE_CHARS = 200
 """How much is shown of the task, the next step and the ledger without `--full`."""
 
-json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 model_option = click.option(
     "--model", help="A litellm name, or `offline`; else that of the thread's last run."
 )
@@ -41,7 +41,7 @@ def memory() -> None:
 @click.option("--full", is_flag=True, help="Show the text of each observation, and the ledger.")
 @click.option("--all", "everything", is_flag=True, help="Show those that were replaced as well.")
 @model_option
-@json_option
+@json_object_option
 def show(thread: str, full: bool, everything: bool, model: str | None, as_json: bool) -> None:
     """Show what stands in THREAD's prompt and why, each observation, the task and the ledger.
 
@@ -68,7 +68,7 @@ def show(thread: str, full: bool, everything: bool, model: str | None, as_json: 
 @memory.command()
 @click.argument("thread")
 @model_option
-@json_option
+@json_object_option
 def observe(thread: str, model: str | None, as_json: bool) -> None:
     """Observe now what may leave THREAD's prompt, whatever the thresholds say.
 
@@ -86,7 +86,7 @@ def observe(thread: str, model: str | None, as_json: bool) -> None:
 @memory.command()
 @click.argument("thread")
 @model_option
-@json_option
+@json_object_option
 def reflect(thread: str, model: str | None, as_json: bool) -> None:
     """Condense THREAD's oldest observations now, below the threshold too.
 

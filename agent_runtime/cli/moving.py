@@ -11,6 +11,7 @@ from typing import IO, TYPE_CHECKING
 import click
 
 from .files import replacing
+from .options import json_lines_option
 from .terminal import say, shorten, time_text, write_json
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _MOST = 1_000_000
 
 yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
-json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 
 
 class Age(click.ParamType[float]):
@@ -55,7 +55,7 @@ dry_run_option = click.option("--dry-run", is_flag=True, help="Only list them.")
 @click.argument("threads", metavar="THREAD...", nargs=-1, required=True)
 @click.option("--force", is_flag=True, help="Cancel the runs that are at work, and wait for them.")
 @yes_option
-@json_option
+@json_lines_option
 def remove(threads: tuple[str, ...], force: bool, yes: bool, as_json: bool) -> None:
     """Delete threads, with all that belongs to them and their sub-agents' threads, for good."""
     import anyio
@@ -74,7 +74,7 @@ def remove(threads: tuple[str, ...], force: bool, yes: bool, as_json: bool) -> N
 @age_option
 @dry_run_option
 @yes_option
-@json_option
+@json_lines_option
 def prune(age: float, dry_run: bool, yes: bool, as_json: bool) -> None:
     """Delete the threads that were not used for so long and have no run at work.
 
@@ -127,7 +127,7 @@ def export_thread(thread: str, output: Path | None) -> None:
 @click.command("import")
 @click.argument("file", type=click.File("rb"))
 @click.option("--as", "rename", metavar="THREAD", help="Another id for the thread.")
-@json_option
+@json_lines_option
 def import_thread(file: IO[bytes], rename: str | None, as_json: bool) -> None:
     """Read a thread that `export` wrote from FILE, or from stdin if that is `-`.
 

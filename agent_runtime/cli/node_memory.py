@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .moving import age_option, confirm, dry_run_option, json_option, yes_option
+from .moving import age_option, confirm, dry_run_option, yes_option
+from .options import json_lines_option
 from .terminal import say, time_text, write_json
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @click.group("node-memory", invoke_without_command=True)
-@json_option
+@json_lines_option
 @click.pass_context
 def node_memory(ctx: click.Context, as_json: bool) -> None:
     """List node memories, those first that were not written to for longest; or clean up."""
@@ -36,7 +37,7 @@ def node_memory(ctx: click.Context, as_json: bool) -> None:
 @age_option
 @dry_run_option
 @yes_option
-@json_option
+@json_lines_option
 def prune(age: float, dry_run: bool, yes: bool, as_json: bool) -> None:
     """Delete the node memories that were not written to for so long."""
     import time

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from .options import json_lines_option, json_object_option
 from .terminal import say, short_arguments, shorten, time_text, write_json, write_output
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.option("--thread", help="Only those of this thread.")
 @click.option("--all", "everything", is_flag=True, help="Those that are not open any more, too.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@json_lines_option
 def questions(thread: str | None, everything: bool, as_json: bool) -> None:
     """List the questions that runs wait for."""
     import anyio
@@ -53,7 +54,7 @@ async def _questions(settings: Settings, thread: str | None, everything: bool) -
 @click.command()
 @click.argument("question_id", metavar="QUESTION")
 @click.argument("text", metavar="[ANSWER]", required=False)
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+@json_object_option
 def answer(question_id: str, text: str | None, as_json: bool) -> None:
     """Answer QUESTION, which a run waits for.
 
@@ -95,7 +96,7 @@ async def _answer(settings: Settings, question_id: str, text: str | None) -> tup
 @click.command()
 @click.argument("thread")
 @click.option("--forget", metavar="ID", help="Ask again for what this one allows.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@json_lines_option
 def approvals(thread: str, forget: str | None, as_json: bool) -> None:
     """List what is allowed for the rest of THREAD, or take some of it back."""
     import anyio

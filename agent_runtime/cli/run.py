@@ -13,6 +13,7 @@ import click
 from . import session
 from .agents import Spec, build_agent
 from .asking import ask_all, can_ask
+from .options import json_object_option
 from .terminal import say, write_json
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ NO_MODEL = (
     "name) and its provider's key, such as ANTHROPIC_API_KEY."
 )
 
-json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 steps_option = click.option(
     "--max-steps", type=click.IntRange(min=1), help="The most model calls; else the setting, 500."
 )
@@ -66,7 +66,7 @@ shell_option = click.option(
 @workspace_option
 @steps_option
 @shell_option
-@json_option
+@json_object_option
 def run(
     task: str | None,
     task_file: Path | None,
@@ -156,7 +156,7 @@ def run_task(
 @click.option("--thread", help="The thread whose last run to resume.")
 @model_option
 @steps_option
-@json_option
+@json_object_option
 def resume(
     run_id: str | None,
     thread: str | None,
@@ -256,7 +256,7 @@ async def _last(store: UserStore, thread: str | None) -> Run:
 
 @click.command()
 @click.argument("run_id", metavar="RUN")
-@json_option
+@json_object_option
 def cancel(run_id: str, as_json: bool) -> None:
     """Cancel RUN and its sub-agents, in whatever process they work."""
     import anyio

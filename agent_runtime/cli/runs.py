@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from .options import json_lines_option
 from .terminal import say, shorten, time_text, write_json, write_output
 
 if TYPE_CHECKING:
@@ -13,13 +14,11 @@ if TYPE_CHECKING:
     from agent_runtime_config import Settings
     from agent_runtime_storage.records import Run
 
-json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
-
 
 @click.group(invoke_without_command=True)
 @click.option("--thread", help="Only the runs of this thread.")
 @click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True)
-@json_option
+@json_lines_option
 @click.pass_context
 def runs(ctx: click.Context, thread: str | None, limit: int, as_json: bool) -> None:
     """List runs, the newest first, those of sub-agents included."""

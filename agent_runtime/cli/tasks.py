@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from .options import json_lines_option
 from .terminal import say, shorten, time_text, write_json, write_output
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ def tasks() -> None:
 
 @tasks.command("list")
 @click.argument("thread")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@json_lines_option
 def list_(thread: str, as_json: bool) -> None:
     """List the tasks of THREAD, the newest first."""
     from dataclasses import asdict

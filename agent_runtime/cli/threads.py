@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from . import moving
+from .options import json_lines_option
 from .terminal import say, short_arguments, shorten, time_text, write_json, write_output
 
 if TYPE_CHECKING:
@@ -16,12 +17,10 @@ if TYPE_CHECKING:
 
 RESULT_CHARS = 400
 
-json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
-
 
 @click.group(invoke_without_command=True)
 @click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True)
-@json_option
+@json_lines_option
 @click.pass_context
 def threads(ctx: click.Context, limit: int, as_json: bool) -> None:
     """List threads, the most recently used first; or delete, export and import them."""
@@ -60,7 +59,7 @@ async def _threads(settings: Settings, limit: int) -> list[Thread]:
 @click.option("--branches", is_flag=True, help="List the branches instead of the messages.")
 @click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True)
 @click.option("--full", is_flag=True, help="Show tool results whole.")
-@json_option
+@json_lines_option
 def show(thread: str, events: bool, branches: bool, limit: int, full: bool, as_json: bool) -> None:
     """Show the last messages of THREAD's current branch, oldest first."""
     import anyio

@@ -129,8 +129,7 @@ def rendered(entries: Sequence[Attempt], tokens: int = TOKENS) -> str:
 
     The oldest entries are shortened first, then left out.
     """
-    lengths = [RESULT_CHARS] * len(entries)
-    texts = [entry.text(most) for entry, most in zip(entries, lengths, strict=True)]
+    texts = [entry.text(RESULT_CHARS) for entry in entries]
     counts = [count_text(text) for text in texts]
     for most in (SHORT_CHARS, 0):
         for index, entry in enumerate(entries):
@@ -138,8 +137,6 @@ def rendered(entries: Sequence[Attempt], tokens: int = TOKENS) -> str:
                 break
             texts[index] = entry.text(most) if most else ""
             counts[index] = count_text(texts[index])
-    if sum(counts) > tokens:  # pragma: no cover
-        return ""
     left_out = sum(not text for text in texts)
     said = [f"[{left_out} earlier attempts are left out.]"] if left_out else []
     return "\n\n".join([*said, *filter(None, texts)])

@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import uuid_utils
-
 from agent_runtime.errors import ToolError
 from agent_runtime.log import Exchange, RunLog, finish_event
 from agent_runtime.messages import ToolCall, ToolResult, encodable
@@ -16,6 +14,7 @@ from agent_runtime.tools.base import REFUSED
 from agent_runtime_config import Settings
 from agent_runtime_config.approvals import ApprovalRule, approval_rules
 from agent_runtime_storage.contract import UserStore
+from agent_runtime_storage.ids import new_id
 from agent_runtime_storage.people_records import ApprovalRow, NewQuestion, QuestionKind
 from agent_runtime_storage.records import Commit, Finish, Lease, NewEvent
 
@@ -214,8 +213,3 @@ async def waits_for(store: UserStore, lease: Lease) -> tuple[Question, ...]:
     """Return the open questions of a run."""
     rows = await store.questions(run_id=lease.run_id, status="open", limit=10_000)
     return tuple(Question.of(row) for row in rows)
-
-
-def new_id() -> str:
-    """Return a UUIDv7."""
-    return str(uuid_utils.uuid7())

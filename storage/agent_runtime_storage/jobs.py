@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import secrets
-import time
 
 from .bodies import unpack
 from .drivers.protocol import BatchMissed, Statement, Value
 from .errors import LeaseLost, StoreInDoubt
+from .ids import new_id
 from .owner import Owner, not_found
 from .records import Job
 
@@ -20,7 +20,7 @@ class Jobs(Owner):
         await bodies.pack([payload])
         packed = bodies.get(payload)
         values = {
-            "id": _uuid7(),
+            "id": new_id(),
             "thread_id": thread_id,
             "kind": kind,
             "key": key,
@@ -87,12 +87,3 @@ class Jobs(Owner):
 
 def _key(job: Job) -> dict[str, str]:
     return {"id": job.id, "token": job.token}
-
-
-def _uuid7() -> str:
-    """Return a UUID of version 7: it begins with the time, so ids sort by age."""
-    milliseconds = time.time_ns() // 1_000_000
-    number = milliseconds << 80 | 0x7 << 76 | secrets.randbits(12) << 64
-    number |= 0b10 << 62 | secrets.randbits(62)
-    text = f"{number:032x}"
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"

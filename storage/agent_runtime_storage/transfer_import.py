@@ -14,6 +14,7 @@ import orjson
 from .bodies import Bodies
 from .drivers.protocol import BatchMissed, Statement, Value
 from .errors import Conflict, InvalidExport
+from .ids import new_id
 from .importing import Importing
 from .names import name_problem
 from .records import TextOf
@@ -163,7 +164,7 @@ class Importer:
             fields.fail(f"thread {old} is there twice.")
         new = old
         if self._rename is not None:
-            new = _new_id() if self._members else self._rename
+            new = new_id() if self._members else self._rename
         self._ids[old] = new
         await self._store.require_free(new)
         values = fields.values
@@ -283,7 +284,7 @@ class Importer:
             fields.fail(f"run {run_id} is neither a root nor a child.")
         if problem := name_problem(run_id):
             fields.fail(f"the run's id {problem}.")
-        self._ids[run_id] = run_id if self._rename is None else _new_id()
+        self._ids[run_id] = run_id if self._rename is None else new_id()
         self._roots[run_id] = run_id
         if parent in self._roots:
             self._roots[run_id] = self._roots[parent]
@@ -363,7 +364,7 @@ class Importer:
             if values.get(name) is not None:
                 values[name] = self._ids[str(values[name])]
         if section.name in ("jobs", "questions") and self._rename is not None:
-            values["id"] = _new_id()
+            values["id"] = new_id()
         return values
 
     def _texts(self, row: _Row) -> list[NodeText]:
@@ -485,9 +486,3 @@ def _missed(label: str, line: int, thread_id: str) -> Exception:
         line=line,
         cure=BROKEN,
     )
-
-
-def _new_id() -> str:
-    import uuid_utils
-
-    return str(uuid_utils.uuid7())

@@ -131,7 +131,7 @@ async def test_a_corrupt_entry_is_passed_over_with_a_warning(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    begin = Commits.begin_run
+    begin: Any = Commits.begin_run
     begun = 0
 
     async def begin_run(self: UserStore, run: NewRun) -> Any:
@@ -141,7 +141,7 @@ async def test_a_corrupt_entry_is_passed_over_with_a_warning(
             if begun == 1:
                 kept = {**run.spec["delegation"], **damage}
                 run = replace(run, spec={**run.spec, "delegation": kept})
-        return await begin(self, run)  # type: ignore[arg-type]
+        return await begin(self, run)
 
     monkeypatch.setattr(Commits, "begin_run", begin_run)
 

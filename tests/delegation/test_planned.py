@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from agent_runtime.models.base import ModelRequest
 from agent_runtime.models.scripted import Scripted, call, say
 from tests.loop.conftest import Play, double
 
-from .helpers import playing
+from .helpers import is_child, playing, step
 
 pytestmark = pytest.mark.backends("file")
 
@@ -40,8 +41,11 @@ async def test_the_item_has_the_status_of_the_task_that_carries_it_out(
         call("delegate", role="reader", instructions="Read.", task_key="read"),
         say("Done."),
     ]
-    script: Any = playing(parent, lambda request, number: child(request))  # type: ignore[arg-type]
-    async with play(script) as world:
+
+    def respond(request: ModelRequest) -> Scripted | Awaitable[Scripted]:
+        return child(request) if is_child(request) else parent[step(request)]
+
+    async with play(respond) as world:
         agent = Agent(tools=[double], delegation=True, planning=True)
         assert (await world.run(agent, thread="t")).ok
         plan = await world.runtime.plans.current("t")
