@@ -21,32 +21,31 @@ from .agent import Agent
 from .attaching import Attachable, ThreadFiles
 from .beginning import Order, begin, check_free, take_over
 from .budget import NANO, require_price
+from .composing import compose
 from .concurrency import Background
 from .control import Control, check_answered
 from .delegation.delegating import Delegating
 from .events import Event
-from .lifecycle import Driver, end_dead, execute
+from .lifecycle import Driver, execute
 from .log import RunLog
-from .loop_guard import LoopGuard
 from .memory import branches, node_runs
 from .memory.node_upkeep import prune_daily
-from .memory.worker import Worker
 from .messages import LoggedMessage, UserMessage, encodable
 from .models.base import Model
 from .models.embedding import Embedder
 from .orchestrator import Orchestrator
-from .people.gate import Gate, waits_for
+from .people.gate import waits_for
 from .people.questions import OnQuestion
 from .planning import Planner, ThreadPlans
 from .recall import Recall
 from .resolve import Resolved, resolve
 from .results import RunResult, RunStream, streaming
-from .shown_files import ContentCache, PromptFiles
+from .shown_files import ContentCache
 from .state import RunState
-from .tool_contexts import ToolContexts, beside, with_context
-from .upkeep import ThreadMemory, memory_of
+from .tool_contexts import ResumeChild, ToolContexts, beside, with_context
+from .upkeep import ThreadMemory
 from .view import Entry
-from .workflow.conductor import Conductor, ResumeChild
+from .workflow.conductor import Conductor
 from .workflow.definition import Workflow, check_kind, kept_with
 
 _log = logging.getLogger(__name__)
@@ -401,53 +400,23 @@ class Runtime(Control):
         spec: Mapping[str, Any],
     ) -> RunState:
         recalling = self._recall.of_run(log) if self._recall else None
-        settings = self.settings
         resume = self._resuming(log, resolved.deps)
-        found, calibration = resolved.remembering, resolved.calibration
-        memory = memory_of(log, found, calibration, self.settings) if found else None
-        return RunState(
+        context = ToolContexts(
             log=log,
-            model=resolved.model,
-            info=resolved.info,
-            room=resolved.room,
-            prefix=resolved.prefix,
-            tools=resolved.tools,
-            context=ToolContexts(
-                log=log,
-                deps=resolved.deps,
-                user_context=spec.get("user_context") or {},
-                recalling=recalling,
-                settings=self.settings,
-                run_child=self._run_child,
-                planner=Planner(log),
-                delegating=Delegating.of(settings, resume, self._background),
-            ),
-            calibration=resolved.calibration,
-            step_limit=limit,
-            max_output=resolved.max_output,
-            task=task,
-            limited=resolved.limited,
-            end_dead=end_dead,
-            gate=Gate.of(log, settings),
-            guard=LoopGuard.of(log, settings, resolved.tools),
-            output=resolved.output,
-            memory=memory,
-            worker=Worker(memory) if memory else None,
+            deps=resolved.deps,
+            user_context=spec.get("user_context") or {},
             recalling=recalling,
-            idle=self.settings.activate_after_idle or None,
-            restating=resolved.restating,
-            files=PromptFiles(
-                log.store, self._contents, resolved.files, resolved.info.takes, log.tell_of
-            ),
-            repeat_system=resolved.repeat_system,
-            temperature=resolved.temperature,
+            settings=self.settings,
+            run_child=self._run_child,
+            planner=Planner(log),
+            delegating=Delegating.of(self.settings, resume, self._background),
         )
+        return compose(resolved, context, self.settings, self._contents, task=task, limit=limit)
 
     def _driver(self, state: RunState, agent: Agent | Workflow, *, retry: bool = False) -> Driver:
         if not isinstance(agent, Workflow):
             return Orchestrator(state)
-        resume = self._resuming(state.log, state.context("").deps)
-        return Conductor(state, agent, retry=retry, resume=resume)
+        return Conductor(state, agent, retry=retry, resume=state.context.delegating.resume)
 
     def _resuming(self, log: RunLog, deps: Any) -> ResumeChild:
         """Return what goes on with a child run that stopped, for the run of a log."""
@@ -455,6 +424,8 @@ class Runtime(Control):
         async def resume(
             run_id: str,
             child: Agent | Workflow,
+            /,
+            *,
             on_event: Callable[[Event], None] | None = None,
         ) -> RunResult:
             user, tell = log.store.user_id, beside(log, on_event)

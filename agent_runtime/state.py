@@ -33,13 +33,14 @@ from .people.gate import Gate
 from .shown_files import PromptFiles
 from .state_note import StateFunction, state_note
 from .tokens import Calibration, count_text
-from .tools.base import ToolContext, Toolset
+from .tools.base import Toolset
 from .view import Cause, Entry, Prefix, Prompt, View
 from .wrapping_up import WrapUp
 
 if TYPE_CHECKING:
     from .loop_guard import LoopGuard
     from .memory.recalling import Recalling
+    from .tool_contexts import ToolContexts
 
 LEAST_OUTPUT = 256
 """With fewer tokens than that left to answer, a budget counts as spent."""
@@ -65,7 +66,7 @@ class RunState:
     room: Room
     prefix: Prefix
     tools: Toolset
-    context: Callable[[str], ToolContext]
+    context: ToolContexts
     calibration: Calibration
     step_limit: int
     max_output: int

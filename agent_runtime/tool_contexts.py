@@ -39,6 +39,19 @@ class RunChild(Protocol):
     ) -> Awaitable[RunResult]: ...
 
 
+class ResumeChild(Protocol):
+    """Goes on with a child run that stopped; `on_event` hears of it beside the run that calls."""
+
+    def __call__(
+        self,
+        run_id: str,
+        child: Agent | Workflow,
+        /,
+        *,
+        on_event: Callable[[Event], None] | None = None,
+    ) -> Awaitable[RunResult]: ...
+
+
 @dataclass(frozen=True, slots=True)
 class ToolContexts:
     """Makes the context of each call of a run."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -24,6 +24,7 @@ from .outcome import Outcome, by_reference, failed, observed, refused
 from .record import Record, record_of, recorded
 
 if TYPE_CHECKING:
+    from agent_runtime.tool_contexts import ResumeChild
     from agent_runtime.tools.base import Tool, ToolContext
     from agent_runtime_storage.contract import UserStore
 
@@ -50,7 +51,7 @@ class Delegating:
         asked: how often each key was delegated in each call.
     """
 
-    resume: Callable[..., Awaitable[object]]
+    resume: ResumeChild
     background: Background
     slots: anyio.Semaphore
     depth: int
@@ -59,9 +60,7 @@ class Delegating:
     asked: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
 
     @classmethod
-    def of(
-        cls, settings: Settings, resume: Callable[..., Awaitable[object]], background: Background
-    ) -> Delegating:
+    def of(cls, settings: Settings, resume: ResumeChild, background: Background) -> Delegating:
         """Return what a run's calls share under these settings."""
         slots = anyio.Semaphore(settings.delegation_parallel)
         steps = settings.sub_agent_max_steps

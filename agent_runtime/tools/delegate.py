@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
@@ -57,7 +57,30 @@ def delegate_tool(agent: Agent, own: Toolset, *, levels: int) -> FunctionTool[..
         and one.needs_approval is not True
     }
 
+    return FunctionTool(
+        Delegator(agent, policy, allowed, levels).delegate,
+        name=NAME,
+        timeout=math.inf,
+        idempotent=True,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Delegator:
+    """What an agent's calls of `delegate` have in common.
+
+    Attributes:
+        allowed: its tools that a sub-agent may be given.
+        levels: how many sub-agents may be above each other from here on.
+    """
+
+    agent: Agent
+    policy: Delegation
+    allowed: Mapping[str, Tool]
+    levels: int
+
     async def delegate(
+        self,
         context: ToolContext,
         role: str,
         instructions: str,
@@ -107,28 +130,36 @@ def delegate_tool(agent: Agent, own: Toolset, *, levels: int) -> FunctionTool[..
             conversation_context=conversation_context,
             artifacts=tuple(artifacts or ()),
             task_key=task_key,
-            model=agent.model,
+            model=model or self.agent.model,
             max_steps=max_steps,
             diagnosis=diagnosis,
             fix_applied=fix_applied,
         )
         try:
-            given = _given(tools, allowed)
-            _check_model(model, policy.models)
-            await _check_artifacts(context, assignment.artifacts)
-            kind = schema_type(output_schema) if output_schema else None
+            _check_model(model, self.policy.models)
+            assignment = await self._checked(context, assignment, tools, output_schema)
         except (ToolError, ConfigError) as error:
             return refused(str(error), assignment.key).tool_result()
-        if levels > 1:
-            inner = replace(agent, delegation=replace(policy, tools=None))
-            given = (*given, delegate_tool(inner, Toolset(given), levels=levels - 1))
-        assignment = replace(assignment, tools=given, model=model or agent.model, output_type=kind)
         return (await hand_over(context, assignment, background=background)).tool_result()
 
-    return FunctionTool(delegate, name=NAME, timeout=math.inf, idempotent=True)
+    async def _checked(
+        self,
+        context: ToolContext,
+        assignment: Assignment,
+        tools: Sequence[str] | None,
+        output_schema: dict[str, Any] | None,
+    ) -> Assignment:
+        """Return an assignment with what it may have. Raises `ToolError`, `ConfigError`."""
+        given = _given(tools, self.allowed)
+        await _check_artifacts(context, assignment.artifacts)
+        if self.levels > 1:
+            inner = replace(self.agent, delegation=replace(self.policy, tools=None))
+            given = (*given, delegate_tool(inner, Toolset(given), levels=self.levels - 1))
+        kind = schema_type(output_schema) if output_schema else None
+        return replace(assignment, tools=given, output_type=kind)
 
 
-def _given(names: Sequence[str] | None, allowed: dict[str, Tool]) -> tuple[Tool, ...]:
+def _given(names: Sequence[str] | None, allowed: Mapping[str, Tool]) -> tuple[Tool, ...]:
     """Return the tools that a sub-agent is given. Raises `ToolError`."""
     if names is None:
         return tuple(allowed.values())

@@ -15,16 +15,15 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 from anyio.abc import TaskGroup
 
-from agent_runtime.agent import Agent
 from agent_runtime.branch import node_row
 from agent_runtime.concurrency import single_error
 from agent_runtime.errors import NodeFailed, PromptTooLarge, WorkflowDiverged
@@ -40,7 +39,6 @@ from agent_runtime.messages import (
     decode_result,
 )
 from agent_runtime.orchestrator import cancelled
-from agent_runtime.results import RunResult
 from agent_runtime.state import RunState
 from agent_runtime.tools.base import Toolset
 from agent_runtime_storage.records import Commit, Finish, Run
@@ -50,12 +48,13 @@ from .definition import Workflow
 from .history import Said, said_before
 from .steps import Key, Node, Step, encode, plain, shown
 
+if TYPE_CHECKING:
+    from agent_runtime.tool_contexts import ResumeChild
+
 T = TypeVar("T")
 
 MAX_PARALLEL = 128
 """More nodes than that at the same time run in several exchanges."""
-
-ResumeChild = Callable[[str, Agent | Workflow], Awaitable[RunResult]]
 
 _path: ContextVar[tuple[int, ...]] = ContextVar("agent_runtime_workflow_path", default=())
 

@@ -1,0 +1,65 @@
+"""Puts together what the loop of one run works with."""
+
+from __future__ import annotations
+
+from agent_runtime_config import Settings
+
+from .lifecycle import end_dead
+from .loop_guard import LoopGuard
+from .memory.worker import Worker
+from .people.gate import Gate
+from .resolve import Resolved
+from .shown_files import ContentCache, PromptFiles
+from .state import RunState
+from .tool_contexts import ToolContexts
+from .upkeep import memory_of
+from .view import Entry
+
+
+def compose(
+    resolved: Resolved,
+    context: ToolContexts,
+    settings: Settings,
+    contents: ContentCache,
+    *,
+    task: Entry | None,
+    limit: int,
+) -> RunState:
+    """Return the state of a run that begins or goes on.
+
+    Args:
+        resolved: what its agent means here.
+        context: what its tools are given; its log is the run's.
+        contents: files that were read already.
+        task: the task's own message, or None where there is none.
+        limit: how many steps the run may have taken when it ends.
+    """
+    log, found = context.log, resolved.remembering
+    memory = memory_of(log, found, resolved.calibration, settings) if found else None
+    shown = PromptFiles(log.store, contents, resolved.files, resolved.info.takes, log.tell_of)
+    return RunState(
+        log=log,
+        model=resolved.model,
+        info=resolved.info,
+        room=resolved.room,
+        prefix=resolved.prefix,
+        tools=resolved.tools,
+        context=context,
+        calibration=resolved.calibration,
+        step_limit=limit,
+        max_output=resolved.max_output,
+        task=task,
+        limited=resolved.limited,
+        end_dead=end_dead,
+        gate=Gate.of(log, settings),
+        guard=LoopGuard.of(log, settings, resolved.tools),
+        output=resolved.output,
+        memory=memory,
+        worker=Worker(memory) if memory else None,
+        recalling=context.recalling,
+        idle=settings.activate_after_idle or None,
+        restating=resolved.restating,
+        files=shown,
+        repeat_system=resolved.repeat_system,
+        temperature=resolved.temperature,
+    )
