@@ -6,7 +6,6 @@ Sub-agents note in a file each time that they are asked, and stop where the test
 from __future__ import annotations
 
 import re
-import signal
 import sys
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
@@ -14,9 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-import anyio.abc
 import orjson
-from anyio.streams.buffered import BufferedByteReceiveStream
 
 from agent_runtime import (
     Agent,
@@ -30,7 +27,7 @@ from agent_runtime import (
 )
 from agent_runtime.models.base import ModelRequest
 from agent_runtime.models.scripted import Scripted, call, calls, raw_call, say
-from tests.cli.command import ROOT, clean_environ
+from tests.processes import Program, program
 
 from .helpers import is_child, step
 
@@ -124,23 +121,17 @@ class Worker:
 class Elsewhere:
     """The run in another process."""
 
-    def __init__(self, process: anyio.abc.Process) -> None:
-        assert process.stdout is not None
-        self.process = process
-        self._lines = BufferedByteReceiveStream(process.stdout)
+    def __init__(self, other: Program) -> None:
+        self.kill = other.kill
+        self._line = other.line
 
     async def until(self, *kinds: str) -> None:
         """Wait until all these were told, in whatever order."""
         missing = list(kinds)
         while missing:
-            line = orjson.loads(await self._lines.receive_until(b"\n", 1_000_000))
+            line = await self._line()
             if line["kind"] in missing:
                 missing.remove(line["kind"])
-
-    async def kill(self) -> None:
-        """Kill it with SIGKILL, and wait until it is gone."""
-        self.process.send_signal(signal.SIGKILL)
-        await self.process.wait()
 
 
 async def main(database_url: str, path: str, waits: str, background: str) -> None:
@@ -159,19 +150,10 @@ async def elsewhere(
     database_url: str, path: Path, *waits: str, background: bool = False
 ) -> AsyncGenerator[Elsewhere]:
     """Start the run in another process; it is killed at the end, if it still lives."""
-    module = "tests.delegation.elsewhere"
     how = "yes" if background else "no"
-    command = [sys.executable, "-m", module, database_url, str(path), ",".join(waits), how]
-    environ = clean_environ()
-    async with await anyio.open_process(command, cwd=ROOT, env=environ, stderr=None) as process:
-        other = Elsewhere(process)
-        try:
-            with anyio.fail_after(60):
-                yield other
-        finally:
-            if process.returncode is None:
-                with anyio.CancelScope(shield=True):
-                    await other.kill()
+    arguments = (database_url, str(path), ",".join(waits), how)
+    async with program("tests.delegation.elsewhere", *arguments) as other:
+        yield Elsewhere(other)
 
 
 if __name__ == "__main__":
