@@ -182,6 +182,19 @@ async def test_a_periodic_job_is_claimed_by_one_each_time_it_is_due(user: UserSt
     assert await user.claim_periodic("tidy", seconds=60) is not None
 
 
+async def test_a_claim_of_a_periodic_job_is_of_no_use_to_another_user(
+    user: UserStore, stranger: UserStore
+) -> None:
+    token = await user.claim_periodic("tidy", seconds=60)
+    assert token is not None
+    assert await stranger.claim_periodic("tidy", seconds=-1) is not None
+
+    with pytest.raises(LeaseLost, match="'tidy'"):
+        await stranger.finish_periodic("tidy", token, again_after=-1)
+    assert await user.claim_periodic("tidy", seconds=60) is None
+    await user.finish_periodic("tidy", token, again_after=3600)
+
+
 async def test_of_many_at_once_one_claims_a_periodic_job(user: UserStore) -> None:
     tokens: list[str | None] = []
 
