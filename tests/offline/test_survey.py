@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from agent_runtime import offline
 from agent_runtime.offline import MOST_READ
+from agent_runtime.offline import script as offline
 
 from .driving import drive
 from .recount import Report, lines_of, matching, recount

@@ -10,8 +10,8 @@ from agent_runtime.errors import UnsupportedTask
 from agent_runtime.messages import PromptMessage
 from agent_runtime.models.base import ModelAnswer, ModelRequest
 from agent_runtime.offline import offline_model, survey
-from agent_runtime.offline_state import from_text
-from agent_runtime.offline_task import SurveyTask, read_task
+from agent_runtime.offline.state import from_text
+from agent_runtime.offline.task import SurveyTask, read_task
 from agent_runtime.tools.base import Toolset
 from agent_runtime.tools.workspace import workspace_tools
 

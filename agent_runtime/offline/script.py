@@ -14,16 +14,16 @@ from typing import Any
 
 import orjson
 
-from . import offline_parse as parse
-from . import offline_plan as plan
-from . import offline_report as report
-from .errors import UnsupportedTask
-from .execution import CANCELLED, INTERRUPTED
-from .messages import PromptMessage, ToolSpec
-from .models.base import ModelAnswer, ModelRequest, RawCall
-from .models.scripted import ScriptedModel
-from .offline_state import PAGE, Phase, State, from_text, to_text
-from .offline_task import read_task
+from agent_runtime.errors import UnsupportedTask
+from agent_runtime.execution import CANCELLED, INTERRUPTED
+from agent_runtime.messages import PromptMessage, ToolSpec
+from agent_runtime.models.base import ModelAnswer, ModelRequest, RawCall
+from agent_runtime.models.scripted import ScriptedModel
+
+from . import parse, report
+from . import planning as plan
+from .state import PAGE, Phase, State, from_text, to_text
+from .task import read_task
 
 NAME = "offline"
 MOST_READ = 320
@@ -34,6 +34,8 @@ LARGE_PAGE = 1000
 LARGE_FOLDER = 4000
 """Folders with more entries are listed in large pages."""
 LEAST_PAGE = 1
+TOLD_EVERY = 10
+"""After so many files the plan tells how far the reading has come."""
 QUEUE = 12
 """So many paths are kept for reading."""
 
@@ -289,7 +291,8 @@ def _go_on(state: State) -> ModelAnswer:
         together = 1 if state.files <= 30 else 2 if state.files <= 100 else 4
         state.reading, state.queue = state.queue[:together], state.queue[together:]
         calls = [_call("read_file", path=path, limit=report.READ_LINES) for path in state.reading]
-        told = () if state.opened + state.binary else plan.tell(state, read="in_progress")
+        seen = state.opened + state.binary + state.failed
+        told = plan.reading(state, seen) if seen % TOLD_EVERY < together else ()
         return _ask(state, "read", f"I read {', '.join(state.reading)}.", *calls, *told)
     if state.more:
         limit = min(state.page, QUEUE * state.stride * 2)

@@ -7,11 +7,12 @@ from typing import Any
 
 import orjson
 
-from .messages import PromptMessage, ToolSpec
-from .models.base import RawCall
-from .offline_state import State
-from .plan import Status
-from .planning import PLAN as NAME
+from agent_runtime.messages import PromptMessage, ToolSpec
+from agent_runtime.models.base import RawCall
+from agent_runtime.plan import Status
+from agent_runtime.planning import PLAN as NAME
+
+from .state import State
 
 PHASES = {
     "start": "plan",
@@ -51,6 +52,12 @@ def begin(state: State, tools: Sequence[ToolSpec]) -> Sequence[RawCall]:
 def tell(state: State, **statuses: Status) -> Sequence[RawCall]:
     """Return the call that sets the status of steps."""
     return change(state, *({"id": name, "status": one} for name, one in statuses.items()))
+
+
+def reading(state: State, files: int) -> Sequence[RawCall]:
+    """Return the call that tells how far the reading has come."""
+    far = {"result": f"{files:,} files so far"} if files else {}
+    return change(state, {"id": "read", "status": "in_progress", **far})
 
 
 def done(step: str, result: str) -> dict[str, Any]:
