@@ -1,12 +1,13 @@
 """The loop guard: what to do about the same calls with the same results, over and over.
 
-All is read from the log, so a run that is resumed counts as one that was never stopped.
+All is read from the log, so a run that is resumed counts as one that was never stopped.  A plan
+that stands still is found by `plan_stall`; what follows from it is the same.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import orjson
 
@@ -20,8 +21,10 @@ from .log import RunLog, finish_event
 from .messages import AssistantMessage, Note, ToolResult
 from .people.gate import question_event
 from .people.questions import Question, allows
+from .plan_stall import PlanStall
 from .tools.ask_user import AskUser
 from .tools.base import Toolset
+from .tools.plan import PlanTool
 from .view import Entry
 
 NUDGE = (
@@ -29,30 +32,52 @@ NUDGE = (
     "nothing. Do something else: other arguments, another tool, another approach; or end the task "
     "and say what is missing."
 )
-GO_ON = "You were stopped because you repeated yourself. The user says: go on, in another way."
+GO_ON = {
+    "repeats": "You were stopped because you repeated yourself. The user says: go on, in another "
+    "way.",
+    "plan": "You were stopped because your plan did not move. The user says: go on.",
+}
+STOPPED = {"repeats": "It repeated itself", "plan": "Its plan did not move"}
+OWN = ("guard", "limits", "plan")
+"""The sources of notes that the runtime writes by itself: after them a run still repeats itself."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class LoopGuard:
-    """Watches a run for repetition.
+    """Watches a run that makes no progress.
 
     Attributes:
-        limit: how many times in a row are too many; the run stops at twice as many. 0 for never.
+        limit: how many same exchanges in a row are too many; the run stops at twice as many. 0
+            for never.
         asks: whether a person can be asked whether the run goes on.
         seconds: how long they have for the answer.
+        plan: watches the run's plan.
     """
 
     log: RunLog
     limit: int
     asks: bool
     seconds: float
+    plan: PlanStall
+    _repeats: int = field(default=0, init=False)
+    """How many exchanges in a row said the same, when the last one was closed."""
 
     @classmethod
     def of(cls, log: RunLog, settings: Settings, tools: Toolset) -> LoopGuard:
         """Return the guard of a run with these tools."""
         asks = any(isinstance(one, AskUser) for one in tools)
         asks = asks and log.lease.run_id == log.lease.root_run_id
-        return cls(log, settings.loop_limit, asks, settings.answer_timeout)
+        plans = any(isinstance(one, PlanTool) for one in tools)
+        plan = PlanStall(log, settings.plan_stall_limit if plans else 0)
+        return cls(log, settings.loop_limit, asks, settings.answer_timeout, plan)
+
+    async def look(self, results: Sequence[ToolResult]) -> list[Note]:
+        """Look at the open exchange, whose results are known, and return what the model is told."""
+        self._repeats = await self.repeats(results)
+        notes: list[Note] = []
+        if self.limit and self._repeats == self.limit:
+            notes.append(Note(NUDGE.format(count=self._repeats), source="guard"))
+        return notes + await self.plan.look()
 
     async def repeats(self, results: Sequence[ToolResult]) -> int:
         """Return how many exchanges in a row say what the open one does, itself included."""
@@ -69,21 +94,21 @@ class LoopGuard:
             count, _ = _streak(wanted, [entry_of(node) for node in nodes])
         return count + 1
 
-    def nudge(self, repeats: int) -> list[Note]:
-        """Return what the model is told at the limit, once."""
-        if not self.limit or repeats != self.limit:
-            return []
-        return [Note(NUDGE.format(count=repeats), source="guard")]
+    async def stop(self) -> Finish | None:
+        """Stop a run that makes no progress, by the last look, and return how; None if it may run.
 
-    async def stop(self, repeats: int) -> Finish | None:
-        """Stop a run that went on repeating itself, and return how; None if it need not stop."""
-        if not self.limit or repeats < 2 * self.limit:
+        Where nobody can be asked, the run's end is still to be written.
+        """
+        about, detail = "plan", self.plan.reason
+        if self.limit and self._repeats >= 2 * self.limit:
+            about = "repeats"
+            detail = f"It made the same call with the same result {self._repeats} times in a row."
+        if not detail:
             return None
-        detail = f"It made the same call with the same result {repeats} times in a row."
         if not self.asks or self.log.head is None:
             return Finish("failed", "no_progress", detail)
         finish = Finish("suspended", "no_progress", detail)
-        body = {"text": f"{detail} Shall it go on?"}
+        body = {"text": f"{detail} Shall it go on?", "about": about}
         question = NewQuestion(new_id(), self.log.head, None, "continue", body, self.seconds)
         await self.log.write(
             Commit(
@@ -101,14 +126,14 @@ class LoopGuard:
         asked = [row for row in rows if row.kind == "continue" and row.node_id == self.log.head]
         if not asked or asked[-1].status == "withdrawn":
             return None
-        question = Question.of(asked[-1])
+        question, about = Question.of(asked[-1]), asked[-1].body.get("about", "repeats")
         reason = str(question.answer.get("reason", "")).strip()
         if allows(question):
-            return Note(f"{GO_ON} {reason}".strip(), source="steer")
+            return Note(f"{GO_ON[about]} {reason}".strip(), source="steer")
         why = reason or "nobody said in time that it may go on"
         if question.status == "answered":
             why = f"the user stopped it{': ' + reason if reason else ''}"
-        return Finish("failed", "no_progress", f"It repeated itself, and {why}.")
+        return Finish("failed", "no_progress", f"{STOPPED[about]}, and {why}.")
 
 
 def _said(message: AssistantMessage, results: Iterable[ToolResult]) -> list[tuple[object, ...]]:
@@ -129,7 +154,7 @@ def _streak(wanted: list[tuple[object, ...]], entries: Sequence[Entry]) -> tuple
     count = 0
     for entry in reversed(entries):
         message = entry.message
-        if isinstance(message, Note) and message.source in ("guard", "limits"):
+        if isinstance(message, Note) and message.source in OWN:
             continue
         if not isinstance(message, AssistantMessage) or _said(message, entry.results) != wanted:
             return count, True

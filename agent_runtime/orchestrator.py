@@ -54,8 +54,6 @@ class Orchestrator:
     def __init__(self, state: RunState) -> None:
         self.state = state
         self.log = state.log
-        self.repeats = 0
-        """How many exchanges in a row said the same, when the last one was closed."""
 
     async def drive(self) -> Finish:
         """Run to the end and return how it ended, written already.
@@ -235,7 +233,7 @@ class Orchestrator:
         )
         if waits is not None or self.log.ended:
             return waits or PAUSED
-        stopped = await state.guard.stop(self.repeats)
+        stopped = await state.guard.stop()
         return stopped if stopped is None or self.log.ended else await self.finish(stopped)
 
     async def close(self, done: dict[int, ToolResult], finish: Finish | None = None) -> None:
@@ -248,8 +246,7 @@ class Orchestrator:
         items = await log.store.inbox(log.lease.thread_id) if finish is None else []
         notes = notes_of(items, log.lease.run_id)
         if finish is None:
-            self.repeats = await self.state.guard.repeats([results[i] for i in sorted(results)])
-            notes += self.state.guard.nudge(self.repeats)
+            notes += await self.state.guard.look([results[i] for i in sorted(results)])
             notes += await self.state.wrapping_up()
             finish = PAUSED if pausing(items, log.lease) else None
         events = [finish_event(finish)] if finish else []

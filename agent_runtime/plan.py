@@ -102,6 +102,11 @@ class Plan:
             if one.status == "pending" and settled.issuperset(one.depends_on)
         )
 
+    @property
+    def open(self) -> tuple[PlanItem, ...]:
+        """The items that are pending or in progress."""
+        return tuple(one for one in self.items if one.status in ("pending", "in_progress"))
+
     def to_json(self) -> dict[str, Any]:
         """Return the plan as plain values."""
         return asdict(self)

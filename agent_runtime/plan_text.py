@@ -13,6 +13,7 @@ _SHORT = 100
 """So many characters of a description, and of a result, are told where there is little room."""
 _GOAL = 400
 _AFTER = 6
+_NAMED = 3
 
 MARKS: dict[Status, str] = {
     "pending": "[ ]",
@@ -85,6 +86,14 @@ def note(plan: Plan, tokens: int = NOTE_TOKENS) -> str:
     if len(lines) < len(waiting):
         lines.append(more.format(len(waiting) - len(lines)))
     return "\n".join([*head, *lines])
+
+
+def named(items: Sequence[PlanItem]) -> str:
+    """Return the ids of items with what each is about, of a few of them."""
+    more = f" and {len(items) - _NAMED} more" if len(items) > _NAMED else ""
+    return (
+        "; ".join(f"{one.id} ({_short(one.description, _SHORT)})" for one in items[:_NAMED]) + more
+    )
 
 
 def _last(done: Sequence[PlanItem]) -> str:

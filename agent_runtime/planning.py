@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 
 import anyio
 
@@ -181,6 +182,33 @@ async def plan_at(store: UserStore, thread_id: str, head: int) -> Plan | None:
     """
     row = await store.plan(thread_id, head)
     return None if row is None else await _read(store, thread_id, row)
+
+
+async def last_moved(store: UserStore, thread_id: str, head: int) -> tuple[Plan, int] | None:
+    """Return the plan of the branch that ends at an open exchange, and where it moved last.
+
+    That is the newest node whose version has another status, result or text of an item than the
+    version before it.  None if the branch has no plan.
+
+    Raises:
+        CorruptThread: a version cannot be read.
+    """
+    plans: list[Plan] = []
+    for limit in (2, _ALL):
+        # The newest version has nearly always changed an item.
+        rows = await store.plans(thread_id, head, limit=limit)
+        plans = [await _read(store, thread_id, row) for row in rows]
+        for new, old in pairwise(plans):
+            followed = new.node_id == head and any(one.follows for one in new.items)
+            if followed or _stand(new) != _stand(old):
+                return plans[0], new.node_id
+        if len(rows) < limit:
+            break
+    return (plans[0], plans[-1].node_id) if plans else None
+
+
+def _stand(plan: Plan) -> list[tuple[str, str, str, str]]:
+    return [(one.id, one.status, one.result, one.description) for one in plan.items]
 
 
 async def _newest(store: UserStore, thread_id: str) -> int | None:

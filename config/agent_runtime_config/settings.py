@@ -182,6 +182,11 @@ class Settings(BaseSettings):
         description="After how many same calls with the same result in a row the model is told "
         "to do something else; after twice as many the run stops. 0 for never.",
     )
+    plan_stall_limit: Annotated[int, Field(ge=0), AfterValidator(_repeats)] = Field(
+        default=50,
+        description="After how many steps in which no step of its plan changes the model is told; "
+        "after half as many more the run stops. 0 for never.",
+    )
     node_memory_keep_days: float = Field(
         default=0.0,
         ge=0,
