@@ -126,7 +126,8 @@ async def _delegate(context: ToolContext, assignment: Assignment, *, background:
         from .background import begin
 
         return await begin(context, sharing, order)
-    await _mark(context, order, "in_progress")
+    if order.own is None or stopped(order.own):
+        await _mark(context, order, "in_progress")
     failure: Exception | None = None
     async with sharing.slots:
         try:
