@@ -57,7 +57,7 @@ async def hold(context: ToolContext) -> str:
 
 
 class Worker:
-    """The scripts of the parent and of its sub-agents.
+    """The scripts of the parent, whose plan has the parts as its items, and of its sub-agents.
 
     Args:
         path: a file of one line for each time that a sub-agent is asked.
@@ -75,7 +75,7 @@ class Worker:
     def agent(self) -> Agent:
         """Return the agent that delegates the parts, all at once."""
         model = ScriptedModel(self.respond)
-        return Agent(model, tools=[look, hold], delegation=True, name="parent")
+        return Agent(model, tools=[look, hold], planning=True, delegation=True, name="parent")
 
     async def respond(self, request: ModelRequest) -> Scripted:
         """Answer for the parent, or for a sub-agent."""
@@ -92,6 +92,9 @@ class Worker:
 
     async def _parent(self, request: ModelRequest, number: int) -> Scripted:
         if number == 0:
+            items = [{"id": part, "description": "Read.", "phase": "execute"} for part in PARTS]
+            return call("plan", action="create", goal="Read all.", steps=items)
+        if number == 1:
             return self._orders(PARTS)
         if "parent" in self.waits:
             tell("waiting")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from pathlib import Path
 
 import orjson
@@ -21,7 +22,8 @@ async def test_finished_sub_agents_do_not_run_again_and_the_dead_ones_are_resume
     path = tmp_path / "asked"
     async with elsewhere(database_url, path, "two", "three") as other:
         # The first has ended, and each of the others is asked for its second step.
-        await other.until("run-finish", "waiting", "waiting")
+        versions = ["plan"] * 5
+        await other.until("run-finish", "waiting", "waiting", *versions)
         await other.kill()
 
     worker = Worker(path)
@@ -38,11 +40,15 @@ async def test_finished_sub_agents_do_not_run_again_and_the_dead_ones_are_resume
         # Three sub-agents in all: each was gone on with, none began anew.
         assert {run.id for run in runs} == before.keys()
         assert {run.status for run in runs} == {"succeeded"}
-        [exchange] = [one for one in await store.branch("t", 3) if one.calls]
+        [_, exchange] = [one for one in await store.branch("t", 4) if one.calls]
         told = [orjson.loads(decode_result(one.body).text) for one in exchange.calls]
         for run in runs:
             ends = [one for one in await store.events(run.thread_id) if one.kind == "run-finish"]
             assert len(ends) == 1
+        # What the plan says to be done does not begin again.
+        plans = reversed(await runtime.plans.versions("t"))
+        statuses = [status for status, _ in groupby(plan.items[0].status for plan in plans)]
+        assert statuses == ["pending", "in_progress", "completed"]
     assert [(one["result"], one["attempt"]) for one in told] == [
         (f"read {part}", 1) for part in PARTS
     ]
