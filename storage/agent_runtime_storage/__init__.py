@@ -45,8 +45,6 @@ from .plan_records import NewPlan, PlanRow
 from .records import (
     ACTIVE,
     Activation,
-    Amount,
-    Budget,
     Call,
     CallDone,
     Commit,
@@ -76,6 +74,7 @@ from .records import (
 )
 from .reports import CopiedThread, OwnerSize, Problem, StoreSizes, StoreStatus, ThreadSize
 from .search_records import Embedder, NodeText, TextHit, VectorHit, VectorItem, VectorKey
+from .spending_records import Amount, Budget, Limits, Spending
 from .urls import open_store
 
 __all__ = [
@@ -108,6 +107,7 @@ __all__ = [
     "Lease",
     "LeaseLost",
     "LeaseOwner",
+    "Limits",
     "MigrationError",
     "NewActivation",
     "NewApproval",
@@ -134,6 +134,7 @@ __all__ = [
     "QuestionStatus",
     "Run",
     "RunCancelled",
+    "Spending",
     "Store",
     "StoreBusy",
     "StoreError",

@@ -9,7 +9,6 @@ from dataclasses import replace
 from .bodies import Bodies
 from .drivers.protocol import BatchMissed, Row, Statement
 from .errors import (
-    BudgetExceeded,
     Conflict,
     InboxWaiting,
     LeaseLost,
@@ -30,6 +29,8 @@ from .records import (
 )
 from .rows import to_run, to_thread
 from .run_statements import RunStatements
+from .spending import OVER_LIMIT, is_below, over_budget, takes_lock
+from .spending_records import Spending
 from .threads import thread_busy
 
 _READ_AGAIN = "Read the thread again and decide anew."
@@ -73,7 +74,7 @@ class Commits(RunStatements):
             batch.append(self._set_head(run.thread_id, run.nodes[-1].seq))
         batch += self._append_activation(run.thread_id, run.id, run.activation, bodies)
         if run.reserve is not None:
-            batch.append(self._spend(root, reserve=run.reserve))
+            batch.append(self._spend(root, reserve=run.reserve, below=root != run.id))
         batch += self._append_events(run.thread_id, run.id, run.events)
         batch += await self._index_new(run.thread_id, run.nodes)
         lease = Lease(run.id, run.thread_id, root, 1)
@@ -110,10 +111,10 @@ class Commits(RunStatements):
         batch += await self._index_new(lease.thread_id, commit.nodes, commit.done)
         try:
             try:
-                rows = await self._commit_once(lease, [guard, *batch])
+                rows = await self._commit_once(lease, commit, [guard, *batch])
                 last_event = int(rows[1][0][0])
             except StoreInDoubt:
-                last_event = await self._recommit(lease, own, guard, batch)
+                last_event = await self._recommit(lease, commit, own, guard, batch)
         except BatchMissed as error:
             raise await self._why_not_committed(lease, commit, error.label) from error
         self._announce(lease.thread_id)
@@ -161,11 +162,14 @@ class Commits(RunStatements):
             miss = f"Thread {thread_id}: {_MISSES[error.label]}"
             raise Conflict(miss, cure=_READ_AGAIN) from error
 
-    async def _commit_once(self, lease: Lease, batch: Sequence[Statement]) -> list[list[Row]]:
-        return await self._batch(batch, thread=lease.thread_id, tree=lease.root_run_id)
+    async def _commit_once(
+        self, lease: Lease, commit: Commit, batch: Sequence[Statement]
+    ) -> list[list[Row]]:
+        tree, spends = lease.root_run_id, takes_lock(commit)
+        return await self._batch(batch, thread=lease.thread_id, tree=tree, spending=spends)
 
     async def _recommit(
-        self, lease: Lease, own: str, guard: Statement, rest: Sequence[Statement]
+        self, lease: Lease, commit: Commit, own: str, guard: Statement, rest: Sequence[Statement]
     ) -> int:
         """Return the last event id of a commit whose fate is unknown, written now if it was not.
 
@@ -177,7 +181,7 @@ class Commits(RunStatements):
         if before != own:
             again = replace(guard, params={**guard.params, "after_commit": before})
             try:
-                await self._commit_once(lease, [again, *rest])
+                await self._commit_once(lease, commit, [again, *rest])
             except BatchMissed:
                 if await self._newest_commit(lease) != own:
                     raise
@@ -212,7 +216,7 @@ class Commits(RunStatements):
             key = {"thread_id": lease.thread_id}
             batch.append(self._statement("require_quiet_inbox", key, rows=1, miss="quiet"))
         batch += self._append_usage(lease.thread_id, commit.usage)
-        if commit.release or commit.settle or commit.unsettle or commit.reserve:
+        if commit.release or commit.settle or commit.unsettle or commit.reserve or commit.keep:
             batch.append(
                 self._spend(
                     lease.root_run_id,
@@ -220,12 +224,17 @@ class Commits(RunStatements):
                     settle=commit.settle,
                     unsettle=commit.unsettle,
                     reserve=commit.reserve,
+                    keep=commit.keep,
+                    below=is_below(lease),
                 )
             )
+        batch += self._room(lease, commit)
         if commit.finish is not None:
             batch += self._finish(lease.run_id, commit.finish, bodies)
         batch += self._ask(lease, commit.questions)
         batch += self._append_events(lease.thread_id, lease.run_id, commit.events)
+        # Last: the day's row is shared by all runs of the owner.
+        batch += self._book(commit)
         return batch
 
     async def _root_of_new(self, run: NewRun) -> str:
@@ -247,7 +256,7 @@ class Commits(RunStatements):
                 cure="Resume it first.",
             )
         if label == "budget":
-            return await self._over_budget(root, run.reserve or Amount())
+            return await self._over_budget(root, run.reserve or Amount(), below=root != run.id)
         if label == "begin":
             rows = await self._read("thread", thread_id=run.thread_id)
             if not rows:
@@ -276,7 +285,10 @@ class Commits(RunStatements):
         if label == "lease":
             return await self._lost(lease)
         if label == "budget":
-            return await self._over_budget(lease.root_run_id, commit.reserve or Amount())
+            wanted, below = commit.reserve or Amount(), is_below(lease)
+            return await self._over_budget(lease.root_run_id, wanted, below=below)
+        if label in OVER_LIMIT:
+            return await self._over_limit(lease, commit, label)
         if label == "quiet":
             return InboxWaiting(f"Something waits in the inbox of thread {lease.thread_id}.")
         return Conflict(f"Thread {lease.thread_id}: {_MISSES[label]}", cure=_READ_AGAIN)
@@ -292,20 +304,13 @@ class Commits(RunStatements):
             cure="Whoever holds the run now goes on with it; take it over only if they are dead.",
         )
 
-    async def _over_budget(self, root: str, wanted: Amount) -> Exception:
+    async def _over_budget(self, root: str, wanted: Amount, *, below: bool) -> Exception:
         rows = await self._read("run", run_id=root)
         if not rows:
             return not_found("run", root)
         run = to_run(rows[0])
-        return BudgetExceeded(
-            f"A reservation of {wanted.tokens} tokens and {wanted.cost} nanodollars does not fit "
-            f"the budget of run {root}: of {_limit(run.budget.tokens)} tokens and "
-            f"{_limit(run.budget.cost)} nanodollars, "
-            f"{run.settled.tokens + run.unsettled.tokens} tokens and "
-            f"{run.settled.cost + run.unsettled.cost} nanodollars are spent, "
-            f"{run.reserved.tokens} tokens and {run.reserved.cost} nanodollars reserved.",
-            cure="Start a run with a larger budget, or let what is reserved finish first.",
-        )
+        spending = Spending(run.settled, run.unsettled, run.reserved)
+        return over_budget("run", run.budget, spending, wanted, run.kept if below else None)
 
 
 _MISSES = {
@@ -335,7 +340,3 @@ def _check_seqs(nodes: Sequence[NewNode], first: int) -> None:
                 f"Node {node.seq} cannot be closed while its calls are pending.",
                 cure="Append it as open.",
             )
-
-
-def _limit(limit: int | None) -> str:
-    return "unlimited" if limit is None else str(limit)

@@ -39,6 +39,7 @@ from .contract_moving import MovingContract
 from .contract_people import PeopleContract
 from .contract_plans import PlansContract
 from .contract_search import SearchContract
+from .contract_spending import SpendingContract
 from .records import (
     Activation,
     Call,
@@ -68,7 +69,9 @@ if TYPE_CHECKING:
     from .objects import Objects
 
 
-class UserStore(SearchContract, MovingContract, PlansContract, PeopleContract, Protocol):
+class UserStore(
+    SearchContract, MovingContract, PlansContract, PeopleContract, SpendingContract, Protocol
+):
     """All that one owner can read and write."""
 
     user_id: str

@@ -160,4 +160,12 @@ class QuestionClosed(Conflict):
 
 
 class BudgetExceeded(Conflict):
-    """The reservation does not fit what is left of the run tree's budget."""
+    """The reservation does not fit what is left of a budget; nothing was written.
+
+    Attributes:
+        budget: whose: `run` (of a run with those below it), `thread`, `day`, or `steps` of the run.
+    """
+
+    def __init__(self, message: str, *, budget: str, cure: str = "") -> None:
+        super().__init__(message, cure=cure)
+        self.budget = budget

@@ -61,6 +61,7 @@ class Owner:
         thread: str | None = None,
         threads: Sequence[str] = (),
         tree: str | None = None,
+        spending: bool = False,
         repeatable: bool = False,
     ) -> list[list[Row]]:
         """Run a batch, alone among those on the same threads and on the same run tree.
@@ -68,6 +69,7 @@ class Owner:
         Args:
             thread, threads: the threads whose rows it writes.
             tree: the root of the runs whose rows it writes.
+            spending: whether it makes a reservation that depends on what all runs have spent.
             repeatable: as for `Driver.batch`.
 
         Raises:
@@ -78,6 +80,8 @@ class Owner:
         locks = [f"thread {one}" for one in named]
         if tree is not None:
             locks.append(f"tree {tree}")
+        if spending:
+            locks.append("spending")
         try:
             return await self._driver.batch(
                 statements, owner=self.user_id, locks=locks, repeatable=repeatable

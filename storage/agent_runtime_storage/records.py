@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from .people_records import NewQuestion
 from .plan_records import NewPlan
+from .spending_records import NO_LIMITS, UNLIMITED, Amount, Budget, Limits
 
 JsonObject = Mapping[str, Any]
 
@@ -31,6 +32,7 @@ StopReason = Literal[
     "awaiting_user",
     "paused",
     "no_progress",
+    "interrupted",
     "unsupported",
 ]
 FileKind = Literal["image", "audio", "video", "document", "custom"]
@@ -116,22 +118,6 @@ class Activation:
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
-    """Limits of a run tree, kept on its root; None means unlimited."""
-
-    tokens: int | None = None
-    cost: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Amount:
-    """An amount of spending: tokens, and money in nanodollars."""
-
-    tokens: int = 0
-    cost: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class LeaseOwner:
     """Who holds a lease: enough to tell, on the same host, whether the holder still lives."""
 
@@ -185,6 +171,8 @@ class Run:
     """Of the whole tree (on the root): reported by providers."""
     unsettled: Amount
     """Of the whole tree (on the root): upper bounds of calls that died unreported."""
+    kept: Amount
+    """What the runs below (on the root) have to leave for its own next calls."""
     created_at: float
     updated_at: float
     finished_at: float | None
@@ -449,6 +437,10 @@ class Commit:
     unsettle: Amount | None = None
     reserve: Amount | None = None
     """What to reserve on the root for the next model call."""
+    limits: Limits = NO_LIMITS
+    """Which limits beside the tree's budget the reservation has to keep."""
+    keep: Amount | None = None
+    """Of a root: what the runs below have to leave for its next calls from now on."""
     steps: int | None = None
     """The run's number of steps from now on."""
     finish: Finish | None = None
@@ -490,7 +482,7 @@ class NewRun:
     activation: NewActivation | None = None
     parent_run_id: str | None = None
     root_run_id: str | None = None
-    budget: Budget = Budget()
+    budget: Budget = UNLIMITED
     reserve: Amount | None = None
     events: tuple[NewEvent, ...] = ()
 

@@ -126,6 +126,7 @@ class Retention(Owner):
             self._purge("require_whole_family", threads, rows=1, miss="family"),
             self._purge("require_idle_family", threads, rows=1, miss="busy"),
             self._purge("unsettle_family", threads),
+            self._purge("book_family", threads),
             self._purge("unlink_runs", threads),
             self._purge("unlink_inbox", threads),
             self._purge("purge_inbox", threads),

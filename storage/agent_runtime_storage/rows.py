@@ -153,7 +153,7 @@ def to_run(row: Row) -> Run:
     (open_node, steps, max_steps, cancel_requested, spec, inline, codec, data) = row[9:17]
     (epoch, host, boot, pid, started, lease_live) = row[17:23]
     budget, reserved, settled, unsettled = row[23:25], row[25:27], row[27:29], row[29:31]
-    created_at, updated_at, finished_at = row[31:]
+    kept, (created_at, updated_at, finished_at) = row[31:33], row[33:]
     return Run(
         id=run_id,
         thread_id=thread_id,
@@ -177,6 +177,7 @@ def to_run(row: Row) -> Run:
         reserved=Amount(*reserved),
         settled=Amount(*settled),
         unsettled=Amount(*unsettled),
+        kept=Amount(*kept),
         created_at=created_at,
         updated_at=updated_at,
         finished_at=finished_at,

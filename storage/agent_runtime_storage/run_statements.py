@@ -28,9 +28,10 @@ from .records import (
 )
 from .search import Indexing
 from .search_records import NodeText
+from .spending import SpendingOfOwner
 
 
-class RunStatements(Indexing, People):
+class RunStatements(Indexing, People, SpendingOfOwner):
     """From what the engine wants written to statements, in the order of a batch."""
 
     async def _pack(
@@ -281,8 +282,16 @@ class RunStatements(Indexing, People):
         settle: Amount | None = None,
         unsettle: Amount | None = None,
         reserve: Amount | None = None,
+        keep: Amount | None = None,
+        below: bool,
     ) -> Statement:
-        values: dict[str, Value] = {"root_run_id": root, "reserving": int(reserve is not None)}
+        values: dict[str, Value] = {
+            "root_run_id": root,
+            "reserving": int(reserve is not None),
+            "below": int(below),
+            "keep_tokens": keep.tokens if keep else None,
+            "keep_cost": keep.cost if keep else None,
+        }
         for name, amount in (
             ("release", release),
             ("settle", settle),
@@ -317,7 +326,7 @@ class RunStatements(Indexing, People):
 
     def _unsettle_own(self, run_id: str) -> list[Statement]:
         run = {"run_id": run_id}
-        return [self._statement("unsettle_own", run), self._statement("clear_own", run)]
+        return [self._statement(f"{what}_own", run) for what in ("unsettle", "book", "clear")]
 
     def _append_events(
         self, thread_id: str, run_id: str, events: Sequence[NewEvent]

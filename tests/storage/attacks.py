@@ -71,7 +71,13 @@ async def fill_other(user: UserStore) -> Job:
     )
     usage = Usage("r1", "r1", None, "step", "m", 1, 0, 0, 1, 1, 1)
     await user.commit(
-        lease, Commit(nodes=(exchange(2, 1, "a", "b"),), usage=(usage,), reserve=Amount(5, 5))
+        lease,
+        Commit(
+            nodes=(exchange(2, 1, "a", "b"),),
+            usage=(usage,),
+            settle=Amount(2, 1),
+            reserve=Amount(5, 5),
+        ),
     )
     result = CallDone(2, 0, "ok", LARGE, 5, text=SECRET)
     seen = NewObservation(1, 0, None, 1, 1, SECRET.encode(), 5)
@@ -393,6 +399,11 @@ ATTACKS: Mapping[str, Mapping[str, Attempt]] = {
         ),
     },
     "approvals": {"": lambda user, to: user.approvals(to.thread)},
+    "day_spending": {"": lambda user, to: user.day_spending()},
+    "thread_spending": {"": lambda user, to: user.thread_spending(to.thread)},
+    "tree_steps": {"": lambda user, to: user.tree_steps(to.run)},
+    "holders": {"": lambda user, to: user.holders()},
+    "worked_seconds": {"": lambda user, to: user.worked_seconds(to.run)},
     "forget_approval": {"": lambda user, to: user.forget_approval(to.thread, "a1")},
     "documents": {"": lambda user, to: _document(user)},
     "delete_thread": {

@@ -219,7 +219,7 @@ async def test_a_reservation_over_the_limit_writes_nothing(
     lease = await begin(user, budget=LIMITED, reserve=SMALL)
     before = await snapshot(user)
 
-    with pytest.raises(BudgetExceeded, match="1000 tokens"):
+    with pytest.raises(BudgetExceeded, match="1,000 tokens"):
         await user.commit(lease, Commit(nodes=(message(2, 1),), head=2, reserve=reserve))
 
     assert await snapshot(user) == before

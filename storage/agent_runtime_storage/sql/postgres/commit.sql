@@ -117,7 +117,11 @@ SET status = :status, stop_reason = :stop_reason, detail = :detail, output = :ou
     output_blob = :output_blob,
     finished_at = CASE WHEN :status <> 'suspended' THEN unix_seconds() END,
     lease_host = NULL, lease_boot = NULL, lease_pid = NULL, lease_started = NULL,
-    lease_until = NULL
+    lease_until = NULL,
+    worked_seconds = worked_seconds + coalesce(greatest(unix_seconds() - working_since, 0), 0),
+    working_since = NULL,
+    kept_tokens = CASE WHEN :status = 'suspended' THEN kept_tokens ELSE 0 END,
+    kept_cost = CASE WHEN :status = 'suspended' THEN kept_cost ELSE 0 END
 WHERE user_id = :user_id AND id = :run_id;
 
 -- name: append_event

@@ -9,7 +9,7 @@ SELECT r.id, r.thread_id, r.parent_run_id, r.root_run_id, r.agent, r.status, r.s
        coalesce(r.lease_until > unix_seconds(), false),
        r.budget_tokens, r.budget_cost, r.tree_reserved_tokens, r.tree_reserved_cost,
        r.tree_settled_tokens, r.tree_settled_cost, r.tree_unsettled_tokens, r.tree_unsettled_cost,
-       r.created_at, r.updated_at, r.finished_at
+       r.kept_tokens, r.kept_cost, r.created_at, r.updated_at, r.finished_at
 FROM runs AS r
 LEFT JOIN blobs AS b
     ON b.user_id = r.user_id AND b.thread_id = r.thread_id AND b.hash = r.output_blob
@@ -69,11 +69,11 @@ WHERE user_id = :user_id AND id = :parent_run_id AND root_run_id = :root_run_id
 INSERT INTO runs (user_id, id, thread_id, parent_run_id, root_run_id, agent, status, task_id,
                   max_steps, spec, epoch, lease_host, lease_boot, lease_pid, lease_started,
                   lease_until, budget_tokens, budget_cost, own_reserved_tokens, own_reserved_cost,
-                  created_at, updated_at)
+                  created_at, updated_at, working_since)
 VALUES (:user_id, :run_id, :thread_id, :parent_run_id, :root_run_id, :agent, 'running', :task_id,
         :max_steps, :spec, 1, :host, :boot, :pid, :started,
         unix_seconds() + :seconds, :budget_tokens, :budget_cost, :own_tokens, :own_cost,
-        unix_seconds(), unix_seconds());
+        unix_seconds(), unix_seconds(), unix_seconds());
 
 -- name: begin_thread
 UPDATE threads
@@ -90,6 +90,10 @@ UPDATE runs
 SET status = 'running', stop_reason = NULL, detail = '', output = '', output_blob = NULL,
     finished_at = NULL, cancel_requested = 0, epoch = epoch + 1,
     lease_host = :host, lease_boot = :boot, lease_pid = :pid, lease_started = :started,
+    -- Of a process that died nobody knows more than when it last wrote, or renewed its lease.
+    worked_seconds = worked_seconds
+        + coalesce(greatest(updated_at - working_since, lease_until - :seconds - working_since, 0), 0),
+    working_since = unix_seconds(),
     lease_until = unix_seconds() + :seconds, updated_at = unix_seconds()
 WHERE user_id = :user_id AND id = :run_id AND epoch = :replaces AND status <> 'succeeded';
 
@@ -129,22 +133,27 @@ FROM runs AS r
 WHERE r.user_id = :user_id AND r.id = :run_id AND r.epoch = :epoch AND r.status = 'running';
 
 -- name: spend
--- On the root.  Spending is booked whatever the limit; only a new reservation has to fit.
+-- On the root.  Spending is booked whatever the limit; only a new reservation has to fit, and of
+-- runs below the root beside what that keeps for itself.
 UPDATE runs
 SET tree_reserved_tokens = tree_reserved_tokens - :release_tokens + :reserve_tokens,
     tree_reserved_cost = tree_reserved_cost - :release_cost + :reserve_cost,
     tree_settled_tokens = tree_settled_tokens + :settle_tokens,
     tree_settled_cost = tree_settled_cost + :settle_cost,
     tree_unsettled_tokens = tree_unsettled_tokens + :unsettle_tokens,
-    tree_unsettled_cost = tree_unsettled_cost + :unsettle_cost
+    tree_unsettled_cost = tree_unsettled_cost + :unsettle_cost,
+    kept_tokens = coalesce(:keep_tokens, kept_tokens),
+    kept_cost = coalesce(:keep_cost, kept_cost)
 WHERE user_id = :user_id AND id = :root_run_id
   AND (:reserving = 0 OR (
       (budget_tokens IS NULL
        OR tree_settled_tokens + :settle_tokens + tree_unsettled_tokens + :unsettle_tokens
-          + tree_reserved_tokens - :release_tokens + :reserve_tokens <= budget_tokens)
+          + tree_reserved_tokens - :release_tokens + :reserve_tokens
+          + CASE WHEN :below = 1 THEN kept_tokens ELSE 0 END <= budget_tokens)
       AND (budget_cost IS NULL
        OR tree_settled_cost + :settle_cost + tree_unsettled_cost + :unsettle_cost
-          + tree_reserved_cost - :release_cost + :reserve_cost <= budget_cost)));
+          + tree_reserved_cost - :release_cost + :reserve_cost
+          + CASE WHEN :below = 1 THEN kept_cost ELSE 0 END <= budget_cost)));
 
 -- name: unsettle_own
 -- What a dead run had reserved may have been billed: it counts as spent at its bound.

@@ -116,7 +116,11 @@ SET status = :status, stop_reason = :stop_reason, detail = :detail, output = :ou
     output_blob = :output_blob,
     finished_at = iif(:status = 'suspended', NULL, unixepoch('subsec')),
     lease_host = NULL, lease_boot = NULL, lease_pid = NULL, lease_started = NULL,
-    lease_until = NULL
+    lease_until = NULL,
+    worked_seconds = worked_seconds + coalesce(max(unixepoch('subsec') - working_since, 0), 0),
+    working_since = NULL,
+    kept_tokens = iif(:status = 'suspended', kept_tokens, 0),
+    kept_cost = iif(:status = 'suspended', kept_cost, 0)
 WHERE user_id = :user_id AND id = :run_id;
 
 -- name: append_event

@@ -1,0 +1,157 @@
+"""What was spent, by thread and day, and the statements that keep it within its limits."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from .drivers.protocol import Row, Statement
+from .errors import BudgetExceeded
+from .owner import Owner
+from .records import Commit, Lease
+from .spending_records import Amount, Budget, Spending
+
+OVER_LIMIT = ("thread_budget", "day_budget", "steps_budget")
+"""Why a reservation misses that does not keep to its limits."""
+_NANO = 1_000_000_000
+
+
+class SpendingOfOwner(Owner):
+    """The methods of `UserStore` for what was spent."""
+
+    async def day_spending(self) -> Spending:
+        return _spending(await self._read("spending_of_day"))
+
+    async def thread_spending(self, thread_id: str) -> Spending:
+        return _spending(await self._read("spending_of_thread", thread_id=thread_id))
+
+    async def tree_steps(self, root_run_id: str) -> int:
+        [(steps,)] = await self._read("tree_steps", root_run_id=root_run_id)
+        return int(steps)
+
+    async def holders(self) -> list[str]:
+        return [str(run_id) for (run_id,) in await self._read("holders")]
+
+    async def worked_seconds(self, run_id: str) -> float:
+        rows = await self._read("worked", run_id=run_id)
+        return float(rows[0][0]) if rows else 0.0
+
+    def _room(self, lease: Lease, commit: Commit) -> list[Statement]:
+        """Return what makes a commit miss whose reservation does not keep to its limits."""
+        limits = commit.limits
+        if commit.reserve is None:
+            return []
+        root = {"root_run_id": lease.root_run_id, "below": int(is_below(lease))}
+        batch: list[Statement] = []
+        for name, limit in (("thread", limits.thread), ("day", limits.day)):
+            if limit != Budget():
+                values = {**root, "tokens": limit.tokens, "cost": limit.cost}
+                batch.append(
+                    self._statement(f"room_of_{name}", values, rows=1, miss=f"{name}_budget")
+                )
+        if limits.steps is not None:
+            kept = limits.kept_steps if is_below(lease) else 0
+            values = {"root_run_id": lease.root_run_id, "most": limits.steps, "kept": kept}
+            batch.append(self._statement("room_of_steps", values, rows=1, miss="steps_budget"))
+        return batch
+
+    def _book(self, commit: Commit) -> list[Statement]:
+        """Return what books a commit's spending on the day."""
+        settle, unsettle = commit.settle or Amount(), commit.unsettle or Amount()
+        if settle == unsettle == Amount():
+            return []
+        values = {
+            "settle_tokens": settle.tokens,
+            "settle_cost": settle.cost,
+            "unsettle_tokens": unsettle.tokens,
+            "unsettle_cost": unsettle.cost,
+        }
+        return [self._statement("book_day", values)]
+
+    async def _over_limit(self, lease: Lease, commit: Commit, label: str) -> BudgetExceeded:
+        """Return why a reservation missed one of its limits."""
+        wanted, limits = commit.reserve or Amount(), commit.limits
+        if label == "steps_budget":
+            steps = await self.tree_steps(lease.root_run_id)
+            return over_steps(steps, limits.steps or 0)
+        if label == "day_budget":
+            return over_budget("day", limits.day, await self.day_spending(), wanted)
+        rows = await self._read("run_place", run_id=lease.root_run_id)
+        thread_id = str(rows[0][0]) if rows else lease.thread_id
+        spending = await self.thread_spending(thread_id)
+        return over_budget("thread", limits.thread, spending, wanted)
+
+
+def is_below(lease: Lease) -> bool:
+    """Return whether a run is below the root of its tree."""
+    return lease.run_id != lease.root_run_id
+
+
+def takes_lock(commit: Commit) -> bool:
+    """Return whether a commit is one of the reservations that have to come one after the other."""
+    limits = commit.limits
+    return commit.reserve is not None and not limits.thread == limits.day == Budget()
+
+
+def over_steps(steps: int, most: int) -> BudgetExceeded:
+    """Return the refusal of a step for which a run tree has no room."""
+    return BudgetExceeded(
+        f"The run and its sub-agents have used up their {most:,} steps: {steps:,} are made, the "
+        "others under way or kept for the run itself.",
+        budget="steps",
+        cure="Allow the tree more steps, or start a new run.",
+    )
+
+
+def over_budget(
+    which: str, limit: Budget, spending: Spending, wanted: Amount, kept: Amount | None = None
+) -> BudgetExceeded:
+    """Return the refusal of a reservation.
+
+    Args:
+        which: `run` (a run and those below it), `thread` or `day`.
+        kept: what is to be left for the root of the tree.
+    """
+    whose = {
+        "run": "of the run and its sub-agents",
+        "thread": "of the thread",
+        "day": "of the user for today (UTC)",
+    }[which]
+    ends = ""
+    if spending.ends_at is not None:
+        ends = f"; the day ends at {datetime.fromtimestamp(spending.ends_at, UTC):%Y-%m-%dT%H:%MZ}"
+    left = f", {_said(kept, limit)} kept for the run itself" if kept and kept != Amount() else ""
+    needed = f"A call of up to {_said(wanted, limit)}" if wanted != Amount() else "Another call"
+    return BudgetExceeded(
+        f"{needed} does not fit the budget {whose}: of {_limit(limit)}, "
+        f"{_said(spending.spent, limit)} are spent and {_said(spending.reserved, limit)} "
+        f"reserved{left}{ends}.",
+        budget=which,
+        cure={
+            "run": "Start a run with a larger budget, or let what is reserved finish first.",
+            "thread": "Raise the budget of threads, or go on on another thread.",
+            "day": "Raise the budget of the day, or go on when it is over.",
+        }[which],
+    )
+
+
+def _said(amount: Amount, limit: Budget) -> str:
+    """Return an amount, by what is limited."""
+    tokens = f"{amount.tokens:,} tokens"
+    cost = f"${amount.cost / _NANO:.6g}"
+    if limit.cost is None:
+        return tokens
+    return cost if limit.tokens is None else f"{tokens} ({cost})"
+
+
+def _limit(limit: Budget) -> str:
+    return _said(Amount(limit.tokens or 0, limit.cost or 0), limit)
+
+
+def _spending(rows: list[Row]) -> Spending:
+    [(settled, settled_cost, unsettled, unsettled_cost, reserved, reserved_cost, ends_at)] = rows
+    return Spending(
+        Amount(settled, settled_cost),
+        Amount(unsettled, unsettled_cost),
+        Amount(reserved, reserved_cost),
+        ends_at,
+    )

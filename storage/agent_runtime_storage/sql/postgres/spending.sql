@@ -1,0 +1,113 @@
+-- What was spent, by day and thread, and whether a reservation leaves it within its limits.
+--
+-- A day has what was booked on it; what is reserved counts on whatever day it is.  A thread has
+-- what the trees of its runs have, so nothing of it is counted twice or has to be moved along.
+
+-- name: today_filter
+-- Days since the epoch, by UTC.
+floor(unix_seconds() / 86400)::bigint
+
+-- name: book_day
+INSERT INTO spending (user_id, day, settled_tokens, settled_cost, unsettled_tokens, unsettled_cost)
+VALUES (:user_id, {today_filter}, :settle_tokens, :settle_cost, :unsettle_tokens,
+        :unsettle_cost)
+ON CONFLICT (user_id, day) DO UPDATE
+SET settled_tokens = spending.settled_tokens + excluded.settled_tokens,
+    settled_cost = spending.settled_cost + excluded.settled_cost,
+    unsettled_tokens = spending.unsettled_tokens + excluded.unsettled_tokens,
+    unsettled_cost = spending.unsettled_cost + excluded.unsettled_cost;
+
+-- name: book_unsettled_filter
+ON CONFLICT (user_id, day) DO UPDATE
+SET unsettled_tokens = spending.unsettled_tokens + excluded.unsettled_tokens,
+    unsettled_cost = spending.unsettled_cost + excluded.unsettled_cost
+
+-- name: book_own
+-- What a run still holds at its end, or at its death, may have been billed.
+INSERT INTO spending (user_id, day, unsettled_tokens, unsettled_cost)
+SELECT user_id, {today_filter}, own_reserved_tokens, own_reserved_cost
+FROM runs
+WHERE user_id = :user_id AND id = :run_id AND (own_reserved_tokens > 0 OR own_reserved_cost > 0)
+{book_unsettled_filter};
+
+-- name: book_family
+INSERT INTO spending (user_id, day, unsettled_tokens, unsettled_cost)
+SELECT user_id, {today_filter}, sum(own_reserved_tokens)::bigint,
+       sum(own_reserved_cost)::bigint
+FROM runs
+WHERE user_id = :user_id AND thread_id IN {family_filter}
+  AND (own_reserved_tokens > 0 OR own_reserved_cost > 0)
+GROUP BY user_id
+{book_unsettled_filter};
+
+-- name: held_filter
+SELECT coalesce(sum(own_reserved_tokens), 0)::bigint AS tokens,
+       coalesce(sum(own_reserved_cost), 0)::bigint AS cost
+FROM runs WHERE user_id = :user_id AND status = 'running'
+
+-- name: room_of_day
+-- After the reservation was made.
+SELECT 1
+FROM runs AS root
+CROSS JOIN ({held_filter}) AS held
+LEFT JOIN spending AS day ON day.user_id = root.user_id AND day.day = {today_filter}
+WHERE root.user_id = :user_id AND root.id = :root_run_id
+  AND (:tokens::bigint IS NULL
+       OR coalesce(day.settled_tokens + day.unsettled_tokens, 0) + held.tokens
+          + CASE WHEN :below = 1 THEN root.kept_tokens ELSE 0 END <= :tokens)
+  AND (:cost::bigint IS NULL
+       OR coalesce(day.settled_cost + day.unsettled_cost, 0) + held.cost
+          + CASE WHEN :below = 1 THEN root.kept_cost ELSE 0 END <= :cost);
+
+-- name: room_of_thread
+SELECT 1
+FROM runs AS root
+JOIN runs AS r ON r.user_id = root.user_id AND r.thread_id = root.thread_id
+    AND r.parent_run_id IS NULL
+WHERE root.user_id = :user_id AND root.id = :root_run_id
+GROUP BY root.kept_tokens, root.kept_cost
+HAVING (:tokens::bigint IS NULL
+        OR sum(r.tree_settled_tokens + r.tree_unsettled_tokens + r.tree_reserved_tokens)
+           + CASE WHEN :below = 1 THEN root.kept_tokens ELSE 0 END <= :tokens)
+   AND (:cost::bigint IS NULL
+        OR sum(r.tree_settled_cost + r.tree_unsettled_cost + r.tree_reserved_cost)
+           + CASE WHEN :below = 1 THEN root.kept_cost ELSE 0 END <= :cost);
+
+-- name: room_of_steps
+-- A run that holds something is at a step that is not recorded yet.
+SELECT 1
+FROM runs
+WHERE user_id = :user_id AND root_run_id = :root_run_id
+GROUP BY user_id
+HAVING sum(steps + CASE WHEN status = 'running' AND own_reserved_tokens > 0 THEN 1 ELSE 0 END)
+       + :kept <= :most;
+
+-- name: tree_steps
+SELECT coalesce(sum(steps), 0)::bigint FROM runs
+WHERE user_id = :user_id AND root_run_id = :root_run_id;
+
+-- name: spending_of_day
+SELECT coalesce(day.settled_tokens, 0), coalesce(day.settled_cost, 0),
+       coalesce(day.unsettled_tokens, 0), coalesce(day.unsettled_cost, 0), held.tokens, held.cost,
+       ({today_filter} + 1) * 86400.0::double precision
+FROM ({held_filter}) AS held
+LEFT JOIN spending AS day ON day.user_id = :user_id AND day.day = {today_filter};
+
+-- name: spending_of_thread
+SELECT coalesce(sum(tree_settled_tokens), 0)::bigint,
+       coalesce(sum(tree_settled_cost), 0)::bigint,
+       coalesce(sum(tree_unsettled_tokens), 0)::bigint,
+       coalesce(sum(tree_unsettled_cost), 0)::bigint,
+       coalesce(sum(tree_reserved_tokens), 0)::bigint,
+       coalesce(sum(tree_reserved_cost), 0)::bigint,
+       NULL::double precision
+FROM runs WHERE user_id = :user_id AND thread_id = :thread_id AND parent_run_id IS NULL;
+
+-- name: holders
+SELECT id FROM runs
+WHERE user_id = :user_id AND status = 'running'
+  AND (own_reserved_tokens > 0 OR own_reserved_cost > 0);
+
+-- name: worked
+SELECT worked_seconds + coalesce(unix_seconds() - working_since, 0) FROM runs
+WHERE user_id = :user_id AND id = :run_id;

@@ -1,0 +1,287 @@
+"""What is spent by thread and day: counted once, kept within its limits by all together."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import anyio
+import pytest
+
+from agent_runtime_storage import (
+    Amount,
+    Budget,
+    BudgetExceeded,
+    Commit,
+    Finish,
+    Lease,
+    Limits,
+    Spending,
+    UserStore,
+    open_store,
+)
+from agent_runtime_storage.drivers.protocol import Statement
+from agent_runtime_storage.urls import open_driver
+
+from .families import PARENT, exported, fill, stream
+from .helpers import OTHER, begin, begin_child
+
+DAY = Limits(day=Budget(tokens=1000, cost=5000))
+THREAD = Limits(thread=Budget(tokens=1000))
+CALL = Amount(300, 30)
+USED = Amount(100, 10)
+OVER = Finish("succeeded", "completed")
+
+
+async def reserve(user: UserStore, lease: Lease, limits: Limits, amount: Amount = CALL) -> None:
+    await user.commit(lease, Commit(reserve=amount, limits=limits))
+
+
+async def settle(user: UserStore, lease: Lease, used: Amount = USED, held: Amount = CALL) -> None:
+    await user.commit(lease, Commit(release=held, settle=used))
+
+
+async def raw(url: str, sql: str) -> None:
+    """Change rows past the store."""
+    driver = await open_driver(url)
+    try:
+        await driver.batch([Statement(sql, {"user_id": "ann"})], owner="ann")
+    finally:
+        await driver.close()
+
+
+async def test_a_day_has_what_all_runs_of_the_owner_spent(
+    user: UserStore, stranger: UserStore
+) -> None:
+    first, second = await begin(user), await begin(user, "r2", "t2")
+    await reserve(user, first, DAY)
+    await reserve(user, second, DAY)
+    await settle(user, second)
+    await begin(stranger)
+
+    day = await user.day_spending()
+    assert (day.settled, day.unsettled, day.reserved) == (USED, Amount(), CALL)
+    assert day.spent == USED
+    assert await user.holders() == ["r1"]
+    assert day.ends_at is not None and day.ends_at % 86400 == 0
+    assert 0 < day.ends_at - (await user.run("r1")).created_at <= 2 * 86400
+    theirs = await stranger.day_spending()
+    assert (theirs.spent, theirs.reserved) == (Amount(), Amount())
+
+
+async def test_a_reservation_past_the_day_says_so_and_writes_nothing(user: UserStore) -> None:
+    leases = [await begin(user, f"r{n}", f"t{n}") for n in range(4)]
+    for lease in leases[:3]:
+        await reserve(user, lease, DAY)
+    before = await user.run("r3"), await user.day_spending()
+
+    with pytest.raises(BudgetExceeded, match=r"900 tokens .* reserved") as raised:
+        await reserve(user, leases[3], DAY)
+    assert raised.value.budget == "day"
+    ends = datetime.fromtimestamp((before[1].ends_at or 0), UTC)
+    assert f"the day ends at {ends:%Y-%m-%dT%H:%MZ}" in raised.value.message
+    assert "Raise the budget of the day" in raised.value.cure
+    with pytest.raises(BudgetExceeded, match="day"):
+        await reserve(user, leases[3], DAY, Amount(1, 5000))
+    assert (await user.run("r3"), await user.day_spending()) == before
+
+    await settle(user, leases[0])
+    await reserve(user, leases[3], DAY)
+
+
+async def test_two_stores_at_once_never_reserve_past_the_day_or_the_thread(
+    user: UserStore, database_url: str
+) -> None:
+    both = Limits(thread=Budget(tokens=2000), day=Budget(tokens=2000))
+    root = await begin(user, "root", "t")
+    leases = [await begin_child(user, "root", f"a{n}", f"a{n}") for n in range(6)]
+    leases += [await begin(user, f"b{n}", f"b{n}") for n in range(6)]
+    other = await open_store(database_url)
+    fitted: list[str] = []
+
+    async def work(store: UserStore, lease: Lease) -> None:
+        try:
+            await reserve(store, lease, both)
+        except BudgetExceeded as error:
+            assert error.budget == "day"
+            return
+        day = await store.day_spending()
+        assert day.spent.tokens + day.reserved.tokens <= 2000
+        fitted.append(lease.run_id)
+
+    async with anyio.create_task_group() as group:
+        for place, lease in enumerate(leases):
+            group.start_soon(work, (user, other.of("ann"))[place % 2], lease)
+    await other.close()
+
+    assert len(fitted) == 2000 // CALL.tokens
+    assert (await user.day_spending()).reserved == Amount(1800, 180)
+    for lease in leases:
+        if lease.run_id in fitted:
+            await settle(user, lease)
+    day = await user.day_spending()
+    assert (day.spent, day.reserved) == (Amount(600, 60), Amount())
+    assert (await user.thread_spending(root.thread_id)).spent.tokens == 100 * sum(
+        name.startswith("a") for name in fitted
+    )
+
+
+async def test_a_thread_has_what_the_trees_on_it_spent(user: UserStore) -> None:
+    first = await begin(user)
+    child = await begin_child(user, "r1", "c1", "t1-child")
+    await reserve(user, child, THREAD)
+    await settle(user, child, Amount(500, 0))
+    await user.commit(first, Commit(finish=OVER))
+    second = await begin(user, "r2", expect_head=1, expect_seq=1, nodes=())
+
+    with pytest.raises(BudgetExceeded, match="of the thread: of 1,000 tokens, 500") as raised:
+        await reserve(user, second, THREAD, Amount(501, 0))
+    assert raised.value.budget == "thread"
+    await reserve(user, second, THREAD, Amount(400, 0))
+    # What a task of the first run has in the background is still its thread's.
+    with pytest.raises(BudgetExceeded, match="400 tokens reserved"):
+        await reserve(user, child, THREAD, Amount(101, 0))
+    found = await user.thread_spending("t1")
+    assert found == Spending(settled=Amount(500, 0), reserved=Amount(400, 0))
+    assert (
+        await user.thread_spending("t1-child") == await user.thread_spending("none") == Spending()
+    )
+
+
+async def test_what_a_dead_run_held_counts_as_spent_when_it_is_taken_over(
+    user: UserStore,
+) -> None:
+    dead = await begin(user)
+    await reserve(user, dead, DAY, Amount(800, 80))
+    other = await begin(user, "r2", "t2")
+    with pytest.raises(BudgetExceeded, match=r"800 tokens .* reserved"):
+        await reserve(user, other, DAY)
+
+    lease = await user.take_lease("r1", OTHER, seconds=60, replaces=1)
+    day = await user.day_spending()
+    assert (day.unsettled, day.reserved) == (Amount(800, 80), Amount())
+    await reserve(user, lease, DAY, Amount(150, 15))
+    await user.commit(lease, Commit(finish=Finish("failed", "error")))
+    day = await user.day_spending()
+    assert (day.unsettled, day.reserved) == (Amount(950, 95), Amount())
+    with pytest.raises(BudgetExceeded, match="950 tokens"):
+        await reserve(user, other, DAY)
+
+
+async def test_the_next_day_begins_anew_but_for_what_is_under_way(
+    user: UserStore, database_url: str
+) -> None:
+    lease, other = await begin(user), await begin(user, "r2", "t2")
+    await reserve(user, lease, DAY, Amount(600, 0))
+    await settle(user, lease, Amount(500, 0), held=Amount(600, 0))
+    await reserve(user, lease, DAY, Amount(400, 0))
+    with pytest.raises(BudgetExceeded):
+        await reserve(user, other, DAY)
+
+    await raw(database_url, "UPDATE spending SET day = day - 1 WHERE user_id = :user_id")
+
+    await reserve(user, other, DAY, Amount(600, 0))
+    with pytest.raises(BudgetExceeded, match=r"0 tokens .* spent and 1,000 tokens .* reserved"):
+        await reserve(user, lease, DAY, Amount(1, 0))
+    await settle(user, lease, Amount(350, 0), held=Amount(400, 0))
+    assert (await user.day_spending()).spent == Amount(350, 0)
+
+
+async def test_deleting_a_thread_gives_nothing_of_the_day_back(
+    user: UserStore, database_url: str
+) -> None:
+    lease = await begin(user, lease_seconds=-1)
+    await reserve(user, lease, DAY)
+    await settle(user, lease)
+    await reserve(user, lease, DAY)
+    child = await begin_child(user, "r1", "c1", "t2", lease_seconds=-1)
+    await reserve(user, child, DAY)
+
+    await user.delete_thread("t1")
+
+    day = await user.day_spending()
+    assert (day.settled, day.unsettled, day.reserved) == (USED, Amount(600, 60), Amount())
+    assert await user.thread_spending("t1") == Spending()
+
+
+async def test_an_imported_thread_keeps_what_it_spent_and_counts_on_no_day(
+    user: UserStore, stranger: UserStore
+) -> None:
+    await fill(user, "mark")
+    spent = await user.thread_spending(PARENT)
+    await stranger.import_thread(stream(await exported(user)))
+
+    assert spent.spent.tokens > 0
+    assert await stranger.thread_spending(PARENT) == spent
+    assert (await stranger.day_spending()).spent == Amount()
+
+
+async def test_what_the_root_keeps_is_not_for_the_runs_below(user: UserStore) -> None:
+    root = await begin(user, budget=Budget(tokens=1000, cost=500))
+    child = await begin_child(user, "r1", "c1", "t2")
+    limits = Limits(thread=Budget(tokens=1000), day=Budget(tokens=1000))
+    await user.commit(root, Commit(keep=Amount(200, 50)))
+    assert (await user.run("r1")).kept == Amount(200, 50)
+
+    for amount in (Amount(801, 0), Amount(0, 451)):
+        with pytest.raises(BudgetExceeded, match="kept for the run itself"):
+            await reserve(user, child, Limits(), amount)
+    await reserve(user, child, limits, Amount(700, 0))
+    await reserve(user, root, limits, Amount(300, 50))
+    await user.commit(root, Commit(release=Amount(300, 50)))
+    for one in (Limits(thread=Budget(tokens=850)), Limits(day=Budget(tokens=850))):
+        with pytest.raises(BudgetExceeded):
+            await reserve(user, child, one, Amount(1, 0))
+        await reserve(user, root, one, Amount(100, 0))
+        await user.commit(root, Commit(release=Amount(100, 0)))
+
+    # Once the root is over, the rest is for those whom it left in the background.
+    await user.commit(root, Commit(finish=OVER))
+    await reserve(user, child, limits, Amount(300, 0))
+
+
+async def test_the_steps_of_a_tree_are_limited_together(user: UserStore) -> None:
+    limits = Limits(steps=6, kept_steps=2)
+    root = await begin(user)
+    children = [await begin_child(user, "r1", f"c{n}", f"t-{n}") for n in range(3)]
+    await reserve(user, root, limits)
+    await user.commit(root, Commit(release=CALL, settle=USED, steps=2))
+    for child in children[:2]:
+        await reserve(user, child, limits)
+
+    # Two are made, two under way, two kept.
+    with pytest.raises(BudgetExceeded, match="6 steps: 2 are made") as raised:
+        await reserve(user, children[2], limits)
+    assert raised.value.budget == "steps"
+    await user.commit(children[0], Commit(release=CALL, settle=USED, steps=1))
+    assert await user.tree_steps("r1") == 3
+    with pytest.raises(BudgetExceeded):
+        await reserve(user, children[0], limits)
+    await reserve(user, root, limits)
+    await user.commit(root, Commit(release=CALL, settle=USED, steps=3))
+    await reserve(user, root, limits)
+    with pytest.raises(BudgetExceeded):
+        await reserve(user, root, Limits(steps=5))
+
+
+async def test_the_time_of_a_run_stands_still_while_it_waits(
+    user: UserStore, database_url: str
+) -> None:
+    earlier = "UPDATE runs SET working_since = working_since - 100 WHERE user_id = :user_id"
+    ago = (
+        "UPDATE runs SET updated_at = updated_at - 40, working_since = working_since - 100, "
+        "lease_until = lease_until - 40 WHERE user_id = :user_id"
+    )
+    lease = await begin(user)
+    await raw(database_url, earlier)
+    assert 100 <= await user.worked_seconds("r1") < 160
+    await user.commit(lease, Commit(finish=Finish("suspended", "awaiting_user")))
+    waited = await user.worked_seconds("r1")
+    assert 100 <= waited < 160 and await user.worked_seconds("r1") == waited
+
+    await user.take_lease("r1", OTHER, seconds=60, replaces=1)
+    assert waited <= await user.worked_seconds("r1") < waited + 60
+    # Its process dies, and 40 seconds pass until it is taken over.
+    await raw(database_url, ago)
+    await user.take_lease("r1", OTHER, seconds=60, replaces=2)
+    assert 60 <= await user.worked_seconds("r1") - waited < 100
+    assert await user.worked_seconds("none") == 0
