@@ -21,6 +21,7 @@ from .people.pausing import PAUSE, PAUSED
 from .people.questions import Answer, OnQuestion, Question, encode_answer
 from .results import RunResult
 from .run_tree import TreeRun, tree_of
+from .sweep import Sweep, sweep
 from .workflow.definition import check_steerable
 
 
@@ -43,6 +44,14 @@ class Control:
             if run.status in ACTIVE and leases.is_dead(run):
                 await end_dead(store, run)
         return reached
+
+    async def sweep(self, *, user: str | None = None) -> Sweep:
+        """Suspend the owner's runs whose process is gone, so that each can be resumed.
+
+        A program that runs for long calls it when it starts.  Runs that are at work, or wait for a
+        person, are left alone; several sweeps at once do no harm.
+        """
+        return await sweep(self._store_of(user))
 
     async def steer(self, run_id: str, text: str, *, user: str | None = None) -> None:
         """Tell a run something; its model reads it at its next step.

@@ -1,4 +1,4 @@
-"""`agent-runtime runs`: which runs there are, and the tree of one with its sub-agents."""
+"""`agent-runtime runs`: which there are, the tree of one, and those whose process is gone."""
 
 from __future__ import annotations
 
@@ -10,9 +10,20 @@ from .options import json_lines_option
 from .terminal import say, shorten, time_text, write_json, write_output
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from agent_runtime.run_tree import TreeRun
+    from agent_runtime.sweep import Sweep, Way
     from agent_runtime_config import Settings
     from agent_runtime_storage.records import Run
+
+WAYS = {
+    "resume": "go on with: agent-runtime resume {run}",
+    "answer": "it waits for an answer: agent-runtime questions",
+    "root": "it goes on with the run that it works for",
+    "task": "it goes on when its agent delegates it again",
+}
+"""How a run goes on that stands still."""
 
 
 @click.group(invoke_without_command=True)
@@ -29,28 +40,46 @@ def runs(ctx: click.Context, thread: str | None, limit: int, as_json: bool) -> N
     from agent_runtime_config import load_settings
 
     found = anyio.run(_runs, load_settings(), thread, limit)
-    for run in found:
+    for run, way in found:
         if as_json:
-            write_json(
-                {
-                    "run_id": run.id,
-                    "thread_id": run.thread_id,
-                    "parent_run_id": run.parent_run_id,
-                    "agent": run.agent,
-                    "status": run.status,
-                    "stop_reason": run.stop_reason,
-                    "steps": run.steps,
-                    "created_at": run.created_at,
-                }
-            )
+            write_json(_run_json(run, way))
         else:
             below = "  sub-agent" if run.parent_run_id else ""
             write_output(
                 f"{run.id}  {time_text(run.created_at)}  {run.status:<9}  {run.steps:>4} steps  "
-                f"{shorten(run.agent, 40)}{below}"
+                f"{shorten(run.agent, 40)}{below}{_shown(run, way)}"
             )
     if not found and not as_json:
         say("There are no runs yet." if thread is None else f"Thread {thread} has no runs.")
+
+
+@runs.command()
+@click.option("--resume", "go_on", is_flag=True, help="Go on with what can be, one by one.")
+@json_lines_option
+@click.pass_context
+def sweep(ctx: click.Context, go_on: bool, as_json: bool) -> None:
+    """Suspend the runs whose process is gone, so that they can be resumed.
+
+    Lists them, and those that stand still since before and wait for nobody, such as one whose
+    questions were answered or have expired. Runs that are at work are left alone.
+    """
+    import anyio
+
+    from agent_runtime_config import load_settings
+
+    settings = load_settings()
+    swept, ways = anyio.run(_sweep, settings)
+    done = {run.id: run for run in (*swept.interrupted, *swept.ended)}
+    for run in (done | {run.id: run for run in swept.resumable}).values():
+        if as_json:
+            write_json({**_run_json(run, ways[run.id]), "swept": run.id in done})
+        else:
+            detail = f": {shorten(run.detail, 200)}" if run.detail else ""
+            write_output(f"{run.id}  {shorten(run.agent, 40)}{_shown(run, ways[run.id])}{detail}")
+    if not done and not swept.resumable and not as_json:
+        say("No run stands still that could be gone on with.")
+    if go_on:
+        ctx.exit(_resume_all(settings, swept.resumable, as_json=as_json))
 
 
 @runs.command()
@@ -62,12 +91,15 @@ def tree(run: str, as_json: bool) -> None:
 
     from agent_runtime_config import load_settings
 
-    found = anyio.run(_tree, load_settings(), run)
+    found, ways = anyio.run(_tree, load_settings(), run)
     if as_json:
-        write_json(_json(found))
+        write_json(_json(found, ways))
         return
     for line in lines(found):
         write_output(line)
+    for one in found:
+        if (way := ways[one.run_id]) in ("resume", "answer"):
+            say(f"Run {one.run_id} stands still; {WAYS[way].format(run=one.run_id)}")
 
 
 def lines(root: TreeRun) -> list[str]:
@@ -87,7 +119,7 @@ def lines(root: TreeRun) -> list[str]:
 def described(run: TreeRun) -> str:
     """Return a run as one line."""
     how: str = run.status
-    if run.status == "running" and not run.alive:
+    if (run.status == "running" and not run.alive) or run.stop_reason == "interrupted":
         how = "interrupted"
     elif run.stop_reason not in (None, "completed", run.status):
         how = f"{run.status} ({run.stop_reason})"
@@ -100,24 +132,100 @@ def described(run: TreeRun) -> str:
     )
 
 
-async def _runs(settings: Settings, thread: str | None, limit: int) -> list[Run]:
+async def _runs(settings: Settings, thread: str | None, limit: int) -> list[tuple[Run, Way | None]]:
     from agent_runtime.runtime import Runtime
+    from agent_runtime.sweep import way_on
 
     async with Runtime.open(settings) as runtime:
         store = runtime.store.of(settings.user)
         if thread is not None:
             await store.thread(thread)
-        return await store.runs(thread_id=thread, limit=limit)
+        found = await store.runs(thread_id=thread, limit=limit)
+        return [(run, await way_on(store, run)) for run in found]
 
 
-async def _tree(settings: Settings, run: str) -> TreeRun:
+async def _tree(settings: Settings, run: str) -> tuple[TreeRun, dict[str, Way | None]]:
     from agent_runtime.runtime import Runtime
+    from agent_runtime.sweep import way_on
 
     async with Runtime.open(settings) as runtime:
-        return await runtime.tree(run)
+        store = runtime.store.of(settings.user)
+        found = await runtime.tree(run)
+        return found, {
+            one.run_id: await way_on(store, await store.run(one.run_id)) for one in found
+        }
 
 
-def _json(run: TreeRun) -> dict[str, Any]:
+async def _sweep(settings: Settings) -> tuple[Sweep, dict[str, Way | None]]:
+    from agent_runtime.runtime import Runtime
+    from agent_runtime.sweep import way_on
+
+    async with Runtime.open(settings) as runtime:
+        store = runtime.store.of(settings.user)
+        swept = await runtime.sweep()
+        found = (*swept.interrupted, *swept.ended, *swept.resumable)
+        return swept, {run.id: await way_on(store, run) for run in found}
+
+
+def _resume_all(settings: Settings, found: Sequence[Run], *, as_json: bool) -> int:
+    """Go on with runs, one after the other, and return the first exit code that tells of trouble.
+
+    Ctrl-C ends the run that is at work, and leaves the others.
+    """
+    from . import exits, session
+    from .agents import Spec, build_agent
+    from .run import respecified
+
+    code = exits.SUCCESS
+    for run in found:
+        if "workspace" not in run.spec:
+            say(
+                f"Run {run.id} was not started from the command line: "
+                "resume it in the program that started it."
+            )
+            continue
+        say(f"Run {run.id} goes on.")
+        agent = build_agent(respecified(Spec.from_json(run.spec), None, None))
+        outcome = session.follow(
+            settings,
+            lambda runtime, one=run.id, agent=agent: runtime.resume_stream(one, agent),
+            lambda runtime, one, agent=agent: runtime.resume_stream(one, agent),
+        )
+        session.report(outcome, as_json=as_json)
+        code = code or outcome.exit_code
+        if outcome.interrupted:
+            break
+    return code
+
+
+def _shown(run: Run, way: Way | None) -> str:
+    """Return what is told beside a run that stands still: why it does, and how it goes on."""
+    if way is None:
+        return ""
+    why = "interrupted" if run.status == "running" else run.stop_reason
+    return f"  {why}; {WAYS[way].format(run=run.id)}"
+
+
+def _run_json(run: Run, way: Way | None) -> dict[str, Any]:
+    return {
+        "run_id": run.id,
+        "thread_id": run.thread_id,
+        "parent_run_id": run.parent_run_id,
+        "agent": run.agent,
+        "status": run.status,
+        "stop_reason": run.stop_reason,
+        "steps": run.steps,
+        "created_at": run.created_at,
+        "way_on": way,
+    }
+
+
+def _json(run: TreeRun, ways: Mapping[str, Way | None]) -> dict[str, Any]:
     from dataclasses import asdict
 
-    return {**asdict(run), "cost_usd": run.cost_usd, "children": [_json(c) for c in run.children]}
+    return {
+        **asdict(run),
+        "cost_usd": run.cost_usd,
+        "way_on": ways[run.run_id],
+        "children": [_json(child, ways) for child in run.children],
+    }

@@ -1,0 +1,85 @@
+"""`agent-runtime runs sweep`, and what `runs` and `runs tree` say of what stands still."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+
+import anyio
+
+from agent_runtime import Agent, Runtime, ScriptedModel, Settings
+from agent_runtime.cli import exits
+from agent_runtime.models.scripted import call
+from benchmarks.openai_server import Reply
+from tests.people.elsewhere import AT_ONCE
+
+from .test_runs import HELLO, STALL, Machine, machine
+
+__all__ = ["machine"]
+
+LIST = Reply(calls=(("list_files", {}),))
+ASK = call("ask_user", question="Sure?", kind="text")
+
+
+def test_what_was_killed_is_listed_swept_and_gone_on_with(machine: Machine) -> None:
+    machine.script = lambda request, n: STALL if n else LIST
+    with machine.process("run", "List.", "--workspace", ".") as process:
+        machine.wait_for_requests(2)
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    machine.script = lambda request, n: HELLO
+
+    [listed] = machine.invoke("runs").stdout.splitlines()
+    run = listed.split()[0]
+    tree = machine.invoke("runs", "tree", run)
+    swept = machine.invoke("runs", "sweep")
+    told = json.loads(machine.invoke("runs", "sweep", "--json").stdout)
+    after = json.loads(machine.invoke("runs", "tree", run, "--json").stdout)
+    done = machine.invoke("runs", "sweep", "--resume")
+
+    assert f"interrupted; go on with: agent-runtime resume {run}" in listed
+    assert "interrupted, 1 steps" in tree.stdout and f"resume {run}" in tree.stderr
+    assert swept.exit_code == 0 and "is gone" in swept.stdout
+    assert (told["run_id"], told["swept"], told["way_on"]) == (run, False, "resume")
+    assert after["stop_reason"] == "interrupted"
+    assert done.exit_code == 0 and done.stdout.endswith("Hello from the model.\n"), done.stderr
+    # It went on with what it had done: its list of files is in the prompt.
+    assert machine.server.requests[-1].json["messages"][-1]["role"] == "tool"
+    assert "No run stands still" in machine.invoke("runs", "sweep").stderr
+
+
+def test_of_those_whose_questions_expired_each_goes_on_and_trouble_is_told(
+    machine: Machine,
+) -> None:
+    machine.script = lambda request, n: LIST
+    late = {"AGENT_RUNTIME_APPROVE": "list_files", "AGENT_RUNTIME_ANSWER_TIMEOUT": str(AT_ONCE)}
+    for _ in range(2):
+        stopped = machine.invoke("run", "List.", "--workspace", ".", **late)
+        assert stopped.exit_code == exits.SUSPENDED, stopped.stderr
+    machine.script = lambda request, n: Reply(status=400) if n == 2 else HELLO
+
+    done = machine.invoke("runs", "sweep", "--resume")
+
+    assert done.exit_code == exits.MODEL, done.stderr
+    assert done.stdout.count("awaiting_user; go on with") == 2
+    assert done.stdout.count("Hello from the model.") == 1
+    assert "Nobody allowed this call in time" in str(machine.server.requests[-1].json["messages"])
+
+
+def test_a_run_of_another_program_is_told_of_and_not_gone_on_with(machine: Machine) -> None:
+    settings = Settings(database_url=f"file:{machine.folder / 'agent_runtime.db'}")
+
+    async def waits() -> None:
+        async with Runtime.open(settings) as runtime:
+            asks = Agent(ScriptedModel([ASK]), asking=True)
+            [question] = (await runtime.run(asks, "Go.")).questions
+            await runtime.answer(question.id, "Yes.")
+
+    anyio.run(waits)
+
+    done = machine.invoke("runs", "sweep", "--resume")
+
+    assert done.exit_code == 0
+    assert "awaiting_user; go on with" in done.stdout
+    assert "resume it in the program that started it" in done.stderr
