@@ -117,7 +117,7 @@ def build_agent(spec: Spec) -> Agent:
         max_steps=spec.max_steps,
         planning=spec.workspace is not None,
         asking=spec.asking,
-        delegation=bool(spec.model),
+        delegation=True,
     )
 
 

@@ -62,8 +62,8 @@ def raw_call(tool: str, /, **arguments: Any) -> RawCall:
 class ScriptedModel:
     """A model that answers by a script.
 
-    Usage is counted by `agent_runtime.tokens`: the prompt's messages that the call before sent
-    too are reported as cached.
+    Usage is counted by `agent_runtime.tokens`: the prompt's messages that the call before it of
+    the same session sent too are reported as cached.
 
     Args:
         script: answers in order, one for each call; or a function, sync or async, from the
@@ -85,6 +85,7 @@ class ScriptedModel:
         price: Price | None = FREE,
     ) -> None:
         self.requests: list[ModelRequest] = []
+        self._before: dict[str, ModelRequest] = {}
         self._respond = script if callable(script) else _in_order(script)
         self._info = ModelInfo(name, window, max_output, price, start_ratio=1.0)
         self._delay = delay
@@ -115,7 +116,8 @@ class ScriptedModel:
             yield events
 
     async def _events(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
-        before = self.requests[-1] if self.requests else None
+        before = self._before.get(request.session)
+        self._before[request.session] = request
         self.requests.append(request)
         # Even without a delay others get their turn, as with a real model.
         await anyio.sleep(self._delay)

@@ -19,6 +19,8 @@ _UNREADABLE = re.compile(r" (Not readable: .+?\))\.")
 _READ = re.compile(r": ([\d,]+) lines, ([\d,]+) bytes")
 _SEARCH = re.compile(r"([\d,]+) matching lines in ([\d,]+) files; ([\d,]+) of ([\d,]+) files")
 _CUT = re.compile(r"^\[\.\.\. [\d,]+ of [\d,]+ characters are left out here;", re.MULTILINE)
+_RECALLED = re.compile(r"Result \S+ of \w+ \(\w+\), node \d+, [^,\n]+, ([^\n]+?): \d+ characters; ")
+_HEADER = re.compile(r"[\d,]+ entries in .+?, [\d,]+ folders[^.]*\.")
 _FENCED = re.compile(r"\s*<runtime-note (\S+)>\n.*?\n</runtime-note \1>", re.DOTALL)
 _DOCSTRING = re.compile(r'^(?:#[^\n]*\n|\s*\n)*[rR]?("""|\'\'\')\s*(.+?)\s*(?:\n|\1)')
 _HEADING = re.compile(r"^#{1,6}\s+(.+?)\s*$", re.MULTILINE)
@@ -97,6 +99,11 @@ def reading(path: str, text: str) -> Reading | None:
     return Reading(_number(found[1]), _number(found[2]), title(path, seen))
 
 
+def is_binary(text: str) -> bool:
+    """Return whether a result says that the file is none of text."""
+    return " is a binary file of " in text
+
+
 def found(text: str) -> Found | None:
     """Return what a search counted; None if it is an error."""
     header, *lines = text.split("\n")
@@ -107,6 +114,19 @@ def found(text: str) -> Found | None:
     examples = [] if is_cut(text) else [line for line in lines if line]
     stopped = " It was stopped after " in header
     return Found(matches, files, searched, candidates, stopped, examples)
+
+
+def recalled(text: str) -> tuple[str, str] | None:
+    """Return where a result is that was opened again, and its text; None if it is an error."""
+    header, _, body = text.partition("\n")
+    about = _RECALLED.match(header)
+    return (about[1], body) if about and not is_cut(text) else None
+
+
+def summary(text: str) -> str:
+    """Return what a listing says of the whole folder, or the first line of what else it is."""
+    header = _HEADER.match(text)
+    return header[0] if header else title("", text)
 
 
 def title(path: str, text: str) -> str:

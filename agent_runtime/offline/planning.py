@@ -9,7 +9,6 @@ import orjson
 
 from agent_runtime.messages import PromptMessage, ToolSpec
 from agent_runtime.models.base import RawCall
-from agent_runtime.plan import Status
 from agent_runtime.planning import PLAN as NAME
 
 from .state import State
@@ -20,38 +19,49 @@ PHASES = {
     "search": "execute",
     "figures": "execute",
     "read": "execute",
+    "recall": "inspect",
     "check": "inspect",
 }
 """The phase of each step, where the phases are those that a plan has by default."""
 
-__all__ = ["NAME", "begin", "change", "done", "follow", "tell", "without"]
+__all__ = ["NAME", "begin", "can_plan", "change", "done", "follow", "without"]
 
 
-def begin(state: State, tools: Sequence[ToolSpec]) -> Sequence[RawCall]:
-    """Return the call that makes the plan; none without the tool."""
+def can_plan(tools: Sequence[ToolSpec]) -> tuple[bool, bool]:
+    """Return whether there is the tool `plan`, and whether it has the phases of `PHASES`."""
     tool = next((one for one in tools if one.name == NAME), None)
-    if tool is None:
+    told = orjson.dumps(tool.parameters).decode() if tool else ""
+    return tool is not None, all(f'"{phase}"' in told for phase in PHASES.values())
+
+
+def begin(state: State) -> Sequence[RawCall]:
+    """Return the call that makes the plan; none without the tool."""
+    if not state.planned:
         return ()
-    state.planned = True
-    told = orjson.dumps(tool.parameters).decode()
-    state.phased = all(f'"{phase}"' in told for phase in PHASES.values())
     steps = [
-        {"id": "start", "description": f"Begin {state.report}", "status": "in_progress"},
-        _after("start", "list", f"List everything in `{state.folder}`"),
+        {"id": "start", "description": f"Begin {state.report}", "status": "completed"},
+        _after("start", "list", f"List everything in `{state.folder}`") | {"status": "in_progress"},
         _after("list", "search", "Search its files"),
         _after("search", "figures", f"Write the figures into {state.report}"),
-        _after("figures", "read", "Read files, spread evenly, and note what they hold"),
-        _after("read", "check", f"Read {state.report} back"),
+        *_reading(state),
+        _after("figures", "check", f"Read {state.report} back"),
     ]
     goal = f"A true report of `{state.folder}` in {state.report}"
     for step in steps if state.phased else ():
-        step["phase"] = PHASES[str(step["id"])]
+        step["phase"] = _phase(str(step["id"]))
     return (_call(action="create", goal=goal, steps=steps),)
 
 
-def tell(state: State, **statuses: Status) -> Sequence[RawCall]:
-    """Return the call that sets the status of steps."""
-    return change(state, *({"id": name, "status": one} for name, one in statuses.items()))
+def _reading(state: State) -> list[dict[str, Any]]:
+    """Return the steps of reading: one, or one for each part and one that looks back."""
+    if not state.delegated:
+        words = "Read files, spread evenly, and note what they hold"
+        return [_after("figures", "read", words)]
+    parts = [
+        _after("figures", one.id, f"Read entries {one.first + 1:,} to {one.end:,}")
+        for one in state.parts
+    ]
+    return [*parts, _after("figures", "recall", "Look again at what was listed first")]
 
 
 def reading(state: State, files: int) -> Sequence[RawCall]:
@@ -74,7 +84,7 @@ def change(state: State, *steps: dict[str, Any]) -> Sequence[RawCall]:
     """Return the call that changes steps."""
     if not state.planned:
         return ()
-    phase = {"phase": PHASES[steps[-1]["id"]]} if state.phased else {}
+    phase = {"phase": _phase(steps[-1]["id"])} if state.phased else {}
     return (_call(action="update", steps=list(steps), **phase),)
 
 
@@ -86,6 +96,10 @@ def without(asked: PromptMessage, results: Sequence[str]) -> list[str]:
         for place, one in enumerate(results)
         if place >= len(names) or names[place] != NAME
     ]  # fmt: skip
+
+
+def _phase(step: str) -> str:
+    return PHASES.get(step, PHASES["read"])
 
 
 def _after(before: str, step: str, description: str) -> dict[str, Any]:

@@ -77,16 +77,15 @@ def figures(state: State, counts: list[tuple[Found | None, str]]) -> str:
 
 def part(outcomes: list[Outcome]) -> str:
     """Return the lines of some files that were read, or could not be."""
-    lines: list[str] = []
-    for one in outcomes:
-        if one.reading is None:
-            lines.append(f"- {_code(one.path)}: not read: {one.reason}")
-            continue
-        quoted = f"; “{one.reading.title}”" if one.reading.title else ""
-        lines.append(
-            f"- {_code(one.path)}: {one.reading.lines:,} lines, {one.reading.bytes:,} bytes{quoted}"
-        )
-    return "\n".join(lines) + "\n"
+    return "\n".join(map(line, outcomes)) + "\n"
+
+
+def line(one: Outcome) -> str:
+    """Return the line of a file that was read, or could not be."""
+    if one.reading is None:
+        return f"- {_code(one.path)}: not read: {one.reason}"
+    quoted = f"; “{one.reading.title}”" if one.reading.title else ""
+    return f"- {_code(one.path)}: {one.reading.lines:,} lines, {one.reading.bytes:,} bytes{quoted}"
 
 
 def ending(state: State) -> str:
@@ -103,9 +102,32 @@ def ending(state: State) -> str:
             f"- Not read because of an error, or because the name is no UTF-8: {state.failed:,} "
             "files.",
             f"- Not opened: {state.files - chosen:,} files.",
+            *_delegated(state),
             "",
         ]
     )
+
+
+def _delegated(state: State) -> list[str]:
+    """Return how the reading was handed over, and what the log says of the first listing."""
+    if not state.delegated:
+        return []
+    tried = [one for one in state.parts if one.tries]
+    lines = [
+        "",
+        "## How it was read",
+        "",
+        f"- By sub-agents: {len(tried):,} parts, {sum(one.tries for one in tried):,} attempts.",
+    ]
+    for one in state.parts:
+        if one.stops:
+            name = f"- {_code(one.id)} (entries {one.first + 1:,} to {one.end:,})"
+            lines.append(f"{name}: {'; '.join(one.stops)}.")
+    if state.recalled:
+        lines.append(
+            f"- Recalled from the log at the end, the first listing said: {state.recalled}"
+        )
+    return lines
 
 
 def answer(state: State) -> str:
@@ -119,6 +141,11 @@ def answer(state: State) -> str:
         text += f", one of every {state.stride}"
     missing = state.binary + state.failed
     text += f"; {missing:,} could not be ({state.binary:,} are binary)." if missing else "."
+    if tried := [one for one in state.parts if one.tries]:
+        attempts = sum(one.tries for one in tried)
+        text += f" They were read by sub-agents, in {len(tried):,} parts and {attempts:,} attempts."
+    if state.recalled:
+        text += f" The first listing was recalled from the log ({state.whereabouts})."
     return f"{text} No language model was used."
 
 

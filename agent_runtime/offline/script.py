@@ -10,37 +10,33 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
-from typing import Any
-
-import orjson
 
 from agent_runtime.errors import UnsupportedTask
-from agent_runtime.execution import CANCELLED, INTERRUPTED
+from agent_runtime.execution import CANCELLED
 from agent_runtime.messages import PromptMessage, ToolSpec
 from agent_runtime.models.base import ModelAnswer, ModelRequest, RawCall
 from agent_runtime.models.scripted import ScriptedModel
 
-from . import parse, report
+from . import parse, parts, reading, report
 from . import planning as plan
-from .state import PAGE, Phase, State, from_text, to_text
+from .asking import NAME, STOPPED, ask, call, repeat, say
+from .state import LARGE_PAGE, LEAST_PAGE, PAGE, Phase, State, from_text, to_text
 from .task import read_task
 
-NAME = "offline"
 MOST_READ = 320
 """So many files are read at most, spread evenly over the folder."""
 MOST_PAGES = 100
 """So many pages are listed at most; of a folder with more entries the figures are of these."""
-LARGE_PAGE = 1000
 LARGE_FOLDER = 4000
 """Folders with more entries are listed in large pages."""
-LEAST_PAGE = 1
 TOLD_EVERY = 10
 """After so many files the plan tells how far the reading has come."""
 QUEUE = 12
 """So many paths are kept for reading."""
+OUTCOME_CHARS = 30_000
+FIRST_CHARS = 300
+"""How much is opened again of a sub-agent's outcome, and of the first listing."""
 
-STOPPED = (CANCELLED, INTERRUPTED, "The tool took longer than ")
-"""How results begin of calls that were not made, or whose effect is not known."""
 TOOLS = frozenset({"list_files", "read_file", "search_files", "write_file"})
 CURE = (
     "Set a language model, as in AGENT_RUNTIME_MODEL=anthropic/claude-sonnet-4-5 with "
@@ -60,12 +56,19 @@ def survey(request: ModelRequest) -> ModelAnswer:
     Raises:
         UnsupportedTask: the task is no survey of a folder, or the tools for it are missing.
     """
+    if reading.is_reader(request.messages):
+        return reading.read(request.messages)
     place, task = _task(request.messages)
     last = max((i for i, one in enumerate(request.messages) if one.role == "assistant"), default=-1)
     state = from_text(request.messages[last].text) if last > place else None
     if state is None:
         return _begin(task, request.tools)
     results = [parse.unfenced(one.text) for one in request.messages[last + 1 :]]
+    if state.phase == "delegate":
+        parts.asked(state, request.messages[last].calls)
+        return _go_on(state)
+    if state.phase == "list" and not state.first_listing:
+        state.first_listing = request.messages[last].calls[0].id
     answer = _again(state, request.messages[: last + 1], results)
     return answer or _STEPS[state.phase](state, plan.without(request.messages[last], results))
 
@@ -88,41 +91,46 @@ def _begin(task: str, tools: Sequence[ToolSpec]) -> ModelAnswer:
         )
     state = State("begin", wanted.folder, wanted.report, sure=wanted.sure)
     words = f"I survey {state.folder} and write {state.report}. First I look whether it is there."
-    told = plan.begin(state, tools)
-    return _ask(state, "begin", words, _list(state, limit=1), *told)
+    state.delegated = parts.can_delegate(tools)
+    state.planned, state.phased = plan.can_plan(tools)
+    return _ask(state, "begin", words, *_look(state))
 
 
 def _begun(state: State, results: Sequence[str]) -> ModelAnswer:
-    if parse.listing(results[0]) is None:
+    if (page := parse.listing(results[0])) is None:
         if not state.sure:
             state.folder, state.sure = ".", True
-            return _ask(state, "begin", "Then it is the whole workspace.", _list(state, limit=1))
+            return _ask(state, "begin", "Then it is the whole workspace.", *_look(state))
         raise UnsupportedTask(
             f"The folder {state.folder!r} cannot be surveyed: {results[0]}",
             cure="Name a folder of the workspace in the task, or none for all of it.",
         )
-    follow = plan.follow(state, "start")
+    if state.delegated:
+        # The report's own file will be an entry, too.
+        is_new = parse.reading(state.report, results[1]) is None
+        state.parts = parts.divide(page.total + (is_new and _inside(state)))
     words = "The report's place is taken first."
-    return _write(state, "stub", words, report.STUB, *follow, whole=True)
+    return _write(state, "stub", words, report.STUB, whole=True)
 
 
 def _list_page(state: State, results: Sequence[str]) -> ModelAnswer:
     if (failure := _not_written(state, results)) is not None:
         return failure
-    told = plan.tell(state, list="in_progress")
-    return _ask(state, "list", "Now I list the whole folder.", _list(state), *told)
+    words = "Now I list the whole folder."
+    return _ask(state, "list", words, _list(state), *plan.begin(state))
 
 
 def _listed(state: State, results: Sequence[str]) -> ModelAnswer:
     page = parse.listing(results[0])
     if page is None:
-        return _say(f"The folder {state.folder} could not be listed to its end: {results[0]}")
+        return say(f"The folder {state.folder} could not be listed to its end: {results[0]}")
     if parse.is_cut(results[0]) and state.page > LEAST_PAGE:
         return _smaller_page(state)
     state.changed = state.changed or (bool(state.total) and page.total != state.total)
     state.total = page.total
     state.notes = state.notes or _bounded(page.notes)
-    for entry in page.entries:
+    for place, entry in enumerate(page.entries, state.offset):
+        parts.mark(state, place, entry.path)
         _count(state, entry)
     if parse.is_cut(results[0]):
         state.changed = True
@@ -134,7 +142,7 @@ def _listed(state: State, results: Sequence[str]) -> ModelAnswer:
         words = f"{state.offset:,} of {page.total:,} entries are listed."
         return _ask(state, "list", words, _list(state))
     calls = [
-        _call("search_files", pattern=q.pattern, path=state.folder, glob=q.glob,
+        call("search_files", pattern=q.pattern, path=state.folder, glob=q.glob,
               limit=report.EXAMPLES if q.quoted else 1)
         for q in report.QUESTIONS
     ]  # fmt: skip
@@ -154,7 +162,8 @@ def _searched(state: State, results: Sequence[str]) -> ModelAnswer:
     state.listed, state.offset = state.offset, 0
     state.more = state.files > 0
     state.stride = -(-state.files // MOST_READ) or 1
-    follow = plan.follow(state, "figures")
+    changes = parts.settle(state) if state.delegated else []
+    follow = plan.follow(state, "figures", *changes)
     return _write(state, "figures", "I write the figures.", text, *follow, whole=True)
 
 
@@ -198,7 +207,7 @@ def _read(state: State, results: Sequence[str]) -> ModelAnswer:
         if seen is not None:
             state.opened += 1
             state.lines += seen.lines
-        elif " is a binary file of " in result:
+        elif parse.is_binary(result):
             state.binary += 1
         else:
             state.failed += 1
@@ -210,21 +219,37 @@ def _read(state: State, results: Sequence[str]) -> ModelAnswer:
 def _read_back(state: State, results: Sequence[str]) -> ModelAnswer:
     if (failure := _not_written(state, results)) is not None:
         return failure
-    call = _call("read_file", path=state.report, limit=report.READ_LINES)
+    again = call("read_file", path=state.report, limit=report.READ_LINES)
     words = "The report is written. I read it back."
-    return _ask(state, "check", words, call, *plan.follow(state, "check"))
+    return _ask(state, "check", words, again, *plan.follow(state, "check"))
+
+
+def _opened(state: State, results: Sequence[str]) -> ModelAnswer:
+    """After the outcome of a part was opened: note it."""
+    part = state.parts[state.outcomes[0][0]]
+    if text := parts.gather(state, results[0]):
+        return _write(state, "part", f"I note what was seen of {part.id}.", text)
+    return _go_on(state)
+
+
+def _recalled(state: State, results: Sequence[str]) -> ModelAnswer:
+    found = parse.recalled(results[0])
+    if found is not None:
+        state.whereabouts, text = found
+        state.recalled = f"“{parse.summary(text)}”"
+    return _end(state)
 
 
 def _checked(state: State, results: Sequence[str]) -> ModelAnswer:
     seen = parse.reading(state.report, results[0])
     if seen is None:
-        return _say(f"The report {state.report} was written but cannot be read: {results[0]}")
+        return say(f"The report {state.report} was written but cannot be read: {results[0]}")
     if seen.bytes != state.size:
-        return _say(
+        return say(
             f"The report {state.report} has {seen.bytes:,} bytes, but {state.size:,} were written: "
             "something else changed it, so it may not be right."
         )
-    return _say(report.answer(state))
+    return say(report.answer(state))
 
 
 _STEPS: dict[Phase, Callable[[State, Sequence[str]], ModelAnswer]] = {
@@ -236,6 +261,8 @@ _STEPS: dict[Phase, Callable[[State, Sequence[str]], ModelAnswer]] = {
     "queue": _queued,
     "read": _read,
     "part": _next_files,
+    "outcome": _opened,
+    "recall": _recalled,
     "ending": _read_back,
     "check": _checked,
 }
@@ -251,8 +278,8 @@ def _again(
     if calls[0].arguments.get("append") and not results[0].startswith(CANCELLED):
         state.verify = True
         words = "It is not known whether this was written. I look how long the report is."
-        return _ask(state, state.phase, words, _call("read_file", path=state.report, limit=1))
-    return _ask(state, state.phase, "I was stopped, and do this again.", *map(_repeat, calls))
+        return _ask(state, state.phase, words, call("read_file", path=state.report, limit=1))
+    return _ask(state, state.phase, "I was stopped, and do this again.", *map(repeat, calls))
 
 
 def _verified(
@@ -263,14 +290,14 @@ def _verified(
     if seen is not None and seen.bytes == state.size:
         return _STEPS[state.phase](state, ["Appended"])
     if seen is None or seen.bytes != state.before:
-        return _say(f"The report {state.report} was changed by something else: {results[0]}")
+        return say(f"The report {state.report} was changed by something else: {results[0]}")
     wrote = next(
         call
         for message in reversed(messages)
         for call in message.calls
         if call.name == "write_file"
     )
-    return _ask(state, state.phase, "It was not written. I write it again.", _repeat(wrote))
+    return _ask(state, state.phase, "It was not written. I write it again.", repeat(wrote))
 
 
 # Pieces
@@ -287,10 +314,12 @@ def _task(messages: Sequence[PromptMessage]) -> tuple[int, str]:
 
 
 def _go_on(state: State) -> ModelAnswer:
+    if state.delegated:
+        return _next_part(state)
     if state.queue:
         together = 1 if state.files <= 30 else 2 if state.files <= 100 else 4
         state.reading, state.queue = state.queue[:together], state.queue[together:]
-        calls = [_call("read_file", path=path, limit=report.READ_LINES) for path in state.reading]
+        calls = [call("read_file", path=path, limit=report.READ_LINES) for path in state.reading]
         seen = state.opened + state.binary + state.failed
         told = plan.reading(state, seen) if seen % TOLD_EVERY < together else ()
         return _ask(state, "read", f"I read {', '.join(state.reading)}.", *calls, *told)
@@ -298,7 +327,26 @@ def _go_on(state: State) -> ModelAnswer:
         limit = min(state.page, QUEUE * state.stride * 2)
         words = "I look which files come next."
         return _ask(state, "queue", words, _list(state, limit=limit))
+    return _end(state)
+
+
+def _next_part(state: State) -> ModelAnswer:
+    """Open the next outcome; hand over what is left to read where there is none."""
+    if state.outcomes:
+        place, handle = state.outcomes[0]
+        words = f"I open what came of {state.parts[place].id}."
+        return _ask(state, "outcome", words, call("recall", handle=handle, limit=OUTCOME_CHARS))
+    if calls := parts.wave(state):
+        return _ask(state, "delegate", f"I hand over {len(calls)} parts to readers.", *calls)
+    again = call("recall", handle=state.first_listing, limit=FIRST_CHARS)
+    words = "All parts are read. I look again at what was listed first."
+    return _ask(state, "recall", words, again, *plan.follow(state, "recall"))
+
+
+def _end(state: State) -> ModelAnswer:
     read = f"{state.opened:,} files read, {state.binary:,} binary, {state.failed:,} not readable"
+    if state.delegated:
+        return _write(state, "ending", "I write the end of the report.", report.ending(state))
     told = plan.change(state, plan.done("read", read))
     return _write(state, "ending", "All chosen files are read.", report.ending(state), *told)
 
@@ -335,9 +383,15 @@ def _without_report(
 
 
 def _holds_report(state: State, glob: str) -> bool:
+    return _inside(state) and fnmatchcase(
+        posixpath.basename(posixpath.normpath(state.report)), glob
+    )
+
+
+def _inside(state: State) -> bool:
+    """Return whether the report lies in the folder."""
     folder, path = posixpath.normpath(state.folder), posixpath.normpath(state.report)
-    inside = folder == "." or path.startswith(f"{folder}/")
-    return inside and fnmatchcase(posixpath.basename(path), glob)
+    return folder == "." or path.startswith(f"{folder}/")
 
 
 def _smaller_page(state: State) -> ModelAnswer:
@@ -351,8 +405,14 @@ def _bounded(notes: Sequence[str], most: int = 3, chars: int = 150) -> list[str]
     return kept + ([f"And {len(notes) - most} more such."] if len(notes) > most else [])
 
 
+def _look(state: State) -> list[RawCall]:
+    """Return the calls that tell whether the folder is there, and the report."""
+    report_too = [call("read_file", path=state.report, limit=1)] if state.delegated else []
+    return [_list(state, limit=1), *report_too]
+
+
 def _list(state: State, limit: int | None = None) -> RawCall:
-    return _call(
+    return call(
         "list_files",
         path=state.folder,
         recursive=True,
@@ -366,28 +426,16 @@ def _write(
 ) -> ModelAnswer:
     state.before = 0 if whole else state.size
     state.size = state.before + len(text.encode())
-    call = _call("write_file", path=state.report, content=text, append=not whole)
-    return _ask(state, phase, words, call, *more)
+    write = call("write_file", path=state.report, content=text, append=not whole)
+    return _ask(state, phase, words, write, *more)
 
 
 def _not_written(state: State, results: Sequence[str]) -> ModelAnswer | None:
     if results[0].startswith(("Wrote ", "Appended")):
         return None
-    return _say(f"The report {state.report} could not be written: {results[0]}")
+    return say(f"The report {state.report} could not be written: {results[0]}")
 
 
 def _ask(state: State, phase: Phase, words: str, *calls: RawCall) -> ModelAnswer:
     state.phase = phase
-    return ModelAnswer(to_text(words, state), calls, "tool_calls", NAME)
-
-
-def _say(text: str) -> ModelAnswer:
-    return ModelAnswer(text, (), "stop", NAME)
-
-
-def _call(tool: str, /, **arguments: Any) -> RawCall:
-    return RawCall(tool, orjson.dumps(arguments).decode())
-
-
-def _repeat(call: Any) -> RawCall:
-    return _call(call.name, **call.arguments)
+    return ask(to_text(words, state), *calls)

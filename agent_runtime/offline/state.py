@@ -6,16 +6,20 @@ to about 2 KB whatever the folder holds.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, fields
-from typing import Any, Literal, TypeAlias
+from collections.abc import Collection
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any, Literal, TypeAlias, TypeVar, cast, overload
 
 import orjson
 
 Phase: TypeAlias = Literal[
-    "begin", "stub", "list", "search", "figures", "queue", "read", "part", "ending", "check"
-]
+    "begin", "stub", "list", "search", "figures", "queue", "read", "part",
+    "delegate", "outcome", "recall", "ending", "check",
+]  # fmt: skip
 PAGE = 200
 """So many entries are listed at once, at first."""
+LARGE_PAGE = 1000
+LEAST_PAGE = 1
 MOST_EXTENSIONS = 30
 """So many extensions are counted one by one, in the order in which they turn up."""
 MOST_BIG = 8
@@ -25,6 +29,34 @@ LIST_BYTES = 500
 OTHER = "others"
 
 _MARK = "state: "
+
+
+@dataclass(slots=True)
+class Part:
+    """A part of the folder, which a sub-agent reads.
+
+    Attributes:
+        first, end: its first entry in the listing, and the one before which it ends.
+        ordinal: how many files lie before it.
+        label: the path that it begins with, shortened.
+        offset, at: the entry and the file at which the next attempt goes on.
+        tries: how many attempts were made.
+        idle: how many of these in a row came no further.
+        stops: why attempts stopped before the part was done.
+        done: whether nothing more is to be tried.
+    """
+
+    id: str
+    first: int
+    end: int
+    ordinal: int = 0
+    label: str = ""
+    offset: int = 0
+    at: int = 0
+    tries: int = 0
+    idle: int = 0
+    stops: list[str] = field(default_factory=list[str])
+    done: bool = False
 
 
 @dataclass(slots=True)
@@ -52,6 +84,12 @@ class State:
         before, size: bytes of the report before and after the write under way.
         verify: whether it is being checked if an interrupted write was done.
         planned, phased: whether the survey keeps a plan, and whether in phases.
+        delegated: whether sub-agents read the files.
+        parts: what they read.
+        outcomes: the parts, by their places, whose outcomes are not noted yet, and the handles that
+            open these.
+        first_listing: the handle of the first page that was listed.
+        recalled: what that said, opened again, and where it was.
     """
 
     phase: Phase
@@ -87,6 +125,12 @@ class State:
     verify: bool = False
     planned: bool = False
     phased: bool = False
+    delegated: bool = False
+    parts: list[Part] = field(default_factory=list[Part])
+    outcomes: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
+    first_listing: str = ""
+    recalled: str = ""
+    whereabouts: str = ""
 
     def add(self, path: str, size: int) -> None:
         """Count a file."""
@@ -115,22 +159,43 @@ def extension(path: str) -> str:
     return f".{suffix.lower()}" if dot and stem and 0 < len(suffix) <= 12 else "none"
 
 
-def to_text(words: str, state: State) -> str:
-    """Return an answer's text: words for people, and the state."""
-    default = {one.name: _default(one) for one in fields(State)}
-    kept = {name: value for name, value in asdict(state).items() if value != default[name]}
+Kept = TypeVar("Kept")
+
+
+def to_text(words: str, state: object, *, without: Collection[str] = ()) -> str:
+    """Return an answer's text: words for people, and the state, some of its fields left out."""
+    kept = {name: value for name, value in _kept(state).items() if name not in without}
     return f"{words}\n{_MARK}{orjson.dumps(kept).decode()}"
 
 
-def from_text(text: str) -> State | None:
+@overload
+def from_text(text: str) -> State | None: ...
+@overload
+def from_text(text: str, kind: type[Kept]) -> Kept | None: ...
+def from_text(text: str, kind: type[Any] = State) -> Any:
     """Return the state that an answer's text carries; None if there is none."""
     _, mark, state = text.rpartition(f"\n{_MARK}")
     if not mark:
         return None
     try:
-        return State(**orjson.loads(state))
+        found = kind(**orjson.loads(state))
+        if isinstance(found, State):
+            found.parts = [Part(**cast("dict[str, Any]", one)) for one in found.parts]
     except (orjson.JSONDecodeError, TypeError):
         return None
+    return found
+
+
+def _kept(value: Any) -> dict[str, Any]:
+    """Return the fields of a state that are not as they are at first."""
+    known = ((one, getattr(value, one.name)) for one in fields(value))
+    return {one.name: _plain(now) for one, now in known if now != _default(one)}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_plain(one) for one in cast("list[Any]", value)]
+    return _kept(value) if is_dataclass(value) else value
 
 
 def _default(one: Any) -> Any:

@@ -1,0 +1,161 @@
+"""The survey by sub-agents: real loop, real store, real files; every figure is counted again."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from agent_runtime import Agent, Runtime, load_settings, workspace_tools
+from agent_runtime.offline import parts
+from agent_runtime.plan import Plan
+from agent_runtime.results import RunResult
+from agent_runtime_storage.records import Run
+
+from .recount import Report, recount
+from .test_survey import check_figures, check_read, check_searches, fill_small
+
+TASK = "Survey this folder and write REPORT.md"
+
+
+class Surveyed:
+    """What a survey left behind."""
+
+    def __init__(self, root: Path, result: RunResult, runs: list[Run], plan: Plan) -> None:
+        self.result, self.plan = result, plan
+        self.children = [run for run in runs if run.parent_run_id is not None]
+        self.report = Report((root / "REPORT.md").read_text())
+        check_figures(root, self.report)
+        check_searches(root, self.report)
+        check_read(root, self.report)
+
+    def of(self, part: str) -> list[str]:
+        """Return how the attempts at a part ended, the first one first."""
+        ended = [run for run in self.children if run.spec["delegation"]["key"] == part]
+        return [run.stop_reason or "" for run in sorted(ended, key=lambda run: run.created_at)]
+
+
+async def survey(root: Path, store: Path, **environ: str) -> Surveyed:
+    """Survey a folder with all that the command line gives, and check the report's figures."""
+    settings = load_settings({"AGENT_RUNTIME_DATABASE_URL": f"file:{store}", **environ})
+    agent = Agent(tools=workspace_tools(root), planning=True, delegation=True)
+    async with Runtime.open(settings) as runtime:
+        result = await runtime.run(agent, TASK, thread="t")
+        plan = await runtime.plans.current("t")
+        runs = await runtime.store.of(settings.user).runs(limit=1000)
+    assert result.ok and plan is not None
+    return Surveyed(root, result, runs, plan)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    folder = tmp_path / "workspace"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    return tmp_path / "store.db"
+
+
+def fill(root: Path, sizes: list[int]) -> None:
+    """Write files of so many lines each."""
+    for number, lines in enumerate(sizes):
+        text = f'"""Module {number}."""\n' + "def f(): ...  # TODO\n" * lines
+        (root / f"module_{number:04}.py").write_text(text)
+
+
+async def test_sub_agents_read_the_parts_and_the_report_is_true(root: Path, store: Path) -> None:
+    fill(root, [1] * 60)
+    seen = await survey(root, store)
+    assert set(seen.report.read) == set(recount(root).files)
+    assert len(seen.children) == 6
+    assert {run.status for run in seen.children} == {"succeeded"}
+    assert {one.id: one.status for one in seen.plan.items} == dict.fromkeys(
+        ("start", "list", "search", "figures", *(f"part-{n}" for n in range(1, 7)), "recall",
+         "check"), "completed",
+    )  # fmt: skip
+    assert "By sub-agents: 6 parts, 6 attempts." in seen.report.text
+    # The root itself has read nothing but its own report.
+    assert seen.result.steps < 30
+
+
+async def test_a_part_of_large_files_runs_out_of_steps_and_the_next_attempt_goes_on(
+    root: Path, store: Path
+) -> None:
+    fill(root, [1] * 50 + [1500] * 9)
+    seen = await survey(root, store)
+    assert set(seen.report.read) == set(recount(root).files)
+    assert seen.of("part-1") == ["completed"]
+    assert seen.of("part-6") == ["max_steps", "completed"]
+    second = max(
+        (run for run in seen.children if run.spec["delegation"]["key"] == "part-6"),
+        key=lambda run: run.created_at,
+    )
+    # It begins where the log of attempts says: it read what was left, not the part again.
+    assert second.spec["delegation"]["fix_applied"].startswith("Go on at entry 5")
+    assert second.steps < 12
+    (told,) = [line for line in seen.report.section("How it was read") if "`part-6`" in line]
+    assert "attempt 1 stopped after" in told and "(max_steps)" in told
+
+
+async def test_what_was_listed_first_is_recalled_after_it_has_left_the_prompt(
+    root: Path, store: Path
+) -> None:
+    fill(root, [1] * 100)
+    seen = await survey(root, store, AGENT_RUNTIME_OBSERVER_MESSAGE_TOKENS="6000")
+    size = sum(recount(root).files.values())
+    stub = len("This survey is being made.\n")
+    told = f"said: “101 entries in . and below: 101 files of {size + stub:,} bytes, 0 folders.”"
+    assert told in seen.report.text
+    assert "recalled from the log (observation o1 stands for it)" in str(seen.result.output)
+
+
+async def test_odd_files_are_told_of_by_sub_agents_as_they_are(root: Path, store: Path) -> None:
+    fill_small(root)
+    (root / os.fsdecode(b"bad\xff.txt")).write_text("bad\n")
+    seen = await survey(root, store)
+    assert set(seen.report.unread.values()) == {
+        "picture.png is a binary file of 2,011 bytes; it is not shown.",
+        "its name is no UTF-8",
+    }
+    assert len(seen.report.read) == len(recount(root).files) - 2
+    assert seen.report.number("Not opened") == 0
+
+
+async def test_an_empty_folder_needs_no_sub_agents(root: Path, store: Path) -> None:
+    seen = await survey(root, store)
+    assert seen.children == [] and seen.report.number("Read") == 0
+    assert {one.id: one.status for one in seen.plan.items}["part-1"] == "skipped"
+
+
+async def test_of_thousands_of_files_a_sample_is_read_and_folders_are_no_files(
+    root: Path, store: Path
+) -> None:
+    for number in range(700):
+        folder = root / f"part{number % 7}" / f"unit {number % 50}"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"file_{number}.txt").write_text(f"File {number} TODO\n" * (number % 5))
+    seen = await survey(root, store)
+    order = sorted(recount(root).files, key=lambda path: path.split("/"))
+    assert set(seen.report.read) == set(order[:: -(-700 // 320)])
+    assert len(seen.children) >= parts.MOST_PARTS
+
+
+async def test_a_part_that_no_attempt_gets_through_is_said_not_to_be_read(
+    root: Path, store: Path
+) -> None:
+    fill(root, [1] * 20)
+    seen = await survey(root, store, AGENT_RUNTIME_SUB_AGENT_MAX_STEPS="1")
+    assert seen.report.number("Read") == 0 and seen.report.number("Not opened") == 20
+    assert seen.of("part-1") == ["max_steps", "max_steps"]
+    assert "attempt 2 given up after 0 files (max_steps)" in seen.report.text
+    assert {one.id: one.status for one in seen.plan.items}["part-1"] == "failed"
+
+
+async def test_the_same_folder_gives_the_same_report(root: Path, tmp_path: Path) -> None:
+    fill(root, [1] * 45 + [1500] * 15)
+    texts = [(await survey(root, tmp_path / f"{n}.db")).report.text for n in range(2)]
+    assert texts[0] == texts[1]
