@@ -1,0 +1,71 @@
+"""The survey from the command line, killed with SIGKILL again and again, and resumed."""
+
+from __future__ import annotations
+
+import random
+import re
+import subprocess
+from pathlib import Path
+
+from tests.cli.command import COMMAND, clean_environ
+
+TASK = "Survey this folder and write REPORT.md"
+KILLS = 3
+LINES = 500
+"""More than a survey of this folder tells."""
+
+
+def fill(root: Path) -> None:
+    root.mkdir(parents=True)
+    for number in range(60):
+        lines = 1500 if number > 48 else 3
+        text = f'"""Module {number}."""\n' + "def f(): ...  # TODO\n" * lines
+        (root / f"module_{number:02}.py").write_text(text)
+
+
+def live(folder: Path, *arguments: str, lines: int = LINES) -> bool:
+    """Run a command until it has told so many lines; return whether it came to its end."""
+    environ = clean_environ({"AGENT_RUNTIME_DATABASE_URL": "file:store.db"})
+    with subprocess.Popen(
+        [*COMMAND, *arguments], cwd=folder, env=environ, text=True, stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+    ) as process:  # fmt: skip
+        assert process.stderr is not None
+        told: list[str] = []
+        for line in process.stderr:
+            told.append(line)
+            if len(told) == lines:
+                process.kill()
+        ended = process.wait() == 0
+        assert ended or len(told) >= lines, "".join(told)
+        return ended
+
+
+def test_killed_at_random_instants_a_survey_ends_with_the_same_findings(tmp_path: Path) -> None:
+    calm, killed = tmp_path / "calm", tmp_path / "killed"
+    for folder in (calm, killed):
+        fill(folder / "work")
+    begin = ("run", TASK, "--workspace", "work", "--thread", "t")
+    assert live(calm, *begin)
+
+    rng = random.Random(11)
+    assert not live(killed, *begin, lines=rng.randrange(10, 60))
+    for _ in range(KILLS - 1):
+        assert not live(killed, "resume", "--thread", "t", lines=rng.randrange(10, 60))
+    assert live(killed, "resume", "--thread", "t")
+
+    assert told(killed) == told(calm)
+
+
+def told(folder: Path) -> tuple[list[str], int]:
+    """Return what the report says, and how many parts were read.
+
+    A part that needs another attempt is noted behind the others; and a sub-agent that is resumed
+    may take its steps anew, so that how many attempts it took is left out.
+    """
+    report = (folder / "work" / "REPORT.md").read_text()
+    found, how = report.split("## How it was read")
+    parts = re.search(r"By sub-agents: (\d+) parts, (\d+) attempts", how)
+    assert parts is not None and int(parts[2]) >= int(parts[1])
+    recalled = how.splitlines()[-1]
+    return sorted([*found.splitlines(), recalled]), int(parts[1])
