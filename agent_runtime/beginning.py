@@ -147,6 +147,7 @@ async def begin(store: UserStore, resolved: Resolved, order: Order) -> tuple[Run
         last_observation=newest,
         steps=0,
         emit=order.on_event,
+        limits=resolved.limits,
         interrupted=interrupted,
     )
     log.begun(messages, rows, events, last_event)
@@ -236,6 +237,7 @@ async def take_over(
         if over:
             # Until the lease was taken the head could be moved.
             await _check_head(store, run, log.head)
+        log.limits = resolved.limits
         taken = TakenOver(log, limit=step_limit(run, resolved))
         again: set[str] = set()
         if run.open_node is not None:

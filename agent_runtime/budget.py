@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 
 from agent_runtime_config import Settings
-from agent_runtime_storage.records import Amount, Budget, Usage
+from agent_runtime_storage.records import Amount, Usage
 
 from .errors import ConfigError
 from .models.base import ModelAnswer, ModelInfo, TokenUsage
@@ -102,13 +102,16 @@ def usage_data(usage: Sequence[Usage]) -> dict[str, int | None]:
     }
 
 
-def require_price(info: ModelInfo, budget: Budget, settings: Settings) -> None:
+def require_price(info: ModelInfo, in_money: bool, settings: Settings) -> None:
     """Refuse a budget in money for a model whose price nobody knows, or warn, by the settings.
+
+    Args:
+        in_money: whether there is such a budget.
 
     Raises:
         ConfigError: the limit could not be kept.
     """
-    if budget.cost is None or info.price is not None:
+    if not in_money or info.price is not None:
         return
     if settings.unknown_price == "tokens":
         _log.warning(

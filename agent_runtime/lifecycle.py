@@ -9,10 +9,12 @@ from typing import Protocol
 
 import anyio
 
+from agent_runtime_config import Settings
 from agent_runtime_storage.contract import UserStore
 from agent_runtime_storage.records import Finish, Run
 
 from . import leases
+from .allowance import TimeLimit, time_limit
 from .concurrency import Background, cancel, single_error
 from .cutting import fit
 from .errors import (
@@ -50,12 +52,12 @@ class Driver(Protocol):
         ...
 
 
-async def execute(driver: Driver, *, timeout: float | None, background: Background) -> Finish:
+async def execute(driver: Driver, *, settings: Settings, background: Background) -> Finish:
     """Drive a run to its end, and write that end whatever it is.
 
     Args:
         background: where an observation that is under way then goes on.
-        timeout: seconds of wall time that this execution may take; None for no limit.
+        settings: say how long this execution may take.
 
     Raises:
         AgentRuntimeError: the run failed for good; the log says so as well.
@@ -66,7 +68,8 @@ async def execute(driver: Driver, *, timeout: float | None, background: Backgrou
     """
     try:
         driver.log.announce()
-        return await _watched(driver, timeout, background)
+        limit = await time_limit(driver.log.store, driver.log.lease, settings)
+        return await _watched(driver, limit, background)
     except (LeaseLost, StoreUnavailable):
         # Another process has to write the end, or nobody can now: the lease tells.
         raise
@@ -86,22 +89,22 @@ async def execute(driver: Driver, *, timeout: float | None, background: Backgrou
         raise
 
 
-async def _watched(driver: Driver, timeout: float | None, background: Background) -> Finish:
+async def _watched(driver: Driver, limit: TimeLimit | None, background: Background) -> Finish:
     state = driver.state
-    state.wrap_up.start(timeout)
+    state.wrap_up.start(limit)
     finish: Finish | None = None
     timed_out = False
     async with single_error(), anyio.create_task_group() as group:
         group.start_soon(watch, state.log, group.cancel_scope)
         async with _remembering(state, background):
-            with anyio.move_on_after(timeout) as timer:
+            with anyio.move_on_after(limit.seconds if limit else None) as timer:
                 finish = await driver.drive()
         timed_out = timer.cancelled_caught
         group.cancel_scope.cancel()
     if finish is not None:
         return finish
-    if timed_out:
-        finish = Finish("failed", "timeout", f"It ran longer than its {timeout:g} seconds.")
+    if timed_out and limit is not None:
+        finish = Finish("failed", "timeout", limit.detail)
     else:
         finish = cancelled()
     return await _end(driver, finish)

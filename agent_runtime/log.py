@@ -29,6 +29,7 @@ from agent_runtime_storage.records import (
     Run,
     Usage,
 )
+from agent_runtime_storage.spending_records import NO_LIMITS, Limits
 
 from . import leases
 from .branch import activation_event, activation_row, load_view, node_row
@@ -37,6 +38,7 @@ from .concurrency import outlast
 from .context import extend
 from .errors import AgentRuntimeError, StoreError
 from .events import Event, EventKind
+from .exchange import Exchange as Exchange
 from .messages import (
     AssistantMessage,
     LoggedMessage,
@@ -60,26 +62,6 @@ def _tokens(text: str) -> int:
 
 
 @dataclass(slots=True)
-class Exchange:
-    """An exchange under way: its calls, by index the results so far, and what was started.
-
-    Attributes:
-        at: when its answer was recorded, in seconds since the epoch.
-    """
-
-    seq: int
-    message: AssistantMessage
-    at: float
-    results: dict[int, ToolResult] = field(default_factory=dict[int, ToolResult])
-    started: set[int] = field(default_factory=set[int])
-
-    @property
-    def waiting(self) -> int:
-        """How many calls have no result yet."""
-        return len(self.message.calls) - len(self.results)
-
-
-@dataclass(slots=True)
 class RunLog:
     """The log of one run's thread, as the run's lease holder writes it.
 
@@ -97,6 +79,8 @@ class RunLog:
     last_observation: int
     steps: int
     emit: Callable[[Event], None]
+    limits: Limits = NO_LIMITS
+    """What its reservations keep to, beside the budget of its tree."""
     reserved: Amount | None = None
     held: Amount = field(default_factory=Amount)
     """What memory has reserved beside the loop; the run's end counts it as spent."""
@@ -228,7 +212,9 @@ class RunLog:
         Raises:
             BudgetExceeded: it does not fit; nothing was written.
         """
-        await self.write(Commit(release=self.reserved, unsettle=unsettle, reserve=amount))
+        await self.write(
+            Commit(release=self.reserved, unsettle=unsettle, reserve=amount, limits=self.limits)
+        )
 
     @property
     def next_seq(self) -> int:
@@ -292,12 +278,19 @@ class RunLog:
         settle: Amount,
         unsettle: Amount,
         event: NewEvent,
+        keep: Callable[[Exchange], Amount | None] = lambda exchange: None,
     ) -> None:
-        """Write an answer with calls ahead: each call pending, the head where it was."""
+        """Write an answer with calls ahead: each call pending, the head where it was.
+
+        Args:
+            keep: what the runs below it have to leave for it from then on; None for as before.
+        """
         row = self._rows([message], self.head)[0]
+        exchange = Exchange(row.seq, message, time.time())
         await self.write(
             Commit(
                 nodes=(row,),
+                keep=keep(exchange),
                 usage=(usage,),
                 release=self.reserved,
                 settle=settle,
@@ -305,7 +298,7 @@ class RunLog:
                 steps=self.steps + 1,
                 events=(event,),
             ),
-            then=lambda: self._begin(Exchange(row.seq, message, time.time())),
+            then=lambda: self._begin(exchange),
         )
 
     def _begin(self, exchange: Exchange) -> None:

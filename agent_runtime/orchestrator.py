@@ -79,7 +79,8 @@ class Orchestrator:
             try:
                 prompt, answer = await self.step()
             except BudgetExceeded as error:
-                return await self.finish(Finish("failed", "budget", error.message))
+                reason = "max_steps" if error.budget == "steps" else "budget"
+                return await self.finish(Finish("failed", reason, error.message))
             finish = await self.record(prompt, answer)
             if finish is not None:
                 return finish
@@ -214,7 +215,7 @@ class Orchestrator:
         event = self.answered(message, answer)
         if not message.calls:
             return await self.answer(message, answer, usage, spent, lost, event)
-        await log.open(message, usage, spent, lost, event)
+        await log.open(message, usage, spent, lost, event, await state.keeping())
         state.recorded()
         if (waits := await self.run_tools()) is not None:
             return waits

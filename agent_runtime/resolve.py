@@ -8,6 +8,7 @@ from typing import Any
 
 from agent_runtime_config import Settings
 from agent_runtime_storage import UserStore
+from agent_runtime_storage.spending_records import NO_LIMITS, Limits
 
 from . import output as outputs
 from .agent import Agent
@@ -48,7 +49,8 @@ class Resolved:
     files: FilePolicy = EVERY_FILE
     deps: Any = None
     limited: bool = False
-    """Whether the run tree has a budget."""
+    """Whether its run tree has a budget, or its runs have limits."""
+    limits: Limits = NO_LIMITS
 
 
 async def resolve(

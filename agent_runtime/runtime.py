@@ -15,12 +15,14 @@ from agent_runtime_config import Settings, load_settings
 from agent_runtime_storage import Store, UserStore, open_store
 from agent_runtime_storage.ids import new_id
 from agent_runtime_storage.records import Budget, UsageTotal
+from agent_runtime_storage.spending_records import NO_LIMITS
 
 from . import leases
 from .agent import Agent
+from .allowance import in_money, limits_of, require_room, tree_budget
 from .attaching import Attachable, ThreadFiles
 from .beginning import Order, begin, check_free, take_over
-from .budget import NANO, require_price
+from .budget import require_price
 from .composing import compose
 from .concurrency import Background
 from .control import Control, check_answered
@@ -280,7 +282,7 @@ class Runtime(Control):
     @property
     def memory(self) -> ThreadMemory:
         """The memory of threads: to look at it, and to observe or condense when one is asked."""
-        return ThreadMemory(self.settings, self.store, self.model, self._budget())
+        return ThreadMemory(self.settings, self.store, self.model, tree_budget(self.settings))
 
     @property
     def files(self) -> ThreadFiles:
@@ -319,8 +321,9 @@ class Runtime(Control):
         remembering = resolved.remembering
         for warning in remembering.warnings if remembering else ():
             _log.warning("Observational memory: %s", warning)
-        resolved.deps, resolved.limited = deps, budget != Budget()
-        require_price(resolved.info, budget, self.settings)
+        resolved.deps, resolved.limits = deps, limits_of(self.settings)
+        resolved.limited = budget != Budget() or resolved.limits != NO_LIMITS
+        require_price(resolved.info, in_money(budget, resolved.limits), self.settings)
         return resolved
 
     async def _run(
@@ -338,7 +341,7 @@ class Runtime(Control):
     ) -> RunResult:
         message = UserMessage(task) if isinstance(task, str) else task
         store = self.store.of(user or self.settings.user)
-        budget = self._budget()
+        budget = tree_budget(self.settings)
         if parent is not None:
             budget = (await store.run(parent.lease.root_run_id)).budget
         if thread_id is None and parent is None and isinstance(agent, Workflow):
@@ -350,6 +353,8 @@ class Runtime(Control):
         resolved = await self._resolve(
             agent, store, deps, budget, thread_id=thread_id, child=parent is not None
         )
+        if parent is None:
+            await require_room(store, resolved.limits, thread_id)
         order = Order(
             run_id=run_id,
             thread_id=thread_id,
@@ -384,11 +389,6 @@ class Runtime(Control):
         return await self._run(
             agent, task, None, user, deps, spec, parent.emit, parent=parent, before=before
         )
-
-    def _budget(self) -> Budget:
-        dollars = self.settings.budget_usd
-        cost = None if dollars is None else int(dollars * NANO)
-        return Budget(self.settings.budget_tokens, cost)
 
     def _state(
         self,
@@ -435,9 +435,7 @@ class Runtime(Control):
 
     async def _finish(self, driver: Driver, resolved: Resolved) -> RunResult:
         """Drive a run to its end and say how it ended."""
-        finish = await execute(
-            driver, timeout=self.settings.run_timeout, background=self._background
-        )
+        finish = await execute(driver, settings=self.settings, background=self._background)
         if self._recall is not None:
             self._recall.end(driver.log)
         store, lease = driver.log.store, driver.log.lease

@@ -15,13 +15,24 @@ import anyio.to_thread
 
 from agent_runtime_storage.contract import UserStore
 from agent_runtime_storage.records import Amount, Run
+from agent_runtime_storage.spending import is_below
 
 from . import leases
 from . import output as outputs
+from .allowance import (
+    NO_END,
+    Allowance,
+    allowances,
+    held_by_the_dead,
+    kept_for_root,
+    least_left,
+)
 from .branch import new_nonce
 from .budget import affordable_output, bound, times
+from .context import extend
 from .cutting import fit
 from .errors import BudgetExceeded, Conflict
+from .exchange import Exchange
 from .log import RunLog
 from .memory.observational import Memory
 from .memory.recent import TARGET, Room, overdue, plan, results_budget, too_large
@@ -52,8 +63,12 @@ BUDGET_WAIT = 0.1
 """Seconds between attempts to reserve what other runs of the tree hold."""
 LOOK_EVERY = 10
 """After so many attempts it is looked again whether one of those runs has died."""
-UNLIMITED = 2**53
-"""What is left of a budget that sets no limit."""
+LAST_OUTPUT = 1024
+"""So many tokens of a last answer are kept for a run that has sub-agents."""
+NOTES = 500
+"""So many tokens of notes may come with the results of an exchange."""
+USUAL_RESULT = "word " * 200
+"""For a result of a call that is not known yet, so much is kept in its next prompt."""
 
 
 @dataclass(slots=True)
@@ -72,7 +87,7 @@ class RunState:
     max_output: int
     task: Entry | None
     limited: bool
-    """Whether the run tree has a budget."""
+    """Whether the run tree has a budget, or its runs have limits."""
     end_dead: Callable[[UserStore, Run], Awaitable[None]]
     """Ends a run whose process is dead."""
     gate: Gate
@@ -180,6 +195,8 @@ class RunState:
     async def fit(self, texts: Sequence[str]) -> list[int | None]:
         """Return how many characters of each result prompts show, so that none floods them."""
         tokens = results_budget(self.room, self.calibration.ratio)
+        if self.limited and not is_below(self.log.lease):
+            tokens = min(tokens, await self._affordable_results())
         if sum(map(len, texts)) > COUNT_IN_THREAD:
             return await anyio.to_thread.run_sync(fit, texts, tokens, count_text)
         return fit(texts, tokens, count_text)
@@ -187,23 +204,55 @@ class RunState:
     # Budget
 
     async def reserve(self) -> None:
-        """Reserve the next call on the root of the tree; wait while others hold what it needs.
+        """Reserve the next call; wait while others hold what it needs.
 
         Raises:
-            BudgetExceeded: it would not fit even if they gave everything back.
+            BudgetExceeded: it would not fit even if they gave everything back, or those that hold
+                it have died.
         """
+        alone = False
         for waited in itertools.count():
-            left = await self.left() if self.limited else None
+            left = least_left(await self.allowed()) if self.limited else None
             wanted = self.wanted(self.log.view, left)
             try:
                 await self.log.reserve(wanted)
                 return
-            except BudgetExceeded:
+            except BudgetExceeded as error:
                 if left is None or wanted.tokens > left.tokens or wanted.cost > left.cost:
                     raise
-            if waited % LOOK_EVERY == 0:
+                if error.budget == "steps" and not await self.steps_under_way():
+                    raise
+                refused = error
+            if waited % LOOK_EVERY == 0 or alone:
                 await self.end_dead_others()
-            await anyio.sleep(BUDGET_WAIT)
+                alive, dead = await self.holders()
+                if alone and not alive:
+                    raise held_by_the_dead(refused, dead)
+                # What they held may have been given back since it was refused.
+                alone = not alive
+            if not alone:
+                await anyio.sleep(BUDGET_WAIT)
+
+    async def steps_under_way(self) -> bool:
+        """Return whether a step may become free that others of the tree are at."""
+        lease, limits = self.log.lease, self.log.limits
+        kept = limits.kept_steps if is_below(lease) else 0
+        made = await self.log.store.tree_steps(lease.root_run_id)
+        return made + kept < (limits.steps or 0)
+
+    async def holders(self) -> tuple[list[str], list[str]]:
+        """Return the user's runs that have reserved something: those at work, and the dead."""
+        store = self.log.store
+        alive: list[str] = []
+        dead: list[str] = []
+        for run_id in await store.holders():
+            if run_id == self.log.lease.run_id:
+                # Its memory works beside it.
+                alive += [run_id] if self.log.held != Amount() else []
+                continue
+            run = await store.run(run_id)
+            (dead if leases.is_dead(run) else alive).append(run_id)
+        return alive, dead
 
     async def end_dead_others(self) -> None:
         """End the runs of the tree whose process is dead: they never give back what they hold."""
@@ -233,28 +282,62 @@ class RunState:
         """Take note that the model call is in the log, with all its attempts."""
         self.calling, self.lost = False, 0
 
-    async def left(self) -> Amount:
-        """Return what is left of the tree's budget once all that is reserved is given back."""
-        root = await self.log.store.run(self.log.lease.root_run_id)
-        spent = [root.settled, root.unsettled]
-        tokens = UNLIMITED if root.budget.tokens is None else root.budget.tokens
-        cost = UNLIMITED if root.budget.cost is None else root.budget.cost
-        return Amount(
-            tokens - sum(one.tokens for one in spent), cost - sum(one.cost for one in spent)
-        )
+    async def allowed(self) -> list[Allowance]:
+        """Return the budgets that the run keeps to, as they stand."""
+        log = self.log
+        return await allowances(log.store, log.lease, log.limits)
 
     async def wrapping_up(self) -> list[Note]:
         """Return what the model is told when the run is near its limits, once."""
         if self.wrap_up.told:
             return []
-        lease = self.log.lease
-        root = await self.log.store.run(lease.root_run_id) if self.limited else None
+        log = self.log
+        steps = [(log.steps, self.step_limit)]
+        if (most := log.limits.steps) is not None:
+            steps.append((await log.store.tree_steps(log.lease.root_run_id), most))
         return self.wrap_up.notes(
-            steps=self.log.steps,
-            most=self.step_limit,
-            root=root,
-            call=self.wanted(self.log.view),
+            steps=steps,
+            budgets=await self.allowed() if self.limited else (),
+            call=self.wanted(log.view),
         )
+
+    async def _affordable_results(self) -> int:
+        """Return how many of our tokens of results leave a root enough for its next call."""
+        exchange, price = self.log.open_exchange(), self.info.price
+        bare = self._with_results(exchange, "")
+        left = NO_END
+        for one in await self.allowed():
+            rest = Amount(
+                one.left.tokens - one.spending.reserved.tokens,
+                one.left.cost - one.spending.reserved.cost,
+            )
+            left = min(left, rest.tokens - LAST_OUTPUT)
+            if price is not None and (each := max(price.input, price.cache_write)):
+                left = min(left, (rest.cost - LAST_OUTPUT * price.output) // each)
+        room = left - self.calibration.estimate(bare.tokens) - NOTES
+        return max(0, int(room / self.calibration.safe_ratio))
+
+    def _with_results(self, exchange: Exchange, text: str) -> View:
+        """Return the view with an exchange of which each result is this text."""
+        results = tuple(ToolResult(text) for _ in exchange.message.calls)
+        shown = (None,) * len(results)
+        entry = Entry(exchange.seq, self.log.head, exchange.message, results, shown)
+        return extend(self.log.view, entry)
+
+    async def keeping(self) -> Callable[[Exchange], Amount | None]:
+        """Return what says what the runs below have to leave, while an exchange's calls run."""
+        lease = self.log.lease
+        if not self.limited or is_below(lease):
+            return lambda exchange: None
+        budgets = await self.allowed()
+
+        def keep(exchange: Exchange) -> Amount:
+            view = self._with_results(exchange, USUAL_RESULT)
+            prompt_tokens = self.calibration.estimate(view.tokens)
+            output = min(self.max_output, LAST_OUTPUT)
+            return kept_for_root(bound(self.info, prompt_tokens, output), budgets)
+
+        return keep
 
     def wanted(self, view: View, left: Amount | None = None) -> Amount:
         """Return an upper bound of the next call; its answer shrinks to what is left."""

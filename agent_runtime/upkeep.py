@@ -19,6 +19,7 @@ from agent_runtime_storage.records import Budget, Finish, NewRun, UsageTotal
 
 from . import leases
 from .agent import Agent
+from .allowance import in_money, limits_of, require_room
 from .beginning import UPKEEP, end_upkeep, started
 from .branch import load_view
 from .budget import require_price
@@ -151,10 +152,13 @@ class ThreadMemory:
             )
         name = self.settings.observer_model if kind == OBSERVE else self.settings.reflector_model
         await _check(name, resolved.model, self.settings)
-        require_price(resolved.info, self.budget, self.settings)
+        limits = limits_of(self.settings)
+        await require_room(store, limits, thread)
+        require_price(resolved.info, in_money(self.budget, limits), self.settings)
         run_id = new_id()
         with leases.at_work(run_id):
             async with _lease(store, thread, resolved, kind, run_id, self.budget, on_event) as log:
+                log.limits = limits
                 memory = memory_of(log, found, resolved.calibration, self.settings)
                 await memory.load()
                 keeper = Keeper(memory)

@@ -7,15 +7,15 @@ once: it can still end its task well, and say what is open, before the limit sto
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from agent_runtime_storage.records import Amount, Run
+from agent_runtime_storage.records import Amount
 
+from .allowance import ROOM, Allowance, TimeLimit
 from .messages import Note
 
 SHARE = 0.9
-ROOM = 2
-"""For so many more calls a budget has to last after the note."""
 NOTE = (
     "This run has nearly used up what it may: {what}. Begin nothing new. Finish what you are at, "
     "then give your last answer: what is done, what you found, and what is still open."
@@ -29,54 +29,63 @@ class WrapUp:
     """Looks how near a run is to its limits.
 
     Attributes:
-        timeout: the most seconds of this execution; None for no limit.
+        limit: how long this execution may take; None for no limit.
         told: whether its model knows already.
     """
 
-    timeout: float | None = None
+    limit: TimeLimit | None = None
     told: bool = False
     _began: float = field(default_factory=time.monotonic)
 
-    def start(self, timeout: float | None) -> None:
+    def start(self, limit: TimeLimit | None) -> None:
         """Take the time from now on."""
-        self.timeout, self._began = timeout, time.monotonic()
+        self.limit, self._began = limit, time.monotonic()
 
-    def notes(self, *, steps: int, most: int, root: Run | None, call: Amount) -> list[Note]:
+    def notes(
+        self, *, steps: Sequence[tuple[int, int]], budgets: Sequence[Allowance], call: Amount
+    ) -> list[Note]:
         """Return the note if it is time for it, and nothing if that was told before.
 
         Args:
-            steps, most: those that the run has made, and that it may make.
-            root: the root of the run tree, with what the tree has spent; None without a budget.
-            call: the most that the next call can take of it.
+            steps: those that the run has made and that it may make, then those of its tree if they
+                are limited.
+            budgets: those that it has to keep to.
+            call: the most that the next call can take of them.
         """
         if self.told:
             return []
-        what = self._steps(steps, most) or self._time() or _budget(root, call)
+        reasons = (
+            *(_steps(made, most, place) for place, (made, most) in enumerate(steps)),
+            self._time(),
+            *(_budget(one, call) for one in budgets),
+        )
+        what = next(filter(None, reasons), "")
         if not what:
             return []
         self.told = True
         return [Note(NOTE.format(what=what), source="limits")]
 
-    def _steps(self, steps: int, most: int) -> str:
-        due = most >= _TENTH and steps >= SHARE * most
-        return f"{steps:,} of its {most:,} steps" if due else ""
-
     def _time(self) -> str:
-        took = time.monotonic() - self._began
-        due = self.timeout is not None and took >= SHARE * self.timeout
-        return f"{took:,.0f} of its {self.timeout:,.0f} seconds" if due else ""
+        if self.limit is None:
+            return ""
+        took = time.monotonic() - self._began + self.limit.of - self.limit.seconds
+        due = took >= SHARE * self.limit.of
+        return f"{took:,.0f} of its {self.limit.of:,.0f} seconds" if due else ""
 
 
-def _budget(root: Run | None, call: Amount) -> str:
-    if root is None:
-        return ""
-    spent = Amount(
-        root.settled.tokens + root.unsettled.tokens, root.settled.cost + root.unsettled.cost
-    )
-    for what, limit, used, next_call in (
-        ("tokens", root.budget.tokens, spent.tokens, call.tokens),
-        ("budget in dollars", root.budget.cost, spent.cost, call.cost),
+def _steps(made: int, most: int, place: int) -> str:
+    due = most >= _TENTH and made >= SHARE * most
+    together = " (with its sub-agents)" if place else ""
+    return f"{made:,} of its {most:,} steps{together}" if due else ""
+
+
+def _budget(one: Allowance, call: Amount) -> str:
+    spent, left, limit = one.spending.spent, one.left, one.limit
+    whose = {"run": "its", "thread": "its thread's", "day": "the day's"}[one.whose]
+    for what, most, used, rest, next_call in (
+        ("tokens", limit.tokens, spent.tokens, left.tokens, call.tokens),
+        ("budget in dollars", limit.cost, spent.cost, left.cost, call.cost),
     ):
-        if limit is not None and (used >= SHARE * limit or limit - used < ROOM * next_call):
-            return f"{used / limit:.0%} of its {what}"
+        if most is not None and (used >= SHARE * most or rest < ROOM * next_call):
+            return f"{used / most:.0%} of {whose} {what}"
     return ""

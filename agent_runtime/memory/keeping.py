@@ -31,7 +31,9 @@ async def hold(log: RunLog, amount: Amount) -> None:
     Raises:
         BudgetExceeded: it does not fit; nothing was written.
     """
-    await _spend(log, Commit(reserve=amount), amount)
+    # A run's own memory leaves what its sub-agents leave, too, and takes no steps.
+    limits = replace(log.limits, steps=None, spare=True)
+    await _spend(log, Commit(reserve=amount, limits=limits), amount)
 
 
 async def lose(log: RunLog, held: Amount) -> None:

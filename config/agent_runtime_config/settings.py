@@ -321,6 +321,29 @@ class Settings(BaseSettings):
     budget_usd: Dollars | None = Field(
         default=None, description="The most dollars that a run and its sub-agents may cost."
     )
+    budget_steps: Count | None = Field(
+        default=None,
+        description="The most steps that a run and its sub-agents may take together, resumed or "
+        "not; two of them are kept for the run itself.",
+    )
+    budget_seconds: Seconds | None = Field(
+        default=None,
+        description="The most seconds that a run may work, with its sub-agents, however often it "
+        "is resumed; while it waits for a person its time stands still.",
+    )
+    thread_budget_tokens: Count | None = Field(
+        default=None, description="The most tokens that all runs of a thread may use together."
+    )
+    thread_budget_usd: Dollars | None = Field(
+        default=None, description="The most dollars that all runs of a thread may cost."
+    )
+    day_budget_tokens: Count | None = Field(
+        default=None,
+        description="The most tokens that all runs of a user may use on a day, by UTC.",
+    )
+    day_budget_usd: Dollars | None = Field(
+        default=None, description="The most dollars that all runs of a user may cost on a day."
+    )
     unknown_price: Annotated[Literal["refuse", "tokens"], BeforeValidator(_lower)] = Field(
         default="refuse",
         description="What a budget in dollars means for a model whose price is unknown: `refuse` "
@@ -350,7 +373,9 @@ class Settings(BaseSettings):
     @property
     def needs_prices(self) -> bool:
         """Whether a model whose price is unknown may not be called."""
-        return self.budget_usd is not None and self.unknown_price == "refuse"
+        dollars = (self.budget_usd, self.thread_budget_usd, self.day_budget_usd)
+        limited = any(one is not None for one in dollars)
+        return limited and self.unknown_price == "refuse"
 
     @classmethod
     def settings_customise_sources(

@@ -225,7 +225,7 @@ class Commits(RunStatements):
                     unsettle=commit.unsettle,
                     reserve=commit.reserve,
                     keep=commit.keep,
-                    below=is_below(lease),
+                    below=is_below(lease) or commit.limits.spare,
                 )
             )
         batch += self._room(lease, commit)
@@ -285,7 +285,8 @@ class Commits(RunStatements):
         if label == "lease":
             return await self._lost(lease)
         if label == "budget":
-            wanted, below = commit.reserve or Amount(), is_below(lease)
+            below = is_below(lease) or commit.limits.spare
+            wanted = commit.reserve or Amount()
             return await self._over_budget(lease.root_run_id, wanted, below=below)
         if label in OVER_LIMIT:
             return await self._over_limit(lease, commit, label)

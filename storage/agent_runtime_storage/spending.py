@@ -40,7 +40,7 @@ class SpendingOfOwner(Owner):
         limits = commit.limits
         if commit.reserve is None:
             return []
-        root = {"root_run_id": lease.root_run_id, "below": int(is_below(lease))}
+        root = {"root_run_id": lease.root_run_id, "below": int(is_below(lease) or limits.spare)}
         batch: list[Statement] = []
         for name, limit in (("thread", limits.thread), ("day", limits.day)):
             if limit != Budget():

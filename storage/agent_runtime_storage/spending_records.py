@@ -33,12 +33,14 @@ class Limits:
         day: of all that the owner spends on a day, by UTC.
         steps: the most steps of the run tree; None for no limit.
         kept_steps: how many of these the runs below the root have to leave.
+        spare: whether a reservation of the root's own leaves what it keeps as well.
     """
 
     thread: Budget = UNLIMITED
     day: Budget = UNLIMITED
     steps: int | None = None
     kept_steps: int = 0
+    spare: bool = False
 
 
 NO_LIMITS = Limits()

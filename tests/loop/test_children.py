@@ -206,7 +206,7 @@ async def test_a_child_waits_for_what_another_holds_and_neither_shrinks_nor_give
         return str(result.output)
 
     script = [calls(*(raw_call("delegate", number=n) for n in (1, 2))), say("Done.")]
-    async with play(script, settings={"budget_tokens": 10_000}, max_output=500) as world:
+    async with play(script, settings={"budget_tokens": 12_000}, max_output=500) as world:
         result = await world.run(Agent(tools=[delegate]))
         assert await world.results(result.thread_id) == [("ok", "First."), ("ok", "Second.")]
     assert refused.is_set()

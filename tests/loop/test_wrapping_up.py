@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agent_runtime import Agent, ScriptedModel
+from agent_runtime.allowance import TimeLimit
 from agent_runtime.messages import Note
 from agent_runtime.models.base import ModelRequest
 from agent_runtime.models.scripted import Scripted, call, say
@@ -70,10 +71,10 @@ def test_the_time_that_has_passed_counts_from_the_start(monkeypatch: pytest.Monk
     now = 1000.0
     monkeypatch.setattr("time.monotonic", lambda: now)
     wrap_up = WrapUp()
-    wrap_up.start(60.0)
+    wrap_up.start(TimeLimit(60.0, 60.0, "Over."))
 
     def told() -> list[Note]:
-        return wrap_up.notes(steps=1, most=500, root=None, call=Amount())
+        return wrap_up.notes(steps=[(1, 500)], budgets=(), call=Amount())
 
     now += SHARE * 60 - 1
     assert told() == []
