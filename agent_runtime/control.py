@@ -34,7 +34,7 @@ class Control:
     async def cancel(self, run_id: str, *, user: str | None = None) -> list[str]:
         """Cancel a run and all its descendants, in whatever process; return whom it reached.
 
-        Idempotent. Running processes see it within about a second; runs whose process is dead,
+        Idempotent. Running processes see it within half a second; runs whose process is dead,
         and those that wait for a person, are ended here.
         """
         store = self._store_of(user)

@@ -31,7 +31,7 @@ from .state import RunState
 from .tokens import count_text
 from .tools.base import Toolset
 
-POLL_SECONDS = 1.0
+POLL_SECONDS = 0.4
 """How often a run looks whether another process asked for its cancel."""
 DEAD_RESULT_TOKENS = 4000
 """What the results of an exchange may show whose run is ended without its model at hand."""
