@@ -17,7 +17,8 @@ import asyncio
 import itertools
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, TypeAlias, cast
@@ -148,6 +149,7 @@ class OpenAIServer:
         busy_seconds: the server's own work (parsing, counting, writing), without waits; a
             benchmark in the same process subtracts it.
         open_connections: how many clients are connected now.
+        waiting: how many of them wait for (the rest of) an answer now.
         billed: the usage of every answer, in OpenAI's form, whether or not it was reported and
             whether or not it arrived whole.
     """
@@ -160,6 +162,7 @@ class OpenAIServer:
         self.embed: Script = lambda request, n: Reply()
         self.busy_seconds = 0.0
         self.open_connections = 0
+        self.waiting = 0
         self.billed: list[dict[str, Any]] = []
         self.script = script
         self._meter = PromptMeter(factor)
@@ -214,7 +217,7 @@ class OpenAIServer:
         self.open_connections += 1
         self._notify()
         try:
-            await _Connection(stream, self._reply).serve()
+            await _Connection(stream, self._reply, self._wait).serve()
         except (anyio.BrokenResourceError, anyio.EndOfStream, h11.RemoteProtocolError):
             # The client left, which it may do at any time.
             pass
@@ -223,6 +226,14 @@ class OpenAIServer:
                 await anyio.aclose_forcefully(stream)
             self.open_connections -= 1
             self._notify()
+
+    @contextmanager
+    def _wait(self) -> Generator[None]:
+        self.waiting += 1
+        try:
+            yield
+        finally:
+            self.waiting -= 1
 
     async def wait_for_embeddings(self, count: int) -> None:
         """Return once so many requests have arrived at the embeddings route."""
@@ -366,9 +377,11 @@ class _Connection:
         self,
         stream: anyio.abc.SocketStream,
         reply: Callable[[str, dict[str, str], bytes], tuple[Reply, _Answer | Vectors]],
+        wait: Callable[[], AbstractContextManager[None]],
     ) -> None:
         self._stream = stream
         self._reply = reply
+        self._wait = wait
         self._http = h11.Connection(h11.SERVER)
 
     async def serve(self) -> None:
@@ -382,9 +395,11 @@ class _Connection:
                 {name.decode(): value.decode() for name, value in request.headers},
                 await self._body(),
             )
-            if reply.delay:
-                await anyio.sleep(reply.delay)
-            if not await self._send(reply, answer):
+            with self._wait():
+                if reply.delay:
+                    await anyio.sleep(reply.delay)
+                again = await self._send(reply, answer)
+            if not again:
                 return
             if self._http.our_state is not h11.DONE:
                 return
