@@ -22,7 +22,7 @@ from .attaching import MAX_BYTES, Attachable, attach
 from .branch import activation_event, activation_row, load_view, new_nonce, node_row
 from .concurrency import outlast
 from .context import entry_of
-from .delegation.record import record_of
+from .delegation.record import key_of, record_of
 from .errors import ConfigError, Conflict, LeaseLost, RunCancelled, ThreadBusy
 from .events import Event
 from .execution import reopen
@@ -113,11 +113,12 @@ async def begin(store: UserStore, resolved: Resolved, order: Order) -> tuple[Run
         )
         for i, message in enumerate(messages)
     ]
-    events = [started(order.agent, resolved, resolved.max_steps, resumed=False)]
+    parent = order.parent.lease if order.parent else None
+    begun = started(order.agent, resolved, resolved.max_steps, resumed=False)
+    events = [of_child(begun, parent.run_id if parent else None, order.spec)]
     if view is not old:
         events.append(activation_event(old, view, "start"))
     newest = await store.last_observation(thread.id)
-    parent = order.parent.lease if order.parent else None
     run = NewRun(
         id=order.run_id,
         thread_id=thread.id,
@@ -249,7 +250,8 @@ async def take_over(
         await _end_children(store, run, again)
         if run.task_id is not None:
             taken.task = entry_of(await store.node(run.thread_id, run.task_id))
-        await log.tell_of(started(agent, resolved, taken.limit, resumed=True))
+        begun = started(agent, resolved, taken.limit, resumed=True)
+        await log.tell_of(of_child(begun, run.parent_run_id, run.spec))
     return taken
 
 
@@ -289,6 +291,13 @@ def started(agent: str, resolved: Resolved, limit: int, *, resumed: bool) -> New
         if memory.warnings:
             data["warnings"] = list(memory.warnings)
     return NewEvent("run-start", data=data)
+
+
+def of_child(event: NewEvent, parent: str | None, spec: Mapping[str, Any]) -> NewEvent:
+    """Return a run's start as it is told of a child run: whose it is, and for which task."""
+    if parent is None:
+        return event
+    return replace(event, data={**event.data, "parent": parent, "task_key": key_of(spec)})
 
 
 async def _check_head(store: UserStore, run: Run, head: int | None) -> None:

@@ -38,7 +38,8 @@ class Event:
 
             - `run-start`: `agent`, `model`, `max_steps`, `resumed` (bool); with observational
               memory `observe_at` and `reflect_at` (its thresholds in tokens), and `warnings` if
-              there are any
+              there are any; of a child run also `parent` (the run that began it) and `task_key`
+              (empty if it was not delegated)
             - `text-delta`, `reasoning-delta` (live only): `text`
             - `model-retry` (live only): `reason`, `attempt`, `wait` (seconds)
             - `answer`: `step`, `calls` (number), `prompt_tokens`, `cached_tokens`,

@@ -8,18 +8,25 @@ from __future__ import annotations
 
 import sys
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from .checklist import MOST_SHOWN as MOST_ITEMS
 from .checklist import Checklist
-from .terminal import printable, say, short_arguments, shorten
+from .sub_agents import MOST_SHOWN, SubAgents
+from .terminal import printable, say, short_arguments, short_number, shorten
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from agent_runtime.events import Event
     from agent_runtime.plan import Plan
 
 STATUS_WIDTH = 60
 """How many characters the status spends on what the run is doing, or on what the model says."""
 
+
+DELEGATED = ("role", "task_key", "background")
+"""What is told of a task that is handed over."""
 
 CAUSES = {
     "observed": "observations stand for them",
@@ -40,6 +47,7 @@ class Tally:
     Attributes:
         remembering: what observational memory is doing; empty if nothing.
         plan: the run's own, not those of its sub-agents.
+        agents: its sub-agents.
     """
 
     def __init__(self) -> None:
@@ -53,6 +61,7 @@ class Tally:
         self.doing = "starting"
         self.remembering = ""
         self.plan = Checklist()
+        self.agents = SubAgents()
         self._limits = 0, 0
         self._sizes: tuple[int, int] | None = None
         self._root = ""
@@ -62,10 +71,11 @@ class Tally:
         """Take an event in; return the lines that tell of it, perhaps none."""
         self._root = self._root or event.run_id
         data: dict[str, Any] = dict(event.data)
-        lines = self._lines(event, data)
         if event.run_id == self._root:
-            return lines
-        return [f"    sub-agent: {line.strip()}" for line in lines]
+            return self._lines(event, data)
+        if event.kind == "answer" or (event.kind == "observation" and data.get("calls")):
+            self._count(data)
+        return self.agents.update(event)
 
     def planned(self, event: Event) -> bool:
         """Take in what an event tells of the run's plan; return whether that may have changed."""
@@ -83,7 +93,9 @@ class Tally:
             case "reasoning-delta":
                 self.doing = "thinking"
             case "tool-start":
-                arguments = short_arguments(data.get("arguments") or {})
+                given: dict[str, Any] = data.get("arguments") or {}
+                told = DELEGATED if data["tool"] == "delegate" else given
+                arguments = short_arguments({one: given[one] for one in told if one in given})
                 self.doing = f"{data['tool']} {arguments}".strip()
                 return [f"  {self.doing}"]
             case "tool-finish":
@@ -96,9 +108,9 @@ class Tally:
             case "activation":
                 return self._activation(data)
             case "memory":
-                self._remember(event, data)
+                self._remember(data)
             case "observation":
-                self._remember(event, {})
+                self._remember({})
                 return self._observation(data)
             case "file":
                 return [f"  the model does not see {data['name'] or data['uri']}: {data['reason']}"]
@@ -148,10 +160,8 @@ class Tally:
         why = f": {data['why']}" if data["why"] else ""
         return [f"  memory: {did.format(**data)} ({by}{why})"]
 
-    def _remember(self, event: Event, data: dict[str, Any]) -> None:
-        """Keep what the run's own memory is at; nothing if there is no data."""
-        if event.run_id != self._root:
-            return
+    def _remember(self, data: dict[str, Any]) -> None:
+        """Keep what memory is at; nothing if there is no data."""
         doing = {"observe": "observing", "reflect": "condensing"}
         again = " again" if data.get("again") else ""
         self.remembering = (
@@ -159,8 +169,6 @@ class Tally:
         )
 
     def _start(self, event: Event, data: dict[str, Any]) -> list[str]:
-        if event.run_id != self._root:
-            return [f"{data['agent']} starts"]
         self.max_steps = data["max_steps"]
         self._limits = data.get("observe_at", 0), data.get("reflect_at", 0)
         self.doing = "thinking"
@@ -174,16 +182,14 @@ class Tally:
     def _answer(self, event: Event, data: dict[str, Any]) -> list[str]:
         self._said, self.doing = "", "thinking"
         self._count(data)
-        if event.run_id == self._root:
-            self.step = data["step"]
+        self.step = data["step"]
         calls = data["calls"]
         what = f"{calls} tool call{'s' if calls != 1 else ''}" if calls else "answer"
         if data.get("prompt_tokens"):
             what += f", prompt {data['prompt_tokens']:,} tokens ({_cached(data)})"
         if "raw_tokens" in data:
             sizes = data["raw_tokens"], data["observed_tokens"]
-            if event.run_id == self._root:
-                self._sizes = sizes
+            self._sizes = sizes
             what += f", {self._held(sizes)}"
         return [f"step {data['step']}/{self.max_steps}: {what}; {self.spent()} so far"]
 
@@ -199,8 +205,8 @@ class Tally:
         """Return the tokens of raw messages and of observations, each of its threshold."""
         (raw, observed), (observe_at, reflect_at) = sizes, self._limits
         return (
-            f"raw {_short(raw)} of {_short(observe_at)}, "
-            f"observed {_short(observed)} of {_short(reflect_at)}"
+            f"raw {short_number(raw)} of {short_number(observe_at)}, "
+            f"observed {short_number(observed)} of {short_number(reflect_at)}"
         )
 
     def spent(self) -> str:
@@ -226,13 +232,6 @@ def _cached(data: dict[str, Any]) -> str:
     return f"{(data.get('cached_tokens') or 0) / data['prompt_tokens']:.0%} cached"
 
 
-def _short(tokens: int) -> str:
-    """Return a number of tokens in a few characters: `950`, `3.6K`, `30K`."""
-    if tokens < 1000:
-        return str(tokens)
-    return f"{tokens / 1000:.1f}".removesuffix(".0") + "K"
-
-
 class Progress(AbstractContextManager[None], Protocol):
     """Shows events as they come; a context, so that a terminal is always left in order."""
 
@@ -242,6 +241,10 @@ class Progress(AbstractContextManager[None], Protocol):
 
     def plan(self, plan: Plan | None) -> None:
         """Show the run's plan as the store has it."""
+        ...
+
+    def say(self, line: str) -> None:
+        """Show a line of the command's own."""
         ...
 
 
@@ -269,39 +272,71 @@ class PlainProgress:
         self.tally.plan.take(plan)
         self._say_plan()
 
+    def say(self, line: str) -> None:
+        """Write the line."""
+        say(line)
+
     def _say_plan(self) -> None:
         for line in self.tally.plan.changed():
             say(f"  plan: {line}")
 
 
 class LiveProgress:
-    """Lines with a status and the plan's checklist beneath them, for a terminal."""
+    """Lines with a status, the plan's checklist and the sub-agents beneath, for a terminal."""
 
     def __init__(self) -> None:
         from rich.console import Console
+        from rich.live import Live
+        from rich.spinner import Spinner
         from rich.text import Text
 
         self.tally = Tally()
         self._text = Text
         self._console = Console(stderr=True, highlight=False)
-        self._status = self._console.status(Text("starting"))
+        self._spinner = Spinner("dots", style="green")
+        self._above = ["starting"]
+        self._live = Live(
+            get_renderable=self._beneath, console=self._console, refresh_per_second=10,
+            transient=True,
+        )  # fmt: skip
 
     def __enter__(self) -> None:
-        self._status.start()
+        self._live.start()
 
     def __exit__(self, *_: object) -> None:
-        self._status.stop()
+        self._live.stop()
         for line in self.tally.plan.shown():
-            self._console.print(self._text(printable(line), style="dim"), soft_wrap=True)
+            self._print(line, "dim")
+
+    def _beneath(self) -> Text:
+        """Return what stands beneath the lines; another thread asks for it again and again.
+
+        It takes no more rows than the terminal has, and leaves room in each for the `^C` that the
+        terminal itself writes: else it could not be taken back whole.
+        """
+        rows = max(1, self._console.height - 2)
+        agents = [f"  {line}" for line in self.tally.agents.shown(min(MOST_SHOWN, rows // 3))]
+        lines = [self._text(printable(one)) for one in self._above[: rows - len(agents)] + agents]
+        for line in lines:
+            line.truncate(max(1, self._console.width - 5), overflow="ellipsis")
+        frame = cast("Text", self._spinner.render(self._console.get_time()))
+        return self._text.assemble(frame, " ", self._text("\n").join(lines))
 
     def show(self, event: Event) -> None:
-        """Print the lines that tell of the event, and bring the status up to date."""
+        """Print the lines that tell of the event, and bring what stands beneath up to date."""
         for line in self.tally.update(event):
-            style = "" if line.startswith(("step", "run")) else "dim"
-            self._console.print(self._text(printable(line), style=style), soft_wrap=True)
+            self._print(line, "" if line.startswith(("step", "run")) else "dim")
         self.tally.planned(event)
-        lines = [self.tally.status(), *(f"  {line}" for line in self.tally.plan.shown())]
-        self._status.update(self._text(printable("\n".join(lines))))
+        rows = self._console.height // 2
+        plan = self.tally.plan.shown(max(3, min(MOST_ITEMS, rows)))
+        self._above = [self.tally.status(), *(f"  {line}" for line in plan)]
+
+    def say(self, line: str) -> None:
+        """Print the line above the status, which it would break if it were just written."""
+        self._print(line)
+
+    def _print(self, line: str, style: str = "") -> None:
+        self._console.print(self._text(printable(line), style=style), soft_wrap=True)
 
     def plan(self, plan: Plan | None) -> None:
         """Keep the plan for the next time that something is shown."""

@@ -87,7 +87,7 @@ async def _follow(settings: Settings, start: Start, resume: Resume) -> Outcome:
     progress = new_progress()
     work = anyio.CancelScope()
     async with single_error(), anyio.create_task_group() as group:
-        await group.start(_watch, work, outcome)
+        await group.start(_watch, work, outcome, progress)
         async with Runtime.open(settings) as runtime:
             with work:
                 with progress:
@@ -103,7 +103,11 @@ async def _follow(settings: Settings, start: Start, resume: Resume) -> Outcome:
 
 
 async def _watch(
-    work: anyio.CancelScope, outcome: Outcome, *, task_status: TaskStatus[None]
+    work: anyio.CancelScope,
+    outcome: Outcome,
+    progress: Progress,
+    *,
+    task_status: TaskStatus[None],
 ) -> None:
     import anyio
 
@@ -114,7 +118,7 @@ async def _watch(
                 # Every step is written ahead, so that leaving here loses nothing that is done.
                 os._exit(exits.INTERRUPTED)
             outcome.interrupted = True
-            say("Stopping. What was done is being recorded; Ctrl-C again leaves at once.")
+            progress.say("Stopping. What was done is being recorded; Ctrl-C again leaves at once.")
             work.cancel()
 
 

@@ -35,6 +35,13 @@ def short_arguments(arguments: dict[str, Any], width: int = 80) -> str:
     return shorten(" ".join(parts), width)
 
 
+def short_number(tokens: int) -> str:
+    """Return a number in a few characters: `950`, `3.6K`, `30K`."""
+    if tokens < 1000:
+        return str(tokens)
+    return f"{tokens / 1000:.1f}".removesuffix(".0") + "K"
+
+
 def time_text(seconds: float) -> str:
     """Return a moment in local time."""
     import datetime

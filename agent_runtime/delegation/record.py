@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, cast
 
@@ -61,6 +62,13 @@ def record_of(run: Run) -> Record | None:
             return Record(**known, background=data.get("background") is True)
     _log.warning("What run %s keeps of its delegation cannot be read.", run.id)
     return None
+
+
+def key_of(spec: Mapping[str, Any]) -> str:
+    """Return the key under which a run with this spec was delegated; empty if it was not."""
+    kept: Any = spec.get(SPEC)
+    key = cast("dict[str, Any]", kept).get("key") if isinstance(kept, dict) else None
+    return key if isinstance(key, str) else ""
 
 
 def recorded(

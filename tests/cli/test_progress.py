@@ -162,15 +162,6 @@ def test_what_memory_uses_counts() -> None:
     assert tally.spent() == "2,650 tokens, 36% of input cached, $0.0035"
 
 
-def test_a_sub_agent_counts_but_does_not_move_the_step() -> None:
-    tally = Tally()
-    tally.update(START)
-    tally.update(_answer(7))
-    (line,) = tally.update(_answer(1, run="child"))
-    assert line.startswith("    sub-agent: step 1")
-    assert tally.step == 7 and tally.prompt_tokens == 2000
-
-
 def test_text_as_it_streams_changes_only_the_status() -> None:
     tally = Tally()
     tally.update(START)

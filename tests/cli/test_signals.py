@@ -13,12 +13,13 @@ from .command import clean_environ
 
 STUCK = """
 import anyio
+from agent_runtime.cli.progress import PlainProgress
 from agent_runtime.cli.session import Outcome, _watch
 
 async def main():
     outcome, work = Outcome(), anyio.CancelScope()
     async with anyio.create_task_group() as group:
-        await group.start(_watch, work, outcome)
+        await group.start(_watch, work, outcome, PlainProgress())
         with work, anyio.CancelScope(shield=True):
             print("ready", flush=True)
             await anyio.sleep_forever()
