@@ -31,7 +31,8 @@ ROOM = 2
 """For so many more calls a budget has to last after a run was told to wrap up."""
 NO_END = 2**53
 """What is left of a budget that sets no limit."""
-_TENTH = 10
+_SMALL = 20
+"""What is kept for a root is its next call, or two if they are at most so small a part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,15 +155,15 @@ def held_by_the_dead(error: BudgetExceeded, dead: Sequence[str]) -> BudgetExceed
 def kept_for_root(call: Amount, found: Sequence[Allowance]) -> Amount:
     """Return what the runs below a root have to leave for it.
 
-    That is always its next call, and one more where both are at most a tenth of each budget.
+    That is always its next call; more, up to two, as long as it is a small part of each budget.
     """
-    tenth = Amount(
-        min([NO_END, *(one.limit.tokens or NO_END for one in found)]) // _TENTH,
-        min([NO_END, *(one.limit.cost or NO_END for one in found)]) // _TENTH,
+    small = Amount(
+        min([NO_END, *(one.limit.tokens or NO_END for one in found)]) // _SMALL,
+        min([NO_END, *(one.limit.cost or NO_END for one in found)]) // _SMALL,
     )
     return Amount(
-        max(call.tokens, min(ROOM * call.tokens, tenth.tokens)),
-        max(call.cost, min(ROOM * call.cost, tenth.cost)),
+        max(call.tokens, min(ROOM * call.tokens, small.tokens)),
+        max(call.cost, min(ROOM * call.cost, small.cost)),
     )
 
 

@@ -6,15 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.autonomy import AT_ONCE, CHILDREN, USABLE, spend
+from benchmarks.autonomy import AT_ONCE, CHILDREN, KINDS, USABLE, spend
 
 
 @pytest.mark.timeout(180)
+@pytest.mark.parametrize("seed", range(len(KINDS)), ids=KINDS)
 async def test_sub_agents_at_once_never_bill_more_than_the_budget_of_the_tree(
-    tmp_path: Path,
+    tmp_path: Path, seed: int
 ) -> None:
-    spent = await spend(3, tmp_path)
+    spent = await spend(seed, tmp_path)
 
-    assert USABLE * spent.budget <= spent.billed <= spent.budget
+    assert spent.kind == KINDS[seed]
     assert spent.settled <= spent.billed <= spent.settled + spent.unsettled
+    assert USABLE * spent.budget <= spent.settled + spent.unsettled
+    assert spent.billed <= spent.budget
+    assert spent.answered
     assert (spent.at_once >= AT_ONCE, spent.finished) == (True, CHILDREN)
