@@ -19,7 +19,7 @@ from .answers import normalise
 from .attaching import keep_made
 from .budget import times, usage_of
 from .context import build, check
-from .delegation.background import JOB, settle_owed
+from .delegation.background import JOB, settling
 from .errors import (
     BudgetExceeded,
     InboxWaiting,
@@ -63,8 +63,10 @@ class Orchestrator:
         """
         if self.log.exchange is not None and (waits := await self.run_tools()) is not None:
             return waits
-        if (ended := await self.drain()) is not None:
-            return ended
+        async with settling(self.state):
+            return await self.drain() or await self._steps()
+
+    async def _steps(self) -> Finish:
         while True:
             if (arguments := self.final()) is not None:
                 return await self.complete(arguments)
@@ -349,7 +351,6 @@ class Orchestrator:
         A run that is resumed after an answer which did not end it is told to go on: some
         providers refuse a prompt that ends in an answer.  Returns how the run ended, if it did.
         """
-        await settle_owed(self.state)
         items = await self.log.store.inbox(self.log.lease.thread_id)
         notes = notes_of(items, self.log.lease.run_id)
         said = await self.state.guard.answered() if self.log.steps else None

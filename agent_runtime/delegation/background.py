@@ -9,12 +9,15 @@ process that is gone could not, so a task that died is told of, too.
 from __future__ import annotations
 
 import logging
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import anyio
 
 from agent_runtime import leases
+from agent_runtime.concurrency import single_error
 from agent_runtime.errors import AgentRuntimeError, ToolError
 from agent_runtime.events import Event
 from agent_runtime_storage.contract import UserStore
@@ -213,14 +216,21 @@ async def owe(store: UserStore, thread_id: str, run_id: str) -> str:
     return f"{run_id}/{number}"
 
 
-async def settle_owed(state: RunState) -> None:
-    """Send the thread of a run that begins the messages that processes owe it which are gone."""
+@asynccontextmanager
+async def settling(state: RunState) -> AsyncGenerator[None]:
+    """Send the thread of a run that begins the messages that processes owe it which are gone.
+
+    What a process was sending when it died is free only a while later: that is sent beside the
+    run, if it is still at work then.
+    """
     context = state.context("")
-    if state.tools.get(TASKS) is None:
+    if state.tools.get(TASKS) is None or not await _settled(context):
+        yield
         return
-    if await _settled(context) and context.delegating is not None:
-        # What a process was sending when it died is free only then.
-        context.delegating.background.start(_settle_later(context))
+    async with single_error(), anyio.create_task_group() as group:
+        group.start_soon(_settle_later, context)
+        yield
+        group.cancel_scope.cancel()
 
 
 async def _settle_later(context: ToolContext) -> None:
