@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from .results import RunResult, RunStream
     from .run_tree import TreeRun
     from .runtime import Runtime
+    from .sweep import Sweep
     from .tools.base import Tool, ToolContext, tool
     from .tools.plan import plan_tool
     from .tools.workspace import workspace_tools
@@ -79,6 +80,7 @@ __all__ = [
     "ScriptedEmbedder",
     "ScriptedModel",
     "Settings",
+    "Sweep",
     "Tool",
     "ToolContext",
     "ToolError",
@@ -129,6 +131,7 @@ _HOMES = {
     "ScriptedEmbedder": ".models.embedding",
     "ScriptedModel": ".models.scripted",
     "Settings": "agent_runtime_config",
+    "Sweep": ".sweep",
     "Tool": ".tools.base",
     "ToolContext": ".tools.base",
     "ToolError": ".errors",

@@ -19,6 +19,7 @@ from .log import give_up, take_log
 from .messages import encodable
 from .people.pausing import PAUSE, PAUSED
 from .people.questions import Answer, OnQuestion, Question, encode_answer
+from .people.waiting import questions_of, questions_on, waiting_below
 from .results import RunResult
 from .run_tree import TreeRun, tree_of
 from .sweep import Sweep, sweep
@@ -111,9 +112,11 @@ class Control:
         await store.post(run.thread_id, PAUSE, str(run.epoch).encode(), run_id=run_id)
 
     async def answer(self, question_id: str, answer: Answer, *, user: str | None = None) -> bool:
-        """Answer a question that a run waits for; return whether the run can be resumed now.
+        """Answer a question that a run waits for; return whether that can be resumed now.
 
-        The first answer counts.  Goes on with nothing by itself: call `resume`, here or anywhere.
+        The first answer counts.  Goes on with nothing by itself: call `resume`, here or anywhere,
+        for a sub-agent's question with the root of its tree.  Only a root that is still at work,
+        because others of its sub-agents are, goes on by itself.
 
         Args:
             answer: for `single` the choice, for `multiple` the choices, for `text` the text; for
@@ -128,11 +131,14 @@ class Control:
         question = Question.of(await store.question(question_id))
         encoded = encode_answer(question, answer)
         pattern: Mapping[str, str] | None = encoded.get("remember")
+        root = await store.run((await store.run(question.run_id)).root_run_id)
         remember = None
         if pattern is not None:
-            remember = NewApproval(new_id(), question.tool, pattern)
+            # What is allowed to a sub-agent is so for the thread that it works for.
+            remember = NewApproval(new_id(), question.tool, pattern, root.thread_id)
         await store.answer(question_id, encoded, remember=remember)
-        return not await store.questions(run_id=question.run_id, status="open")
+        at_work = root.status in ACTIVE and not leases.is_dead(root)
+        return not at_work and not await questions_of(store, root.id)
 
     async def questions(
         self,
@@ -142,11 +148,18 @@ class Control:
         status: QuestionStatus | None = "open",
         user: str | None = None,
     ) -> list[Question]:
-        """Return the newest 1,000 questions, by default those that are open, oldest first."""
-        rows = await self._store_of(user).questions(
-            thread_id=thread, run_id=run_id, status=status, limit=1000
-        )
-        return [Question.of(row) for row in rows]
+        """Return questions, by default those that are open, oldest first.
+
+        Those of a run, or of the runs of a thread, with those of the sub-agents below; or the
+        newest 1,000 of all.
+        """
+        store = self._store_of(user)
+        if run_id is not None:
+            found = await questions_of(store, run_id, status)
+            return [one for one in found if thread in (None, one.thread_id)]
+        if thread is not None:
+            return await questions_on(store, thread, status)
+        return [Question.of(row) for row in await store.questions(status=status, limit=1000)]
 
     async def approvals(self, thread: str, *, user: str | None = None) -> list[ApprovalRow]:
         """Return what is allowed for the rest of a thread. Raises `NotFound`."""
@@ -172,23 +185,33 @@ class Control:
 
         The run is suspended while they are asked, so that an end of the process loses nothing.
         """
-        while on_question is not None and result.questions:
+        while True:
+            if result.questions and on_question is None:
+                return result
             for question in result.questions:
+                assert on_question is not None
                 answer = await on_question(question)
                 if answer is None:
                     return result
                 with suppress(QuestionClosed):
                     # Somebody else may have been quicker, or it may have been too late.
                     await self.answer(question.id, answer, user=user)
+            if not result.questions and not await self._answered_meanwhile(result, user):
+                return result
             result = await resume(result.run_id)
-        return result
+
+    async def _answered_meanwhile(self, result: RunResult, user: str | None) -> bool:
+        """Return whether a sub-agent was answered just before the run was suspended for it."""
+        if result.status != "suspended" or result.stop_reason != "awaiting_user":
+            return False
+        return bool(await waiting_below(self._store_of(user), result.run_id))
 
 
 async def check_answered(store: UserStore, run: Run) -> None:
     """Refuse to go on with a run that still waits for a person. Raises `QuestionsOpen`."""
     if run.status != "suspended" or run.cancel_requested:
         return
-    asked = await store.questions(run_id=run.id, status="open", limit=10_000)
+    asked = await questions_of(store, run.id)
     if asked:
         ids = tuple(question.id for question in asked)
         raise QuestionsOpen(

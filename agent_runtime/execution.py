@@ -20,6 +20,7 @@ from .errors import InvariantError
 from .log import Exchange, RunLog
 from .messages import AssistantMessage, ToolCall, ToolResult, decode_message, decode_result
 from .people.gate import Gate, Gated
+from .people.waiting import Waits, questions_of
 from .tools.base import Tool, ToolContext, Toolset
 
 INTERRUPTED = (
@@ -95,8 +96,8 @@ async def run_calls(
 ) -> Finish | None:
     """Run what waits in the open exchange, in parallel; record each result; close the exchange.
 
-    What has to wait for a person does; the rest runs, and then the run is suspended with the
-    exchange open.  Returns that suspension, else None.
+    What has to wait for a person does, also a call whose sub-agent waits for one; the rest runs,
+    and then the run is suspended with the exchange open.  Returns that suspension, else None.
 
     Args:
         context: gives a tool its context, by the call's id.
@@ -120,6 +121,7 @@ async def run_calls(
     if fresh or done:
         await log.start(fresh, done)
     turn = anyio.Lock()
+    waiting: dict[int, str] = {}
 
     async def run(one: Ready) -> None:
         try:
@@ -129,6 +131,9 @@ async def run_calls(
                 raise
             # The tool awaited something that was cancelled by itself: the run goes on.
             result = ToolResult("The tool failed: what it waited for was cancelled.", "error")
+        if isinstance(result, Waits):
+            waiting[one.index] = result.run_id
+            return
         with anyio.CancelScope(shield=True):
             async with turn:
                 if exchange.waiting == 1:
@@ -136,10 +141,21 @@ async def run_calls(
                 else:
                     await log.finish_call(one.index, result)
 
-    async with anyio.create_task_group() as group:
-        for one in gated.ready:
-            group.start_soon(run, one)
-    return await gate.suspend(gated) if gate and gated.waiting else None
+    going = gated.ready
+    while going:
+        async with anyio.create_task_group() as group:
+            for one in going:
+                waiting.pop(one.index, None)
+                group.start_soon(run, one)
+        # What was answered while the other calls ran goes on at once.
+        going = [
+            one
+            for one in gated.ready
+            if one.index in waiting and not await questions_of(log.store, waiting[one.index])
+        ]
+    if gate is None or not (gated.waiting or waiting):
+        return None
+    return await gate.suspend(gated, len(waiting))
 
 
 def abandon(exchange: Exchange) -> dict[int, ToolResult]:

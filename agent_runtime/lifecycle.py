@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Protocol
 
@@ -19,7 +19,9 @@ from .concurrency import Background, cancel, single_error
 from .cutting import fit
 from .errors import (
     AgentRuntimeError,
+    Conflict,
     LeaseLost,
+    NotFound,
     StoreUnavailable,
     UnsupportedTask,
 )
@@ -27,6 +29,7 @@ from .execution import abandon, reopen
 from .log import END_SECONDS, RunLog, finish_event, give_up, holding, take_log
 from .messages import encodable
 from .orchestrator import cancelled
+from .people.waiting import waiting_below
 from .state import RunState
 from .tokens import count_text
 from .tools.base import Toolset
@@ -139,6 +142,8 @@ async def _end(driver: Driver, finish: Finish) -> Finish:
     finish = replace(finish, detail=encodable(finish.detail))
     with anyio.move_on_after(END_SECONDS, shield=True):
         try:
+            if log.exchange is not None:
+                await _end_waiting(log)
             return await driver.finish(finish)
         except (LeaseLost, StoreUnavailable):
             raise
@@ -146,6 +151,13 @@ async def _end(driver: Driver, finish: Finish) -> Finish:
             # What memory holds does not agree with the log; the lease alone still ends the run.
             await give_up(log.store, log.lease, finish)
     return finish
+
+
+async def _end_waiting(log: RunLog) -> None:
+    """End the sub-agents that wait for a person: the call that would go on with them is closed."""
+    for run in await waiting_below(log.store, log.lease.run_id):
+        with leases.at_work(run.id), suppress(LeaseLost, Conflict, NotFound):
+            await end_dead(log.store, run)
 
 
 async def watch(log: RunLog, scope: anyio.CancelScope) -> None:

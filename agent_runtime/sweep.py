@@ -23,6 +23,7 @@ from .delegation.record import record_of
 from .errors import Conflict, CorruptThread, LeaseLost, NotFound
 from .lifecycle import end_dead
 from .log import finish_event
+from .people.waiting import questions_of
 
 MOST = 10_000
 """The most runs that one sweep looks at, the newest first."""
@@ -85,16 +86,16 @@ async def sweep(store: UserStore) -> Sweep:
 async def way_on(store: UserStore, run: Run) -> Way | None:
     """Return how a run goes on that stands still; None if it is at work, or over.
 
-    `resume`; `answer` a question of its own first; with its `root`; or, for a `task` in the
-    background, when its agent delegates it again.
+    `resume`; `answer` a question of its own, or of one below it, first; with its `root`; or, for
+    a `task` in the background, when its agent delegates it again.
     """
     if run.status not in ACTIVE or not leases.is_dead(run) or UPKEEP in run.spec:
         return None
+    if run.status == "suspended" and await questions_of(store, run.id):
+        return "answer"
     if run.parent_run_id is not None:
         record = record_of(run)
         return "task" if record is not None and record.background else "root"
-    if run.status == "suspended" and await store.questions(run_id=run.id, status="open", limit=1):
-        return "answer"
     return "resume"
 
 

@@ -45,6 +45,7 @@ PUBLIC = {
     "ScriptedEmbedder",
     "ScriptedModel",
     "Settings",
+    "Sweep",
     "Tool",
     "ToolContext",
     "ToolError",

@@ -45,16 +45,24 @@ async def ask_all(runtime: Runtime, questions: Sequence[Question]) -> bool:
 def show(question: Question) -> None:
     """Tell what is asked, and what can be answered."""
     say("")
+    who = f"The {asker(question)}"
     if question.why:
-        say(f"The agent says: {printable(question.why)}")
+        say(f"{who} says: {printable(question.why)}")
     if question.kind == "approval":
-        say(f"The agent wants to call {question.tool}:")
+        say(f"{who} wants to call {question.tool}:")
         for name, value in question.arguments.items():
             say(f"  {name}: {printable(value if isinstance(value, str) else repr(value))}")
     else:
         say(printable(question.text))
     for place, choice in enumerate(question.choices, 1):
         say(f"  {place}) {printable(choice)}")
+
+
+def asker(question: Question) -> str:
+    """Return who asks: the agent, or a sub-agent with its role and its task."""
+    if not question.role:
+        return "agent"
+    return printable(f"sub-agent {question.role} [{question.task_key}]")
 
 
 def hint(question: Question) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from .asking import asker
 from .options import json_lines_option, json_object_option
 from .terminal import say, short_arguments, shorten, time_text, write_json, write_output
 
@@ -34,9 +35,10 @@ def questions(thread: str | None, everything: bool, as_json: bool) -> None:
         what = question.text
         if question.kind == "approval":
             what = f"{question.tool} {short_arguments(dict(question.arguments))}"
+        who = f"{asker(question)}: " if question.role else ""
         write_output(
             f"{question.id}  {time_text(question.asked_at)}  {question.status:<9}  "
-            f"{question.kind:<8}  run {question.run_id}  {shorten(what, 80)}"
+            f"{question.kind:<8}  run {question.run_id}  {shorten(who + what, 100)}"
         )
     if not found and not as_json:
         say("No run waits for an answer." if not everything else "Nothing was ever asked.")
@@ -72,7 +74,7 @@ def answer(question_id: str, text: str | None, as_json: bool) -> None:
     elif ready:
         say(f"Go on with: agent-runtime resume {run_id}")
     else:
-        say(f"Run {run_id} waits for more answers: agent-runtime questions")
+        say(f"Run {run_id} is still at work, or waits for more answers: agent-runtime questions")
 
 
 async def _answer(settings: Settings, question_id: str, text: str | None) -> tuple[str, bool]:
@@ -84,13 +86,14 @@ async def _answer(settings: Settings, question_id: str, text: str | None) -> tup
     async with Runtime.open(settings) as runtime:
         store = runtime.store.of(settings.user)
         question = Question.of(await store.question(question_id))
+        root = (await store.run(question.run_id)).root_run_id
         if text is not None:
-            return question.run_id, await runtime.answer(question_id, parse(question, text))
+            return root, await runtime.answer(question_id, parse(question, text))
         if not can_ask():
             show(question)
             raise click.UsageError(f"Give the ANSWER: {hint(question)}.")
         await ask_all(runtime, [question])
-        return question.run_id, not await runtime.questions(run_id=question.run_id)
+        return root, not await runtime.questions(run_id=root)
 
 
 @click.command()

@@ -14,6 +14,7 @@ from agent_runtime.agent import Agent
 from agent_runtime.concurrency import Background
 from agent_runtime.errors import AgentRuntimeError, ConfigError, CorruptThread, ToolError
 from agent_runtime.events import Event
+from agent_runtime.people import waiting
 from agent_runtime.plan import Status as PlanStatus
 from agent_runtime_config import Settings
 from agent_runtime_storage.records import ACTIVE, Run
@@ -88,7 +89,11 @@ class Order:
 
 
 async def delegate(
-    context: ToolContext, assignment: Assignment, *, background: bool = False
+    context: ToolContext,
+    assignment: Assignment,
+    *,
+    background: bool = False,
+    waits: bool = False,
 ) -> Outcome:
     """Have a sub-agent do a task, in a run and a thread of its own, and return how it ended.
 
@@ -101,10 +106,13 @@ async def delegate(
 
     Args:
         background: return when the run has begun, with the status `running`; see `background`.
+        waits: whether the call can wait for a person, as that of the tool `delegate` does: then
+            the outcome has the status `waiting` where the sub-agent asks for an approval, and the
+            same call has to be made again.  Else what needs one is refused to the sub-agent.
     """
     try:
         with context.timer.paused():
-            return await _delegate(context, assignment, background=background)
+            return await _delegate(context, assignment, background=background, waits=waits)
     except (ToolError, ConfigError) as error:
         return refused(str(error), assignment.key)
     except AgentRuntimeError as error:
@@ -115,13 +123,15 @@ async def delegate(
         return failed(error, assignment.key)
 
 
-async def _delegate(context: ToolContext, assignment: Assignment, *, background: bool) -> Outcome:
+async def _delegate(
+    context: ToolContext, assignment: Assignment, *, background: bool, waits: bool
+) -> Outcome:
     sharing = context.delegating
     if sharing is None:
         raise ConfigError("Nothing can be delegated here.", cure="Delegate in a tool of a run.")
     if not assignment.role.strip() or not assignment.instructions.strip():
         raise ToolError("Role and instructions must say something.")
-    order = await _order(context, sharing, assignment, background=background)
+    order = await _order(context, sharing, assignment, background=background, waits=waits)
     if background:
         from .background import begin
 
@@ -141,6 +151,10 @@ async def _delegate(context: ToolContext, assignment: Assignment, *, background:
     run = await own_run(context, order.record)
     if run is None:
         raise failure or ConfigError("The sub-agent's run is gone.")
+    if order.record.waits and waiting.waits(run):
+        # Made again, the call is the same one.
+        sharing.asked[context.call_id, assignment.key] -= 1
+        return Outcome("waiting", task_key=assignment.key, attempt=order.attempt, run_id=run.id)
     outcome = await observed(
         context.store, run, key=assignment.key, attempt=order.attempt, failure=failure
     )
@@ -149,7 +163,12 @@ async def _delegate(context: ToolContext, assignment: Assignment, *, background:
 
 
 async def _order(
-    context: ToolContext, sharing: Delegating, assignment: Assignment, *, background: bool
+    context: ToolContext,
+    sharing: Delegating,
+    assignment: Assignment,
+    *,
+    background: bool,
+    waits: bool,
 ) -> Order:
     """Return what is known of a task. Raises `ToolError` if it may not be delegated."""
     key, store = assignment.key, context.store
@@ -161,7 +180,8 @@ async def _order(
             "A sub-agent cannot delegate here.",
             cure="AGENT_RUNTIME_DELEGATION_DEPTH says how deep it may.",
         )
-    record = recorded(assignment, context.call_id, place, depth, background=background)
+    waits = waits and not background and await waiting.may_wait(store, context.run_id)
+    record = recorded(assignment, context.call_id, place, depth, background=background, waits=waits)
     runs = await earlier_runs(store, context.thread_id, key)
     own = next((run for run, known in runs if _same(run, known, context, record)), None)
     before = [one for one in runs if own is None or one[0].id != own.id]

@@ -25,8 +25,12 @@ from agent_runtime_storage.records import ACTIVE, CallOutcome, Node, Run, UsageT
 
 from .record import shortened
 
-Status = Literal["succeeded", "failed", "cancelled", "running"]
-"""`running` is that of a task in the background, which has only begun."""
+Status = Literal["succeeded", "failed", "cancelled", "running", "waiting"]
+"""`running` is that of a task in the background, which has only begun.
+
+`waiting` is that of one whose sub-agent waits for a person: only a call that can wait with it gets
+that.
+"""
 
 RESULT_CHARS = 8_000
 """The longest result that is told whole; of a longer one a file is kept."""

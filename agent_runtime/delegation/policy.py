@@ -12,8 +12,9 @@ class Delegation:
 
     Attributes:
         tools: the names of the agent's own tools that they may be given; None for all.  Never
-            those by which the runtime plans, delegates or asks the user, nor those that need an
-            approval: nobody could be asked.
+            those by which the runtime plans, delegates or asks the user.  A call of theirs that
+            needs an approval waits for it, and the agent's run with it; in the background it is
+            refused.
         models: the names of the models that they may run beside the agent's own.
     """
 

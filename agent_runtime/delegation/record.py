@@ -29,6 +29,7 @@ class Record:
         depth: how many sub-agents are above it, itself included.
         action, diagnosis, fix_applied: what the log of attempts says of it.
         background: whether nobody waits for it.
+        waits: whether the call, and all above it, wait where a person has to be asked.
     """
 
     key: str
@@ -39,6 +40,7 @@ class Record:
     diagnosis: str = ""
     fix_applied: str = ""
     background: bool = False
+    waits: bool = False
 
     def spec(self) -> dict[str, Any]:
         """Return the part of the run's spec."""
@@ -59,7 +61,8 @@ def record_of(run: Run) -> Record | None:
         whole = all(isinstance(data.get(name), str) for name in texts)
         if whole and all(isinstance(data.get(name), int) for name in ("place", "depth")):
             known = {name: data[name] for name in (*texts, "place", "depth")}
-            return Record(**known, background=data.get("background") is True)
+            background, waits = data.get("background") is True, data.get("waits") is True
+            return Record(**known, background=background, waits=waits)
     _log.warning("What run %s keeps of its delegation cannot be read.", run.id)
     return None
 
@@ -72,7 +75,13 @@ def key_of(spec: Mapping[str, Any]) -> str:
 
 
 def recorded(
-    assignment: Assignment, call: str, place: int, depth: int, *, background: bool = False
+    assignment: Assignment,
+    call: str,
+    place: int,
+    depth: int,
+    *,
+    background: bool = False,
+    waits: bool = False,
 ) -> Record:
     """Return what is kept of a call that begins a sub-agent's run."""
     return Record(
@@ -84,6 +93,7 @@ def recorded(
         diagnosis=shortened(assignment.diagnosis),
         fix_applied=shortened(assignment.fix_applied),
         background=background,
+        waits=waits,
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from agent_runtime.delegation.record import record_of
 from agent_runtime.errors import ToolError
 from agent_runtime.log import Exchange, RunLog, finish_event
 from agent_runtime.messages import ToolCall, ToolResult, encodable
@@ -20,6 +21,7 @@ from agent_runtime_storage.records import Commit, Finish, Lease, NewEvent
 
 from .patterns import climbs, matches, may_match, shown_arguments
 from .questions import Question, allows, refusal_of, result_of
+from .waiting import may_wait, questions_of
 
 if TYPE_CHECKING:
     from agent_runtime.execution import Ready
@@ -82,7 +84,7 @@ class Gate:
                 gated.ready.append(one)
             else:
                 asking.append((one, pattern))
-        if asking and self.log.lease.run_id != self.log.lease.root_run_id:
+        if asking and not await may_wait(self.log.store, self.log.lease.run_id):
             for one, _ in asking:
                 text = NOBODY if isinstance(one.tool, AskUser) else REFUSED
                 gated.done[one.index] = ToolResult(text, outcome="refused")
@@ -110,7 +112,7 @@ class Gate:
         known: Mapping[int, Question],
         gated: Gated,
     ) -> None:
-        allowed = await self.log.store.approvals(self.log.lease.thread_id)
+        allowed, asker = await self._allowed(), await self._asker()
         for one, pattern in asking:
             question = known.get(one.index)
             if question is not None and question.status == "open":
@@ -127,8 +129,21 @@ class Gate:
                     "tool": one.call.name,
                     "arguments": shown_arguments(one.call.arguments),
                     "pattern": dict(pattern or {}),
+                    **asker,
                 }
                 self._add(exchange, one, "approval", body, gated)
+
+    async def _allowed(self) -> list[ApprovalRow]:
+        """Return what is allowed: for a sub-agent what is so on the thread of its root, too."""
+        store, lease = self.log.store, self.log.lease
+        threads = dict.fromkeys((lease.thread_id, (await store.run(lease.root_run_id)).thread_id))
+        return [row for thread in threads for row in await store.approvals(thread)]
+
+    async def _asker(self) -> dict[str, str]:
+        """Return what a question says of the sub-agent that asks."""
+        run = await self.log.store.run(self.log.lease.run_id)
+        record = record_of(run)
+        return {"role": run.agent, "task_key": record.key} if record is not None else {}
 
     def _ask_user(
         self, exchange: Exchange, one: Ready, question: Question | None, gated: Gated
@@ -157,11 +172,19 @@ class Gate:
         gated.waiting += 1
         gated.new.append(NewQuestion(new_id(), exchange.seq, one.index, kind, body, self.seconds))
 
-    async def suspend(self, gated: Gated) -> Finish:
-        """Suspend the run until its questions are answered; they are asked by the same commit."""
+    async def suspend(self, gated: Gated, below: int = 0) -> Finish:
+        """Suspend the run until its questions are answered; they are asked by the same commit.
+
+        Args:
+            below: how many sub-agents wait for an answer to theirs.
+        """
         number = gated.waiting
-        questions = "the answer to a question" if number == 1 else f"answers to {number} questions"
-        finish = Finish("suspended", "awaiting_user", f"It waits for {questions}.")
+        what: list[str] = []
+        if number:
+            what.append("the answer to a question" if number == 1 else f"{number} answers")
+        if below:
+            what.append("a sub-agent that asks" if below == 1 else f"{below} sub-agents that ask")
+        finish = Finish("suspended", "awaiting_user", f"It waits for {' and '.join(what)}.")
         await self.log.write(
             Commit(
                 release=self.log.reserved,
@@ -210,6 +233,5 @@ def question_event(question: NewQuestion) -> NewEvent:
 
 
 async def waits_for(store: UserStore, lease: Lease) -> tuple[Question, ...]:
-    """Return the open questions of a run."""
-    rows = await store.questions(run_id=lease.run_id, status="open", limit=10_000)
-    return tuple(Question.of(row) for row in rows)
+    """Return the open questions of a run, and of the sub-agents below it."""
+    return tuple(await questions_of(store, lease.run_id))

@@ -32,6 +32,7 @@ class Question:
         pattern: of an `approval`, what `remember=True` allows for the rest of the thread: by
             argument the pattern of its value; empty for every call of the tool.
         why: what the model said with the call.
+        role, task_key: of the sub-agent that asks; empty if the run itself does.
         status: `open`, `answered`, `expired` or `withdrawn` (its run ended first).
         answer: as it is kept; empty unless it is answered.
         asked_at, expires_at: seconds since the epoch, by the database's clock.
@@ -52,6 +53,8 @@ class Question:
     answer: Mapping[str, Any]
     asked_at: float
     expires_at: float
+    role: str = ""
+    task_key: str = ""
 
     @classmethod
     def of(cls, row: QuestionRow) -> Question:
@@ -73,6 +76,8 @@ class Question:
             answer=row.answer,
             asked_at=row.asked_at,
             expires_at=row.expires_at,
+            role=str(body.get("role", "")),
+            task_key=str(body.get("task_key", "")),
         )
 
 

@@ -17,6 +17,7 @@ from agent_runtime.delegation.policy import Delegation
 from agent_runtime.errors import ConfigError, ToolError
 from agent_runtime.messages import ToolResult
 from agent_runtime.output import FINAL, schema_type
+from agent_runtime.people.waiting import Waits
 
 from .artifact import NAME as OPEN_ARTIFACT
 from .base import FunctionTool, Tool, ToolContext, Toolset
@@ -52,9 +53,7 @@ def delegate_tool(agent: Agent, own: Toolset, *, levels: int) -> FunctionTool[..
     allowed = {
         one.name: one
         for one in own
-        if (policy.tools is None or one.name in policy.tools)
-        and one.name not in NEVER | ALWAYS
-        and one.needs_approval is not True
+        if (policy.tools is None or one.name in policy.tools) and one.name not in NEVER | ALWAYS
     }
 
     return FunctionTool(
@@ -137,20 +136,29 @@ class Delegator:
         )
         try:
             _check_model(model, self.policy.models)
-            assignment = await self._checked(context, assignment, tools, output_schema)
+            given = _given(tools, self._allowed(background=background))
+            assignment = await self._checked(context, assignment, given, output_schema)
         except (ToolError, ConfigError) as error:
             return refused(str(error), assignment.key).tool_result()
-        return (await hand_over(context, assignment, background=background)).tool_result()
+        outcome = await hand_over(context, assignment, background=background, waits=True)
+        if outcome.status == "waiting":
+            return Waits("", run_id=outcome.run_id)
+        return outcome.tool_result()
+
+    def _allowed(self, *, background: bool) -> Mapping[str, Tool]:
+        """Return what a sub-agent may be given; in the background nobody waits for a person."""
+        if not background:
+            return self.allowed
+        return {name: one for name, one in self.allowed.items() if one.needs_approval is not True}
 
     async def _checked(
         self,
         context: ToolContext,
         assignment: Assignment,
-        tools: Sequence[str] | None,
+        given: Sequence[Tool],
         output_schema: dict[str, Any] | None,
     ) -> Assignment:
         """Return an assignment with what it may have. Raises `ToolError`, `ConfigError`."""
-        given = _given(tools, self.allowed)
         await _check_artifacts(context, assignment.artifacts)
         if self.levels > 1:
             inner = replace(self.agent, delegation=replace(self.policy, tools=None))

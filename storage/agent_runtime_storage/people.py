@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import orjson
 
 from .drivers.protocol import BatchMissed, Row, Statement
-from .errors import QuestionClosed, StoreInDoubt
+from .errors import Conflict, QuestionClosed, StoreInDoubt
 from .owner import Owner, encode_json, not_found
 from .people_records import (
     ApprovalRow,
@@ -58,7 +58,7 @@ class People(Owner):
         ]
         if remember is not None:
             values = {
-                "thread_id": question.thread_id,
+                "thread_id": remember.thread_id or question.thread_id,
                 "id": remember.id,
                 "tool": remember.tool,
                 "arguments": encode_json(remember.arguments, "arguments' patterns"),
@@ -72,6 +72,10 @@ class People(Owner):
                 raise
         except BatchMissed as error:
             raise closed(await self.question(question_id)) from error
+        except Conflict:
+            if remember is not None and remember.thread_id is not None:
+                await self._require_thread(remember.thread_id)
+            raise
         self._announce(question.thread_id)
         return await self.question(question_id)
 

@@ -59,11 +59,13 @@ class NewApproval:
 
     Attributes:
         arguments: by argument, the pattern that its value has to match; none matches every call.
+        thread_id: None for the thread of the question that is answered.
     """
 
     id: str
     tool: str
     arguments: JsonObject = field(default_factory=dict[str, Any])
+    thread_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,7 +56,9 @@ async def refusal(play: Play, policy: bool | Delegation = True, **order: Any) ->
 async def test_unknown_and_forbidden_tools_are_refused_before_any_call(
     play: Play, name: str
 ) -> None:
-    why = await refusal(play, Delegation(tools=["double", "danger"]), tools=["double", name])
+    # In the background nobody waits for a person, who would have to allow what is dangerous.
+    asked: dict[str, Any] = {"tools": ["double", name], "background": True}
+    why = await refusal(play, Delegation(tools=["double", "danger"]), **asked)
     assert why == (f"A sub-agent cannot be given: {name}. The tools that you can give are: double.")
 
 

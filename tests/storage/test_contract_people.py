@@ -141,6 +141,31 @@ async def test_what_is_allowed_holds_for_its_thread_until_it_is_forgotten(user: 
         await user.approvals("nowhere")
 
 
+async def test_what_a_sub_agent_is_allowed_can_hold_for_another_thread(user: UserStore) -> None:
+    await suspended(user, ASKED)
+    await user.ensure_thread("t2")
+
+    with pytest.raises(NotFound, match="nowhere"):
+        await user.answer("q1", {}, remember=NewApproval("a1", "shell", {}, "nowhere"))
+    assert (await user.question("q1")).status == "open"
+    await user.answer("q1", {}, remember=NewApproval("a1", "shell", {}, "t2"))
+
+    assert await user.approvals("t1") == []
+    assert [one.id for one in await user.approvals("t2")] == ["a1"]
+
+
+async def test_nothing_is_allowed_for_a_thread_of_others(
+    user: UserStore, stranger: UserStore
+) -> None:
+    await user.ensure_thread("private")
+    await suspended(stranger, ASKED)
+
+    with pytest.raises(NotFound):
+        await stranger.answer("q1", {}, remember=NewApproval("a1", "shell", {}, "private"))
+
+    assert await user.approvals("private") == []
+
+
 async def test_a_busy_thread_names_what_its_run_waits_for(user: UserStore) -> None:
     lease = await suspended(user, ASKED)
 

@@ -1,0 +1,107 @@
+"""An agent whose sub-agents need approvals, in another process, which a test can watch and kill."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import orjson
+
+from agent_runtime import Agent, Event, Runtime, ScriptedModel, Settings, tool
+from agent_runtime.models.base import ModelRequest
+from agent_runtime.models.scripted import Scripted, call, calls, raw_call, say
+from tests.processes import Program, program
+
+from .helpers import is_child, step
+
+
+def tell(kind: str) -> None:
+    """Write a line to stdout, for whoever watches this process."""
+    sys.stdout.buffer.write(orjson.dumps({"kind": kind}) + b"\n")
+    sys.stdout.buffer.flush()
+
+
+class Asker:
+    """The scripts of the parent and of its sub-agents.
+
+    Args:
+        path: a file of one line for each effect.
+        waits: whether the sub-agent that asks nothing waits for ever.
+    """
+
+    def __init__(self, path: Path, *, waits: bool = False) -> None:
+        self.path = path
+        self.waits = waits
+
+    def agent(self) -> Agent:
+        """Return the agent that delegates two tasks at once."""
+
+        @tool(needs_approval=True)
+        async def effect() -> str:
+            """Do what a person has to allow."""
+            with self.path.open("a") as file:
+                file.write("effect\n")
+            return "done"
+
+        return Agent(ScriptedModel(self.respond), tools=[effect], delegation=True, name="parent")
+
+    async def respond(self, request: ModelRequest) -> Scripted:
+        """Answer for the parent, or for a sub-agent."""
+        if not is_child(request):
+            if step(request):
+                return say("Done.")
+            order = {"role": "worker", "instructions": "Work."}
+            return calls(
+                *(
+                    raw_call("delegate", **order, briefing=one, task_key=one)
+                    for one in ("ask", "wait")
+                )
+            )
+        if "ask" in request.messages[1].text.split("\n")[1]:
+            return say("Asked.") if step(request) else call("effect")
+        if self.waits:
+            tell("waiting")
+            await anyio.sleep_forever()
+        return say("Waited.")
+
+
+class Elsewhere:
+    """The run in another process."""
+
+    def __init__(self, other: Program) -> None:
+        self.kill = other.kill
+        self._line = other.line
+
+    async def until(self, *kinds: str) -> None:
+        """Wait until all these were told, in whatever order."""
+        missing = list(kinds)
+        while missing:
+            kind = (await self._line())["kind"]
+            if kind in missing:
+                missing.remove(kind)
+
+
+async def main(database_url: str, path: str) -> None:
+    """Run the agent."""
+
+    def tell_event(event: Event) -> None:
+        tell(event.kind)
+
+    asker = Asker(Path(path), waits=True)
+    async with Runtime.open(Settings(database_url=database_url)) as runtime:
+        await runtime.run(asker.agent(), "Go.", thread="t", on_event=tell_event)
+
+
+@asynccontextmanager
+async def asking(database_url: str, path: Path) -> AsyncGenerator[Elsewhere]:
+    """Start the run in another process; it is killed at the end, if it still lives."""
+    async with program("tests.delegation.asking_elsewhere", database_url, str(path)) as other:
+        yield Elsewhere(other)
+
+
+if __name__ == "__main__":
+    _, database_url, path = sys.argv
+    anyio.run(main, database_url, path)
