@@ -1,14 +1,24 @@
-"""Kills the long run of `benchmarks.autonomy_world` again and again, and judges what came of it."""
+"""Kill a long run with a plan and sub-agents again and again, and judge what came of it.
+
+The agent has a plan, hands its items over to sub-agents, many at a time, and works on by itself in
+between; its memory compresses what it did.  SIGKILL hits it at random instants all along its way,
+and each time another process resumes it.  Work and bills are counted outside of the processes
+that die.  Every item has to be done once, every sub-agent to have ended once and its outcome to
+have been told, and what was billed has to lie within what the books say.  The rows are the runs
+for which more was billed than is settled: those that were at a model call when they were killed.
+"""
 
 from __future__ import annotations
 
+import argparse
 import multiprocessing
 import random
+import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from multiprocessing.context import ForkServerProcess
 from typing import Any
 
@@ -23,7 +33,8 @@ from agent_runtime_storage.records import ACTIVE, Node, Run, UsageTotal
 from agent_runtime_storage.urls import Backend
 
 from .autonomy_world import PAGES, THREAD, USER, Course, path_of, read, settings_of, start
-from .backends import empty_databases
+from .backends import BACKENDS, empty_databases
+from .frame import Report, at_least, at_most
 
 LATEST = 0.05
 """Seconds: a kill comes at most so long after the moment that was drawn for it."""
@@ -264,3 +275,35 @@ def _check_books(root: Run, books: Sequence[Difference]) -> Iterator[str]:
     for one in books:
         if one.lost < 0 or one.billed < one.settled or (one.billed > one.settled and not one.lost):
             yield f"{one.agent} {one.key}: {one.billed} billed, {one.settled} settled"
+
+
+# The command
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("--steps", type=int, default=2000, help="of the agent itself")
+    parser.add_argument("--delegations", type=int, default=200, help="items of its plan")
+    parser.add_argument("--at-once", type=int, default=20, help="how many sub-agents at a time")
+    parser.add_argument("--kills", type=int, default=50, help="how often it is killed")
+    parser.add_argument("--seed", type=int, default=1, help="of the instants")
+    parser.add_argument("--backend", choices=BACKENDS, default="file", help="a new database of it")
+
+
+def run(args: argparse.Namespace) -> Report:
+    """Kill, resume and judge. Blocks until it is done."""
+    came = kill_again_and_again(
+        args.steps, args.delegations, args.at_once, args.kills, args.seed, args.backend
+    )
+    for violation in came.violations:
+        print(violation, file=sys.stderr)
+    wrong, most = len(came.violations), came.settled + came.unsettled
+    targets = [
+        at_least("steps of the agent", came.steps, args.steps),
+        at_least("sub-agents", came.sub_agents, args.delegations),
+        at_least("kills", came.kills, args.kills),
+        at_most("items, sub-agents or books that are not as they should be", wrong, 0),
+        at_least("tokens billed, of those settled", came.billed / came.settled, 1),
+        at_most("tokens billed, of those settled or unsettled", came.billed / most, 1),
+    ]
+    return Report("autonomy", [asdict(one) for one in came.differences], targets)

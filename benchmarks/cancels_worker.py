@@ -1,4 +1,4 @@
-"""The processes in which `benchmarks.autonomy_cancels` has an agent and its sub-agents work."""
+"""The processes in which `benchmarks.cancels` has an agent and its sub-agents work."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from agent_runtime.events import Event
 
 from .openai_server import Reply
 
-THREAD = "autonomy"
+THREAD = "t"
 WAITED_FOR, BACKGROUND = 5, 5
 """How many sub-agents the agent waits for, and how many work in the background."""
 KEY = "sk-benchmark"

@@ -1,15 +1,27 @@
-"""Cancels an agent whose sub-agents are at work in two processes, at random instants."""
+"""Cancel an agent whose sub-agents are at work in two processes, at random instants.
+
+An agent hands items over to ten sub-agents, and its process is killed.  One process goes on with
+the five that work in the background, another with the agent and the five that it waits for; their
+calls of the model (by litellm, from a server on loopback) hang or stop in the middle, their tools
+hang, or they work on.  A third process cancels the agent.  What is measured is how long it takes
+until the last run has ended; what is judged is what is left: tasks, calls of the model, threads
+that are occupied, runs whose end is not told exactly once.
+"""
 
 from __future__ import annotations
 
+import argparse
 import multiprocessing
 import random
+import sys
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext
+from statistics import median
 from typing import Any
 
 import anyio
@@ -18,7 +30,8 @@ from agent_runtime import Runtime
 from agent_runtime_storage import UserStore
 from agent_runtime_storage.records import ACTIVE, Run
 
-from .autonomy_cancels_worker import (
+from .backends import BACKENDS, empty_databases
+from .cancels_worker import (
     BACKGROUND,
     THREAD,
     WAITED_FOR,
@@ -29,8 +42,11 @@ from .autonomy_cancels_worker import (
     script,
     settings_of,
 )
+from .frame import Report, at_most
 from .openai_server import OpenAIServer
 
+WITHIN = 1.0
+"""Seconds in which all has to end."""
 LATEST = 1.0
 """Seconds: the cancel comes at most so long after both processes are at work."""
 PATIENCE = 30.0
@@ -57,9 +73,7 @@ class Processes:
 
     def __init__(self) -> None:
         self._context: ForkServerContext = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload(
-            ["benchmarks.preloaded", "benchmarks.autonomy_cancels_worker"]
-        )
+        self._context.set_forkserver_preload(["benchmarks.preloaded", "benchmarks.cancels_worker"])
 
     @asynccontextmanager
     async def start(self, target: Callable[..., None], *args: Any) -> AsyncGenerator[Connection]:
@@ -164,3 +178,38 @@ async def _check(store: UserStore, root: Run) -> list[str]:
         if ends != 1:
             found.append(f"run {run.agent} has {ends} events of its end")
     return found
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("--cancels", type=int, default=100, metavar="N", help="how many")
+    parser.add_argument("--seed", type=int, default=1, help="of the instants")
+    parser.add_argument("--backend", choices=BACKENDS, default="file", help="new databases of it")
+
+
+def run(args: argparse.Namespace) -> Report:
+    """Cancel again and again. Blocks until it is done."""
+    found: list[Cancelled] = []
+
+    def hear(one: Cancelled) -> None:
+        found.append(one)
+        for violation in one.violations:
+            print(f"cancel {len(found)}: {violation}", file=sys.stderr)
+
+    with empty_databases() as make:
+        anyio.run(cancel_often, args.cancels, args.seed, partial(make, args.backend), hear)
+    seconds = [one.seconds for one in found]
+    row = {
+        "backend": args.backend,
+        "cancels": len(found),
+        "runs of a tree": found[0].runs,
+        "seconds, median": median(seconds),
+        "seconds, longest": max(seconds),
+        f"later than {WITHIN:g} s": sum(one > WITHIN for one in seconds),
+        "violations": sum(len(one.violations) for one in found),
+    }
+    targets = [
+        at_most("seconds until the last run had ended, longest", max(seconds), WITHIN, "s"),
+        at_most("tasks, calls, threads or ends that should not be", row["violations"], 0),
+    ]
+    return Report("cancels", [row], targets)
