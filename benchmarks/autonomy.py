@@ -29,6 +29,7 @@ import anyio
 
 from agent_runtime import Agent, Event, Runtime, ScriptedModel, Settings, tool
 from agent_runtime.budget import NANO, plus
+from agent_runtime.delegation.assignment import PROTOCOL
 from agent_runtime.errors import ModelStalled
 from agent_runtime.models.base import (
     ModelAnswer,
@@ -54,7 +55,7 @@ FACTORS = 0.8, 1.38
 LONGEST = 0.02
 """Seconds of the longest answer."""
 BREAKS = 300
-"""One call of so many breaks, and is billed."""
+"""One call of so many of sub-agents breaks, and is billed."""
 USABLE, AT_ONCE = 0.9, 10
 DAY_SECONDS = 86_400
 _WORD = "word "
@@ -115,12 +116,16 @@ class Billing:
     @asynccontextmanager
     async def _stream(self, request: ModelRequest) -> AsyncGenerator[AsyncIterator[ModelEvent]]:
         async with self._model.stream(request) as events:
-            yield self._counted(events)
+            yield self._counted(events, breaks=of_sub_agent(request))
 
-    async def _counted(self, events: AsyncIterator[ModelEvent]) -> AsyncGenerator[ModelEvent]:
+    async def _counted(
+        self, events: AsyncIterator[ModelEvent], *, breaks: bool
+    ) -> AsyncGenerator[ModelEvent]:
         async for event in events:
             if isinstance(event, ModelAnswer) and event.usage is not None:
                 event = self._bill(event, event.usage)
+                if breaks and self._chance.randrange(BREAKS) == 0:
+                    raise ModelStalled("It broke at its end.", lost=1)
             yield event
 
     def _bill(self, answer: ModelAnswer, counted: TokenUsage) -> ModelAnswer:
@@ -129,8 +134,6 @@ class Billing:
         cost = (prompt - cached) * PRICE.input + cached * PRICE.cache_read
         cost += usage.completion * PRICE.output
         self.billed = plus(self.billed, Amount(prompt + usage.completion, cost))
-        if self._chance.randrange(BREAKS) == 0:
-            raise ModelStalled("It broke at its end.", lost=1)
         return replace(answer, usage=usage, cost=cost)
 
 
@@ -138,6 +141,11 @@ class Billing:
 async def read(words: int) -> str:
     """Read so many words."""
     return _WORD * words
+
+
+def of_sub_agent(request: ModelRequest) -> bool:
+    """Return whether a request is a sub-agent's."""
+    return request.messages[0].text.startswith(PROTOCOL)
 
 
 def script(chance: random.Random) -> Any:
@@ -149,7 +157,7 @@ def script(chance: random.Random) -> Any:
     async def respond(request: ModelRequest) -> Scripted:
         await anyio.sleep(chance.uniform(0, LONGEST))
         begun = any(message.role == "assistant" for message in request.messages)
-        if request.messages[0].text.startswith("You are a sub-agent"):
+        if of_sub_agent(request):
             words = chance.randrange(100) if begun else chance.randrange(2000, 4000)
             return call("read", words=words)
         if begun:
