@@ -50,6 +50,19 @@ attach_option = click.option(
 shell_option = click.option(
     "--allow-shell", is_flag=True, help="Let the agent run commands in the workspace, unfenced."
 )
+ask_shell_option = click.option(
+    "--ask-shell", is_flag=True, help="The same, but each command waits until you allow it."
+)
+budget_option = click.option(
+    "--budget-usd",
+    type=click.FloatRange(min=0, min_open=True),
+    help="The most dollars that the run and its sub-agents may cost; else the setting, no limit.",
+)
+timeout_option = click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    help="The most seconds that the run may take; else the setting, no limit.",
+)
 
 
 @click.command()
@@ -65,7 +78,10 @@ shell_option = click.option(
 @model_option
 @workspace_option
 @steps_option
+@budget_option
+@timeout_option
 @shell_option
+@ask_shell_option
 @json_object_option
 def run(
     task: str | None,
@@ -75,7 +91,10 @@ def run(
     model: str | None,
     workspace: str | None,
     max_steps: int | None,
+    budget_usd: float | None,
+    timeout: float | None,
     allow_shell: bool,
+    ask_shell: bool,
     as_json: bool,
 ) -> None:
     """Run TASK to its end, and print the agent's answer to stdout.
@@ -83,12 +102,15 @@ def run(
     TASK is read from stdin if it is `-`, or if it is left out and stdin is no terminal.
     Progress goes to stderr. Ctrl-C stops the run so that it can be resumed. At a terminal the agent
     may ask; without one the run is suspended where a call needs an approval (exit code 8).
+    With --ask-shell every command needs one.
     """
     from agent_runtime_config import load_settings
 
     text = read_task(task, task_file)
-    settings = load_settings()
-    spec = new_spec(settings, model, workspace, max_steps, allow_shell)
+    settings = limited(load_settings(), budget_usd, timeout)
+    spec = new_spec(settings, model, workspace, max_steps, allow_shell, ask_shell)
+    if spec.model:
+        say(limits(settings))
     session.finish(run_task(settings, spec, text, thread, files), as_json=as_json)
 
 
@@ -118,16 +140,39 @@ def new_spec(
     workspace: str | None,
     max_steps: int | None,
     allow_shell: bool,
+    ask_shell: bool = False,
 ) -> Spec:
     """Return the spec of a run to begin, and tell what it lacks. Raises `click.UsageError`."""
-    if allow_shell and workspace is None:
-        raise click.UsageError("--allow-shell needs --workspace, the folder that commands run in.")
-    spec = Spec(_model_name(model or settings.model), workspace, allow_shell, max_steps)
+    if (allow_shell or ask_shell) and workspace is None:
+        option = "--ask-shell" if ask_shell else "--allow-shell"
+        raise click.UsageError(f"{option} needs --workspace, the folder that commands run in.")
+    name = _model_name(model or settings.model)
+    spec = Spec(name, workspace, allow_shell or ask_shell, max_steps, ask_shell=ask_shell)
     if not spec.model:
         say(NO_MODEL)
     if workspace is None:
         say("The agent has no file tools: --workspace PATH gives it those of a folder.")
     return dataclasses.replace(spec, asking=bool(spec.model) and can_ask())
+
+
+def limited(settings: Settings, budget_usd: float | None, timeout: float | None) -> Settings:
+    """Return the settings with the limits that options gave."""
+    given = {"budget_usd": budget_usd, "run_timeout": timeout}
+    return settings.model_copy(update={k: v for k, v in given.items() if v is not None})
+
+
+def limits(settings: Settings) -> str:
+    """Return what bounds a run beside its steps, and what would."""
+    dollars = {
+        "for this run": settings.budget_usd,
+        "for the thread": settings.thread_budget_usd,
+        "a day": settings.day_budget_usd,
+    }
+    known = [f"${most:g} {what}" for what, most in dollars.items() if most is not None]
+    cost = " and ".join(known) or "any number of dollars (--budget-usd limits it)"
+    seconds = settings.run_timeout
+    taken = f"{seconds:g} seconds" if seconds is not None else "any time (--timeout limits it)"
+    return f"Limits beside steps: {cost}; {taken}."
 
 
 def _model_name(name: str) -> str:

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from agent_runtime.errors import ToolError
 
-from .base import Tool, tool
+from .base import NeedsApproval, Tool, tool
 from .root import Found, Root, Walk, show
 from .search import is_binary, search
 from .shell import Shell
@@ -32,6 +32,7 @@ def workspace_tools(
     root: str | os.PathLike[str],
     *,
     shell: bool = False,
+    shell_approval: NeedsApproval = False,
     shell_timeout: float = SHELL_SECONDS,
     environment: Mapping[str, str] | None = None,
 ) -> list[Tool]:
@@ -49,6 +50,7 @@ def workspace_tools(
         root: the folder.
         shell: whether there is `run_command` as well; commands run with all the rights of this
             process and can reach everything that it can.
+        shell_approval: which commands a person has to allow, as of `@tool(needs_approval=...)`.
         shell_timeout: the most seconds that a command may take.
         environment: the variables that commands see; None for this process's own, without those
             whose names look like secrets (keys, tokens, passwords, database URLs).
@@ -67,7 +69,7 @@ def workspace_tools(
     ]
     if shell:
         commands = Shell(folder.path, shell_timeout, environment)
-        tools.append(tool(commands.run_command, timeout=math.inf))
+        tools.append(tool(commands.run_command, timeout=math.inf, needs_approval=shell_approval))
     return tools
 
 

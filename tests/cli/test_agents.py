@@ -16,7 +16,7 @@ def _tools(spec: Spec) -> set[str]:
 
 
 def test_a_spec_survives_being_kept_with_a_run() -> None:
-    spec = Spec("some/model", "/tmp", allow_shell=True, max_steps=7)
+    spec = Spec("some/model", "/tmp", allow_shell=True, max_steps=7, ask_shell=True)
     assert Spec.from_json(spec.to_json()) == spec
 
 
@@ -36,6 +36,20 @@ def test_the_shell_has_to_be_allowed(tmp_path: Path) -> None:
     spec = Spec("some/model", str(tmp_path), allow_shell=True)
     assert "run_command" in _tools(spec)
     assert "run_command" in build_agent(spec).instructions
+
+
+def test_commands_wait_for_the_user_only_where_they_are_asked_for(tmp_path: Path) -> None:
+    for ask in (True, False):
+        spec = Spec("some/model", str(tmp_path), allow_shell=True, ask_shell=ask)
+        agent = build_agent(spec)
+        shell = Toolset(agent.tools).get("run_command")
+        assert shell is not None and shell.needs_approval is ask
+        assert ("waits until the user allows it" in agent.instructions) is ask
+
+
+def test_the_agent_is_told_whether_anybody_can_be_asked() -> None:
+    assert "by `ask_user`" in build_agent(Spec("m", asking=True)).instructions
+    assert "Nobody can be asked" in build_agent(Spec("m")).instructions
 
 
 def test_without_a_model_the_offline_model_drives() -> None:

@@ -1,0 +1,144 @@
+"""What `agent-runtime run` sends with a key, byte for byte, and where the key never is."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent_runtime.cli import exits
+from benchmarks.openai_server import Reply
+
+from .test_runs import HELLO, KEY, Machine
+from .test_runs import machine as machine
+
+TASK = ("delegate", {"role": "reader", "instructions": "Read a.txt.", "task_key": "read"})
+
+TOLD = (
+    "make a plan first",
+    "`delegate`",
+    "before you call it done",
+    "Never make up",
+    "what is left open",
+    "Nobody can be asked",
+    "Your workspace is a folder",
+)
+
+
+def names(request: dict[str, Any]) -> set[str]:
+    """Return the tools that a request offers."""
+    return {tool["function"]["name"] for tool in request["tools"]}
+
+
+def is_child(request: dict[str, Any]) -> bool:
+    """Return whether a request is a sub-agent's."""
+    return "You are a sub-agent." in request["messages"][0]["content"]
+
+
+@pytest.fixture
+def worked(machine: Machine) -> Machine:
+    """A machine on which an agent has read a file by a sub-agent, and answered."""
+    (machine.folder / "work").mkdir()
+    (machine.folder / "work" / "a.txt").write_text("The sea is blue.")
+
+    def script(request: dict[str, Any], n: int) -> Reply:
+        begins = len(request["messages"]) == 2
+        if is_child(request):
+            return Reply(calls=(("read_file", {"path": "a.txt"}),)) if begins else HELLO
+        return Reply(calls=(TASK,)) if begins else HELLO
+
+    machine.script = script
+    done = machine.invoke("--debug", "run", "What colour is the sea?", "--workspace", "work")
+    assert done.exit_code == 0, done.output
+    (machine.folder / "told").write_text(done.output)
+    return machine
+
+
+def test_the_agent_gets_its_instructions_and_the_tools_for_real_work(worked: Machine) -> None:
+    first = worked.server.requests[0].json
+    system, task = first["messages"]
+    assert (system["role"], task["role"]) == ("system", "user")
+    for told in TOLD:
+        assert told in system["content"], told
+    assert len(system["content"]) < 5000
+    assert "What colour is the sea?" in task["content"]
+    assert names(first) == {
+        "list_files", "read_file", "search_files", "write_file", "edit_file",
+        "plan", "delegate", "tasks", "open_artifact", "recall",
+    }  # fmt: skip
+
+
+def test_a_sub_agent_gets_its_briefing_and_the_file_tools_alone(worked: Machine) -> None:
+    child = next(one.json for one in worked.server.requests if is_child(one.json))
+    sent = json.dumps(child["messages"])
+    assert "Read a.txt." in sent
+    assert "What colour is the sea?" not in sent and "autonomous agent" not in sent
+    assert names(child) == {
+        "list_files", "read_file", "search_files", "write_file", "edit_file", "recall"
+    }  # fmt: skip
+
+
+def test_the_key_is_in_the_header_that_it_belongs_to_and_nowhere_else(worked: Machine) -> None:
+    for request in worked.server.requests:
+        assert request.headers["authorization"] == f"Bearer {KEY}"
+        assert KEY.encode() not in request.body
+    files = [path for path in worked.folder.rglob("*") if path.is_file()]
+    assert any(path.name == "agent_runtime.db" for path in files)
+    assert [path for path in files if KEY.encode() in path.read_bytes()] == []
+
+
+def test_commands_are_offered_only_if_they_are_allowed(machine: Machine) -> None:
+    machine.invoke("run", "Go.", "--workspace", ".")
+    machine.invoke("run", "Go.", "--workspace", ".", "--allow-shell")
+    offered = ["run_command" in names(one.json) for one in machine.server.requests]
+    assert offered == [False, True]
+
+
+def test_with_ask_shell_a_command_waits_for_its_answer_in_any_process(machine: Machine) -> None:
+    def script(request: dict[str, Any], n: int) -> Reply:
+        return Reply(calls=(("run_command", {"command": "echo done > mark"}),)) if not n else HELLO
+
+    machine.script = script
+    asked = machine.invoke("run", "Go.", "--workspace", ".", "--ask-shell")
+    assert asked.exit_code == exits.SUSPENDED, asked.stderr
+    mark = machine.folder / "mark"
+    assert not mark.exists()
+    question = re.search(r"agent-runtime answer (\S+)", asked.stderr)
+    assert question is not None
+    assert machine.invoke("answer", question[1], "yes").exit_code == 0
+    resumed = machine.invoke("resume")
+    assert resumed.exit_code == 0, resumed.stderr
+    assert mark.read_text() == "done\n"
+
+
+def test_limits_are_told_at_the_start_and_hold(machine: Machine) -> None:
+    free = machine.invoke("run", "Go.")
+    assert "any number of dollars (--budget-usd limits it)" in free.stderr
+    assert "any time (--timeout limits it)" in free.stderr
+    prices = {"AGENT_RUNTIME_PRICE_INPUT": "3000", "AGENT_RUNTIME_PRICE_OUTPUT": "15000"}
+    poor = machine.invoke("run", "Go.", "--budget-usd", "0.01", "--timeout", "60", **prices)
+    assert "$0.01 for this run; 60 seconds" in poor.stderr
+    assert poor.exit_code == exits.STOPPED and "Stopped (budget)" in poor.stderr
+    assert len(machine.server.requests) == 1
+
+
+@pytest.mark.parametrize("option", ["--budget-usd", "--timeout"])
+@pytest.mark.parametrize("value", ["0", "-1", "much"])
+def test_a_limit_that_is_none_is_refused(machine: Machine, option: str, value: str) -> None:
+    refused = machine.invoke("run", "Go.", option, value)
+    assert refused.exit_code == exits.USAGE and option in refused.stderr
+    assert machine.server.requests == []
+
+
+def test_a_shell_needs_a_workspace(machine: Machine) -> None:
+    refused = machine.invoke("run", "Go.", "--ask-shell")
+    assert refused.exit_code == exits.USAGE and "--ask-shell needs --workspace" in refused.stderr
+
+
+def test_a_limit_of_time_stops_a_run_that_hangs(machine: Machine, tmp_path: Path) -> None:
+    machine.script = lambda request, n: Reply(stall_after=0)
+    stopped = machine.invoke("run", "Go.", "--timeout", "0.5")
+    assert stopped.exit_code == exits.STOPPED and "Stopped (timeout)" in stopped.stderr
