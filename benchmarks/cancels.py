@@ -49,7 +49,7 @@ WITHIN = 1.0
 """Seconds in which all has to end."""
 LATEST = 1.0
 """Seconds: the cancel comes at most so long after both processes are at work."""
-PATIENCE = 30.0
+PATIENCE = 120.0
 """Seconds after which what was cancelled will never end."""
 
 

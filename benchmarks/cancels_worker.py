@@ -23,7 +23,7 @@ THREAD = "t"
 WAITED_FOR, BACKGROUND = 5, 5
 """How many sub-agents the agent waits for, and how many work in the background."""
 KEY = "sk-benchmark"
-LONGEST_LIFE = 120
+LONGEST_LIFE = 300
 
 
 @dataclass(frozen=True, slots=True)
