@@ -19,7 +19,7 @@ from agent_runtime_storage.records import Budget, Finish, NewRun, UsageTotal
 
 from . import leases
 from .agent import Agent
-from .allowance import in_money, limits_of, require_room
+from .allowance import in_money, limits_of
 from .beginning import UPKEEP, end_upkeep, started
 from .branch import load_view
 from .budget import require_price
@@ -153,7 +153,6 @@ class ThreadMemory:
         name = self.settings.observer_model if kind == OBSERVE else self.settings.reflector_model
         await _check(name, resolved.model, self.settings)
         limits = limits_of(self.settings)
-        await require_room(store, limits, thread)
         require_price(resolved.info, in_money(self.budget, limits), self.settings)
         run_id = new_id()
         with leases.at_work(run_id):

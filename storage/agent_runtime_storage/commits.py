@@ -228,13 +228,13 @@ class Commits(RunStatements):
                     below=is_below(lease) or commit.limits.spare,
                 )
             )
-        batch += self._room(lease, commit)
         if commit.finish is not None:
             batch += self._finish(lease.run_id, commit.finish, bodies)
         batch += self._ask(lease, commit.questions)
         batch += self._append_events(lease.thread_id, lease.run_id, commit.events)
         # Last: the day's row is shared by all runs of the owner.
         batch += self._book(commit)
+        batch += self._room(lease, commit)
         return batch
 
     async def _root_of_new(self, run: NewRun) -> str:

@@ -8,6 +8,7 @@ from .drivers.protocol import Row, Statement
 from .errors import BudgetExceeded
 from .owner import Owner
 from .records import Commit, Lease
+from .rows import to_run
 from .spending_records import Amount, Budget, Spending
 
 OVER_LIMIT = ("thread_budget", "day_budget", "steps_budget")
@@ -73,12 +74,13 @@ class SpendingOfOwner(Owner):
         if label == "steps_budget":
             steps = await self.tree_steps(lease.root_run_id)
             return over_steps(steps, limits.steps or 0)
+        rows = await self._read("run", run_id=lease.root_run_id)
+        root = to_run(rows[0]) if rows else None
+        kept = root.kept if root and (is_below(lease) or limits.spare) else None
         if label == "day_budget":
-            return over_budget("day", limits.day, await self.day_spending(), wanted)
-        rows = await self._read("run_place", run_id=lease.root_run_id)
-        thread_id = str(rows[0][0]) if rows else lease.thread_id
-        spending = await self.thread_spending(thread_id)
-        return over_budget("thread", limits.thread, spending, wanted)
+            return over_budget("day", limits.day, await self.day_spending(), wanted, kept)
+        spending = await self.thread_spending(root.thread_id if root else lease.thread_id)
+        return over_budget("thread", limits.thread, spending, wanted, kept)
 
 
 def is_below(lease: Lease) -> bool:
