@@ -19,7 +19,7 @@ from .log import give_up, take_log
 from .messages import encodable
 from .people.pausing import PAUSE, PAUSED
 from .people.questions import Answer, OnQuestion, Question, encode_answer
-from .people.waiting import questions_of, questions_on, waiting_below
+from .people.waiting import at_work_below, questions_of, questions_on, waiting_below
 from .results import RunResult
 from .run_tree import TreeRun, tree_of
 from .sweep import Sweep, sweep
@@ -85,7 +85,8 @@ class Control:
     async def pause(self, run_id: str, *, user: str | None = None) -> None:
         """Suspend a run at its next step, in whatever process it works; `resume` goes on with it.
 
-        What is under way ends first: a model call with its tools, sub-agents included.  A run that
+        What is under way ends first: a model call with its tools.  The sub-agents that it waits
+        for pause as it does, and begin nothing new; tasks in the background go on.  A run that
         gives its final answer meanwhile succeeds.  Idempotent, and one that waits for a person
         already stays as it is.
 
@@ -109,7 +110,9 @@ class Control:
                 log, _ = await take_log(store, run, lambda event: None)
                 await give_up(store, log.lease, PAUSED)
             return
-        await store.post(run.thread_id, PAUSE, str(run.epoch).encode(), run_id=run_id)
+        # The root comes first: whoever begins after that sees it.
+        for one in (run, *await at_work_below(store, run.id)):
+            await store.post(one.thread_id, PAUSE, str(one.epoch).encode(), run_id=one.id)
 
     async def answer(self, question_id: str, answer: Answer, *, user: str | None = None) -> bool:
         """Answer a question that a run waits for; return whether that can be resumed now.

@@ -121,7 +121,7 @@ async def run_calls(
     if fresh or done:
         await log.start(fresh, done)
     turn = anyio.Lock()
-    waiting: dict[int, str] = {}
+    waiting: dict[int, Waits] = {}
 
     async def run(one: Ready) -> None:
         try:
@@ -132,7 +132,7 @@ async def run_calls(
             # The tool awaited something that was cancelled by itself: the run goes on.
             result = ToolResult("The tool failed: what it waited for was cancelled.", "error")
         if isinstance(result, Waits):
-            waiting[one.index] = result.run_id
+            waiting[one.index] = result
             return
         with anyio.CancelScope(shield=True):
             async with turn:
@@ -147,15 +147,18 @@ async def run_calls(
             for one in going:
                 waiting.pop(one.index, None)
                 group.start_soon(run, one)
+        paused = any(one.paused for one in waiting.values())
         # What was answered while the other calls ran goes on at once.
         going = [
             one
             for one in gated.ready
-            if one.index in waiting and not await questions_of(log.store, waiting[one.index])
+            if one.index in waiting
+            and not paused
+            and not await questions_of(log.store, waiting[one.index].run_id)
         ]
     if gate is None or not (gated.waiting or waiting):
         return None
-    return await gate.suspend(gated, len(waiting))
+    return await gate.suspend(gated, list(waiting.values()))
 
 
 def abandon(exchange: Exchange) -> dict[int, ToolResult]:

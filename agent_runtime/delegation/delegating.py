@@ -12,9 +12,16 @@ import anyio
 
 from agent_runtime.agent import Agent
 from agent_runtime.concurrency import Background
-from agent_runtime.errors import AgentRuntimeError, ConfigError, CorruptThread, ToolError
+from agent_runtime.errors import (
+    AgentRuntimeError,
+    ConfigError,
+    CorruptThread,
+    QuestionsOpen,
+    ToolError,
+)
 from agent_runtime.events import Event
 from agent_runtime.people import waiting
+from agent_runtime.people.pausing import is_pausing
 from agent_runtime.plan import Status as PlanStatus
 from agent_runtime_config import Settings
 from agent_runtime_storage.records import ACTIVE, Run
@@ -141,6 +148,8 @@ async def _delegate(
     failure: Exception | None = None
     async with sharing.slots:
         try:
+            if order.record.waits and await is_pausing(context.store, context.run_id):
+                return _waiting(context, sharing, order, order.own, paused=True)
             if order.own is None:
                 await start(context, sharing, order)
             elif stopped(order.own):
@@ -151,15 +160,29 @@ async def _delegate(
     run = await own_run(context, order.record)
     if run is None:
         raise failure or ConfigError("The sub-agent's run is gone.")
-    if order.record.waits and waiting.waits(run):
-        # Made again, the call is the same one.
-        sharing.asked[context.call_id, assignment.key] -= 1
-        return Outcome("waiting", task_key=assignment.key, attempt=order.attempt, run_id=run.id)
+    held = failure is None or isinstance(failure, QuestionsOpen)
+    if order.record.waits and held and waiting.waits(run):
+        return _waiting(context, sharing, order, run, paused=run.stop_reason == "paused")
     outcome = await observed(
         context.store, run, key=assignment.key, attempt=order.attempt, failure=failure
     )
     await _mark(context, order, _MARKS[outcome.status], outcome)
     return await by_reference(outcome, context.store, context.thread_id, context.max_file_bytes)
+
+
+def _waiting(
+    context: ToolContext, sharing: Delegating, order: Order, run: Run | None, *, paused: bool
+) -> Outcome:
+    """Return the outcome of a call that waits with its sub-agent, or until that may begin."""
+    # Made again, the call is the same one.
+    sharing.asked[context.call_id, order.record.key] -= 1
+    return Outcome(
+        "waiting",
+        stop_reason="paused" if paused else "awaiting_user",
+        task_key=order.record.key,
+        attempt=order.attempt,
+        run_id=run.id if run is not None else "",
+    )
 
 
 async def _order(

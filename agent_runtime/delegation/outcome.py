@@ -28,8 +28,8 @@ from .record import shortened
 Status = Literal["succeeded", "failed", "cancelled", "running", "waiting"]
 """`running` is that of a task in the background, which has only begun.
 
-`waiting` is that of one whose sub-agent waits for a person: only a call that can wait with it gets
-that.
+`waiting` is that of one whose sub-agent waits for a person, or is paused with its root: only a call
+that can wait with it gets that.
 """
 
 RESULT_CHARS = 8_000

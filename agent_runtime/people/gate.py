@@ -20,8 +20,9 @@ from agent_runtime_storage.people_records import ApprovalRow, NewQuestion, Quest
 from agent_runtime_storage.records import Commit, Finish, Lease, NewEvent
 
 from .patterns import climbs, matches, may_match, shown_arguments
+from .pausing import PAUSED
 from .questions import Question, allows, refusal_of, result_of
-from .waiting import may_wait, questions_of
+from .waiting import Waits, may_wait, questions_of
 
 if TYPE_CHECKING:
     from agent_runtime.execution import Ready
@@ -172,19 +173,13 @@ class Gate:
         gated.waiting += 1
         gated.new.append(NewQuestion(new_id(), exchange.seq, one.index, kind, body, self.seconds))
 
-    async def suspend(self, gated: Gated, below: int = 0) -> Finish:
+    async def suspend(self, gated: Gated, below: Sequence[Waits] = ()) -> Finish:
         """Suspend the run until its questions are answered; they are asked by the same commit.
 
         Args:
-            below: how many sub-agents wait for an answer to theirs.
+            below: what sub-agents wait for; if one is paused, so is the run.
         """
-        number = gated.waiting
-        what: list[str] = []
-        if number:
-            what.append("the answer to a question" if number == 1 else f"{number} answers")
-        if below:
-            what.append("a sub-agent that asks" if below == 1 else f"{below} sub-agents that ask")
-        finish = Finish("suspended", "awaiting_user", f"It waits for {' and '.join(what)}.")
+        finish = PAUSED if any(one.paused for one in below) else _awaiting(gated.waiting, below)
         await self.log.write(
             Commit(
                 release=self.log.reserved,
@@ -194,6 +189,16 @@ class Gate:
             )
         )
         return finish
+
+
+def _awaiting(own: int, below: Sequence[Waits]) -> Finish:
+    what: list[str] = []
+    if own:
+        what.append("the answer to a question" if own == 1 else f"answers to {own} questions")
+    if below:
+        asking = "a sub-agent that asks" if len(below) == 1 else f"{len(below)} sub-agents that ask"
+        what.append(asking)
+    return Finish("suspended", "awaiting_user", f"It waits for {' and '.join(what)}.")
 
 
 def approval_pattern(

@@ -1,9 +1,13 @@
-"""Pausing a run: asked for through the inbox of its thread, seen at the boundary of a step."""
+"""Pausing a run: asked for through the inbox of its thread, seen at the boundary of a step.
+
+Its sub-agents are asked as it is, each by its own thread, and the calls that wait for them wait on.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from agent_runtime_storage.contract import UserStore
 from agent_runtime_storage.records import Finish, InboxItem, Lease
 
 PAUSE = "pause"
@@ -17,3 +21,10 @@ def pausing(items: Sequence[InboxItem], lease: Lease) -> bool:
     return any(
         item.kind == PAUSE and item.run_id == lease.run_id and item.body == epoch for item in items
     )
+
+
+async def is_pausing(store: UserStore, run_id: str) -> bool:
+    """Return whether it was asked to pause a run that is at work."""
+    run = await store.run(run_id)
+    lease = Lease(run.id, run.thread_id, run.root_run_id, run.epoch)
+    return pausing(await store.inbox(run.thread_id), lease)

@@ -3,7 +3,7 @@
 A sub-agent whose call needs an approval is suspended by itself, as any run is; the call by which
 its task was delegated stays under way, and suspends the run that made it, up to the root.  The
 answer goes to the sub-agent's question; resuming the root runs the call again, which goes on with
-the sub-agent.
+the sub-agent.  A pause of the root is the same without a question.
 """
 
 from __future__ import annotations
@@ -26,15 +26,17 @@ class Waits(ToolResult):
     """What a call gives in place of its result while it waits; it is not recorded.
 
     Attributes:
-        run_id: the sub-agent's run that waits for a person.
+        run_id: the sub-agent's run that stands still; empty if it has not begun.
+        paused: whether that is because of a pause, and not of a question.
     """
 
     run_id: str = ""
+    paused: bool = False
 
 
 def waits(run: Run) -> bool:
-    """Return whether a run is suspended until a person has answered."""
-    return run.status == "suspended" and run.stop_reason == "awaiting_user"
+    """Return whether a run stands still until a person has answered, or ends a pause."""
+    return run.status == "suspended" and run.stop_reason in ("awaiting_user", "paused")
 
 
 async def may_wait(store: UserStore, run_id: str) -> bool:
@@ -76,11 +78,19 @@ async def questions_on(
 
 
 async def waiting_below(store: UserStore, run_id: str) -> list[Run]:
-    """Return the runs below a run that are suspended until a person has answered."""
+    """Return the runs below a run that stand still until a person goes on with it."""
+    return [run for run in await _below(store, run_id) if waits(run)]
+
+
+async def at_work_below(store: UserStore, run_id: str) -> list[Run]:
+    """Return the runs below a run that are at work, and that it waits for."""
+    return [run for run in await _below(store, run_id) if run.status == "running"]
+
+
+async def _below(store: UserStore, run_id: str) -> list[Run]:
     found: list[Run] = []
     for run in await _children(store, "open", parent_run_id=run_id):
-        found += [run] if waits(run) else []
-        found += await waiting_below(store, run.id)
+        found += [run, *await _below(store, run.id)]
     return found
 
 

@@ -142,7 +142,7 @@ class Delegator:
             return refused(str(error), assignment.key).tool_result()
         outcome = await hand_over(context, assignment, background=background, waits=True)
         if outcome.status == "waiting":
-            return Waits("", run_id=outcome.run_id)
+            return Waits("", run_id=outcome.run_id, paused=outcome.stop_reason == "paused")
         return outcome.tool_result()
 
     def _allowed(self, *, background: bool) -> Mapping[str, Tool]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from agent_runtime.errors import NotFound, QuestionClosed, QuestionsOpen
 from agent_runtime.models.base import ModelRequest
 from agent_runtime.models.scripted import Scripted, call, calls, raw_call, say
 from agent_runtime.people.gate import Gate, Gated
+from agent_runtime.people.waiting import Waits
 from agent_runtime.tools.base import REFUSED
 from agent_runtime_storage import Finish
 from tests.loop.conftest import Play, World, double
@@ -265,7 +267,7 @@ async def test_a_question_that_is_closed_just_before_the_suspension_holds_nobody
 ) -> None:
     true = Gate.suspend
 
-    async def late(self: Gate, gated: Gated, below: int = 0) -> Finish:
+    async def late(self: Gate, gated: Gated, below: Sequence[Waits] = ()) -> Finish:
         if below:
             [question] = await world.runtime.questions()
             assert not await world.runtime.answer(question.id, True)
@@ -350,3 +352,66 @@ async def test_killed_before_the_root_was_suspended_it_is_answered_and_gone_on_w
         assert result.ok
         assert await ends(world, root.id) == [1, 1, 1]
         assert (tmp_path / "asked").read_text().splitlines().count("effect") == 1
+
+
+async def test_a_pause_of_the_root_pauses_its_sub_agents_and_begins_none(play: Play) -> None:
+    """Two at a time work, the third has not begun; each stops at its own next step."""
+    seen: list[str] = []
+    both = anyio.Event()
+
+    @tool
+    async def work(name: str) -> str:
+        """Work, and have the root paused once two are at it."""
+        seen.append(name)
+        if len(seen) == 2:
+            await world.runtime.pause(world.events[0].run_id)
+            both.set()
+        await both.wait()
+        return f"{name} worked"
+
+    def respond(request: ModelRequest) -> Scripted:
+        if not is_child(request):
+            return cleaning("one", "two", "three")(request)
+        return say("Done.") if step(request) else call("work", name=part(request))
+
+    async with play(respond, settings={"delegation_parallel": 2}) as world:
+        agent = Agent(tools=[work], delegation=True)
+        with anyio.fail_after(60):
+            paused = await world.run(agent, thread="t")
+
+        assert (paused.status, paused.stop_reason) == ("suspended", "paused")
+        begun = await children(world, paused.run_id)
+        assert set(begun) == set(seen) and list(begun.values()) == ["suspended"] * 2
+        assert (await world.runtime.sweep()).resumable == ()
+        result = await world.runtime.resume(paused.run_id, agent)
+
+        assert result.ok and sorted(seen) == ["one", "three", "two"]
+        assert await ends(world, paused.run_id) == [1] * 4
+        assert await world.store.inbox("t") == []
+
+
+@FILE
+async def test_a_paused_root_whose_sub_agent_asks_still_waits_for_the_answer(play: Play) -> None:
+    @tool
+    async def halt() -> str:
+        """Have the root paused once the other one asks."""
+        await open_question(world)
+        await world.runtime.pause(world.events[0].run_id)
+        return "paused"
+
+    def respond(request: ModelRequest) -> Scripted:
+        if is_child(request) and part(request) == "halt":
+            return say("Halted.") if step(request) else call("halt")
+        return cleaning("/a", "halt")(request)
+
+    async with play(respond) as world:
+        agent = Agent(tools=[erase, halt], delegation=True)
+        paused = await world.run(agent, thread="t")
+
+        assert paused.stop_reason == "paused"
+        [question] = paused.questions
+        with pytest.raises(QuestionsOpen):
+            await world.runtime.resume(paused.run_id, agent)
+        await world.runtime.answer(question.id, True)
+
+        assert (await world.runtime.resume(paused.run_id, agent)).ok and erased == ["/a"]
