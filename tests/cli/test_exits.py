@@ -12,7 +12,7 @@ from agent_runtime_storage.records import RunStatus, StopReason, UsageTotal
 CODES: list[tuple[Exception, int]] = [
     (errors.ConfigError("x"), 2),
     (errors.UnknownScheme("x"), 2),
-    (errors.BudgetExceeded("x"), 3),
+    (errors.BudgetExceeded("x", budget="thread"), 3),
     (errors.RunCancelled("x"), 3),
     (errors.PromptTooLarge("x"), 3),
     (errors.ModelAuthError("x"), 4),
