@@ -15,7 +15,6 @@ from agent_runtime_storage.contract import UserStore
 from agent_runtime_storage.records import Lease
 from agent_runtime_storage.spending import is_below, over_budget
 from agent_runtime_storage.spending_records import (
-    NO_LIMITS,
     NOTHING,
     UNLIMITED,
     Amount,
@@ -129,16 +128,25 @@ async def require_room(store: UserStore, limits: Limits, thread_id: str) -> None
     Raises:
         BudgetExceeded: the thread, or the user's day, has spent all that it may.
     """
-    if limits == NO_LIMITS:
+    if limits.thread == limits.day == UNLIMITED:
         return
-    found: list[Allowance] = []
-    if limits.thread != UNLIMITED:
-        found.append(Allowance("thread", limits.thread, await store.thread_spending(thread_id)))
-    if limits.day != UNLIMITED:
-        found.append(Allowance("day", limits.day, await store.day_spending()))
-    for one in found:
+    for one in await _spent(store, limits, thread_id):
         if one.left.tokens <= 0 or one.left.cost <= 0:
             raise over_budget(one.whose, one.limit, one.spending, NOTHING)
+
+
+async def spending_of(
+    store: UserStore, settings: Settings, thread_id: str | None = None
+) -> list[Allowance]:
+    """Return what was spent today, and on a thread if one is named, with the settings' limits."""
+    return await _spent(store, limits_of(settings), thread_id)
+
+
+async def _spent(store: UserStore, limits: Limits, thread_id: str | None) -> list[Allowance]:
+    found = [Allowance("day", limits.day, await store.day_spending())]
+    if thread_id is not None:
+        found.append(Allowance("thread", limits.thread, await store.thread_spending(thread_id)))
+    return found
 
 
 def held_by_the_dead(error: BudgetExceeded, dead: Sequence[str]) -> BudgetExceeded:

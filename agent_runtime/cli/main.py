@@ -20,6 +20,7 @@ COMMANDS = {
     "chat": ("chat", "Talk with the agent, line by line, on one thread."),
     "threads": ("threads", "List threads; delete, export and import them."),
     "runs": ("runs", "List runs; show the tree of one with its sub-agents."),
+    "usage": ("usage", "Show what was spent today and on a thread, and what is left."),
     "tasks": ("tasks", "List what runs in the background; cancel or steer it."),
     "show": ("threads", "Show what happened on a thread."),
     "fork": ("branches", "Go on from another message of a thread."),

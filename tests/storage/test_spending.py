@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import anyio
@@ -86,6 +87,17 @@ async def test_a_reservation_past_the_day_says_so_and_writes_nothing(user: UserS
 
     await settle(user, leases[0])
     await reserve(user, leases[3], DAY)
+
+
+async def test_what_a_commit_books_counts_before_its_reservation(user: UserStore) -> None:
+    lease = await begin(user)
+    await reserve(user, lease, DAY)
+    lost = Commit(release=CALL, unsettle=CALL, limits=DAY)
+    with pytest.raises(BudgetExceeded):
+        await user.commit(lease, replace(lost, reserve=Amount(701, 0)))
+    await user.commit(lease, replace(lost, reserve=Amount(700, 0)))
+    day = await user.day_spending()
+    assert (day.unsettled, day.reserved) == (CALL, Amount(700, 0))
 
 
 async def test_two_stores_at_once_never_reserve_past_the_day_or_the_thread(

@@ -1,0 +1,55 @@
+"""`agent-runtime usage`, and a run that the budget of the day refuses."""
+
+from __future__ import annotations
+
+import json
+
+from agent_runtime.cli import exits
+
+from .test_runs import Machine
+from .test_runs import machine as machine
+
+DAY = {"AGENT_RUNTIME_DAY_BUDGET_TOKENS": "100000"}
+PRICES = {
+    "AGENT_RUNTIME_PRICE_INPUT": "3",
+    "AGENT_RUNTIME_PRICE_OUTPUT": "15",
+    "AGENT_RUNTIME_THREAD_BUDGET_USD": "0.5",
+}
+
+
+def test_what_is_spent_and_left_is_shown_of_the_day_and_the_thread(machine: Machine) -> None:
+    nothing = machine.invoke("usage")
+    assert nothing.exit_code == 0 and nothing.stdout.endswith(
+        "0 tokens ($0.0000) spent, no limit.\n"
+    )
+
+    run = machine.invoke("run", "Say hello.", "--thread", "t", "--json", **PRICES)
+    result = json.loads(run.stdout)
+    used = result["usage"]["prompt_tokens"] + result["usage"]["completion_tokens"]
+    shown = machine.invoke("usage", "--thread", "t", **DAY, **PRICES)
+    [day, thread] = shown.stdout.splitlines()
+    cost = f"{used:,} tokens (${result['cost_usd']:.4f}) spent"
+    assert day.startswith("Today, until 20") and cost in day and thread.startswith("Thread t: ")
+    assert f"{100_000 - used:,} of 100,000 tokens left." in day
+    assert f"{cost}, ${0.5 - result['cost_usd']:.4f} of $0.5000 left." in thread
+
+    found = json.loads(machine.invoke("usage", "--thread", "t", "--json", **DAY).stdout)
+    assert set(found) == {"day", "thread"}
+    assert found["day"]["left"] == {"tokens": 100_000 - used, "cost_usd": None}
+    assert found["thread"]["spent"]["tokens"] == used
+    assert found["thread"]["limit"] == {"tokens": None, "cost_usd": None}
+
+
+def test_a_thread_that_is_not_there_is_named(machine: Machine) -> None:
+    result = machine.invoke("usage", "--thread", "nobody")
+    assert result.exit_code == exits.NOTHING and "nobody" in result.stderr
+
+
+def test_a_run_for_which_nothing_is_left_says_so_and_what_to_do(machine: Machine) -> None:
+    assert machine.invoke("run", "Say hello.").exit_code == 0
+    asked = len(machine.server.requests)
+    refused = machine.invoke("run", "Again.", AGENT_RUNTIME_DAY_BUDGET_TOKENS="10")
+    assert refused.exit_code == exits.STOPPED
+    assert "does not fit the budget of the user for today (UTC)" in refused.stderr
+    assert "Raise the budget of the day, or go on when it is over." in refused.stderr
+    assert len(machine.server.requests) == asked
