@@ -27,6 +27,7 @@ INTERRUPTED = (
     "The runtime was stopped while this call ran, and nobody saw it end: its effect is "
     "unverified. Check what it did before you repeat it."
 )
+STILL_RUNNING = "It works in a thread, which nothing can stop: it may still be running."
 CANCELLED = "The run was cancelled before this call was started. It did not run."
 
 
@@ -161,12 +162,31 @@ async def run_calls(
     return await gate.suspend(gated, list(waiting.values()))
 
 
-def abandon(exchange: Exchange) -> dict[int, ToolResult]:
-    """Return results for the calls that a cancellation left without one."""
-    return {
-        index: interrupted()
-        if index in exchange.started
-        else ToolResult(CANCELLED, outcome="cancelled")
-        for index in range(len(exchange.message.calls))
-        if index not in exchange.results
-    }
+def abandon(exchange: Exchange, tools: Toolset | None = None) -> dict[int, ToolResult]:
+    """Return results for the calls that a cancellation left without one.
+
+    Args:
+        tools: of a run that this process stops: those that work in threads go on after it.
+    """
+    done: dict[int, ToolResult] = {}
+    for index, call in enumerate(exchange.message.calls):
+        if index in exchange.results:
+            continue
+        tool = tools.get(call.name) if tools else None
+        if index not in exchange.started:
+            done[index] = ToolResult(CANCELLED, outcome="cancelled")
+        elif tool is not None and tool.in_thread:
+            done[index] = ToolResult(f"{INTERRUPTED} {STILL_RUNNING}", outcome="interrupted")
+        else:
+            done[index] = interrupted()
+    return done
+
+
+def still_running(exchange: Exchange, tools: Toolset) -> list[str]:
+    """Return the names of the tools under way that nothing can stop."""
+    return [
+        call.name
+        for index, call in enumerate(exchange.message.calls)
+        if index in exchange.started and index not in exchange.results
+        if (tool := tools.get(call.name)) is not None and tool.in_thread
+    ]

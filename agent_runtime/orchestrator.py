@@ -28,7 +28,7 @@ from .errors import (
     ModelRejected,
     PromptTooLarge,
 )
-from .execution import abandon, run_calls
+from .execution import abandon, run_calls, still_running
 from .log import finish_event
 from .messages import AssistantMessage, Note, ToolResult
 from .models.base import (
@@ -395,7 +395,11 @@ class Orchestrator:
         Attempts that may be billed without a report of their usage are kept at their bound.
         """
         if self.log.exchange is not None:
-            await self.close(abandon(self.log.exchange), finish)
+            tools = self.state.tools
+            if names := still_running(self.log.exchange, tools):
+                running = f"Nothing can stop a thread: {', '.join(names)} may still be running."
+                finish = replace(finish, detail=f"{finish.detail} {running}".strip())
+            await self.close(abandon(self.log.exchange, tools), finish)
             return finish
         state = self.state
         await self.log.append(

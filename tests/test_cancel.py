@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable
 
 import anyio
+import anyio.to_thread
 import orjson
 import pytest
 
@@ -18,7 +20,7 @@ from agent_runtime import (
     ToolContext,
     tool,
 )
-from agent_runtime.execution import INTERRUPTED
+from agent_runtime.execution import INTERRUPTED, STILL_RUNNING
 from agent_runtime.messages import decode_result
 from agent_runtime.models.scripted import call, calls, raw_call, say
 
@@ -176,6 +178,39 @@ async def test_cancelling_the_caller_closes_the_open_exchange(runtime: Runtime) 
         ("ok", "quick"),
         ("interrupted", INTERRUPTED),
     ]
+
+
+async def test_a_cancel_says_which_tools_nothing_can_stop(runtime: Runtime) -> None:
+    under_way, go_on = threading.Event(), threading.Event()
+
+    @tool
+    def press() -> str:
+        """Press a button, for as long as it takes."""
+        under_way.set()
+        go_on.wait(30)
+        return "pressed"
+
+    agent = Agent(ScriptedModel([call("press")]), tools=[press])
+    results: list[RunResult] = []
+
+    async def start() -> None:
+        results.append(await runtime.run(agent, "Go.", thread="t"))
+
+    try:
+        async with anyio.create_task_group() as group:
+            group.start_soon(start)
+            await anyio.to_thread.run_sync(under_way.wait)
+            [run] = await runtime.store.of("local").runs(thread_id="t")
+            await runtime.cancel(run.id)
+    finally:
+        go_on.set()
+
+    [result] = results
+    assert result.status == "cancelled"
+    assert "press may still be running" in result.detail
+    [row] = (await runtime.store.of("local").node("t", 2)).calls
+    told = decode_result(row.body)
+    assert (told.outcome, told.text) == ("interrupted", f"{INTERRUPTED} {STILL_RUNNING}")
 
 
 async def test_leaving_a_stream_cancels_its_run(runtime: Runtime) -> None:

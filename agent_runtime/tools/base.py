@@ -101,9 +101,14 @@ class Tool(ABC):
         idempotent: whether it may run again after a crash that left its effect unknown.
         needs_approval: which calls a person has to allow; see `NeedsApproval`.
 
+    Attributes:
+        in_thread: whether its calls work in threads, which go on after a cancellation.
+
     Raises:
         ConfigError: the name or the timeout is not usable.
     """
+
+    in_thread: bool = False
 
     def __init__(
         self,
@@ -192,7 +197,7 @@ class FunctionTool(Tool, Generic[P, R]):
         self.function = function
         self._untyped: Callable[..., Any] = function
         self._signature = signature
-        self._is_async = is_async(function)
+        self.in_thread = not is_async(function)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function itself, without validation, thread or timeout."""
@@ -207,7 +212,7 @@ class FunctionTool(Tool, Generic[P, R]):
         if self._signature.context is not None:
             given[self._signature.context] = context
         limit = context.timeout if self.timeout is None else self.timeout
-        if self._is_async:
+        if not self.in_thread:
             return await self._call_here(given, limit, context)
         return await self._call_in_thread(given, limit, context)
 
