@@ -61,11 +61,21 @@ _path: ContextVar[tuple[int, ...]] = ContextVar("agent_runtime_workflow_path", d
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What the log has of an iteration of a node, and in which exchange."""
+    """What the log has of an iteration of a node, and in which exchange.
+
+    Attributes:
+        call: the call that began it; after calls whose end nobody saw, the first of these.
+    """
 
     asked: dict[str, Any]
     result: ToolResult
     exchange: int
+    call: str
+
+    @property
+    def unseen(self) -> bool:
+        """Whether it was started, and nobody saw it end."""
+        return self.result.outcome == "interrupted"
 
 
 class Conductor:
@@ -177,7 +187,10 @@ class Conductor:
         self._last = node.seq
         for call, row in zip(message.calls, node.calls, strict=True):
             key = call.name, int(call.arguments["iteration"])
-            self._recorded[key] = Recorded(call.arguments, decode_result(row.body), node.seq)
+            before = self._recorded.get(key)
+            began = before.call if before and before.unseen else call.id
+            result = decode_result(row.body)
+            self._recorded[key] = Recorded(call.arguments, result, node.seq, began)
 
     # What the function asks for
 
@@ -243,6 +256,7 @@ class Conductor:
                 continue
             self._check_same(step, recorded)
             step.result, step.again = recorded.result, self._runs_again(step, recorded)
+            step.began = recorded.call if recorded.unseen else ""
             if step.again:
                 fresh.append(step)
         if fresh:

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import asdict, fields, replace
 from types import MappingProxyType
 from typing import Any, ParamSpec, TypeVar, overload
 
 from agent_runtime import output as outputs
 from agent_runtime.agent import Agent
+from agent_runtime.delegation.assignment import Assignment
+from agent_runtime.delegation.delegating import delegate as hand_over
+from agent_runtime.delegation.outcome import Outcome
 from agent_runtime.errors import ConfigError, ToolError
 from agent_runtime.messages import ToolResult, UserMessage
 from agent_runtime.results import RunResult
-from agent_runtime.tools.base import FunctionTool, ToolContext
+from agent_runtime.tools.base import FunctionTool, ToolContext, Toolset
 
 from .conductor import Conductor
 from .definition import Workflow
 from .history import Said
-from .steps import NAME, Step, function_step, result_of, return_type, shown, typed
+from .steps import NAME, Step, function_step, plain, result_of, return_type, shown, typed
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -167,6 +171,17 @@ class WorkflowContext:
         step = function_step(name, function, args, kwargs)
         return typed(await self._conductor.ask(step), return_type(function))
 
+    async def delegate(self, name: str, assignment: Assignment) -> Outcome:
+        """Have a sub-agent do a task, as a node; return how it ended, as it was observed.
+
+        It is told what the assignment says, and the log of earlier attempts under the same
+        `task_key`, and nothing else.  One that fails is an outcome like any other: asked for again
+        it is another attempt.  After a crash a sub-agent that had finished is not run again, and
+        one that died goes on where it was.  A call of it that needs a person is refused.
+        """
+        step = self._delegated(name, assignment)
+        return typed(await self._conductor.ask(step), Outcome)
+
     async def gather(self, *work: Coroutine[Any, Any, T]) -> list[T]:
         """Run branches beside each other; return their results in order.
 
@@ -227,6 +242,21 @@ class WorkflowContext:
 
         tool = FunctionTool(run, name=name if NAME.fullmatch(name) else "node", timeout=math.inf)
         step = Step(name, asked, tool, repeatable=True, speaks=True)
+        return step
+
+    def _delegated(self, name: str, assignment: Assignment) -> Step:
+        """Return a node that is a sub-agent at a task."""
+        known = {field.name: getattr(assignment, field.name) for field in fields(assignment)}
+        tools = [one.name for one in Toolset(assignment.tools)]
+        step: Step
+
+        async def run(context: ToolContext) -> ToolResult:
+            # By its call a sub-agent is found again that was at work when the process died.
+            context = replace(context, call_id=step.began or context.call_id)
+            return result_of(asdict(await hand_over(context, assignment)))
+
+        tool = FunctionTool(run, name=name if NAME.fullmatch(name) else "node", timeout=math.inf)
+        step = Step(name, plain({**known, "tools": tools}), tool, repeatable=True)
         return step
 
     def _input(

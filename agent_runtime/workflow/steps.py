@@ -37,6 +37,7 @@ class Step:
         speaks: whether its value is a message of the shared state.
         path: where it stands among parallel branches.
         again: whether an iteration that did not succeed is recorded already.
+        began: the call that began it, if nobody saw its end.
         cause: what it failed with in this process.
         stop_reason: why its own run stopped.
     """
@@ -49,6 +50,7 @@ class Step:
     path: tuple[int, ...] = ()
     iteration: int = 0
     again: bool = False
+    began: str = ""
     result: ToolResult | None = None
     cause: Exception | None = None
     stop_reason: str = ""

@@ -17,6 +17,7 @@ import orjson
 
 from agent_runtime import (
     Agent,
+    Assignment,
     Event,
     Runtime,
     ScriptedModel,
@@ -118,8 +119,29 @@ async def flow(w: WorkflowContext) -> dict[str, Any]:
     }
 
 
-async def main(database_url: str, path: str, stops: str) -> None:
-    """Run the workflow."""
+@tool(idempotent=True)
+async def after(effects: str) -> str:
+    """Do the last thing; again, if need be."""
+    return await EFFECTS[effects].do("after")
+
+
+@Workflow
+async def delegating(w: WorkflowContext) -> list[Any]:
+    """Have a sub-agent do something, then do the rest."""
+    known = worker("first")
+    task = Assignment(
+        role="worker", instructions="Work.", task_key="first", tools=known.tools, model=known.model
+    )
+    outcome = await w.delegate("first", task)
+    await w.call("after", after, str(w.deps.path))
+    return [outcome.status, outcome.result, outcome.attempt]
+
+
+FLOWS = {"flow": flow, "delegating": delegating}
+
+
+async def main(database_url: str, path: str, stops: str, name: str) -> None:
+    """Run a workflow."""
 
     def tell(line: dict[str, Any]) -> None:
         sys.stdout.buffer.write(orjson.dumps(line) + b"\n")
@@ -133,7 +155,9 @@ async def main(database_url: str, path: str, stops: str) -> None:
     EFFECTS[path] = effects
     context = {"name": "Ada"}
     async with Runtime.open(Settings(database_url=database_url)) as runtime:
-        await runtime.run(flow, "Go.", deps=effects, user_context=context, on_event=tell_event)
+        await runtime.run(
+            FLOWS[name], "Go.", deps=effects, user_context=context, on_event=tell_event
+        )
 
 
 class Elsewhere:
@@ -155,12 +179,14 @@ class Elsewhere:
 
 
 @asynccontextmanager
-async def elsewhere(database_url: str, path: Path, stop: str) -> AsyncGenerator[Elsewhere]:
+async def elsewhere(
+    database_url: str, path: Path, stop: str, name: str = "flow"
+) -> AsyncGenerator[Elsewhere]:
     """Start the workflow in another process; it is killed at the end, if it still lives."""
-    async with program("tests.workflow.elsewhere", database_url, str(path), stop) as other:
+    async with program("tests.workflow.elsewhere", database_url, str(path), stop, name) as other:
         yield Elsewhere(other, Effects(path))
 
 
 if __name__ == "__main__":
-    _, database_url, path, stops = sys.argv
-    anyio.run(main, database_url, path, stops)
+    _, database_url, path, stops, name = sys.argv
+    anyio.run(main, database_url, path, stops, name)
