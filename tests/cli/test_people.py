@@ -11,8 +11,10 @@ import subprocess
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
+from typing import Any
 
 from agent_runtime.cli import exits
+from agent_runtime.delegation.assignment import PROTOCOL
 from benchmarks.openai_server import Reply
 
 from .command import COMMAND, clean_environ
@@ -71,6 +73,36 @@ def test_what_is_always_allowed_is_listed_and_taken_back(machine: Machine) -> No
     taken = machine.invoke("approvals", thread, "--forget", allowed["id"])
 
     assert taken.exit_code == 0 and "Nothing is allowed" in taken.stderr
+
+
+def test_what_a_sub_agent_asks_names_it_and_is_gone_on_with_by_its_root(machine: Machine) -> None:
+    order = {"role": "reader", "instructions": "List.", "task_key": "part one"}
+
+    def script(request: dict[str, Any], n: int) -> Reply:
+        messages = request["messages"]
+        if PROTOCOL.splitlines()[0] in messages[0]["content"]:
+            return Reply(text="Listed.") if messages[-1]["role"] == "tool" else LIST
+        delegate = Reply(calls=(("delegate", order),))
+        return HELLO if messages[-1]["role"] == "tool" else delegate
+
+    machine.script = script
+    stopped = machine.invoke("run", "List.", "--workspace", ".", **APPROVE)
+    assert stopped.exit_code == exits.SUSPENDED, stopped.stderr
+    [run] = re.findall(r"Then go on with: agent-runtime resume (\S+)", stopped.stderr)
+    thread = json.loads(machine.invoke("runs", "--json").stdout.splitlines()[-1])["thread_id"]
+    listed = machine.invoke("questions", "--thread", thread).stdout
+    tree = machine.invoke("runs", "tree", run)
+    question = _question(stopped.stderr)
+    answered = machine.invoke("answer", question, "always")
+    done = machine.invoke("resume", run)
+
+    assert "The sub-agent reader [part one] wants to call list_files" in stopped.stderr
+    assert listed.startswith(question) and "sub-agent reader [part one]: list_files" in listed
+    assert tree.stdout.count("suspended (awaiting_user)") == 2
+    assert f"Run {run} stands still; it waits for an answer" in tree.stderr
+    assert f"agent-runtime resume {run}" in answered.stderr
+    assert "list_files" in machine.invoke("approvals", thread).stdout
+    assert done.exit_code == 0 and done.stdout == "Hello from the model.\n", done.stderr
 
 
 def test_a_refusal_reaches_the_model_with_its_reason(machine: Machine) -> None:

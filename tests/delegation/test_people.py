@@ -213,15 +213,15 @@ async def test_a_cancel_of_the_root_withdraws_what_a_sub_agent_asks(play: Play) 
 
 @FILE
 async def test_a_root_that_is_stopped_while_others_work_leaves_nobody_waiting(play: Play) -> None:
-    """One sub-agent waits for a person, another one works on when the time is over."""
+    """One sub-agent waits for a person, another one works on when whoever called is cancelled."""
+    scope = anyio.CancelScope()
 
     @tool
     async def stall() -> str:
         """Wait until the first one asks, then for ever."""
         await open_question(world)
-        async with anyio.create_task_group() as group:
-            group.start_soon(world.runtime.cancel, world.events[0].run_id)
-            await anyio.sleep_forever()
+        scope.cancel()
+        await anyio.sleep_forever()
         return "never"
 
     def respond(request: ModelRequest) -> Scripted:
@@ -230,13 +230,15 @@ async def test_a_root_that_is_stopped_while_others_work_leaves_nobody_waiting(pl
         return cleaning("/a", "stall")(request)
 
     async with play(respond) as world:
-        agent = Agent(tools=[erase, stall], delegation=True)
-        result = await world.run(agent, thread="t")
+        with scope:
+            await world.run(Agent(tools=[erase, stall], delegation=True), thread="t")
 
-        assert result.status == "cancelled"
-        assert set((await children(world, result.run_id)).values()) == {"cancelled"}
-        assert await world.runtime.questions() == []
-        assert await ends(world, result.run_id) == [1, 1, 1]
+        [root] = await world.store.runs(thread_id="t")
+        assert root.status == "cancelled"
+        assert set((await children(world, root.id)).values()) == {"cancelled"}
+        [question] = await world.runtime.questions(thread="t", status=None)
+        assert question.status == "withdrawn"
+        assert await ends(world, root.id) == [1, 1, 1]
 
 
 @FILE

@@ -6,9 +6,10 @@ import itertools
 from collections.abc import Iterator
 from typing import Any
 
+import anyio
 import pytest
 
-from agent_runtime import Agent, Decision, tool
+from agent_runtime import Agent, Decision, ToolError, tool
 from agent_runtime.memory import branches
 from agent_runtime.models.base import ModelAnswer, ModelRequest, RawCall
 from agent_runtime.models.scripted import Scripted, call, calls, raw_call, say
@@ -112,10 +113,23 @@ async def test_a_phase_that_goes_to_and_fro_is_no_progress(play: Play) -> None:
 
 @FILE
 async def test_an_item_that_follows_the_call_beside_it_has_moved(play: Play) -> None:
-    followed = calls(raw_call("double", number=1), update(follow=True))
+    """The call that it follows ends last, so that its result is not recorded at the look."""
+
+    @tool
+    async def last() -> str:
+        """Wait until the plan was changed."""
+        for _ in range(3000):
+            if len(await world.runtime.plans.versions("t")) == 2:
+                return "done"
+            await anyio.sleep(0.01)
+        raise ToolError("The plan was not changed.")
+
+    followed = calls(raw_call("last"), update(follow=True))
     script = [create(), *some(3), followed, *some(3, 200), say("Done.")]
     async with play(script, settings=LIMIT) as world:
-        assert (await world.run(AGENT, thread="t")).ok and await notes(world) == 0
+        agent = Agent(tools=[double, last], planning=True)
+        assert (await world.run(agent, thread="t")).ok and await notes(world) == 0
+        assert {outcome for outcome, _ in await world.results("t")} == {"ok"}
 
 
 @FILE
@@ -194,7 +208,10 @@ async def test_sub_agents_that_bring_an_item_forward_are_progress(play: Play) ->
 
 
 @FILE
-async def test_waiting_for_tasks_in_the_background_is_no_standstill(play: Play) -> None:
+async def test_waiting_for_tasks_in_the_background_is_no_standstill(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agent_runtime.tools.tasks.POLL_SECONDS", 0.001)
     wait = call("tasks", action="wait")
     agent = Agent(tools=[double], planning=True, delegation=True)
     async with play(
@@ -202,7 +219,10 @@ async def test_waiting_for_tasks_in_the_background_is_no_standstill(play: Play) 
     ) as world:
         assert (await world.run(agent, thread="t")).ok
         # Eight waits count nothing, and the call after them is the fourth.
-        assert await notes(world) == 1
+        model: Any = world.model
+        assert "of your plan has changed" not in str(model.requests[-2].messages)
+        [text] = told(world)
+        assert "last 4 answers" in text
 
 
 @FILE
