@@ -17,6 +17,7 @@ _ENTRY = re.compile(r" *(\d+|-|link|special)  (.+)")
 _LEFT_OUT = re.compile(r" (Left out: .+?\.)(?: Not readable|$)")
 _UNREADABLE = re.compile(r" (Not readable: .+?\))\.")
 _READ = re.compile(r": ([\d,]+) lines, ([\d,]+) bytes")
+_LARGE = re.compile(r": many lines, ([\d,]+) bytes")
 _SEARCH = re.compile(r"([\d,]+) matching lines in ([\d,]+) files; ([\d,]+) of ([\d,]+) files")
 _CUT = re.compile(r"^\[\.\.\. [\d,]+ of [\d,]+ characters are left out here;", re.MULTILINE)
 _RECALLED = re.compile(r"Result \S+ of \w+ \(\w+\), node \d+, [^,\n]+, ([^\n]+?): \d+ characters; ")
@@ -102,6 +103,13 @@ def reading(path: str, text: str) -> Reading | None:
 def is_binary(text: str) -> bool:
     """Return whether a result says that the file is none of text."""
     return " is a binary file of " in text
+
+
+def unread(text: str) -> str:
+    """Return on one line why nothing is known of a file that was to be read."""
+    if large := _LARGE.search(text.partition("\n")[0]):
+        return f"it has {large[1]} bytes, too many for its lines to be counted"
+    return title("", " ".join(text.split()))
 
 
 def found(text: str) -> Found | None:

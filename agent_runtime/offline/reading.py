@@ -230,7 +230,7 @@ def _note(reader: Reader, results: Sequence[str]) -> None:
     for one in reader.reading:
         result = next(answers, "") if one.opens else "its name is no UTF-8"
         seen = parse.reading(one.path, result)
-        reader.found.append(report.line(report.Outcome(one.path, seen, report.one_line(result))))
+        reader.found.append(report.line(report.Outcome(one.path, seen, parse.unread(result))))
         if seen is not None:
             reader.opened += 1
             reader.lines += seen.lines

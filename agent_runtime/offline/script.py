@@ -203,7 +203,7 @@ def _read(state: State, results: Sequence[str]) -> ModelAnswer:
     outcomes: list[report.Outcome] = []
     for path, result in zip(state.reading, results, strict=True):
         seen = parse.reading(path, result)
-        outcomes.append(report.Outcome(path, seen, report.one_line(result)))
+        outcomes.append(report.Outcome(path, seen, parse.unread(result)))
         if seen is not None:
             state.opened += 1
             state.lines += seen.lines

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
-from agent_runtime import Agent, Runtime, load_settings, workspace_tools
+from agent_runtime import Agent, Runtime, ToolContext, load_settings, tool, workspace_tools
+from agent_runtime.messages import ToolResult
 from agent_runtime.offline import parts
 from agent_runtime.plan import Plan
 from agent_runtime.results import RunResult
+from agent_runtime.tools.base import Tool
 from agent_runtime_storage.records import Run
 
 from .recount import Report, recount
@@ -26,9 +29,6 @@ class Surveyed:
         self.result, self.plan = result, plan
         self.children = [run for run in runs if run.parent_run_id is not None]
         self.report = Report((root / "REPORT.md").read_text())
-        check_figures(root, self.report)
-        check_searches(root, self.report)
-        check_read(root, self.report)
 
     def of(self, part: str) -> list[str]:
         """Return how the attempts at a part ended, the first one first."""
@@ -36,16 +36,29 @@ class Surveyed:
         return [run.stop_reason or "" for run in sorted(ended, key=lambda run: run.created_at)]
 
 
-async def survey(root: Path, store: Path, **environ: str) -> Surveyed:
+async def survey(
+    root: Path,
+    store: Path,
+    *,
+    tools: Iterable[Tool] | None = None,
+    check: bool = True,
+    **environ: str,
+) -> Surveyed:
     """Survey a folder with all that the command line gives, and check the report's figures."""
     settings = load_settings({"AGENT_RUNTIME_DATABASE_URL": f"file:{store}", **environ})
-    agent = Agent(tools=workspace_tools(root), planning=True, delegation=True)
+    given = list(workspace_tools(root) if tools is None else tools)
+    agent = Agent(tools=given, planning=True, delegation=True)
     async with Runtime.open(settings) as runtime:
         result = await runtime.run(agent, TASK, thread="t")
         plan = await runtime.plans.current("t")
         runs = await runtime.store.of(settings.user).runs(limit=1000)
     assert result.ok and plan is not None
-    return Surveyed(root, result, runs, plan)
+    seen = Surveyed(root, result, runs, plan)
+    if check:
+        check_figures(root, seen.report)
+        check_searches(root, seen.report)
+        check_read(root, seen.report)
+    return seen
 
 
 @pytest.fixture
@@ -123,6 +136,33 @@ async def test_odd_files_are_told_of_by_sub_agents_as_they_are(root: Path, store
     }
     assert len(seen.report.read) == len(recount(root).files) - 2
     assert seen.report.number("Not opened") == 0
+
+
+async def test_a_file_too_large_to_be_counted_is_said_to_be(root: Path, store: Path) -> None:
+    fill(root, [1] * 3)
+    (root / "large.txt").write_text(f"{'x' * 999}\n" * 70_000)
+    seen = await survey(root, store)
+    why = "it has 70,000,000 bytes, too many for its lines to be counted"
+    assert seen.report.unread == {"large.txt": why}
+    assert seen.report.number("Read") == 3
+
+
+async def test_a_file_that_vanishes_before_it_is_read_is_told_of(root: Path, store: Path) -> None:
+    fill(root, [1] * 3)
+    tools = {one.name: one for one in workspace_tools(root)}
+    real = tools["read_file"]
+
+    @tool(idempotent=True)
+    async def read_file(context: ToolContext, path: str, limit: int = 400) -> ToolResult:
+        """Read a file."""
+        if path == "module_0001.py":
+            (root / path).unlink(missing_ok=True)
+        return await real.call({"path": path, "limit": limit}, context)
+
+    tools["read_file"] = read_file
+    seen = await survey(root, store, tools=tools.values(), check=False)
+    assert seen.report.number("Files") == 3 and seen.report.number("Read") == 2
+    assert "No such file" in seen.report.unread["module_0001.py"]
 
 
 async def test_an_empty_folder_needs_no_sub_agents(root: Path, store: Path) -> None:
