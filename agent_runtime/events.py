@@ -61,9 +61,10 @@ class Event:
             - `plan`, of a new version: `version`, `phase`, `iteration`, and how many items have
               each status; live also `plan` (a `Plan`) and `followed` (the calls that its items may
               follow)
-            - `question`: `id`, `kind`; with the call that asks also `call_id` and `tool`
-            - `run-suspend`, when it waits for a person or is paused: `status`, `stop_reason`,
-              `detail`
+            - `question`: `id`, `kind`; with the call that asks also `call_id` and `tool`, of a
+              sub-agent also `role` and `task_key`
+            - `run-suspend`, when it waits for a person, is paused, or its process is gone:
+              `status`, `stop_reason`, `detail`
             - `run-finish`: `status`, `stop_reason`, `detail`
     """
 

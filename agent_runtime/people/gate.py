@@ -233,7 +233,8 @@ def _covers(patterns: Mapping[str, str], call: ToolCall) -> bool:
 def question_event(question: NewQuestion) -> NewEvent:
     """Return the event that tells of a question."""
     data = {"id": question.id, "kind": question.kind}
-    data |= {name: question.body[name] for name in ("call_id", "tool") if name in question.body}
+    told = ("call_id", "tool", "role", "task_key")
+    data |= {name: question.body[name] for name in told if name in question.body}
     return NewEvent("question", question.node_id, data)
 
 

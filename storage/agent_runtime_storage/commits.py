@@ -274,11 +274,12 @@ class Commits(RunStatements):
     async def _busy(self, thread_id: str, run_id: str) -> Exception:
         rows = await self._read("run", run_id=run_id)
         asked = await self.questions(run_id=run_id, status="open")
+        run = to_run(rows[0]) if rows else None
         return thread_busy(
             thread_id,
             run_id,
             waits_for=asked[0].id if asked else None,
-            paused=bool(rows) and to_run(rows[0]).status == "suspended",
+            stands=run.detail if run is not None and run.status == "suspended" else None,
         )
 
     async def _why_not_committed(self, lease: Lease, commit: Commit, label: str) -> Exception:

@@ -100,18 +100,19 @@ class Threads(Owner):
 
 
 def thread_busy(
-    thread_id: str, run_id: str, *, waits_for: str | None = None, paused: bool = False
+    thread_id: str, run_id: str, *, waits_for: str | None = None, stands: str | None = None
 ) -> ThreadBusy:
     """Return the error of who needs a thread on which a run is active.
 
     Args:
         waits_for: an open question of the run.
-        paused: whether it stands still, without a question.
+        stands: why it stands still without a question of its own; None if it is at work.
     """
     message, cure = f"Run {run_id} is active on thread {thread_id}", "Wait for it, steer it"
     if waits_for is not None:
         message += f": it waits for the answer to question {waits_for}"
         cure = f"Answer it (`agent-runtime answer {waits_for}`)"
-    elif paused:
-        message += ": it is paused"
+    elif stands is not None:
+        message += f": it is suspended ({stands.rstrip('.') or 'it waits for nobody'})"
+        cure = "See what waits for an answer (`agent-runtime questions`)"
     return ThreadBusy(f"{message}.", run_id=run_id, cure=f"{cure}, resume it, or cancel it.")

@@ -173,7 +173,7 @@ async def test_a_busy_thread_names_what_its_run_waits_for(user: UserStore) -> No
         await user.begin_run(new_run("r2", "t1"))
     assert refused.value.run_id == lease.run_id
     await user.answer("q1", {})
-    with pytest.raises(ThreadBusy, match="it is paused"):
+    with pytest.raises(ThreadBusy, match="it is suspended"):
         await user.begin_run(new_run("r2", "t1"))
 
 
