@@ -17,6 +17,7 @@ from .test_runs import machine as machine
 
 TASK = ("delegate", {"role": "reader", "instructions": "Read a.txt.", "task_key": "read"})
 
+SHELL = ("run_command", {"command": "echo done > mark"})
 TOLD = (
     "make a plan first",
     "`delegate`",
@@ -36,6 +37,13 @@ def names(request: dict[str, Any]) -> set[str]:
 def is_child(request: dict[str, Any]) -> bool:
     """Return whether a request is a sub-agent's."""
     return "You are a sub-agent." in request["messages"][0]["content"]
+
+
+def asked_run(stderr: str) -> str:
+    """Return the run that a command says how to go on with."""
+    found = re.search(r"agent-runtime resume (\S+)", stderr)
+    assert found is not None, stderr
+    return found[1]
 
 
 @pytest.fixture
@@ -99,7 +107,7 @@ def test_commands_are_offered_only_if_they_are_allowed(machine: Machine) -> None
 
 def test_with_ask_shell_a_command_waits_for_its_answer_in_any_process(machine: Machine) -> None:
     def script(request: dict[str, Any], n: int) -> Reply:
-        return Reply(calls=(("run_command", {"command": "echo done > mark"}),)) if not n else HELLO
+        return Reply(calls=(SHELL,)) if not n else HELLO
 
     machine.script = script
     asked = machine.invoke("run", "Go.", "--workspace", ".", "--ask-shell")
@@ -123,6 +131,24 @@ def test_limits_are_told_at_the_start_and_hold(machine: Machine) -> None:
     assert "$0.01 for this run; 60 seconds" in poor.stderr
     assert poor.exit_code == exits.STOPPED and "Stopped (budget)" in poor.stderr
     assert len(machine.server.requests) == 1
+
+
+def test_a_sub_agents_command_waits_as_well(machine: Machine) -> None:
+    def script(request: dict[str, Any], n: int) -> Reply:
+        if len(request["messages"]) > 2:
+            return HELLO
+        return Reply(calls=(SHELL if is_child(request) else TASK,))
+
+    machine.script = script
+    asked = machine.invoke("run", "Go.", "--workspace", ".", "--ask-shell")
+    assert asked.exit_code == exits.SUSPENDED, asked.stderr
+    assert "reader [read]" in asked.stderr and not (machine.folder / "mark").exists()
+    question = re.search(r"agent-runtime answer (\S+)", asked.stderr)
+    assert question is not None
+    assert machine.invoke("answer", question[1], "yes").exit_code == 0
+    resumed = machine.invoke("resume", asked_run(asked.stderr))
+    assert resumed.exit_code == 0, resumed.stderr
+    assert (machine.folder / "mark").read_text() == "done\n"
 
 
 @pytest.mark.parametrize("option", ["--budget-usd", "--timeout"])
