@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 
 import anyio
+import psycopg
 import pytest
 
 from agent_runtime_storage import (
@@ -105,8 +107,8 @@ async def test_two_stores_at_once_never_reserve_past_the_day_or_the_thread(
 ) -> None:
     both = Limits(thread=Budget(tokens=2000), day=Budget(tokens=2000))
     root = await begin(user, "root", "t")
-    leases = [await begin_child(user, "root", f"a{n}", f"a{n}") for n in range(6)]
-    leases += [await begin(user, f"b{n}", f"b{n}") for n in range(6)]
+    leases = [await begin_child(user, "root", f"a{n}", f"a{n}") for n in range(4)]
+    leases += [await begin(user, f"b{n}", f"b{n}") for n in range(20)]
     other = await open_store(database_url)
     fitted: list[str] = []
 
@@ -249,6 +251,53 @@ async def test_what_the_root_keeps_is_not_for_the_runs_below(user: UserStore) ->
     # Once the root is over, the rest is for those whom it left in the background.
     await user.commit(root, Commit(finish=OVER))
     await reserve(user, child, limits, Amount(300, 0))
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [Limits(), Limits(thread=Budget(tokens=1000)), Limits(day=Budget(tokens=1000))],
+    ids=["tree", "thread", "day"],
+)
+async def test_what_a_roots_memory_spends_is_not_what_the_root_keeps(
+    user: UserStore, limits: Limits
+) -> None:
+    budget = Budget(tokens=1000) if limits == Limits() else Budget()
+    root = await begin(user, budget=budget)
+    await user.commit(root, Commit(keep=Amount(200, 50)))
+    spare = replace(limits, spare=True)
+
+    with pytest.raises(BudgetExceeded, match="200 tokens kept for the run itself"):
+        await reserve(user, root, spare, Amount(801, 0))
+    await reserve(user, root, spare, Amount(800, 0))
+    await reserve(user, root, limits, Amount(200, 0))
+
+
+@pytest.mark.backends("postgres")
+async def test_reservations_that_are_not_committed_yet_are_waited_for(
+    user: UserStore, database_url: str
+) -> None:
+    slow = (
+        "CREATE FUNCTION linger() RETURNS trigger LANGUAGE plpgsql AS"
+        " $$ BEGIN PERFORM pg_sleep(0.05); RETURN NULL; END $$",
+        "CREATE CONSTRAINT TRIGGER lingering AFTER UPDATE ON agent_runtime.runs"
+        " DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION linger()",
+    )
+    leases = [await begin(user, f"r{n}", f"t{n}") for n in range(6)]
+    async with await psycopg.AsyncConnection.connect(database_url, autocommit=True) as connection:
+        for statement in slow:
+            await connection.execute(statement)
+    fitted: list[str] = []
+
+    async def work(lease: Lease) -> None:
+        with suppress(BudgetExceeded):
+            await reserve(user, lease, DAY)
+            fitted.append(lease.run_id)
+
+    async with anyio.create_task_group() as group:
+        for lease in leases:
+            group.start_soon(work, lease)
+    assert len(fitted) == 1000 // CALL.tokens
+    assert (await user.day_spending()).reserved == Amount(900, 90)
 
 
 async def test_the_steps_of_a_tree_are_limited_together(user: UserStore) -> None:
