@@ -8,7 +8,7 @@ only if its tool says that this does no harm.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 import anyio
@@ -121,7 +121,20 @@ async def run_calls(
     fresh = [one.index for one in gated.ready if one.index not in exchange.started]
     if fresh or done:
         await log.start(fresh, done)
-    turn = anyio.Lock()
+    waiting = await _run_all(log, gated.ready, context, close)
+    if gate is None or not (gated.waiting or waiting):
+        return None
+    return await gate.suspend(gated, waiting)
+
+
+async def _run_all(
+    log: RunLog,
+    ready: Sequence[Ready],
+    context: Callable[[str], ToolContext],
+    close: Callable[[dict[int, ToolResult]], Awaitable[None]],
+) -> list[Waits]:
+    """Run calls in parallel and record each result; return what those wait for that have none."""
+    exchange, turn = log.open_exchange(), anyio.Lock()
     waiting: dict[int, Waits] = {}
 
     async def run(one: Ready) -> None:
@@ -142,24 +155,20 @@ async def run_calls(
                 else:
                     await log.finish_call(one.index, result)
 
-    going = gated.ready
+    going = ready
     while going:
         async with anyio.create_task_group() as group:
             for one in going:
                 waiting.pop(one.index, None)
                 group.start_soon(run, one)
-        paused = any(one.paused for one in waiting.values())
+        held = [one for one in ready if one.index in waiting]
+        if any(one.paused for one in waiting.values()):
+            break
         # What was answered while the other calls ran goes on at once.
         going = [
-            one
-            for one in gated.ready
-            if one.index in waiting
-            and not paused
-            and not await questions_of(log.store, waiting[one.index].run_id)
+            one for one in held if not await questions_of(log.store, waiting[one.index].run_id)
         ]
-    if gate is None or not (gated.waiting or waiting):
-        return None
-    return await gate.suspend(gated, list(waiting.values()))
+    return list(waiting.values())
 
 
 def abandon(exchange: Exchange, tools: Toolset | None = None) -> dict[int, ToolResult]:
