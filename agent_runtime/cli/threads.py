@@ -20,9 +20,10 @@ RESULT_CHARS = 400
 
 @click.group(invoke_without_command=True)
 @click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True)
+@click.option("--all", "every", is_flag=True, help="Those of sub-agents, too.")
 @json_lines_option
 @click.pass_context
-def threads(ctx: click.Context, limit: int, as_json: bool) -> None:
+def threads(ctx: click.Context, limit: int, every: bool, as_json: bool) -> None:
     """List threads, the most recently used first; or delete, export and import them."""
     if ctx.invoked_subcommand is not None:
         return
@@ -30,7 +31,7 @@ def threads(ctx: click.Context, limit: int, as_json: bool) -> None:
 
     from agent_runtime_config import load_settings
 
-    found = anyio.run(_threads, load_settings(), limit)
+    found = anyio.run(_threads, load_settings(), limit, every)
     for thread in found:
         if as_json:
             write_json(_thread_json(thread))
@@ -46,11 +47,11 @@ for command in (moving.remove, moving.prune, moving.export_thread, moving.import
     threads.add_command(command)
 
 
-async def _threads(settings: Settings, limit: int) -> list[Thread]:
+async def _threads(settings: Settings, limit: int, every: bool) -> list[Thread]:
     from agent_runtime.runtime import Runtime
 
     async with Runtime.open(settings) as runtime:
-        return await runtime.store.of(settings.user).threads(limit=limit)
+        return await runtime.store.of(settings.user).threads(limit=limit, children=every)
 
 
 @click.command()

@@ -88,8 +88,15 @@ class UserStore(
         """Return the thread. Raises `NotFound`."""
         ...
 
-    async def threads(self, *, limit: int = 50, before: float | None = None) -> list[Thread]:
-        """Return threads, the most recently updated first; `before` is an `updated_at` cursor."""
+    async def threads(
+        self, *, limit: int = 50, before: float | None = None, children: bool = True
+    ) -> list[Thread]:
+        """Return threads, the most recently updated first.
+
+        Args:
+            before: an `updated_at` cursor.
+            children: whether to return those in which child runs work, too.
+        """
         ...
 
     async def update_thread(

@@ -47,8 +47,12 @@ class Threads(Owner):
             raise not_found("thread", thread_id)
         return to_thread(rows[0])
 
-    async def threads(self, *, limit: int = 50, before: float | None = None) -> list[Thread]:
-        rows = await self._read("threads", limit=max(limit, 0), before=before)
+    async def threads(
+        self, *, limit: int = 50, before: float | None = None, children: bool = True
+    ) -> list[Thread]:
+        rows = await self._read(
+            "threads", limit=max(limit, 0), before=before, children=int(children)
+        )
         return [to_thread(row) for row in rows]
 
     async def update_thread(

@@ -56,7 +56,8 @@ class Desk:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.environ = clean_environ()
+        # Without sub-agents, whose threads would go wherever this one goes.
+        self.environ = clean_environ({"AGENT_RUNTIME_DELEGATION_DEPTH": "0"})
         (folder / "work").mkdir()
         (folder / "work" / "notes.txt").write_text("about marjoram and thyme\n")
         done = self.run("run", TASK, "--workspace", "work", "--thread", "first")

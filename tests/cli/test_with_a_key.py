@@ -98,6 +98,12 @@ def test_the_key_is_in_the_header_that_it_belongs_to_and_nowhere_else(worked: Ma
     assert [path for path in files if KEY.encode() in path.read_bytes()] == []
 
 
+def test_threads_of_sub_agents_are_listed_only_if_all_are(worked: Machine) -> None:
+    (own,) = worked.invoke("threads", "--json").stdout.splitlines()
+    every = worked.invoke("threads", "--all", "--json").stdout.splitlines()
+    assert own in every and len(every) == 2
+
+
 def test_commands_are_offered_only_if_they_are_allowed(machine: Machine) -> None:
     machine.invoke("run", "Go.", "--workspace", ".")
     machine.invoke("run", "Go.", "--workspace", ".", "--allow-shell")

@@ -16,7 +16,7 @@ from agent_runtime_storage import (
     open_store,
 )
 
-from .helpers import append, begin, exchange
+from .helpers import append, begin, begin_child, exchange
 
 
 async def test_a_thread_is_created_once_and_keeps_its_first_title(user: UserStore) -> None:
@@ -75,6 +75,20 @@ async def test_threads_come_newest_first_and_page_by_their_update(user: UserStor
     assert len(await user.threads(limit=2)) == 2
     older = await user.threads(before=touched.updated_at)
     assert sorted(thread.id for thread in older) == ["t1", "t2"]
+
+
+async def test_threads_of_child_runs_can_be_left_out(store: Store, user: UserStore) -> None:
+    await begin(user, "r1", "t1")
+    await begin_child(user, "r1", "r2", "t2")
+    # The same ids at another owner's, the other way round, change nothing.
+    other = store.of("bob")
+    await begin(other, "r2", "t2")
+    await begin_child(other, "r2", "r1", "t1")
+
+    assert sorted(thread.id for thread in await user.threads()) == ["t1", "t2"]
+    assert [thread.id for thread in await user.threads(children=False)] == ["t1"]
+    assert [thread.id for thread in await user.threads(limit=1, children=False)] == ["t1"]
+    assert [thread.id for thread in await other.threads(children=False)] == ["t2"]
 
 
 async def test_the_head_moves_to_any_closed_node_and_before_the_first(user: UserStore) -> None:

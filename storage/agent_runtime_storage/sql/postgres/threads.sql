@@ -16,6 +16,10 @@ SELECT {thread_columns}
 FROM threads
 WHERE user_id = :user_id AND hidden = ''
   AND updated_at < coalesce(:before::double precision, 'infinity')
+  AND (:children::int = 1 OR NOT EXISTS (
+      SELECT 1 FROM runs
+      WHERE runs.user_id = :user_id AND runs.thread_id = threads.id
+        AND runs.parent_run_id IS NOT NULL))
 ORDER BY updated_at DESC, id DESC LIMIT :limit;
 
 -- name: create_thread
