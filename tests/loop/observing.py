@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent_runtime import Settings, runtime
+from agent_runtime import Settings, composing
 from agent_runtime.log import RunLog
 from agent_runtime.memory.observational import Memory
 from agent_runtime.memory.observer import Observer
@@ -30,4 +30,4 @@ def observe_with(
         memory.deadline = memory.deadline if deadline is None else deadline
         return memory
 
-    patch.setattr(runtime, "memory_of", observed)
+    patch.setattr(composing, "memory_of", observed)
