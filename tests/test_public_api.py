@@ -176,6 +176,7 @@ def test_every_error_of_the_package_is_in_the_one_place() -> None:
 OPTIONS: dict[str, dict[str, Any]] = {
     "ThreadBusy": {"run_id": "r"},
     "DimensionMismatch": {"known": 3, "given": 4},
+    "BudgetExceeded": {"budget": "thread"},
     "InvalidExport": {"line": 1},
     "QuestionClosed": {"status": "answered"},
     "QuestionsOpen": {"questions": ("q",)},

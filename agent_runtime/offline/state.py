@@ -1,7 +1,7 @@
 """What the offline model knows of its survey, carried in the text of its own answers.
 
 Old messages leave the prompt, so each answer repeats all that the next one needs; that is bounded
-to about 2 KB whatever the folder holds.
+to about 4 KB whatever the folder holds.
 """
 
 from __future__ import annotations
