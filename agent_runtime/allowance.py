@@ -154,9 +154,9 @@ def held_by_the_dead(error: BudgetExceeded, dead: Sequence[str]) -> BudgetExceed
     if not dead:
         return error
     return BudgetExceeded(
-        f"{error.message} Who reserved it has died.",
+        f"{error.message} Who reserved it has died: {', '.join(dead[:3])}.",
         budget=error.budget,
-        cure=f"Resume or cancel {', '.join(dead[:3])}; what they reserved then counts as spent.",
+        cure="`agent-runtime runs sweep` takes it back; it then counts as spent.",
     )
 
 
