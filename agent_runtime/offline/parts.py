@@ -1,7 +1,7 @@
 """The asking half of a survey by sub-agents: which parts there are, and what came of each.
 
 A part is a piece of the folder's listing; all have the same number of entries, and an attempt may
-take half as many steps again as a part of average size needs.  Where the files are many or large it
+take a third more steps than a part of average size needs.  Where the files are many or large it
 stops before it is through; the next one is told so by the log of attempts, goes on from there, and
 may take twice as many.
 """
@@ -26,7 +26,7 @@ RECALL = "recall"
 MOST_PARTS = 12
 LEAST_ENTRIES = 10
 """A smaller folder is one part."""
-MARGIN = 1.5
+MARGIN = 4 / 3
 OVERHEAD = 2
 """The steps of a reader that read nothing: it lists, and it answers."""
 MOST_IDLE = 2
