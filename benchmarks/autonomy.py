@@ -1,288 +1,309 @@
-"""Autonomy: what a budget allows where many sub-agents work at once.
+"""Kill a long run with a plan and sub-agents again and again, and judge what came of it.
 
-`--budgets N` runs N agents that each hand tasks over to twenty sub-agents, with calls of random
-sizes and times, until a budget for all together is spent: in turn one of tokens and one of dollars
-of the run tree, and one of tokens of the user's day.  The model bills what it is sent and what it
-answers, by a count of its own that is not the runtime's, and now and then a call that then breaks.
-Reported are the largest share of a budget that was billed, the smallest (what is left over is not
-enough for another call, or was billed to nobody's knowledge), how many sub-agents were at work at
-once, and whether the agent itself could still give its last answer.
+The agent has a plan, hands its items over to sub-agents, many at a time, and works on by itself in
+between; its memory compresses what it did.  SIGKILL hits it at random instants all along its way,
+and each time another process resumes it.  Work and bills are counted outside of the processes
+that die.  Every item has to be done once, every sub-agent to have ended once and its outcome to
+have been told, and what was billed has to lie within what the books say.  The rows are the runs
+for which more was billed than is settled: those that were at a model call when they were killed.
 """
 
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import random
 import sys
 import tempfile
 import time
-from collections.abc import AsyncGenerator, AsyncIterator
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, replace
-from multiprocessing import get_context
-from pathlib import Path
-from statistics import median
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from multiprocessing.context import ForkServerProcess
 from typing import Any
 
 import anyio
+import orjson
 
-from agent_runtime import Agent, Event, Runtime, ScriptedModel, Settings, tool
-from agent_runtime.budget import NANO, plus
-from agent_runtime.delegation.assignment import PROTOCOL
-from agent_runtime.errors import ModelStalled
-from agent_runtime.models.base import (
-    ModelAnswer,
-    ModelEvent,
-    ModelInfo,
-    ModelRequest,
-    Price,
-    TokenUsage,
-)
-from agent_runtime.models.scripted import Scripted, call, calls, raw_call, say
-from agent_runtime_storage import Amount
+from agent_runtime import Plan, Runtime
+from agent_runtime.delegation.record import record_of
+from agent_runtime.messages import decode_result
+from agent_runtime_storage import UserStore
+from agent_runtime_storage.records import ACTIVE, Node, Run, UsageTotal
+from agent_runtime_storage.urls import Backend
 
+from .autonomy_world import PAGES, THREAD, USER, Course, path_of, read, settings_of, start
+from .backends import BACKENDS, empty_databases
 from .frame import Report, at_least, at_most
 
-CHILDREN = 20
-KINDS: tuple[str, ...] = ("tokens", "dollars", "tokens of a day")
-LEAST, MOST = 250_000, 500_000
-"""Tokens of the budgets."""
-DOLLARS = 0.6, 1.1
-PRICE = Price(input=3000, output=15_000, cache_read=1500, cache_write=3000)
-FACTORS = 0.8, 1.38
-"""By so much more tokens than the runtime counts the model bills a prompt."""
-LONGEST = 0.02
-"""Seconds of the longest answer."""
-BREAKS = 300
-"""One call of so many of sub-agents breaks, and is billed."""
-USABLE, AT_ONCE = 0.9, 10
-DAY_SECONDS = 86_400
-_WORD = "word "
+LATEST = 0.05
+"""Seconds: a kill comes at most so long after the moment that was drawn for it."""
+MOST_LIVES = 3
+"""So many times more processes than kills, and the run is given up."""
+_ALL = 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
-    """What came of a budget, in tokens or nanodollars.
+class Difference:
+    """What was billed for a run of the tree, and what is known of it.
 
     Attributes:
-        billed: what the model has answered for, and what broke.
-        settled, unsettled: what the run's root knows of, and the same of the day.
-        at_once: how many sub-agents were at work at the same time, at most.
-        finished: how many of them ended.
-        answered: whether the agent itself could give its last answer.
+        lost: how many answers were billed and never recorded.
     """
 
-    kind: str
-    budget: int
+    agent: str
+    key: str
+    lost: int
+    billed: int
+    settled: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of the long run.
+
+    Attributes:
+        violations: what should not be.
+        differences: of each run of the tree for which more was billed than is settled.
+        unsettled: what may have been billed beside that, at most, by the books.
+    """
+
+    kills: int
+    lives: int
+    seconds: float
+    steps: int
+    sub_agents: int
+    interrupted: int
     billed: int
     settled: int
     unsettled: int
-    at_once: int
-    finished: int
-    answered: bool
-    seconds: float
-
-    @property
-    def share(self) -> float:
-        """How much of the budget was billed."""
-        return self.billed / self.budget
+    violations: tuple[str, ...]
+    differences: tuple[Difference, ...]
 
 
-class Billing:
-    """A model that bills: it sums what all calls of it cost, by a count of its own."""
+def kill_again_and_again(
+    steps: int, items: int, at_once: int, kills: int, seed: int, backend: Backend
+) -> Outcome:
+    """Have the run killed so many times at random, and resumed each time. Blocks until it is over.
 
-    def __init__(self, model: ScriptedModel, chance: random.Random) -> None:
-        self._model = model
-        self._chance = chance
-        self._factor = chance.uniform(*FACTORS)
-        self.billed = Amount()
-
-    @property
-    def name(self) -> str:
-        """The model's."""
-        return self._model.name
-
-    async def info(self) -> ModelInfo:
-        """Return the model's, with the ratio that is safe while none is known."""
-        return replace(await self._model.info(), start_ratio=1.6)
-
-    def stream(
-        self, request: ModelRequest
-    ) -> AbstractAsyncContextManager[AsyncIterator[ModelEvent]]:
-        """Answer as the model does, or break."""
-        return self._stream(request)
-
-    @asynccontextmanager
-    async def _stream(self, request: ModelRequest) -> AsyncGenerator[AsyncIterator[ModelEvent]]:
-        async with self._model.stream(request) as events:
-            yield self._counted(events, breaks=of_sub_agent(request))
-
-    async def _counted(
-        self, events: AsyncIterator[ModelEvent], *, breaks: bool
-    ) -> AsyncGenerator[ModelEvent]:
-        async for event in events:
-            if isinstance(event, ModelAnswer) and event.usage is not None:
-                event = self._bill(event, event.usage)
-                if breaks and self._chance.randrange(BREAKS) == 0:
-                    raise ModelStalled("It broke at its end.", lost=1)
-            yield event
-
-    def _bill(self, answer: ModelAnswer, counted: TokenUsage) -> ModelAnswer:
-        prompt, cached = (round(one * self._factor) for one in (counted.prompt, counted.cached))
-        usage = replace(counted, prompt=prompt, cached=cached)
-        cost = (prompt - cached) * PRICE.input + cached * PRICE.cache_read
-        cost += usage.completion * PRICE.output
-        self.billed = plus(self.billed, Amount(prompt + usage.completion, cost))
-        return replace(answer, usage=usage, cost=cost)
-
-
-@tool(idempotent=True)
-async def read(words: int) -> str:
-    """Read so many words."""
-    return _WORD * words
-
-
-def of_sub_agent(request: ModelRequest) -> bool:
-    """Return whether a request is a sub-agent's."""
-    return request.messages[0].text.startswith(PROTOCOL)
-
-
-def script(chance: random.Random) -> Any:
-    """Return what the agent answers, and its sub-agents, who never end by themselves.
-
-    Each reads much first, so that all its calls are large, and then in small pieces.
+    Args:
+        steps: of the agent itself; those of its sub-agents come on top.
+        items: of its plan, each for a sub-agent.
     """
+    begun = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder, empty_databases() as make:
+        course = Course(folder, make(backend), steps, items, at_once)
+        done, lives = _campaign(course, kills, random.Random(seed))
+        return anyio.run(judge, course, done, lives, time.monotonic() - begun)
 
-    async def respond(request: ModelRequest) -> Scripted:
-        await anyio.sleep(chance.uniform(0, LONGEST))
-        begun = any(message.role == "assistant" for message in request.messages)
-        if of_sub_agent(request):
-            words = chance.randrange(100) if begun else chance.randrange(2000, 4000)
-            return call("read", words=words)
-        if begun:
-            return say("Done.")
-        return calls(
-            *(
-                raw_call("delegate", role="reader", instructions="Read on.", task_key=f"task {one}")
-                for one in range(CHILDREN)
+
+def _campaign(course: Course, kills: int, chance: random.Random) -> tuple[int, int]:
+    """Return how many kills hit, and how many processes the run took."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["benchmarks.autonomy_world"])
+    answers = course.steps + course.items * (PAGES + 3)
+    moments = sorted(chance.sample(range(1, answers), kills))
+    hits = lives = 0
+    while lives < MOST_LIVES * kills + 1:
+        life = context.Process(target=start, args=(course,))
+        life.start()
+        lives += 1
+        if hits < kills and _killed(life, course, moments[hits], chance.uniform(0, LATEST)):
+            hits += 1
+            continue
+        life.join()
+        if life.exitcode == 0:
+            break
+    return hits, lives
+
+
+def _killed(life: ForkServerProcess, course: Course, moment: int, later: float) -> bool:
+    """Kill a process once so many answers were billed, and a little later; False if it ended."""
+    path = path_of(course.folder)
+    seen = size = 0
+    while life.is_alive():
+        if path.exists() and path.stat().st_size > size:
+            with path.open("rb") as file:
+                file.seek(size)
+                new = file.read()
+            size += len(new)
+            seen += new.count(b'"billed"')
+        if seen >= moment:
+            time.sleep(later)
+            life.kill()
+            life.join()
+            return life.exitcode != 0
+        time.sleep(0.002)
+    return False
+
+
+# Judging
+
+
+async def judge(course: Course, kills: int, lives: int, seconds: float) -> Outcome:
+    """Read what all the lives left, and judge it."""
+    facts = read(path_of(course.folder))
+    async with Runtime.open(settings_of(course)) as runtime:
+        store = runtime.store.of(USER)
+        [root] = await store.runs(thread_id=THREAD)
+        runs = await store.runs(root_run_id=root.id, limit=_ALL)
+        usage = await store.usage_by_run(root.id)
+        versions = await runtime.plans.versions(THREAD, limit=_ALL)
+        head = (await store.thread(THREAD)).head
+        nodes = await store.branch(THREAD, head) if head else []
+        found = [*_check_plan(course, versions), *_check_work(course, facts)]
+        found += _check_delegations(course, nodes, runs)
+        found += [one for run in runs for one in await _check_run(store, run)]
+    books = differences(runs, usage, facts)
+    found += _check_books(root, books)
+    calls = [call for node in nodes for call in node.calls]
+    return Outcome(
+        kills=kills,
+        lives=lives,
+        seconds=seconds,
+        steps=root.steps,
+        sub_agents=len(runs) - 1,
+        interrupted=sum(call.outcome == "interrupted" for call in calls),
+        billed=sum(one.billed for one in books),
+        settled=root.settled.tokens,
+        unsettled=root.unsettled.tokens,
+        violations=tuple(found),
+        differences=tuple(one for one in books if one.billed != one.settled),
+    )
+
+
+def _check_plan(course: Course, versions: Sequence[Plan]) -> Iterator[str]:
+    completed: Counter[str] = Counter()
+    before: dict[str, str] = {}
+    for plan in reversed(versions):
+        now = {one.id: one.status for one in plan.items}
+        completed.update(one for one in now if now[one] == "completed" != before.get(one))
+        for one, status in now.items():
+            if before.get(one) == "completed" != status:
+                yield f"{one} was completed and is {status} again"
+        before = now
+    if len(before) != course.items:
+        yield f"the plan has {len(before)} items, and {course.items} were planned"
+    for one in before:
+        if completed[one] != 1:
+            yield f"{one} was completed {completed[one]} times"
+
+
+def _check_work(course: Course, facts: Sequence[dict[str, Any]]) -> Iterator[str]:
+    worked = Counter(one["item"] for one in facts if one["what"] == "work")
+    for item in (one for wave in range(course.waves) for one in course.of_wave(wave)):
+        if worked[item] != 1:
+            yield f"{item} was worked on {worked[item]} times"
+
+
+def _check_delegations(course: Course, nodes: Sequence[Node], runs: Sequence[Run]) -> Iterator[str]:
+    """Compare what the agent was told of its sub-agents with those that there are."""
+    told: Counter[str] = Counter()
+    for node in nodes:
+        for call in node.calls:
+            text = decode_result(call.body).text
+            if '"task_key"' in text and text.startswith("{"):
+                outcome = orjson.loads(text)
+                told[outcome["run_id"]] += 1
+                if outcome["status"] != "succeeded":
+                    yield f"{outcome['task_key']}: the agent was told {outcome['status']}"
+    below = {run.id for run in runs if run.parent_run_id is not None}
+    if len(below) != course.items:
+        yield f"{len(below)} sub-agents ran for {course.items} items"
+    for run_id in below ^ told.keys():
+        yield f"run {run_id} and what the agent was told of do not agree"
+    for run_id, times in told.items():
+        if times > 1:
+            yield f"run {run_id} gave its outcome {times} times"
+
+
+async def _check_run(store: UserStore, run: Run) -> list[str]:
+    found: list[str] = []
+    who = f"run {run.agent} {record_key(run)}".strip()
+    if run.status != "succeeded":
+        found.append(f"{who} is {run.status}: {run.detail}")
+    thread = await store.thread(run.thread_id)
+    if thread.active_run is not None or run.open_node is not None or run.status in ACTIVE:
+        found.append(f"{who} left its thread occupied or its exchange open")
+    if run.reserved.tokens:
+        found.append(f"{who} left {run.reserved.tokens} tokens reserved")
+    events = await store.events(run.thread_id, limit=_ALL)
+    ends = sum(event.kind == "run-finish" for event in events)
+    if ends != 1:
+        found.append(f"{who} has {ends} events of its end")
+    if [event.id for event in events] != list(range(1, thread.last_event + 1)):
+        found.append(f"{who}: its events are not without gaps")
+    return found
+
+
+def record_key(run: Run) -> str:
+    """Return the key of the task that a run carries out; empty for the root."""
+    record = record_of(run)
+    return record.key if record else ""
+
+
+def differences(
+    runs: Sequence[Run], usage: dict[str, UsageTotal], facts: Sequence[dict[str, Any]]
+) -> list[Difference]:
+    """Return what was billed and what is settled for each run of the tree."""
+    billed: defaultdict[str, list[int]] = defaultdict(list)
+    for fact in facts:
+        if fact["what"] == "billed":
+            billed[fact["thread"]].append(fact["tokens"])
+    found: list[Difference] = []
+    for run in runs:
+        known = usage.get(run.id) or UsageTotal.of(())
+        found.append(
+            Difference(
+                agent=run.agent,
+                key=record_key(run),
+                lost=len(billed[run.thread_id]) - known.calls,
+                billed=sum(billed[run.thread_id]),
+                settled=known.prompt_tokens + known.completion_tokens,
             )
         )
-
-    return respond
-
-
-async def spend(seed: int, folder: Path) -> Spent:
-    """Run an agent with a budget until it is spent."""
-    chance = random.Random(seed)
-    kind = KINDS[seed % len(KINDS)]
-    tokens, dollars = chance.randrange(LEAST, MOST), round(chance.uniform(*DOLLARS), 6)
-    model = Billing(ScriptedModel(script(chance), max_output=1024, price=PRICE), chance)
-    settings = Settings(
-        database_url=f"file:{folder / f'{seed}.db'}",
-        synchronous="normal",
-        budget_tokens=tokens if kind == "tokens" else None,
-        budget_usd=dollars if kind == "dollars" else None,
-        day_budget_tokens=tokens if kind == "tokens of a day" else None,
-        delegation_parallel=CHILDREN,
-        loop_limit=0,
-        observational_memory=False,
-    )
-    working, most, finished = set[str](), 0, 0
-
-    def hear(event: Event) -> None:
-        nonlocal most, finished
-        if event.kind == "run-start":
-            working.add(event.run_id)
-            most = max(most, len(working) - 1)
-        elif event.kind == "run-finish":
-            working.discard(event.run_id)
-            finished += 1
-
-    begun = time.monotonic()
-    async with Runtime.open(settings, model=model) as runtime:
-        agent = Agent(tools=[read], delegation=True, name="boss")
-        result = await runtime.run(agent, "Have it all read.", on_event=hear)
-        store = runtime.store.of(settings.user)
-        root = await store.run(result.run_id)
-        day = await store.day_spending()
-    if root.reserved != Amount() or working:
-        raise RuntimeError(f"seed {seed}: {root.reserved} reserved, {len(working)} runs open")
-    same_day = time.time() // DAY_SECONDS == root.created_at // DAY_SECONDS
-    if same_day and (day.settled, day.unsettled) != (root.settled, root.unsettled):
-        raise RuntimeError(f"seed {seed}: the day has {day}, the run {root.settled}")
-    part = _cost if kind == "dollars" else _tokens
-    return Spent(
-        kind=kind,
-        budget=int(dollars * NANO) if kind == "dollars" else tokens,
-        billed=part(model.billed),
-        settled=part(root.settled),
-        unsettled=part(root.unsettled),
-        at_once=most,
-        finished=finished - 1,
-        answered=result.output == "Done.",
-        seconds=time.monotonic() - begun,
-    )
+    return found
 
 
-def _tokens(amount: Amount) -> int:
-    return amount.tokens
+def _check_books(root: Run, books: Sequence[Difference]) -> Iterator[str]:
+    billed, settled = sum(one.billed for one in books), sum(one.settled for one in books)
+    most = root.settled.tokens + root.unsettled.tokens
+    if settled != root.settled.tokens:
+        yield f"the usage sums up to {settled} tokens, and {root.settled.tokens} are settled"
+    if not settled <= billed <= most:
+        yield f"{billed} tokens were billed, {settled} are settled, {most} at most"
+    for one in books:
+        if one.lost < 0 or one.billed < one.settled or (one.billed > one.settled and not one.lost):
+            yield f"{one.agent} {one.key}: {one.billed} billed, {one.settled} settled"
 
 
-def _cost(amount: Amount) -> int:
-    return amount.cost
-
-
-def spend_alone(seed: int) -> Spent:
-    """Run `spend` in an event loop and a folder of its own."""
-    with tempfile.TemporaryDirectory() as folder:
-        return anyio.run(spend, seed, Path(folder))
+# The command
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("--budgets", type=int, default=50, metavar="N", help="how many runs")
-    parser.add_argument("--seed", type=int, default=1, help="of the first")
-    parser.add_argument("--jobs", type=int, default=1, help="how many processes work at once")
+    parser.add_argument("--steps", type=int, default=2000, help="of the agent itself")
+    parser.add_argument("--delegations", type=int, default=200, help="items of its plan")
+    parser.add_argument("--at-once", type=int, default=20, help="how many sub-agents at a time")
+    parser.add_argument("--kills", type=int, default=50, help="how often it is killed")
+    parser.add_argument("--seed", type=int, default=1, help="of the instants")
+    parser.add_argument("--backend", choices=BACKENDS, default="file", help="a new database of it")
 
 
 def run(args: argparse.Namespace) -> Report:
-    """Spend budgets. Blocks until it is done."""
-    found: list[Spent] = []
-    seeds = range(args.seed, args.seed + args.budgets)
-    with ProcessPoolExecutor(args.jobs, mp_context=get_context("spawn")) as pool:
-        for one in pool.map(spend_alone, seeds):
-            found.append(one)
-            if len(found) % 10 == 0:
-                print(f"{len(found)} budgets", file=sys.stderr)
-    rows = [_row(kind, [one for one in found if one.kind == kind]) for kind in KINDS]
-    wrong = sum(not one.settled <= one.billed <= one.settled + one.unsettled for one in found)
-    shares = [one.share for one in found]
-    # What a call that broke has cost is not known, so its bound is not usable.
-    whole = [one.share for one in found if not one.unsettled]
+    """Kill, resume and judge. Blocks until it is done."""
+    came = kill_again_and_again(
+        args.steps, args.delegations, args.at_once, args.kills, args.seed, args.backend
+    )
+    for violation in came.violations:
+        print(violation, file=sys.stderr)
+    wrong, most = len(came.violations), came.settled + came.unsettled
     targets = [
-        at_most("largest share of a budget that was billed", max(shares), 1.0),
-        at_least("smallest share billed where no call broke", min(whole, default=1.0), USABLE),
-        at_least("sub-agents at once, in each run", min(one.at_once for one in found), AT_ONCE),
-        at_most("runs whose books disagree with what was billed", wrong, 0),
-        at_most("agents without a last answer", sum(not one.answered for one in found), 0),
+        at_least("steps of the agent", came.steps, args.steps),
+        at_least("sub-agents", came.sub_agents, args.delegations),
+        at_least("kills", came.kills, args.kills),
+        at_most("items, sub-agents or books that are not as they should be", wrong, 0),
+        at_least("tokens billed, of those settled", came.billed / came.settled, 1),
+        at_most("tokens billed, of those settled or unsettled", came.billed / most, 1),
     ]
-    return Report("autonomy", [row for row in rows if row], targets)
-
-
-def _row(kind: str, found: list[Spent]) -> dict[str, Any]:
-    if not found:
-        return {}
-    shares = [one.share for one in found]
-    return {
-        "budget": kind,
-        "runs": len(found),
-        "with a broken call": sum(one.unsettled > 0 for one in found),
-        "sub-agents": sum(one.finished for one in found),
-        "billed, least share": min(shares),
-        "billed, median": median(shares),
-        "billed, largest": max(shares),
-        "unsettled, largest": max(one.unsettled / one.budget for one in found),
-        "at once, least": min(one.at_once for one in found),
-        "seconds, median": median(one.seconds for one in found),
-    }
+    return Report("autonomy", [asdict(one) for one in came.differences], targets)

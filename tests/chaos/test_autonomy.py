@@ -12,7 +12,7 @@ import anyio
 import orjson
 import pytest
 
-from benchmarks.autonomy_kills import judge, kill_again_and_again
+from benchmarks.autonomy import judge, kill_again_and_again
 from benchmarks.autonomy_world import Course, live, path_of, read
 from benchmarks.backends import empty_databases
 from benchmarks.cancels import Cancelled, cancel_often

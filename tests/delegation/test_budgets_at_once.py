@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.autonomy import AT_ONCE, CHILDREN, KINDS, USABLE, spend
+from benchmarks.budgets import AT_ONCE, CHILDREN, KINDS, USABLE, spend
 
 
 @pytest.mark.timeout(180)

@@ -1,0 +1,288 @@
+"""Spend budgets where many sub-agents work at once, and compare with what the model billed.
+
+`--runs N` runs N agents that each hand tasks over to twenty sub-agents, with calls of random
+sizes and times, until a budget for all together is spent: in turn one of tokens and one of dollars
+of the run tree, and one of tokens of the user's day.  The model bills what it is sent and what it
+answers, by a count of its own that is not the runtime's, and now and then a call that then breaks.
+Reported are the largest share of a budget that was billed, the smallest (what is left over is not
+enough for another call, or was billed to nobody's knowledge), how many sub-agents were at work at
+once, and whether the agent itself could still give its last answer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import tempfile
+import time
+from collections.abc import AsyncGenerator, AsyncIterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, replace
+from multiprocessing import get_context
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import anyio
+
+from agent_runtime import Agent, Event, Runtime, ScriptedModel, Settings, tool
+from agent_runtime.budget import NANO, plus
+from agent_runtime.delegation.assignment import PROTOCOL
+from agent_runtime.errors import ModelStalled
+from agent_runtime.models.base import (
+    ModelAnswer,
+    ModelEvent,
+    ModelInfo,
+    ModelRequest,
+    Price,
+    TokenUsage,
+)
+from agent_runtime.models.scripted import Scripted, call, calls, raw_call, say
+from agent_runtime_storage import Amount
+
+from .frame import Report, at_least, at_most
+
+CHILDREN = 20
+KINDS: tuple[str, ...] = ("tokens", "dollars", "tokens of a day")
+LEAST, MOST = 250_000, 500_000
+"""Tokens of the budgets."""
+DOLLARS = 0.6, 1.1
+PRICE = Price(input=3000, output=15_000, cache_read=1500, cache_write=3000)
+FACTORS = 0.8, 1.38
+"""By so much more tokens than the runtime counts the model bills a prompt."""
+LONGEST = 0.02
+"""Seconds of the longest answer."""
+BREAKS = 300
+"""One call of so many of sub-agents breaks, and is billed."""
+USABLE, AT_ONCE = 0.9, 10
+DAY_SECONDS = 86_400
+_WORD = "word "
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What came of a budget, in tokens or nanodollars.
+
+    Attributes:
+        billed: what the model has answered for, and what broke.
+        settled, unsettled: what the run's root knows of, and the same of the day.
+        at_once: how many sub-agents were at work at the same time, at most.
+        finished: how many of them ended.
+        answered: whether the agent itself could give its last answer.
+    """
+
+    kind: str
+    budget: int
+    billed: int
+    settled: int
+    unsettled: int
+    at_once: int
+    finished: int
+    answered: bool
+    seconds: float
+
+    @property
+    def share(self) -> float:
+        """How much of the budget was billed."""
+        return self.billed / self.budget
+
+
+class Billing:
+    """A model that bills: it sums what all calls of it cost, by a count of its own."""
+
+    def __init__(self, model: ScriptedModel, chance: random.Random) -> None:
+        self._model = model
+        self._chance = chance
+        self._factor = chance.uniform(*FACTORS)
+        self.billed = Amount()
+
+    @property
+    def name(self) -> str:
+        """The model's."""
+        return self._model.name
+
+    async def info(self) -> ModelInfo:
+        """Return the model's, with the ratio that is safe while none is known."""
+        return replace(await self._model.info(), start_ratio=1.6)
+
+    def stream(
+        self, request: ModelRequest
+    ) -> AbstractAsyncContextManager[AsyncIterator[ModelEvent]]:
+        """Answer as the model does, or break."""
+        return self._stream(request)
+
+    @asynccontextmanager
+    async def _stream(self, request: ModelRequest) -> AsyncGenerator[AsyncIterator[ModelEvent]]:
+        async with self._model.stream(request) as events:
+            yield self._counted(events, breaks=of_sub_agent(request))
+
+    async def _counted(
+        self, events: AsyncIterator[ModelEvent], *, breaks: bool
+    ) -> AsyncGenerator[ModelEvent]:
+        async for event in events:
+            if isinstance(event, ModelAnswer) and event.usage is not None:
+                event = self._bill(event, event.usage)
+                if breaks and self._chance.randrange(BREAKS) == 0:
+                    raise ModelStalled("It broke at its end.", lost=1)
+            yield event
+
+    def _bill(self, answer: ModelAnswer, counted: TokenUsage) -> ModelAnswer:
+        prompt, cached = (round(one * self._factor) for one in (counted.prompt, counted.cached))
+        usage = replace(counted, prompt=prompt, cached=cached)
+        cost = (prompt - cached) * PRICE.input + cached * PRICE.cache_read
+        cost += usage.completion * PRICE.output
+        self.billed = plus(self.billed, Amount(prompt + usage.completion, cost))
+        return replace(answer, usage=usage, cost=cost)
+
+
+@tool(idempotent=True)
+async def read(words: int) -> str:
+    """Read so many words."""
+    return _WORD * words
+
+
+def of_sub_agent(request: ModelRequest) -> bool:
+    """Return whether a request is a sub-agent's."""
+    return request.messages[0].text.startswith(PROTOCOL)
+
+
+def script(chance: random.Random) -> Any:
+    """Return what the agent answers, and its sub-agents, who never end by themselves.
+
+    Each reads much first, so that all its calls are large, and then in small pieces.
+    """
+
+    async def respond(request: ModelRequest) -> Scripted:
+        await anyio.sleep(chance.uniform(0, LONGEST))
+        begun = any(message.role == "assistant" for message in request.messages)
+        if of_sub_agent(request):
+            words = chance.randrange(100) if begun else chance.randrange(2000, 4000)
+            return call("read", words=words)
+        if begun:
+            return say("Done.")
+        return calls(
+            *(
+                raw_call("delegate", role="reader", instructions="Read on.", task_key=f"task {one}")
+                for one in range(CHILDREN)
+            )
+        )
+
+    return respond
+
+
+async def spend(seed: int, folder: Path) -> Spent:
+    """Run an agent with a budget until it is spent."""
+    chance = random.Random(seed)
+    kind = KINDS[seed % len(KINDS)]
+    tokens, dollars = chance.randrange(LEAST, MOST), round(chance.uniform(*DOLLARS), 6)
+    model = Billing(ScriptedModel(script(chance), max_output=1024, price=PRICE), chance)
+    settings = Settings(
+        database_url=f"file:{folder / f'{seed}.db'}",
+        synchronous="normal",
+        budget_tokens=tokens if kind == "tokens" else None,
+        budget_usd=dollars if kind == "dollars" else None,
+        day_budget_tokens=tokens if kind == "tokens of a day" else None,
+        delegation_parallel=CHILDREN,
+        loop_limit=0,
+        observational_memory=False,
+    )
+    working, most, finished = set[str](), 0, 0
+
+    def hear(event: Event) -> None:
+        nonlocal most, finished
+        if event.kind == "run-start":
+            working.add(event.run_id)
+            most = max(most, len(working) - 1)
+        elif event.kind == "run-finish":
+            working.discard(event.run_id)
+            finished += 1
+
+    begun = time.monotonic()
+    async with Runtime.open(settings, model=model) as runtime:
+        agent = Agent(tools=[read], delegation=True, name="boss")
+        result = await runtime.run(agent, "Have it all read.", on_event=hear)
+        store = runtime.store.of(settings.user)
+        root = await store.run(result.run_id)
+        day = await store.day_spending()
+    if root.reserved != Amount() or working:
+        raise RuntimeError(f"seed {seed}: {root.reserved} reserved, {len(working)} runs open")
+    same_day = time.time() // DAY_SECONDS == root.created_at // DAY_SECONDS
+    if same_day and (day.settled, day.unsettled) != (root.settled, root.unsettled):
+        raise RuntimeError(f"seed {seed}: the day has {day}, the run {root.settled}")
+    part = _cost if kind == "dollars" else _tokens
+    return Spent(
+        kind=kind,
+        budget=int(dollars * NANO) if kind == "dollars" else tokens,
+        billed=part(model.billed),
+        settled=part(root.settled),
+        unsettled=part(root.unsettled),
+        at_once=most,
+        finished=finished - 1,
+        answered=result.output == "Done.",
+        seconds=time.monotonic() - begun,
+    )
+
+
+def _tokens(amount: Amount) -> int:
+    return amount.tokens
+
+
+def _cost(amount: Amount) -> int:
+    return amount.cost
+
+
+def spend_alone(seed: int) -> Spent:
+    """Run `spend` in an event loop and a folder of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        return anyio.run(spend, seed, Path(folder))
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("--runs", type=int, default=50, metavar="N", help="how many runs")
+    parser.add_argument("--seed", type=int, default=1, help="of the first")
+    parser.add_argument("--jobs", type=int, default=1, help="how many processes work at once")
+
+
+def run(args: argparse.Namespace) -> Report:
+    """Spend budgets. Blocks until it is done."""
+    found: list[Spent] = []
+    seeds = range(args.seed, args.seed + args.runs)
+    with ProcessPoolExecutor(args.jobs, mp_context=get_context("spawn")) as pool:
+        for one in pool.map(spend_alone, seeds):
+            found.append(one)
+            if len(found) % 10 == 0:
+                print(f"{len(found)} budgets", file=sys.stderr)
+    rows = [_row(kind, [one for one in found if one.kind == kind]) for kind in KINDS]
+    wrong = sum(not one.settled <= one.billed <= one.settled + one.unsettled for one in found)
+    shares = [one.share for one in found]
+    # What a call that broke has cost is not known, so its bound is not usable.
+    whole = [one.share for one in found if not one.unsettled]
+    targets = [
+        at_most("largest share of a budget that was billed", max(shares), 1.0),
+        at_least("smallest share billed where no call broke", min(whole, default=1.0), USABLE),
+        at_least("sub-agents at once, in each run", min(one.at_once for one in found), AT_ONCE),
+        at_most("runs whose books disagree with what was billed", wrong, 0),
+        at_most("agents without a last answer", sum(not one.answered for one in found), 0),
+    ]
+    return Report("budgets", [row for row in rows if row], targets)
+
+
+def _row(kind: str, found: list[Spent]) -> dict[str, Any]:
+    if not found:
+        return {}
+    shares = [one.share for one in found]
+    return {
+        "budget": kind,
+        "runs": len(found),
+        "with a broken call": sum(one.unsettled > 0 for one in found),
+        "sub-agents": sum(one.finished for one in found),
+        "billed, least share": min(shares),
+        "billed, median": median(shares),
+        "billed, largest": max(shares),
+        "unsettled, largest": max(one.unsettled / one.budget for one in found),
+        "at once, least": min(one.at_once for one in found),
+        "seconds, median": median(one.seconds for one in found),
+    }
