@@ -242,11 +242,15 @@ def _note(reader: Reader, results: Sequence[str]) -> None:
 
 
 def _ask(reader: Reader, *calls: RawCall) -> ModelAnswer:
-    return ask(_text(reader, f"{reader.files} files of the part are done."), *calls)
+    return ask(_text(reader, _progress(reader)), *calls)
 
 
 def _say(reader: Reader, words: str) -> ModelAnswer:
-    return say(_text(reader, f"{reader.files} files of the part are done. {words}"))
+    return say(_text(reader, f"{_progress(reader)} {words}"))
+
+
+def _progress(reader: Reader) -> str:
+    return f"{reader.files} {'file' if reader.files == 1 else 'files'} read in this attempt."
 
 
 def _text(reader: Reader, words: str) -> str:

@@ -128,7 +128,7 @@ def test_the_offline_survey_keeps_its_plan_true(tmp_path: Path, machine: Machine
         assert plan["phase"] == ("look" if phases else "inspect")
         results = {one["id"]: one["result"] for one in plan["items"]}
         assert results["list"] == "3 files in 0 folders"
-        assert results["part-1"].startswith("3 files of the part are done.")
+        assert results["part-1"].startswith("3 files read in this attempt.")
 
 
 def test_a_checklist_follows_calls_whichever_end_first() -> None:
