@@ -33,11 +33,11 @@ from agent_runtime.messages import Note, UserMessage, call_id, encodable, repeat
 from agent_runtime.models.embedding import Vector
 from agent_runtime.tokens import count_text
 from agent_runtime.tools.recall_open import Piece, marked
-from agent_runtime.tools.recall_search import excerpt, words_of
 from agent_runtime.view import Entry, View
 from agent_runtime_storage.records import NewEvent, Outline
 
 from .embedding import Embedding
+from .excerpts import excerpt, words_of
 from .passages import split
 from .retrieval import Found, Mode, retrieve
 from .transcript import characters, said

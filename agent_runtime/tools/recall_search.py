@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from agent_runtime.memory.excerpts import excerpt, words_of
 from agent_runtime.memory.retrieval import Found, retrieve
 from agent_runtime.messages import Note, call_id, decode_message, decode_result, searchable
 from agent_runtime_storage.records import Node
@@ -20,11 +19,6 @@ HITS = 10
 """How many places a search shows."""
 ASKED = 60
 """How many it looks at: some repeat what `recall` has shown before."""
-EXCERPT = 400
-"""How many characters of a place are shown."""
-_LOOKED_AT = 100_000
-_MATCHES = 2_000
-_WORD = re.compile(r"\w+")
 
 
 async def search(where: Whereabouts, query: str, recalling: Recalling | None = None) -> Opened:
@@ -91,41 +85,3 @@ def _piece(where: Whereabouts, node: Node, hit: Found, words: Sequence[str], *, 
     if start and hit.call is not None:
         parts.append(f"from offset {start}")
     return Piece(" | ".join(parts), shown)
-
-
-def words_of(query: str) -> list[str]:
-    """Return the words of a query, by which excerpts are chosen."""
-    return list(dict.fromkeys(word.lower() for word in _WORD.findall(query)))[:64]
-
-
-def excerpt(text: str, words: Sequence[str], size: int = EXCERPT) -> tuple[int, str]:
-    """Return where in a text most of the words stand close together, and what stands there."""
-    if len(text) <= size:
-        return 0, text
-    start = _densest(text[:_LOOKED_AT], words, size)
-    # A little of what stands before, from a line's or a word's beginning.
-    start = max(0, min(start - size // 4, len(text) - size))
-    if start:
-        near = max(text.find(end, start, start + size // 8) for end in ("\n", " "))
-        start = near + 1 if near >= 0 else start
-    shown = text[start : start + size].rstrip()
-    before, after = "… " if start else "", " …" if start + size < len(text) else ""
-    return start, f"{before}{shown}{after}"
-
-
-def _densest(text: str, words: Sequence[str], size: int) -> int:
-    """Return where the stretch of an excerpt's length begins that has most of the words."""
-    if not words:
-        return 0
-    pattern = re.compile("|".join(map(re.escape, words)), re.IGNORECASE)
-    places = [(match.start(), match[0].lower()) for match in pattern.finditer(text)][:_MATCHES]
-    within: Counter[str] = Counter()
-    best, most, first = 0, 0, 0
-    for start, word in places:
-        within[word] += 1
-        while start - places[first][0] > size // 2:
-            within[places[first][1]] -= 1
-            first += 1
-        if (distinct := len(+within)) > most:
-            best, most = places[first][0], distinct
-    return best

@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 
 from agent_runtime_config.errors import ConfigError
 
-from .objects import ObjectInfo, Objects, Version, owner_prefix
+from .object_records import ObjectInfo, Version
+from .objects import Objects, owner_prefix
 from .owner import Owner
 
 NODE_MEMORY = "node_memory"

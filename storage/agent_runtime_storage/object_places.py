@@ -21,7 +21,7 @@ from obstore.exceptions import AlreadyExistsError, PreconditionError
 from obstore.store import LocalStore, from_url
 
 from .object_errors import os_number, store_is_missing
-from .objects import ObjectInfo, Version, check_folder
+from .object_records import ObjectInfo, Version, check_folder
 
 if TYPE_CHECKING:
     from obstore import ListStream, ObjectMeta, PutMode, UpdateVersion

@@ -14,12 +14,10 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-import stat
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, TypeAlias, TypeVar
+from typing import Protocol, TypeVar
 from urllib.parse import unquote, urlsplit
 
 import anyio
@@ -29,6 +27,7 @@ from agent_runtime_config.urls import redact_url, url_scheme
 
 from .errors import ObjectLost, ObjectsUnavailable, StoreError, UnknownScheme
 from .object_errors import store_is_missing, told
+from .object_records import ObjectInfo, Version, check_folder
 
 _USE = (
     "Use a folder, such as `file:///var/lib/agent/objects`, or `s3://bucket/prefix`, "
@@ -46,22 +45,6 @@ _DATABASE_ENDINGS = (".db", ".db3", ".sqlite", ".sqlite3")
 
 T = TypeVar("T")
 U = TypeVar("U")
-
-Version: TypeAlias = Mapping[str, str]
-"""What tells the content of an object from any other; only the place that gave it knows how."""
-
-
-@dataclass(frozen=True, slots=True)
-class ObjectInfo:
-    """An object as it is listed.
-
-    Attributes:
-        modified: when it was last put, in seconds since the epoch, by the store's clock.
-    """
-
-    key: str
-    bytes: int
-    modified: float
 
 
 class Place(Protocol):
@@ -291,28 +274,6 @@ def default_folder(database: Path) -> Path:
     real = database.resolve()
     name = real.stem if real.suffix in _DATABASE_ENDINGS else real.name
     return real.with_name(f"{name}.objects")
-
-
-def check_folder(root: Path) -> None:
-    """Raise `ObjectsUnavailable` if the folder is none, or would have to be made elsewhere."""
-    try:
-        mode = root.stat().st_mode
-    except FileNotFoundError:
-        if root.parent.is_dir():
-            return
-        raise ObjectsUnavailable(
-            f"The folder {root.parent}, in which the objects' folder is to be, is not there.",
-            cure="Create it, or choose another path.",
-        ) from None
-    except OSError as error:
-        raise ObjectsUnavailable(
-            f"The objects' folder {root} cannot be used: {error.strerror}.",
-            cure="Check the path and the permissions of the folders on its way.",
-        ) from error
-    if not stat.S_ISDIR(mode):
-        raise ObjectsUnavailable(
-            f"The objects' folder {root} is a file.", cure="Choose the path of a folder."
-        )
 
 
 def _check_bucket(url: str) -> None:

@@ -17,7 +17,8 @@ import orjson
 from .documents import is_document
 from .drivers.protocol import Driver
 from .errors import StoreError
-from .objects import ObjectInfo, Objects, in_parallel
+from .object_records import ObjectInfo
+from .objects import Objects, in_parallel
 from .queries import load_queries
 
 AGE_SECONDS = 24 * 3600.0

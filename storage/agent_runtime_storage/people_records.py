@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
-
-if TYPE_CHECKING:
-    from .records import JsonObject
+from typing import Any, Literal
 
 QuestionKind = Literal["single", "multiple", "text", "approval", "continue"]
 QuestionStatus = Literal["open", "answered", "expired", "withdrawn"]
@@ -26,7 +24,7 @@ class NewQuestion:
     node_id: int
     position: int | None
     kind: QuestionKind
-    body: JsonObject
+    body: Mapping[str, Any]
     seconds: float
 
 
@@ -45,9 +43,9 @@ class QuestionRow:
     node_id: int
     position: int | None
     kind: QuestionKind
-    body: JsonObject
+    body: Mapping[str, Any]
     status: QuestionStatus
-    answer: JsonObject
+    answer: Mapping[str, Any]
     asked_at: float
     expires_at: float
     answered_at: float | None
@@ -64,7 +62,7 @@ class NewApproval:
 
     id: str
     tool: str
-    arguments: JsonObject = field(default_factory=dict[str, Any])
+    arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
     thread_id: str | None = None
 
 
@@ -75,5 +73,5 @@ class ApprovalRow:
     thread_id: str
     id: str
     tool: str
-    arguments: JsonObject
+    arguments: Mapping[str, Any]
     created_at: float

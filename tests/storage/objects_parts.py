@@ -14,7 +14,8 @@ from agent_runtime_storage import (
 )
 from agent_runtime_storage.bodies import OBJECT_BYTES
 from agent_runtime_storage.drivers.protocol import Driver
-from agent_runtime_storage.objects import ObjectInfo, Objects
+from agent_runtime_storage.object_records import ObjectInfo
+from agent_runtime_storage.objects import Objects
 from agent_runtime_storage.orphans import open_objects, orphans
 from agent_runtime_storage.store import SqlUserStore
 from agent_runtime_storage.urls import open_driver

@@ -16,7 +16,8 @@ from agent_runtime_storage.copying import copy_store
 from agent_runtime_storage.documents import Documents
 from agent_runtime_storage.drivers.protocol import Driver
 from agent_runtime_storage.object_places import Folder
-from agent_runtime_storage.objects import Objects, Version
+from agent_runtime_storage.object_records import Version
+from agent_runtime_storage.objects import Objects
 from agent_runtime_storage.orphans import sweep
 from agent_runtime_storage.store import SqlStore
 
@@ -183,7 +184,8 @@ COUNT = """
 import sys, anyio
 from agent_runtime_storage.documents import Documents
 from agent_runtime_storage.object_places import Folder
-from agent_runtime_storage.objects import Objects, Version
+from agent_runtime_storage.object_records import Version
+from agent_runtime_storage.objects import Objects
 
 async def main():
     documents = Documents(Objects.open(sys.argv[1]), "ann")

@@ -22,7 +22,8 @@ from agent_runtime_storage import (
 )
 from agent_runtime_storage.bodies import OBJECT_BYTES
 from agent_runtime_storage.drivers.protocol import Driver, Statement
-from agent_runtime_storage.objects import ObjectInfo, Objects
+from agent_runtime_storage.object_records import ObjectInfo
+from agent_runtime_storage.objects import Objects
 from agent_runtime_storage.orphans import missing_objects, sweep
 
 from .helpers import OTHER, begin, message

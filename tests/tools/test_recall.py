@@ -13,6 +13,7 @@ import pytest
 from agent_runtime import Agent, Runtime, ScriptedModel, Settings, load_settings, tool
 from agent_runtime.branch import observation_of
 from agent_runtime.memory import branches
+from agent_runtime.memory.excerpts import EXCERPT, excerpt
 from agent_runtime.memory.observation import Observation
 from agent_runtime.messages import PromptMessage, ToolResult, call_id
 from agent_runtime.models.base import ModelAnswer, ModelRequest
@@ -20,7 +21,6 @@ from agent_runtime.models.scripted import Scripted, call, calls, raw_call, say
 from agent_runtime.tools.base import ToolContext
 from agent_runtime.tools.recall import recall
 from agent_runtime.tools.recall_open import MOST_NODES
-from agent_runtime.tools.recall_search import EXCERPT, excerpt
 from agent_runtime_storage import UserStore
 
 from .calling import context
