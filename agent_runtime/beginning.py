@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -12,6 +12,7 @@ from agent_runtime_storage.records import (
     ACTIVE,
     Budget,
     NewEvent,
+    NewNode,
     NewRun,
     Run,
     Thread,
@@ -94,25 +95,13 @@ async def begin(store: UserStore, resolved: Resolved, order: Order) -> tuple[Run
     title = encodable(order.task.text.strip().partition("\n")[0][:80]) if order.task else ""
     thread = await store.ensure_thread(order.thread_id, title=title)
     await end_upkeep(store, thread)
-    task = order.task
-    if task is not None and (task.files or order.files):
-        given = (*task.files, *order.files)
-        files = await attach(store, thread.id, given, order.max_file_bytes)
-        task = replace(task, files=files)
+    task = await _with_files(store, thread, order)
     old = await load_view(store, thread.id, thread.head)
     view = old
     if not old.activation_id:
         view = replace(first_view(old, resolved), activation_id=thread.last_activation + 1)
     messages = [*order.before, *opening(old, task)]
-    rows = [
-        node_row(
-            message,
-            seq=thread.last_seq + 1 + i,
-            parent_id=thread.last_seq + i if i else thread.head,
-            activation_id=view.activation_id,
-        )
-        for i, message in enumerate(messages)
-    ]
+    rows = _rows(messages, thread, view)
     parent = order.parent.lease if order.parent else None
     begun = started(order.agent, resolved, resolved.max_steps, resumed=False)
     events = [of_child(begun, parent.run_id if parent else None, order.spec)]
@@ -153,6 +142,28 @@ async def begin(store: UserStore, resolved: Resolved, order: Order) -> tuple[Run
     )
     log.begun(messages, rows, events, last_event)
     return log, log.view.entries[-1]
+
+
+async def _with_files(store: UserStore, thread: Thread, order: Order) -> UserMessage | None:
+    """Return the task with its files kept. Raises `InvalidFile`."""
+    task = order.task
+    if task is None or not (task.files or order.files):
+        return task
+    given = (*task.files, *order.files)
+    return replace(task, files=await attach(store, thread.id, given, order.max_file_bytes))
+
+
+def _rows(messages: Sequence[LoggedMessage], thread: Thread, view: View) -> list[NewNode]:
+    """Return the messages as nodes of the thread, each below the one before."""
+    return [
+        node_row(
+            message,
+            seq=thread.last_seq + 1 + i,
+            parent_id=thread.last_seq + i if i else thread.head,
+            activation_id=view.activation_id,
+        )
+        for i, message in enumerate(messages)
+    ]
 
 
 async def end_upkeep(store: UserStore, thread: Thread) -> None:
