@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import platform
+from collections import Counter
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -44,17 +45,20 @@ def own() -> LeaseOwner:
     return _own(os.getpid())
 
 
-_at_work: set[str] = set()
+_at_work = Counter[str]()
+"""How many in this process hold the lease of a run, or may be about to take it."""
 
 
 @contextmanager
 def at_work(run_id: str) -> Generator[None]:
     """Mark a run as being worked on in this process, for as long as its lease may be held here."""
-    _at_work.add(run_id)
+    _at_work[run_id] += 1
     try:
         yield
     finally:
-        _at_work.discard(run_id)
+        _at_work[run_id] -= 1
+        if not _at_work[run_id]:
+            del _at_work[run_id]
 
 
 def is_dead(run: Run) -> bool:

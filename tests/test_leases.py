@@ -214,6 +214,10 @@ async def test_an_owner_on_this_host_is_known_to_live_or_to_be_dead(runtime: Run
 
     with at_work("r"):
         assert not is_dead(run)
+        with at_work("r"):
+            # Somebody else of this process tries to take it over, and fails.
+            pass
+        assert not is_dead(run)
     # This process lives, but does not work on the run any more.
     assert is_dead(run)
     # The same pid, but of a process that started at another time, or before the last boot.
