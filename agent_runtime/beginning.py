@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -27,7 +26,7 @@ from .delegation.record import key_of, record_of
 from .errors import ConfigError, Conflict, LeaseLost, RunCancelled, ThreadBusy
 from .events import Event
 from .execution import reopen
-from .lifecycle import end_dead
+from .lifecycle import end_dead, end_unless_taken
 from .log import RunLog, holding, take_log
 from .memory.recent import plan
 from .messages import (
@@ -172,8 +171,7 @@ async def end_upkeep(store: UserStore, thread: Thread) -> None:
         return
     run = await store.run(thread.active_run)
     if UPKEEP in run.spec and leases.is_dead(run):
-        with leases.at_work(run.id), suppress(LeaseLost, Conflict):
-            await end_dead(store, run)
+        await end_unless_taken(store, run)
 
 
 def first_view(old: View, resolved: Resolved) -> View:
@@ -338,4 +336,4 @@ async def _end_children(store: UserStore, run: Run, again: Collection[str]) -> N
             continue
         if one.parent_run_id in gone and leases.is_dead(one):
             gone.add(one.id)
-            await end_dead(store, one)
+            await end_unless_taken(store, one)

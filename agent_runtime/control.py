@@ -13,8 +13,8 @@ from agent_runtime_storage.records import ACTIVE, Run
 
 from . import leases
 from .delegation.background import BackgroundTask, tasks_of
-from .errors import Conflict, QuestionClosed, QuestionsOpen
-from .lifecycle import end_dead
+from .errors import Conflict, NotFound, QuestionClosed, QuestionsOpen
+from .lifecycle import end_unless_taken
 from .log import give_up, take_log
 from .messages import encodable
 from .people.pausing import PAUSE, PAUSED
@@ -42,8 +42,11 @@ class Control:
         reached = await store.cancel_run(run_id)
         for one in reached:
             run = await store.run(one)
-            if run.status in ACTIVE and leases.is_dead(run):
-                await end_dead(store, run)
+            gone = run.status in ACTIVE and leases.is_dead(run)
+            if gone and not await end_unless_taken(store, run):
+                # Who took it over may have done so without seeing that a cancel was asked for.
+                with suppress(NotFound):
+                    await store.cancel_run(one)
         return reached
 
     async def sweep(self, *, user: str | None = None) -> Sweep:

@@ -156,8 +156,7 @@ async def _end(driver: Driver, finish: Finish) -> Finish:
 async def _end_waiting(log: RunLog) -> None:
     """End the sub-agents that wait for a person: the call that would go on with them is closed."""
     for run in await waiting_below(log.store, log.lease.run_id):
-        with leases.at_work(run.id), suppress(LeaseLost, Conflict, NotFound):
-            await end_dead(log.store, run)
+        await end_unless_taken(log.store, run)
 
 
 async def watch(log: RunLog, scope: anyio.CancelScope) -> None:
@@ -181,6 +180,17 @@ async def watch(log: RunLog, scope: anyio.CancelScope) -> None:
             raise
         if stop:
             scope.cancel()
+
+
+async def end_unless_taken(store: UserStore, run: Run) -> bool:
+    """End a run whose process is dead; return False if somebody else was quicker.
+
+    It was taken over or ended meanwhile, or deleted with its thread.
+    """
+    with leases.at_work(run.id), suppress(Conflict, NotFound):
+        await end_dead(store, run)
+        return True
+    return False
 
 
 async def end_dead(store: UserStore, run: Run) -> None:

@@ -18,11 +18,14 @@ from agent_runtime import (
     ScriptedModel,
     Settings,
     ToolContext,
+    control,
     tool,
 )
 from agent_runtime.execution import INTERRUPTED, STILL_RUNNING
+from agent_runtime.lifecycle import end_unless_taken
 from agent_runtime.messages import decode_result
 from agent_runtime.models.scripted import call, calls, raw_call, say
+from agent_runtime_storage import LeaseOwner, Run, UserStore
 
 from .elsewhere import elsewhere
 
@@ -211,6 +214,27 @@ async def test_a_cancel_says_which_tools_nothing_can_stop(runtime: Runtime) -> N
     [row] = (await runtime.store.of("local").node("t", 2)).calls
     told = decode_result(row.body)
     assert (told.outcome, told.text) == ("interrupted", f"{INTERRUPTED} {STILL_RUNNING}")
+
+
+async def test_a_cancel_reaches_a_dead_run_that_is_taken_over_at_the_same_time(
+    runtime: Runtime, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with elsewhere(database_url) as other:
+        run_id = (await other.until("tool-start"))["run_id"]
+        await other.kill()
+    store = runtime.store.of("local")
+    alive = LeaseOwner(host="another-host", boot="b", pid=1, started="1")
+
+    async def quicker(store: UserStore, run: Run) -> bool:
+        # It has read the run before the cancel was asked for, and its lease takes that back.
+        await store.take_lease(run.id, alive, seconds=30, replaces=run.epoch)
+        return await end_unless_taken(store, run)
+
+    monkeypatch.setattr(control, "end_unless_taken", quicker)
+    assert await runtime.cancel(run_id) == [run_id]
+
+    run = await store.run(run_id)
+    assert (run.status, run.owner, run.cancel_requested) == ("running", alive, True)
 
 
 async def test_leaving_a_stream_cancels_its_run(runtime: Runtime) -> None:
