@@ -23,6 +23,8 @@ THREAD = "t"
 WAITED_FOR, BACKGROUND = 5, 5
 """How many sub-agents the agent waits for, and how many work in the background."""
 KEY = "sk-benchmark"
+TRAILING = 0.4
+"""Seconds that the open store has to tell other processes of the last commits."""
 LONGEST_LIFE = 300
 
 
@@ -155,7 +157,9 @@ async def _go_on(place: Place, run_ids: Sequence[str], delegation: bool, pipe: C
             for run_id in run_ids:
                 group.start_soon(resume, run_id)
         at = time.monotonic()
-        tasks = [one.get_coro() for one in asyncio.all_tasks() - before]
-        names = sorted(getattr(one, "__qualname__", repr(one)) for one in tasks)
+        tasks = asyncio.all_tasks() - before
+        if tasks:
+            _, tasks = await asyncio.wait(tasks, timeout=TRAILING)
+        names = sorted(getattr(one.get_coro(), "__qualname__", repr(one)) for one in tasks)
         pipe.send(Left(at, tuple(statuses), tuple(names)))
         await anyio.to_thread.run_sync(pipe.recv)
