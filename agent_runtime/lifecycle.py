@@ -11,7 +11,7 @@ import anyio
 
 from agent_runtime_config import Settings
 from agent_runtime_storage.contract import UserStore
-from agent_runtime_storage.records import Finish, Run
+from agent_runtime_storage.records import ACTIVE, Finish, Run
 
 from . import leases
 from .allowance import TimeLimit, time_limit
@@ -144,6 +144,8 @@ async def _end(driver: Driver, finish: Finish) -> Finish:
         try:
             if log.exchange is not None:
                 await _end_waiting(log)
+            if finish.status == "cancelled":
+                await _end_cancelled(log)
             return await driver.finish(finish)
         except (LeaseLost, StoreUnavailable):
             raise
@@ -157,6 +159,15 @@ async def _end_waiting(log: RunLog) -> None:
     """End the sub-agents that wait for a person: the call that would go on with them is closed."""
     for run in await waiting_below(log.store, log.lease.run_id):
         await end_unless_taken(log.store, run)
+
+
+async def _end_cancelled(log: RunLog) -> None:
+    """End the runs below that a cancel reached while they were taken over, and left to nobody."""
+    tree = await log.store.runs(root_run_id=log.lease.root_run_id, status=ACTIVE, limit=10_000)
+    below = (run for run in tree if run.id not in (log.lease.run_id, run.root_run_id))
+    for run in below:
+        if run.cancel_requested and leases.is_dead(run):
+            await end_unless_taken(log.store, run)
 
 
 async def watch(log: RunLog, scope: anyio.CancelScope) -> None:

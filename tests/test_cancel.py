@@ -22,10 +22,11 @@ from agent_runtime import (
     tool,
 )
 from agent_runtime.execution import INTERRUPTED, STILL_RUNNING
+from agent_runtime.leases import own
 from agent_runtime.lifecycle import end_unless_taken
 from agent_runtime.messages import decode_result
 from agent_runtime.models.scripted import call, calls, raw_call, say
-from agent_runtime_storage import LeaseOwner, Run, UserStore
+from agent_runtime_storage import LeaseOwner, NewRun, Run, UserStore
 
 from .elsewhere import elsewhere
 
@@ -235,6 +236,34 @@ async def test_a_cancel_reaches_a_dead_run_that_is_taken_over_at_the_same_time(
 
     run = await store.run(run_id)
     assert (run.status, run.owner, run.cancel_requested) == ("running", alive, True)
+
+
+async def test_a_cancelled_run_ends_those_below_that_nobody_took_over_in_the_end(
+    runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hanging = Hanging()
+    store = runtime.store.of("local")
+
+    async def too_late(store: UserStore, run: Run) -> bool:
+        # Somebody takes it over just now, and is cancelled before he goes on with it.
+        del store, run
+        return False
+
+    async def cancel() -> None:
+        [root_id] = hanging.run_ids
+        await store.ensure_thread("below")
+        await store.begin_run(
+            NewRun(
+                "below", "below", "child", 1, {}, own(), 30, expect_head=None, expect_seq=0,
+                parent_run_id=root_id, root_run_id=root_id,
+            )
+        )  # fmt: skip
+        assert set(await runtime.cancel(root_id)) == {root_id, "below"}
+
+    monkeypatch.setattr(control, "end_unless_taken", too_late)
+    await cancelled_while(hanging, lambda: runtime.run(hanging.agent, "Go."), cancel)
+
+    assert (await store.run("below")).status == "cancelled"
 
 
 async def test_leaving_a_stream_cancels_its_run(runtime: Runtime) -> None:
