@@ -13,7 +13,7 @@ from agent_runtime_storage.records import ACTIVE, Run
 
 from . import leases
 from .delegation.background import BackgroundTask, tasks_of
-from .errors import Conflict, NotFound, QuestionClosed, QuestionsOpen
+from .errors import Conflict, QuestionClosed, QuestionsOpen
 from .lifecycle import end_unless_taken
 from .log import give_up, take_log
 from .messages import encodable
@@ -42,11 +42,9 @@ class Control:
         reached = await store.cancel_run(run_id)
         for one in reached:
             run = await store.run(one)
-            gone = run.status in ACTIVE and leases.is_dead(run)
-            if gone and not await end_unless_taken(store, run):
-                # Who took it over may have done so without seeing that a cancel was asked for.
-                with suppress(NotFound):
-                    await store.cancel_run(one)
+            if run.status in ACTIVE and leases.is_dead(run):
+                # Who is quicker sees that a cancel was asked for.
+                await end_unless_taken(store, run)
         return reached
 
     async def sweep(self, *, user: str | None = None) -> Sweep:

@@ -14,7 +14,7 @@ import orjson
 from agent_runtime_config import Settings, load_settings
 from agent_runtime_storage import Store, UserStore, open_store
 from agent_runtime_storage.ids import new_id
-from agent_runtime_storage.records import Budget, UsageTotal
+from agent_runtime_storage.records import Budget, Run, UsageTotal
 from agent_runtime_storage.spending_records import NO_LIMITS
 
 from . import leases
@@ -221,7 +221,19 @@ class Runtime(Control):
             ConfigError: it is a workflow's and not the agent's, or the other way round.
         """
         store = self.store.of(user or self.settings.user)
-        run = await store.run(run_id)
+        result = await self._resume(store, await store.run(run_id), agent, deps, on_event)
+        again = partial(self.resume, agent=agent, user=user, deps=deps, on_event=on_event)
+        return await self._asked(result, on_question, again, user)
+
+    async def _resume(
+        self,
+        store: UserStore,
+        run: Run,
+        agent: Agent | Workflow,
+        deps: Any,
+        on_event: Callable[[Event], None],
+    ) -> RunResult:
+        """Go on with a run; `ThreadBusy` if somebody has taken it over since it was read."""
         check_kind(run, agent)
         budget = (await store.run(run.root_run_id)).budget
         child = run.parent_run_id is not None
@@ -239,9 +251,7 @@ class Runtime(Control):
             retry = run.stop_reason in ("error", "budget")
             loop = self._driver(state, agent, retry=retry)
             driver = node_runs.driving(loop, node_runs.resumed(run))
-            result = await self._finish(driver, resolved)
-        again = partial(self.resume, agent=agent, user=user, deps=deps, on_event=on_event)
-        return await self._asked(result, on_question, again, user)
+            return await self._finish(driver, resolved)
 
     @asynccontextmanager
     async def resume_stream(
@@ -422,14 +432,13 @@ class Runtime(Control):
         """Return what goes on with a child run that stopped, for the run of a log."""
 
         async def resume(
-            run_id: str,
+            run: Run,
             child: Agent | Workflow,
             /,
             *,
             on_event: Callable[[Event], None] | None = None,
         ) -> RunResult:
-            user, tell = log.store.user_id, beside(log, on_event)
-            return await self.resume(run_id, child, user=user, deps=deps, on_event=tell)
+            return await self._resume(log.store, run, child, deps, beside(log, on_event))
 
         return resume
 

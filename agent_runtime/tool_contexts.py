@@ -16,6 +16,8 @@ from .tools.timer import ToolTimer
 from .workflow.steps import plain
 
 if TYPE_CHECKING:
+    from agent_runtime_storage.records import Run
+
     from .agent import Agent
     from .delegation.delegating import Delegating
     from .memory.recalling import Recalling
@@ -40,11 +42,14 @@ class RunChild(Protocol):
 
 
 class ResumeChild(Protocol):
-    """Goes on with a child run that stopped; `on_event` hears of it beside the run that calls."""
+    """Goes on with a child run that stopped, if it still is as it was read.
+
+    `on_event` hears of it beside the run that calls.
+    """
 
     def __call__(
         self,
-        run_id: str,
+        run: Run,
         child: Agent | Workflow,
         /,
         *,

@@ -227,7 +227,7 @@ async def test_a_cancel_reaches_a_dead_run_that_is_taken_over_at_the_same_time(
     alive = LeaseOwner(host="another-host", boot="b", pid=1, started="1")
 
     async def quicker(store: UserStore, run: Run) -> bool:
-        # It has read the run before the cancel was asked for, and its lease takes that back.
+        # It has read the run before the cancel was asked for.
         await store.take_lease(run.id, alive, seconds=30, replaces=run.epoch)
         return await end_unless_taken(store, run)
 

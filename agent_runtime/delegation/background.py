@@ -177,7 +177,7 @@ class _Work:
                 await start(context, sharing, self.order, self._hear)
             else:
                 agent = agent_of(self.order.assignment, context, sharing.max_steps)
-                await sharing.resume(self.again.id, agent, on_event=self._hear)
+                await sharing.resume(self.again, agent, on_event=self._hear)
         except Exception as error:
             self.failure = error
         finally:

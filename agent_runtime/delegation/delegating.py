@@ -154,7 +154,7 @@ async def _delegate(
                 await start(context, sharing, order)
             elif stopped(order.own):
                 agent = agent_of(assignment, context, sharing.max_steps)
-                await sharing.resume(order.own.id, agent)
+                await sharing.resume(order.own, agent)
         except Exception as error:
             failure = error
     run = await own_run(context, order.record)

@@ -234,7 +234,7 @@ class WorkflowContext:
                 return _output(earlier.output, agent)
             if earlier is not None:
                 with context.timer.paused():
-                    result = await conductor.resume(earlier.id, agent)
+                    result = await conductor.resume(earlier, agent)
             else:
                 spec = {"node": name, "iteration": step.iteration}
                 result = await context.run_agent(agent, message, spec=spec, before=tuple(before))

@@ -126,9 +126,22 @@ async def test_a_lease_lives_by_the_databases_clock(user: UserStore) -> None:
     assert (await user.run("r1")).lease_live
 
 
+async def test_a_cancel_holds_until_the_run_is_ended_whoever_takes_it(user: UserStore) -> None:
+    await begin(user)
+    await user.cancel_run("r1")
+
+    lease = await user.take_lease("r1", OTHER, seconds=60, replaces=1)
+    assert await user.poll(lease) == (True, False)
+    await user.commit(lease, Commit(finish=Finish("cancelled", "cancelled")))
+    assert (await user.run("r1")).cancel_requested
+
+    # Who goes on with it then means to.
+    lease = await user.take_lease("r1", OTHER, seconds=60, replaces=2)
+    assert await user.poll(lease) == (False, False)
+
+
 async def test_a_taken_lease_has_the_next_epoch_and_the_new_owner(user: UserStore) -> None:
     old = await begin(user)
-    await user.cancel_run("r1")
 
     lease = await user.take_lease("r1", OTHER, seconds=60, replaces=1)
 

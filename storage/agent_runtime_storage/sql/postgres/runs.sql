@@ -88,7 +88,9 @@ RETURNING last_event;
 -- name: take_run
 UPDATE runs
 SET status = 'running', stop_reason = NULL, detail = '', output = '', output_blob = NULL,
-    finished_at = NULL, cancel_requested = 0, epoch = epoch + 1,
+    -- Who goes on with a run that was ended takes a cancel of before back; else it still holds.
+    finished_at = NULL, epoch = epoch + 1,
+    cancel_requested = CASE WHEN status IN ('queued', 'running', 'suspended') THEN cancel_requested ELSE 0 END,
     lease_host = :host, lease_boot = :boot, lease_pid = :pid, lease_started = :started,
     -- Of a process that died nobody knows more than when it last wrote, or renewed its lease.
     worked_seconds = worked_seconds
