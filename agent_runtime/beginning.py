@@ -26,8 +26,7 @@ from .delegation.record import key_of, record_of
 from .errors import ConfigError, Conflict, LeaseLost, RunCancelled, ThreadBusy
 from .events import Event
 from .execution import reopen
-from .lifecycle import end_dead, end_unless_taken
-from .log import RunLog, holding, take_log
+from .log import RunLog
 from .memory.recent import plan
 from .messages import (
     AssistantMessage,
@@ -38,6 +37,7 @@ from .messages import (
     encodable_files,
 )
 from .resolve import Resolved
+from .takeover import end_dead, end_unless_taken, holding, take_log
 from .view import Entry, View
 
 UNANSWERED = "(The run before this one stopped without an answer.)"

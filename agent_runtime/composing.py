@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from agent_runtime_config import Settings
 
-from .lifecycle import end_dead
 from .loop_guard import LoopGuard
 from .memory.worker import Worker
 from .people.gate import Gate
 from .resolve import Resolved
 from .shown_files import ContentCache, PromptFiles
 from .state import RunState
+from .takeover import end_dead
 from .tool_contexts import ToolContexts
 from .upkeep import memory_of
 from .view import Entry

@@ -14,8 +14,6 @@ from agent_runtime_storage.records import ACTIVE, Run
 from . import leases
 from .delegation.background import BackgroundTask, tasks_of
 from .errors import Conflict, QuestionClosed, QuestionsOpen
-from .lifecycle import end_unless_taken
-from .log import give_up, take_log
 from .messages import encodable
 from .people.pausing import PAUSE, PAUSED
 from .people.questions import Answer, OnQuestion, Question, encode_answer
@@ -23,6 +21,7 @@ from .people.waiting import at_work_below, questions_of, questions_on, waiting_b
 from .results import RunResult
 from .run_tree import TreeRun, tree_of
 from .sweep import Sweep, sweep
+from .takeover import end_unless_taken, give_up, take_log
 from .workflow.definition import check_steerable
 
 

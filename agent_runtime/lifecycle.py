@@ -3,41 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Protocol
 
 import anyio
 
 from agent_runtime_config import Settings
-from agent_runtime_storage.contract import UserStore
-from agent_runtime_storage.records import ACTIVE, Finish, Run
+from agent_runtime_storage.records import ACTIVE, Finish
 
 from . import leases
 from .allowance import TimeLimit, time_limit
 from .concurrency import Background, cancel, single_error
-from .cutting import fit
 from .errors import (
     AgentRuntimeError,
-    Conflict,
     LeaseLost,
-    NotFound,
     StoreUnavailable,
     UnsupportedTask,
 )
-from .execution import abandon, reopen
-from .log import END_SECONDS, RunLog, finish_event, give_up, holding, take_log
+from .log import RunLog
 from .messages import encodable
 from .orchestrator import cancelled
 from .people.waiting import waiting_below
 from .state import RunState
-from .tokens import count_text
-from .tools.base import Toolset
+from .takeover import END_SECONDS, end_unless_taken, give_up
 
 POLL_SECONDS = 0.4
 """How often a run looks whether another process asked for its cancel."""
-DEAD_RESULT_TOKENS = 4000
-"""What the results of an exchange may show whose run is ended without its model at hand."""
 
 
 class Driver(Protocol):
@@ -191,31 +183,3 @@ async def watch(log: RunLog, scope: anyio.CancelScope) -> None:
             raise
         if stop:
             scope.cancel()
-
-
-async def end_unless_taken(store: UserStore, run: Run) -> bool:
-    """End a run whose process is dead; return False if somebody else was quicker.
-
-    It was taken over or ended meanwhile, or deleted with its thread.
-    """
-    with leases.at_work(run.id), suppress(Conflict, NotFound):
-        await end_dead(store, run)
-        return True
-    return False
-
-
-async def end_dead(store: UserStore, run: Run) -> None:
-    """End a run whose process is dead as cancelled, its open exchange closed as far as known."""
-    log, run = await take_log(store, run, lambda event: None)
-    async with holding(store, log.lease):
-        finish = cancelled()
-        if run.open_node is None:
-            await log.append([], finish=finish, events=[finish_event(finish)])
-            return
-        node = await store.node(run.thread_id, run.open_node)
-        log.exchange, _ = reopen(node, Toolset(()))
-        done = abandon(log.exchange)
-        results = log.exchange.results | done
-        texts = [results[index].text for index in range(len(results))]
-        shown = fit(texts, DEAD_RESULT_TOKENS, count_text)
-        await log.close(done, shown, finish=finish, events=[finish_event(finish)])

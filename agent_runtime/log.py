@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -26,17 +25,14 @@ from agent_runtime_storage.records import (
     Lease,
     NewEvent,
     NewNode,
-    Run,
     Usage,
 )
 from agent_runtime_storage.spending_records import NO_LIMITS, Limits
 
-from . import leases
-from .branch import activation_event, activation_row, load_view, node_row
+from .branch import activation_event, activation_row, node_row
 from .budget import plus
 from .concurrency import outlast
 from .context import extend
-from .errors import AgentRuntimeError, StoreError
 from .events import Event, EventKind
 from .exchange import Exchange as Exchange
 from .messages import (
@@ -44,16 +40,12 @@ from .messages import (
     LoggedMessage,
     Note,
     ToolResult,
-    encodable,
     encode_result,
     searchable,
 )
 from .rendering import shown_text
 from .tokens import count_text
 from .view import Entry, View
-
-END_SECONDS = 10.0
-"""How long the end of a cancelled or failed run may take to be written."""
 
 
 def _tokens(text: str) -> int:
@@ -430,58 +422,6 @@ class RunLog:
             "cut": cut,
         }
         return NewEvent("tool-finish", self.open_exchange().seq, data)
-
-
-async def take_log(store: UserStore, run: Run, emit: Callable[[Event], None]) -> tuple[RunLog, Run]:
-    """Take over the lease of a run that nobody works on; return its log, and the run as it is now.
-
-    Raises `LeaseLost` if somebody else was quicker, `ThreadBusy`, and `Conflict` if it succeeded.
-    """
-    lease, interrupted = await outlast(
-        store.take_lease(run.id, leases.own(), seconds=leases.LEASE_SECONDS, replaces=run.epoch)
-    )
-    async with holding(store, lease):
-        if interrupted is not None:
-            raise interrupted
-        # Its owner may have written until the lease was taken.
-        run = await store.run(run.id)
-        thread = await store.thread(run.thread_id)
-        log = RunLog(
-            store=store,
-            lease=lease,
-            view=await load_view(store, thread.id, thread.head),
-            head=thread.head,
-            last_seq=thread.last_seq,
-            last_activation=thread.last_activation,
-            last_observation=await store.last_observation(thread.id),
-            steps=run.steps,
-            emit=emit,
-        )
-    return log, run
-
-
-@asynccontextmanager
-async def holding(store: UserStore, lease: Lease) -> AsyncGenerator[None]:
-    """End the run if what is done under its lease fails, so that it is not left running."""
-    try:
-        yield
-    except asyncio.CancelledError:
-        await give_up(store, lease, Finish("cancelled", "cancelled", "It was cancelled."))
-        raise
-    except Exception as error:
-        detail = str(error) if isinstance(error, AgentRuntimeError) else type(error).__name__
-        await give_up(store, lease, Finish("failed", "error", encodable(detail)))
-        raise
-
-
-async def give_up(store: UserStore, lease: Lease, finish: Finish) -> None:
-    """End a run by its lease alone; an open exchange stays open, for a resume to go on with.
-
-    Where the store cannot do it any more, the lease has to expire.
-    """
-    commit = Commit(finish=finish, events=(finish_event(finish),))
-    with anyio.move_on_after(END_SECONDS, shield=True), suppress(StoreError):
-        await store.commit(lease, commit)
 
 
 def finish_event(finish: Finish) -> NewEvent:

@@ -21,9 +21,9 @@ from .beginning import UPKEEP
 from .concurrency import outlast
 from .delegation.record import record_of
 from .errors import Conflict, CorruptThread, LeaseLost, NotFound
-from .lifecycle import end_dead
 from .log import finish_event
 from .people.waiting import questions_of
+from .takeover import end_dead
 
 MOST = 10_000
 """The most runs that one sweep looks at, the newest first."""

@@ -27,7 +27,7 @@ from .concurrency import outlast, single_error
 from .errors import ConfigError, RunCancelled
 from .events import Event
 from .lifecycle import watch
-from .log import RunLog, finish_event, holding
+from .log import RunLog, finish_event
 from .memory.bands import Bands, oldest
 from .memory.extractive import ExtractiveObserver
 from .memory.extractive_reflector import ExtractiveReflector
@@ -40,6 +40,7 @@ from .models.base import Model
 from .orchestrator import cancelled
 from .remembering import Remembering
 from .resolve import Resolved, resolve
+from .takeover import holding
 from .tokens import Calibration
 
 AGENT = "memory"

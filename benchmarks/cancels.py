@@ -171,8 +171,10 @@ async def _check(store: UserStore, root: Run) -> list[str]:
         if run.status != "cancelled":
             found.append(f"run {run.agent} is {run.status}: {run.detail}")
         thread = await store.thread(run.thread_id)
-        if thread.active_run is not None or run.open_node is not None or run.status in ACTIVE:
-            found.append(f"run {run.agent} left its thread occupied or its exchange open")
+        if thread.active_run is not None or run.status in ACTIVE:
+            found.append(f"run {run.agent} left its thread occupied")
+        if run.open_node is not None:
+            found.append(f"run {run.agent} left its exchange open")
         events = await store.events(run.thread_id, limit=100_000)
         ends = sum(event.kind == "run-finish" for event in events)
         if ends != 1:

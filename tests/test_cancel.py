@@ -23,9 +23,9 @@ from agent_runtime import (
 )
 from agent_runtime.execution import INTERRUPTED, STILL_RUNNING
 from agent_runtime.leases import own
-from agent_runtime.lifecycle import end_unless_taken
 from agent_runtime.messages import decode_result
 from agent_runtime.models.scripted import call, calls, raw_call, say
+from agent_runtime.takeover import end_unless_taken
 from agent_runtime_storage import LeaseOwner, NewRun, Run, UserStore
 
 from .elsewhere import elsewhere

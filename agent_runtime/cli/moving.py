@@ -191,7 +191,7 @@ async def delete_thread(
 
     from agent_runtime.errors import ThreadBusy
     from agent_runtime.leases import is_dead
-    from agent_runtime.lifecycle import end_dead
+    from agent_runtime.takeover import end_dead
 
     store = runtime.store.of(runtime.settings.user)
     deadline = anyio.current_time() + STOP_SECONDS

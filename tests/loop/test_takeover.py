@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import anyio
 import pytest
 
 from agent_runtime import Agent
 from agent_runtime.errors import Conflict
-from agent_runtime.log import give_up, take_log
 from agent_runtime.memory import branches
-from agent_runtime.messages import decode_message
+from agent_runtime.messages import decode_message, decode_result
 from agent_runtime.models.scripted import call, say
+from agent_runtime.takeover import give_up, take_log
 from agent_runtime_storage import Finish, UserStore
 
 from .conftest import Play, World, double
@@ -84,3 +85,37 @@ async def test_a_head_that_moves_just_before_the_lease_is_taken_is_seen(
         assert (thread.head, thread.active_run) == (head - 1, None)
         branch = await world.store.branch("t", head - 1)
         assert [decode_message(node.body).type for node in branch] == ["user", "assistant"]
+
+
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["its branch", "another branch"])
+async def test_a_take_over_that_is_cancelled_closes_the_exchange_of_its_branch(
+    play: Play, monkeypatch: pytest.MonkeyPatch, elsewhere: bool
+) -> None:
+    async with play(SCRIPT) as world:
+        await _left_open(world, monkeypatch)
+        head = (await world.store.thread("t")).head
+        assert head is not None
+        kind: type[UserStore] = type(world.store)
+        take = kind.take_lease
+
+        async def cancelled(self: UserStore, *args: Any, **more: Any) -> object:
+            if elsewhere:
+                await branches.fork(self, "t", head - 1)
+            scope.cancel()
+            return await take(self, *args, **more)
+
+        monkeypatch.setattr(kind, "take_lease", cancelled)
+        with anyio.CancelScope() as scope:
+            await world.resume(Agent(tools=[double]))
+        monkeypatch.undo()
+
+        run, thread = await world.row(), await world.store.thread("t")
+        assert (run.status, thread.active_run) == ("cancelled", None)
+        assert (run.open_node is None) is not elsewhere
+        branch = await world.store.branch("t", thread.head or 0)
+        if elsewhere:
+            assert thread.head == head - 1
+            return
+        assert [call.status for call in branch[-1].calls] == ["done"]
+        assert decode_result(branch[-1].calls[0].body).outcome == "cancelled"
+        assert (await world.resume(Agent(tools=[double]))).ok

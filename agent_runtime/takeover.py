@@ -1,0 +1,130 @@
+"""Taking a run over whose process is gone, and ending one without what drives it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager, suppress
+
+import anyio
+
+from agent_runtime_storage.contract import UserStore
+from agent_runtime_storage.records import Commit, Finish, Lease, Run
+
+from . import leases
+from .branch import load_view
+from .concurrency import outlast
+from .cutting import fit
+from .errors import AgentRuntimeError, Conflict, NotFound, StoreError
+from .events import Event
+from .execution import abandon, reopen
+from .log import RunLog, finish_event
+from .messages import encodable
+from .orchestrator import cancelled
+from .tokens import count_text
+from .tools.base import Toolset
+
+END_SECONDS = 10.0
+"""How long the end of a cancelled or failed run may take to be written."""
+DEAD_RESULT_TOKENS = 4000
+"""What the results of an exchange may show whose run is ended without its model at hand."""
+
+
+async def take_log(store: UserStore, run: Run, emit: Callable[[Event], None]) -> tuple[RunLog, Run]:
+    """Take over the lease of a run that nobody works on; return its log, and the run as it is now.
+
+    Raises `LeaseLost` if somebody else was quicker, `ThreadBusy`, and `Conflict` if it succeeded.
+    """
+    lease, interrupted = await outlast(
+        store.take_lease(run.id, leases.own(), seconds=leases.LEASE_SECONDS, replaces=run.epoch)
+    )
+    async with holding(store, lease):
+        if interrupted is not None:
+            raise interrupted
+        return await _load(store, lease, emit)
+
+
+async def _load(
+    store: UserStore, lease: Lease, emit: Callable[[Event], None]
+) -> tuple[RunLog, Run]:
+    # Its owner may have written until the lease was taken.
+    run = await store.run(lease.run_id)
+    thread = await store.thread(run.thread_id)
+    log = RunLog(
+        store=store,
+        lease=lease,
+        view=await load_view(store, thread.id, thread.head),
+        head=thread.head,
+        last_seq=thread.last_seq,
+        last_activation=thread.last_activation,
+        last_observation=await store.last_observation(thread.id),
+        steps=run.steps,
+        emit=emit,
+    )
+    return log, run
+
+
+@asynccontextmanager
+async def holding(store: UserStore, lease: Lease) -> AsyncGenerator[None]:
+    """End the run if what is done under its lease fails, so that it is not left running."""
+    try:
+        yield
+    except asyncio.CancelledError:
+        await _end_held(store, lease)
+        raise
+    except Exception as error:
+        detail = str(error) if isinstance(error, AgentRuntimeError) else type(error).__name__
+        await give_up(store, lease, Finish("failed", "error", encodable(detail)))
+        raise
+
+
+async def _end_held(store: UserStore, lease: Lease) -> None:
+    with anyio.move_on_after(END_SECONDS, shield=True):
+        try:
+            await _end(*await _load(store, lease, lambda event: None))
+        except AgentRuntimeError:
+            # What the store holds does not agree with itself; the lease alone still ends the run.
+            await give_up(store, lease, cancelled())
+
+
+async def give_up(store: UserStore, lease: Lease, finish: Finish) -> None:
+    """End a run by its lease alone; an open exchange stays open, for a resume to go on with.
+
+    Where the store cannot do it any more, the lease has to expire.
+    """
+    commit = Commit(finish=finish, events=(finish_event(finish),))
+    with anyio.move_on_after(END_SECONDS, shield=True), suppress(StoreError):
+        await store.commit(lease, commit)
+
+
+async def end_unless_taken(store: UserStore, run: Run) -> bool:
+    """End a run whose process is dead; return False if somebody else was quicker.
+
+    It was taken over or ended meanwhile, or deleted with its thread.
+    """
+    with leases.at_work(run.id), suppress(Conflict, NotFound):
+        await end_dead(store, run)
+        return True
+    return False
+
+
+async def end_dead(store: UserStore, run: Run) -> None:
+    """End a run whose process is dead as cancelled, its open exchange closed as far as known."""
+    log, run = await take_log(store, run, lambda event: None)
+    async with holding(store, log.lease):
+        await _end(log, run)
+
+
+async def _end(log: RunLog, run: Run) -> None:
+    finish = cancelled()
+    node = run.open_node and await log.store.node(run.thread_id, run.open_node)
+    if not node or node.parent_id != log.head:
+        # An exchange belongs to its branch; the head of a run that was over may be on another.
+        await log.append([], finish=finish, events=[finish_event(finish)])
+        return
+    log.exchange, _ = reopen(node, Toolset(()))
+    done = abandon(log.exchange)
+    results = log.exchange.results | done
+    texts = [results[index].text for index in range(len(results))]
+    shown = fit(texts, DEAD_RESULT_TOKENS, count_text)
+    await log.close(done, shown, finish=finish, events=[finish_event(finish)])
