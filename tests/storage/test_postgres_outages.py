@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import gc
+from contextlib import suppress
+
 import anyio
 import anyio.to_thread
 import psutil
 import pytest
+from anyio.abc import SocketAttribute, SocketStream
 
 from agent_runtime_storage import StoreInDoubt, StoreUnavailable
 from agent_runtime_storage.drivers.postgres.driver import PostgresDriver
@@ -180,6 +184,37 @@ async def test_a_wait_for_the_server_can_be_cancelled(server: PostgresServer) ->
             group.start_soon(refused, driver)
             await anyio.wait_all_tasks_blocked()
             await driver.close()
+
+
+async def test_a_cancelled_attempt_to_connect_leaves_no_connection() -> None:
+    """The server is one that accepts and says nothing."""
+    asked, gone = anyio.Event(), anyio.Event()
+
+    async def serve(stream: SocketStream) -> None:
+        async with stream:
+            await stream.receive()
+            asked.set()
+            with suppress(anyio.EndOfStream, anyio.BrokenResourceError):
+                await stream.receive()
+            gone.set()
+
+    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+    port = listener.extra(SocketAttribute.local_port)
+    url = f"postgresql://ann@127.0.0.1:{port}/x?sslmode=disable"
+    # What only the garbage collection would close stays open.
+    gc.disable()
+    try:
+        with anyio.fail_after(30):
+            async with listener, anyio.create_task_group() as servers:
+                servers.start_soon(listener.serve, serve)
+                async with anyio.create_task_group() as group:
+                    group.start_soon(PostgresDriver.open, url)
+                    await asked.wait()
+                    group.cancel_scope.cancel()
+                await gone.wait()
+                servers.cancel_scope.cancel()
+    finally:
+        gc.enable()
 
 
 async def refused(driver: PostgresDriver) -> None:

@@ -8,6 +8,7 @@ import hashlib
 import random
 import re
 import time
+import traceback
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -342,6 +343,11 @@ class PostgresDriver:
             return await psycopg.AsyncConnection.connect(self._conninfo, autocommit=True)
         except (psycopg.Error, OSError, UnicodeError) as error:
             raise map_connect(str(error), self._shown) from None
+        except BaseException as interrupted:
+            # psycopg leaves the half-made connection to the garbage collection, by way of these
+            # frames; until then the server waits for it.
+            traceback.clear_frames(interrupted.__traceback__)
+            raise
 
     async def _connect_session(self) -> Session:
         connection = await self._connect()
