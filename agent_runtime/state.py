@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -31,7 +30,7 @@ from .branch import new_nonce
 from .budget import affordable_output, bound, times
 from .context import extend
 from .cutting import fit
-from .errors import BudgetExceeded, Conflict
+from .errors import BudgetExceeded
 from .exchange import Exchange
 from .log import RunLog
 from .memory.observational import Memory
@@ -88,8 +87,8 @@ class RunState:
     task: Entry | None
     limited: bool
     """Whether the run tree has a budget, or its runs have limits."""
-    end_dead: Callable[[UserStore, Run], Awaitable[None]]
-    """Ends a run whose process is dead."""
+    end_dead: Callable[[UserStore, Run], Awaitable[bool]]
+    """Ends a run whose process is dead, unless somebody else was quicker."""
     gate: Gate
     """What lets calls wait for a person."""
     guard: LoopGuard
@@ -258,12 +257,8 @@ class RunState:
         """End the runs of the tree whose process is dead: they never give back what they hold."""
         store, own = self.log.store, self.log.lease
         tree = await store.runs(root_run_id=own.root_run_id, status=["running"], limit=10_000)
-        for dead in filter(leases.is_dead, tree):
-            # One that ended after it was read looks the same, so it is read once more.
-            run = await store.run(dead.id)
-            if run.status == "running" and leases.is_dead(run):
-                with leases.at_work(run.id), suppress(Conflict):
-                    await self.end_dead(store, run)
+        for run in filter(leases.is_dead, tree):
+            await self.end_dead(store, run)
 
     async def book(self) -> None:
         """Record lost attempts at their bound, and reserve the next one, where there is a budget.
@@ -288,9 +283,7 @@ class RunState:
         return await allowances(log.store, log.lease, log.limits)
 
     async def wrapping_up(self) -> list[Note]:
-        """Return what the model is told when the run is near its limits, once."""
-        if self.wrap_up.told:
-            return []
+        """Return what the model is told when the run comes near its limits, or away from them."""
         log = self.log
         steps = [(log.steps, self.step_limit)]
         if (most := log.limits.steps) is not None:

@@ -23,7 +23,7 @@ from .delegation.record import record_of
 from .errors import Conflict, CorruptThread, LeaseLost, NotFound
 from .log import finish_event
 from .people.waiting import questions_of
-from .takeover import end_dead
+from .takeover import end_dead, take_lease
 
 MOST = 10_000
 """The most runs that one sweep looks at, the newest first."""
@@ -101,21 +101,12 @@ async def way_on(store: UserStore, run: Run) -> Way | None:
 
 async def _dead(store: UserStore) -> Sequence[Run]:
     """Return the runs that are `running` in a process that is gone."""
-    found: list[Run] = []
-    for run in await store.runs(status=["running"], limit=MOST):
-        if leases.is_dead(run):
-            # One that ended after it was read looks the same, so it is read once more.
-            now = await store.run(run.id)
-            if now.status == "running" and leases.is_dead(now):
-                found.append(now)
-    return found
+    return [run for run in await store.runs(status=["running"], limit=MOST) if leases.is_dead(run)]
 
 
 async def _suspend(store: UserStore, run: Run) -> None:
     finish = Finish("suspended", "interrupted", await _detail(store, run))
-    own = leases.own()
-    taking = store.take_lease(run.id, own, seconds=leases.LEASE_SECONDS, replaces=run.epoch)
-    lease, cancelled = await outlast(taking)
+    lease, cancelled = await outlast(take_lease(store, run))
     leaving = store.commit(lease, Commit(finish=finish, events=(finish_event(finish),)))
     _, again = await outlast(leaving)
     if (interruption := cancelled or again) is not None:

@@ -30,14 +30,20 @@ DEAD_RESULT_TOKENS = 4000
 """What the results of an exchange may show whose run is ended without its model at hand."""
 
 
+async def take_lease(store: UserStore, run: Run) -> Lease:
+    """Take over the lease of a run, for this process, if it still is as it was read."""
+    return await store.take_lease(
+        run.id, leases.own(), seconds=leases.LEASE_SECONDS, replaces=run.epoch, was=run.status
+    )
+
+
 async def take_log(store: UserStore, run: Run, emit: Callable[[Event], None]) -> tuple[RunLog, Run]:
     """Take over the lease of a run that nobody works on; return its log, and the run as it is now.
 
-    Raises `LeaseLost` if somebody else was quicker, `ThreadBusy`, and `Conflict` if it succeeded.
+    Raises `LeaseLost` if it is not as it was read any more, `ThreadBusy`, and `Conflict` if it
+    succeeded.
     """
-    lease, interrupted = await outlast(
-        store.take_lease(run.id, leases.own(), seconds=leases.LEASE_SECONDS, replaces=run.epoch)
-    )
+    lease, interrupted = await outlast(take_lease(store, run))
     async with holding(store, lease):
         if interrupted is not None:
             raise interrupted

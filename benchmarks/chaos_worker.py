@@ -340,11 +340,9 @@ class FaultyUserStore:
         kind = "a child's beginning" if run.parent_run_id else "the beginning"
         return await self._world.around(f"the commit of {kind}", self._store.begin_run(run))
 
-    async def take_lease(
-        self, run_id: str, owner: LeaseOwner, *, seconds: float, replaces: int
-    ) -> Lease:
+    async def take_lease(self, run_id: str, owner: LeaseOwner, **options: Any) -> Lease:
         """Take a run over between two points."""
-        taking = self._store.take_lease(run_id, owner, seconds=seconds, replaces=replaces)
+        taking = self._store.take_lease(run_id, owner, **options)
         return await self._world.around("the commit of a takeover", taking)
 
     async def claim(self, kind: str, **options: Any) -> Job | None:

@@ -266,6 +266,23 @@ async def test_a_cancelled_run_ends_those_below_that_nobody_took_over_in_the_end
     assert (await store.run("below")).status == "cancelled"
 
 
+async def test_who_saw_a_run_before_it_ended_does_not_end_it_again(runtime: Runtime) -> None:
+    hanging = Hanging()
+    store = runtime.store.of("local")
+
+    async def cancel() -> None:
+        [run_id] = hanging.run_ids
+        seen.append(await store.run(run_id))
+        await runtime.cancel(run_id)
+
+    seen: list[Run] = []
+    await cancelled_while(hanging, lambda: runtime.run(hanging.agent, "Go."), cancel)
+
+    assert not await end_unless_taken(store, seen[0])
+    events = await store.events(seen[0].thread_id)
+    assert [event.kind for event in events].count("run-finish") == 1
+
+
 async def test_leaving_a_stream_cancels_its_run(runtime: Runtime) -> None:
     hanging = Hanging()
 

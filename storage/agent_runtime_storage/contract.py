@@ -245,14 +245,24 @@ class UserStore(
         ...
 
     async def take_lease(
-        self, run_id: str, owner: LeaseOwner, *, seconds: float, replaces: int
+        self,
+        run_id: str,
+        owner: LeaseOwner,
+        *,
+        seconds: float,
+        replaces: int,
+        was: RunStatus | None = None,
     ) -> Lease:
-        """Take a run over, with the next epoch, if its epoch is still `replaces`.
+        """Take a run over, with the next epoch, if its epoch is still `replaces`, and its status.
 
-        The run becomes `running` and the thread's active one, its cancel request is cleared, its
-        own outstanding reservation is settled as unsettled on the root.  Whether the former owner
-        is dead is the caller's judgement.  Raises `ThreadBusy` if another run is active,
-        `LeaseLost` if the epoch moved, `Conflict` if the run has succeeded.
+        The epoch alone does not tell whether its owner has ended it since it was read, so whoever
+        judged by its status gives that as `was`.
+
+        The run becomes `running` and the thread's active one, its own outstanding reservation is
+        settled as unsettled on the root.  A cancel that was asked for holds until the run is ended;
+        whoever takes it after that takes it back.  Whether the former owner is dead is the caller's
+        judgement.  Raises `ThreadBusy` if another run is active,
+        `LeaseLost` if the epoch or the status moved, `Conflict` if the run has succeeded.
         """
         ...
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from .spending_records import Spending
+from .spending_records import Budget, Spending
 
 
 class SpendingContract(Protocol):
@@ -26,6 +26,15 @@ class SpendingContract(Protocol):
 
     async def thread_spending(self, thread_id: str) -> Spending:
         """Return what the run trees have spent whose root is on the thread; nothing if none is."""
+        ...
+
+    async def set_budget(self, run_id: str, budget: Budget) -> None:
+        """Let a run and those below it spend so much in all, with what they have spent already.
+
+        Who is at work keeps to it from the next reservation on.  Raises `NotFound`, and `Conflict`
+        if the run is below another, or is running and the budget limits tokens or money where it
+        did not before, or the other way round.
+        """
         ...
 
     async def tree_steps(self, root_run_id: str) -> int:

@@ -57,11 +57,18 @@ class Runs(Commits):
         return [to_run(row) for row in rows]
 
     async def take_lease(
-        self, run_id: str, owner: LeaseOwner, *, seconds: float, replaces: int
+        self,
+        run_id: str,
+        owner: LeaseOwner,
+        *,
+        seconds: float,
+        replaces: int,
+        was: RunStatus | None = None,
     ) -> Lease:
         values = {
             "run_id": run_id,
             "replaces": replaces,
+            "was": was,
             "host": owner.host,
             "boot": owner.boot,
             "pid": owner.pid,
@@ -103,6 +110,11 @@ class Runs(Commits):
             return Conflict(
                 f"Run {run_id} has succeeded and cannot be resumed.",
                 cure="Start a new run on its thread.",
+            )
+        if run.epoch == replaces:
+            return LeaseLost(
+                f"Run {run_id} has become {run.status} since it was read.",
+                cure="Read the run again.",
             )
         return LeaseLost(
             f"Run {run_id} is at epoch {run.epoch}, not {replaces}: another process took it over.",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from .drivers.protocol import Row, Statement
-from .errors import BudgetExceeded
+from .drivers.protocol import BatchMissed, Row, Statement
+from .errors import BudgetExceeded, Conflict
 from .owner import Owner
 from .records import Commit, Lease
 from .rows import to_run
@@ -24,6 +24,19 @@ class SpendingOfOwner(Owner):
 
     async def thread_spending(self, thread_id: str) -> Spending:
         return _spending(await self._read("spending_of_thread", thread_id=thread_id))
+
+    async def set_budget(self, run_id: str, budget: Budget) -> None:
+        values = {"run_id": run_id, "tokens": budget.tokens, "cost": budget.cost}
+        try:
+            update = self._statement("set_budget", values, rows=1)
+            await self._batch([update], tree=run_id, repeatable=True)
+        except BatchMissed as error:
+            await self._require_run(run_id)
+            raise Conflict(
+                f"Run {run_id} is below another, or is at work without such a limit.",
+                cure="Give the budget to the root of the run tree; pause the run before, and "
+                "resume it with the new limit.",
+            ) from error
 
     async def tree_steps(self, root_run_id: str) -> int:
         [(steps,)] = await self._read("tree_steps", root_run_id=root_run_id)
@@ -129,7 +142,7 @@ def over_budget(
         f"reserved{left}{ends}.",
         budget=which,
         cure={
-            "run": "Start a run with a larger budget, or let what is reserved finish first.",
+            "run": "Give the run a larger one (`agent-runtime budget RUN`), and resume it.",
             "thread": "Raise the budget of threads, or go on on another thread.",
             "day": "Raise the budget of the day, or go on when it is over.",
         }[which],

@@ -140,6 +140,20 @@ async def test_a_cancel_holds_until_the_run_is_ended_whoever_takes_it(user: User
     assert await user.poll(lease) == (False, False)
 
 
+async def test_who_saw_a_run_at_work_does_not_take_it_once_its_owner_has_ended_it(
+    user: UserStore,
+) -> None:
+    lease = await begin(user)
+    await user.commit(lease, Commit(finish=Finish("cancelled", "cancelled")))
+
+    with pytest.raises(LeaseLost, match="has become cancelled"):
+        await user.take_lease("r1", OTHER, seconds=60, replaces=1, was="running")
+
+    run = await user.run("r1")
+    assert (run.status, run.epoch, run.owner) == ("cancelled", 1, None)
+    assert (await user.take_lease("r1", OTHER, seconds=60, replaces=1, was="cancelled")).epoch == 2
+
+
 async def test_a_taken_lease_has_the_next_epoch_and_the_new_owner(user: UserStore) -> None:
     old = await begin(user)
 

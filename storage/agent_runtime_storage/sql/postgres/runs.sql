@@ -97,7 +97,8 @@ SET status = 'running', stop_reason = NULL, detail = '', output = '', output_blo
         + coalesce(greatest(updated_at - working_since, lease_until - :seconds - working_since, 0), 0),
     working_since = unix_seconds(),
     lease_until = unix_seconds() + :seconds, updated_at = unix_seconds()
-WHERE user_id = :user_id AND id = :run_id AND epoch = :replaces AND status <> 'succeeded';
+WHERE user_id = :user_id AND id = :run_id AND epoch = :replaces AND status <> 'succeeded'
+  AND (:was::text IS NULL OR status = :was);
 
 -- name: take_thread
 UPDATE threads SET active_run = :run_id
@@ -156,6 +157,14 @@ WHERE user_id = :user_id AND id = :root_run_id
        OR tree_settled_cost + :settle_cost + tree_unsettled_cost + :unsettle_cost
           + tree_reserved_cost - :release_cost + :reserve_cost
           + CASE WHEN :below = 1 THEN kept_cost ELSE 0 END <= budget_cost)));
+
+-- name: set_budget
+-- A run at work keeps to the kinds of limits that it began with.
+UPDATE runs SET budget_tokens = :tokens, budget_cost = :cost
+WHERE user_id = :user_id AND id = :run_id AND root_run_id = id
+  AND (status <> 'running'
+       OR (budget_tokens IS NULL) = (:tokens::bigint IS NULL)
+          AND (budget_cost IS NULL) = (:cost::bigint IS NULL));
 
 -- name: unsettle_own
 -- What a dead run had reserved may have been billed: it counts as spent at its bound.

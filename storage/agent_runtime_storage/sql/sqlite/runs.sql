@@ -96,7 +96,8 @@ SET status = 'running', stop_reason = NULL, detail = '', output = x'', output_bl
         + coalesce(max(updated_at - working_since, lease_until - :seconds - working_since, 0), 0),
     working_since = unixepoch('subsec'),
     lease_until = unixepoch('subsec') + :seconds, updated_at = unixepoch('subsec')
-WHERE user_id = :user_id AND id = :run_id AND epoch = :replaces AND status <> 'succeeded';
+WHERE user_id = :user_id AND id = :run_id AND epoch = :replaces AND status <> 'succeeded'
+  AND (:was IS NULL OR status = :was);
 
 -- name: take_thread
 UPDATE threads SET active_run = :run_id
@@ -155,6 +156,14 @@ WHERE user_id = :user_id AND id = :root_run_id
        OR tree_settled_cost + :settle_cost + tree_unsettled_cost + :unsettle_cost
           + tree_reserved_cost - :release_cost + :reserve_cost
           + iif(:below = 1, kept_cost, 0) <= budget_cost)));
+
+-- name: set_budget
+-- A run at work keeps to the kinds of limits that it began with.
+UPDATE runs SET budget_tokens = :tokens, budget_cost = :cost
+WHERE user_id = :user_id AND id = :run_id AND root_run_id = id
+  AND (status <> 'running'
+       OR (budget_tokens IS NULL) = (:tokens IS NULL)
+          AND (budget_cost IS NULL) = (:cost IS NULL));
 
 -- name: unsettle_own
 -- What a dead run had reserved may have been billed: it counts as spent at its bound.
