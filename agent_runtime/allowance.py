@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from agent_runtime_config import Settings
 from agent_runtime_storage.contract import UserStore
-from agent_runtime_storage.records import Lease
+from agent_runtime_storage.records import Lease, Run
 from agent_runtime_storage.spending import is_below, over_budget
 from agent_runtime_storage.spending_records import (
     NOTHING,
@@ -75,21 +75,22 @@ class TimeLimit:
 
 def tree_budget(settings: Settings) -> Budget:
     """Return what a run tree may spend that begins under these settings."""
-    return _budget(settings.budget_tokens, settings.budget_usd)
+    return budget_of(settings.budget_tokens, settings.budget_usd)
 
 
 def limits_of(settings: Settings) -> Limits:
     """Return what runs have to keep to under these settings, beside the budget of their tree."""
     steps = settings.budget_steps
     return Limits(
-        thread=_budget(settings.thread_budget_tokens, settings.thread_budget_usd),
-        day=_budget(settings.day_budget_tokens, settings.day_budget_usd),
+        thread=budget_of(settings.thread_budget_tokens, settings.thread_budget_usd),
+        day=budget_of(settings.day_budget_tokens, settings.day_budget_usd),
         steps=steps,
         kept_steps=0 if steps is None else min(ROOM, steps - 1),
     )
 
 
-def _budget(tokens: int | None, dollars: float | None) -> Budget:
+def budget_of(tokens: int | None, dollars: float | None) -> Budget:
+    """Return a budget; None does not limit."""
     return Budget(tokens, None if dollars is None else int(dollars * NANO))
 
 
@@ -104,14 +105,19 @@ async def allowances(store: UserStore, lease: Lease, limits: Limits) -> list[All
     kept = root.kept if is_below(lease) else NOTHING
     found: list[Allowance] = []
     if root.budget != UNLIMITED:
-        spending = Spending(root.settled, root.unsettled, root.reserved)
-        found.append(Allowance("run", root.budget, spending, kept))
+        found.append(_of_tree(root, kept))
     if limits.thread != UNLIMITED:
         spending = await store.thread_spending(root.thread_id)
         found.append(Allowance("thread", limits.thread, spending, kept))
     if limits.day != UNLIMITED:
         found.append(Allowance("day", limits.day, await store.day_spending(), kept))
     return found
+
+
+def _of_tree(root: Run, kept: Amount = NOTHING) -> Allowance:
+    return Allowance(
+        "run", root.budget, Spending(root.settled, root.unsettled, root.reserved), kept
+    )
 
 
 def least_left(found: Sequence[Allowance]) -> Amount:
@@ -136,10 +142,17 @@ async def require_room(store: UserStore, limits: Limits, thread_id: str) -> None
 
 
 async def spending_of(
-    store: UserStore, settings: Settings, thread_id: str | None = None
+    store: UserStore, settings: Settings, thread_id: str | None = None, run_id: str | None = None
 ) -> list[Allowance]:
-    """Return what was spent today, and on a thread if one is named, with the settings' limits."""
-    return await _spent(store, limits_of(settings), thread_id)
+    """Return what was spent today, and on a thread or by a run tree if one is named.
+
+    Each with its limits: those of the settings, and the run tree's own.
+    """
+    found = await _spent(store, limits_of(settings), thread_id)
+    if run_id is not None:
+        root = (await store.run(run_id)).root_run_id
+        found.append(_of_tree(await store.run(root)))
+    return found
 
 
 async def _spent(store: UserStore, limits: Limits, thread_id: str | None) -> list[Allowance]:

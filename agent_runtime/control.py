@@ -6,14 +6,16 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 
 from agent_runtime_config import Settings
+from agent_runtime_config.limits import MAX_DOLLARS, MAX_TOKENS
 from agent_runtime_storage import Store, UserStore
 from agent_runtime_storage.ids import new_id
 from agent_runtime_storage.people_records import ApprovalRow, NewApproval, QuestionStatus
-from agent_runtime_storage.records import ACTIVE, Run
+from agent_runtime_storage.records import ACTIVE, Budget, Run
 
 from . import leases
+from .allowance import budget_of
 from .delegation.background import BackgroundTask, tasks_of
-from .errors import Conflict, QuestionClosed, QuestionsOpen
+from .errors import ConfigError, Conflict, QuestionClosed, QuestionsOpen
 from .messages import encodable
 from .people.pausing import PAUSE, PAUSED
 from .people.questions import Answer, OnQuestion, Question, encode_answer
@@ -45,6 +47,39 @@ class Control:
                 # Who is quicker sees that a cancel was asked for.
                 await end_unless_taken(store, run)
         return reached
+
+    async def set_budget(
+        self,
+        run_id: str,
+        *,
+        tokens: int | None = None,
+        usd: float | None = None,
+        user: str | None = None,
+    ) -> None:
+        """Let a run and its sub-agents spend so much in all, with what they have spent already.
+
+        None leaves a limit as it is.  Who is at work keeps to it from its next call on, and is
+        told if there is room again; a run that its budget ended can be resumed.
+
+        Raises:
+            Conflict: it is a sub-agent's run, or has succeeded; or it is at work, and began
+                without a limit of this kind.
+            ConfigError: a limit is not more than nothing, or too large to be kept.
+        """
+        if (tokens is not None and not 0 < tokens <= MAX_TOKENS) or (
+            usd is not None and not 0 < usd <= MAX_DOLLARS
+        ):
+            raise ConfigError(
+                "This budget cannot be kept.",
+                cure=f"Give 1 to {MAX_TOKENS:,} tokens, and up to ${MAX_DOLLARS:,.0f}.",
+            )
+        store = self._store_of(user)
+        given, known = budget_of(tokens, usd), (await store.run(run_id)).budget
+        budget = Budget(
+            known.tokens if given.tokens is None else given.tokens,
+            known.cost if given.cost is None else given.cost,
+        )
+        await store.set_budget(run_id, budget)
 
     async def sweep(self, *, user: str | None = None) -> Sweep:
         """Suspend the owner's runs whose process is gone, so that each can be resumed.

@@ -86,7 +86,7 @@ async def execute(driver: Driver, *, settings: Settings, background: Background)
 
 async def _watched(driver: Driver, limit: TimeLimit | None, background: Background) -> Finish:
     state = driver.state
-    state.wrap_up.start(limit)
+    state.wrap_up.start(limit, state.log.view.entries)
     finish: Finish | None = None
     timed_out = False
     async with single_error(), anyio.create_task_group() as group:

@@ -357,6 +357,8 @@ class Orchestrator:
         if isinstance(said, Finish):
             return await self.finish(said)
         notes = [said, *notes] if said else notes
+        if self.log.steps:
+            notes += await self.state.wrapping_up()
         last = self.log.view.entries[-1]
         if not notes and last.message.type == "assistant" and not last.results:
             notes.append(Note(outputs.ASK if self.state.output else GO_ON))

@@ -1,7 +1,8 @@
 """Wrapping up: a run whose steps, budget or time are nearly used up is told while there is room.
 
 At nine tenths, or earlier where a budget would not pay for two more calls, the model gets a note
-once: it can still end its task well, and say what is open, before the limit stops it.
+once: it can still end its task well, and say what is open, before the limit stops it.  When the
+limits were raised after that, or the run is resumed with more steps or time, it is told so too.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ from agent_runtime_storage.records import Amount
 
 from .allowance import ROOM, Allowance, TimeLimit
 from .messages import Note
+from .view import Entry
 
 SHARE = 0.9
 NOTE = (
     "This run has nearly used up what it may: {what}. Begin nothing new. Finish what you are at, "
     "then give your last answer: what is done, what you found, and what is still open."
 )
+ROOM_AGAIN = "There is room again for this run: go on with the task, without wrapping up."
 _TENTH = 10
 """With fewer steps than that, a tenth is no step, and nothing is told of them."""
 
@@ -30,21 +33,23 @@ class WrapUp:
 
     Attributes:
         limit: how long this execution may take; None for no limit.
-        told: whether its model knows already.
+        told: whether its model has to wrap up, for all it knows.
     """
 
     limit: TimeLimit | None = None
     told: bool = False
+    _limits: tuple[object, ...] = ()
     _began: float = field(default_factory=time.monotonic)
 
-    def start(self, limit: TimeLimit | None) -> None:
-        """Take the time from now on."""
+    def start(self, limit: TimeLimit | None, entries: Sequence[Entry] = ()) -> None:
+        """Take the time from now on; the branch says what the model was told before."""
         self.limit, self._began = limit, time.monotonic()
+        self.told = _was_told(entries)
 
     def notes(
         self, *, steps: Sequence[tuple[int, int]], budgets: Sequence[Allowance], call: Amount
     ) -> list[Note]:
-        """Return the note if it is time for it, and nothing if that was told before.
+        """Return the note if it is time for it, or if there is room again since it was told.
 
         Args:
             steps: those that the run has made and that it may make, then those of its tree if they
@@ -52,18 +57,21 @@ class WrapUp:
             budgets: those that it has to keep to.
             call: the most that the next call can take of them.
         """
-        if self.told:
+        limits = (self.limit, *(most for _, most in steps), *(one.limit for one in budgets))
+        if self.told and limits == self._limits:
+            # A prompt that became shorter is no reason to begin anything new.
             return []
+        self._limits = limits
         reasons = (
             *(_steps(made, most, place) for place, (made, most) in enumerate(steps)),
             self._time(),
             *(_budget(one, call) for one in budgets),
         )
         what = next(filter(None, reasons), "")
-        if not what:
+        if bool(what) == self.told:
             return []
-        self.told = True
-        return [Note(NOTE.format(what=what), source="limits")]
+        self.told = bool(what)
+        return [Note(NOTE.format(what=what) if what else ROOM_AGAIN, source="limits")]
 
     def _time(self) -> str:
         if self.limit is None:
@@ -71,6 +79,16 @@ class WrapUp:
         took = time.monotonic() - self._began + self.limit.of - self.limit.seconds
         due = took >= SHARE * self.limit.of
         return f"{took:,.0f} of its {self.limit.of:,.0f} seconds" if due else ""
+
+
+def _was_told(entries: Sequence[Entry]) -> bool:
+    for entry in reversed(entries):
+        message = entry.message
+        if message.type == "user":
+            return False
+        if message.type == "note" and message.source == "limits":
+            return message.text != ROOM_AGAIN
+    return False
 
 
 def _steps(made: int, most: int, place: int) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ import click
 from . import session
 from .agents import Spec, build_agent
 from .asking import ask_all, can_ask
-from .options import json_object_option
+from .options import budget_option, json_object_option, timeout_option
 from .terminal import say, write_json
 
 if TYPE_CHECKING:
@@ -52,16 +52,6 @@ shell_option = click.option(
 )
 ask_shell_option = click.option(
     "--ask-shell", is_flag=True, help="The same, but each command waits until you allow it."
-)
-budget_option = click.option(
-    "--budget-usd",
-    type=click.FloatRange(min=0, min_open=True),
-    help="The most dollars that the run and its sub-agents may cost; else the setting, no limit.",
-)
-timeout_option = click.option(
-    "--timeout",
-    type=click.FloatRange(min=0, min_open=True),
-    help="The most seconds that the run may take; else the setting, no limit.",
 )
 
 
@@ -155,7 +145,9 @@ def new_spec(
     return dataclasses.replace(spec, asking=bool(spec.model) and can_ask())
 
 
-def limited(settings: Settings, budget_usd: float | None, timeout: float | None) -> Settings:
+def limited(
+    settings: Settings, budget_usd: float | None = None, timeout: float | None = None
+) -> Settings:
     """Return the settings with the limits that options gave."""
     given = {"budget_usd": budget_usd, "run_timeout": timeout}
     return settings.model_copy(update={k: v for k, v in given.items() if v is not None})
@@ -164,15 +156,30 @@ def limited(settings: Settings, budget_usd: float | None, timeout: float | None)
 def limits(settings: Settings) -> str:
     """Return what bounds a run beside its steps, and what would."""
     dollars = {
-        "for this run": settings.budget_usd,
-        "for the thread": settings.thread_budget_usd,
-        "a day": settings.day_budget_usd,
+        "${:g} for this run": settings.budget_usd,
+        "${:g} for the thread": settings.thread_budget_usd,
+        "${:g} a day": settings.day_budget_usd,
     }
-    known = [f"${most:g} {what}" for what, most in dollars.items() if most is not None]
-    cost = " and ".join(known) or "any number of dollars (--budget-usd limits it)"
-    seconds = settings.run_timeout
-    taken = f"{seconds:g} seconds" if seconds is not None else "any time (--timeout limits it)"
-    return f"Limits beside steps: {cost}; {taken}."
+    others = {
+        "{:,} tokens for this run": settings.budget_tokens,
+        "{:,} tokens for the thread": settings.thread_budget_tokens,
+        "{:,} tokens a day": settings.day_budget_tokens,
+        "{:,} steps with its sub-agents": settings.budget_steps,
+    }
+    seconds = {
+        "{:g} seconds": settings.run_timeout,
+        "{:g} seconds in all": settings.budget_seconds,
+    }
+    parts = [
+        _known(dollars) or "any number of dollars (--budget-usd limits it)",
+        _known(others),
+        _known(seconds) or "any time (--timeout limits it)",
+    ]
+    return f"Limits beside steps: {'; '.join(filter(None, parts))}."
+
+
+def _known(limits: Mapping[str, float | None]) -> str:
+    return " and ".join(text.format(most) for text, most in limits.items() if most is not None)
 
 
 def _model_name(name: str) -> str:
@@ -201,17 +208,22 @@ def run_task(
 @click.option("--thread", help="The thread whose last run to resume.")
 @model_option
 @steps_option
+@budget_option
+@timeout_option
 @json_object_option
 def resume(
     run_id: str | None,
     thread: str | None,
     model: str | None,
     max_steps: int | None,
+    budget_usd: float | None,
+    timeout: float | None,
     as_json: bool,
 ) -> None:
     """Go on with RUN, or with the last run that did not succeed.
 
     What is done stays done. A tool that was interrupted runs again only where that is harmless.
+    A run keeps the budget with which it began, unless it is given another one.
     """
     import anyio
 
@@ -219,8 +231,8 @@ def resume(
 
     if run_id is not None and thread is not None:
         raise click.UsageError("Give either RUN or --thread, not both.")
-    settings = load_settings()
-    found, agent = anyio.run(_prepare, settings, run_id, thread, model, max_steps)
+    settings = limited(load_settings(), timeout=timeout)
+    found, agent = anyio.run(_prepare, settings, run_id, thread, model, max_steps, budget_usd)
     outcome = session.follow(
         settings,
         lambda runtime: runtime.resume_stream(found.id, agent),
@@ -235,14 +247,17 @@ async def _prepare(
     thread: str | None,
     model: str | None,
     max_steps: int | None,
+    budget_usd: float | None,
 ) -> tuple[Run, Agent]:
-    """Return the run to resume, and its agent built again."""
+    """Return the run to resume, with the budget given, and its agent built again."""
     from agent_runtime.errors import ConfigError
     from agent_runtime.runtime import Runtime
 
     async with Runtime.open(settings) as runtime:
         store = runtime.store.of(settings.user)
         found = await store.run(run_id) if run_id else await _last(store, thread)
+        if budget_usd is not None:
+            await runtime.set_budget(found.id, usd=budget_usd)
         if can_ask():
             await ask_all(runtime, await runtime.questions(run_id=found.id))
     if "workspace" not in found.spec:

@@ -188,6 +188,11 @@ def report(outcome: Outcome, *, as_json: bool) -> None:
         tell_error(outcome.error)
     for question in result.questions if result is not None else ():
         _tell_question(question)
+    if result is not None and result.stop_reason == "budget":
+        say(
+            f"See what it may spend: agent-runtime usage --run {result.run_id} "
+            f"--thread {result.thread_id}; `agent-runtime budget` gives a run more."
+        )
     if result is not None and not result.ok:
         then = "Then go on" if result.questions else "Go on"
         say(f"{then} with: agent-runtime resume {result.run_id}")

@@ -1,4 +1,4 @@
-"""`agent-runtime usage`: what was spent today and on a thread, and what is left to spend."""
+"""`agent-runtime usage`, `budget`: what was spent, what is left, and how much a run may spend."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .options import json_object_option
+from agent_runtime_config.limits import MAX_DOLLARS, MAX_TOKENS
+
+from .options import Positive, json_object_option
 from .terminal import write_json, write_output
 
 if TYPE_CHECKING:
@@ -18,8 +20,9 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.option("--thread", help="Show what the runs of this thread have spent as well.")
+@click.option("--run", "run_id", help="Show what the run tree of this run has spent as well.")
 @json_object_option
-def usage(thread: str | None, as_json: bool) -> None:
+def usage(thread: str | None, run_id: str | None, as_json: bool) -> None:
     """Show what was spent today (by UTC) and what is left, for all processes together.
 
     What is unsettled was perhaps billed: calls that died before their usage was reported count as
@@ -29,15 +32,51 @@ def usage(thread: str | None, as_json: bool) -> None:
 
     from agent_runtime_config import load_settings
 
-    found = anyio.run(_read, load_settings(), thread)
+    found = anyio.run(_read, load_settings(), thread, run_id)
     if as_json:
         write_json({one.whose: _json(one) for one in found})
         return
     for one in found:
-        write_output(_line(one, thread))
+        write_output(_line(one, thread, run_id))
 
 
-async def _read(settings: Settings, thread: str | None) -> list[Allowance]:
+@click.command()
+@click.argument("run_id", metavar="RUN")
+@click.option("--usd", type=Positive(MAX_DOLLARS), help="The most dollars.")
+@click.option("--tokens", type=click.IntRange(1, MAX_TOKENS), help="The most tokens.")
+@json_object_option
+def budget(run_id: str, usd: float | None, tokens: int | None, as_json: bool) -> None:
+    """Let RUN and its sub-agents spend so much in all, with what they have spent already.
+
+    A run at work keeps to it from its next call on, also in another process, and is told if there
+    is room again. One that its budget ended goes on with `resume`.
+    """
+    import anyio
+
+    from agent_runtime_config import load_settings
+
+    if usd is None and tokens is None:
+        raise click.UsageError("Give --usd or --tokens; `agent-runtime usage --run` shows them.")
+    found = anyio.run(_budget, load_settings(), run_id, usd, tokens)
+    if as_json:
+        write_json(_json(found))
+    else:
+        write_output(_line(found, None, run_id))
+
+
+async def _budget(
+    settings: Settings, run_id: str, usd: float | None, tokens: int | None
+) -> Allowance:
+    from agent_runtime.allowance import spending_of
+    from agent_runtime.runtime import Runtime
+
+    async with Runtime.open(settings) as runtime:
+        await runtime.set_budget(run_id, usd=usd, tokens=tokens)
+        found = await spending_of(runtime.store.of(settings.user), settings, run_id=run_id)
+        return found[-1]
+
+
+async def _read(settings: Settings, thread: str | None, run_id: str | None) -> list[Allowance]:
     from agent_runtime.allowance import spending_of
     from agent_runtime.runtime import Runtime
 
@@ -45,13 +84,15 @@ async def _read(settings: Settings, thread: str | None) -> list[Allowance]:
         store = runtime.store.of(settings.user)
         if thread is not None:
             await store.thread(thread)
-        return await spending_of(store, settings, thread)
+        return await spending_of(store, settings, thread, run_id)
 
 
-def _line(one: Allowance, thread: str | None) -> str:
+def _line(one: Allowance, thread: str | None, run_id: str | None) -> str:
     spending, limit = one.spending, one.limit
     if one.whose == "thread":
         name = f"Thread {thread}"
+    elif one.whose == "run":
+        name = f"Run {run_id} with its sub-agents"
     else:
         ends = datetime.fromtimestamp(spending.ends_at or 0, UTC)
         name = f"Today, until {ends:%Y-%m-%dT%H:%MZ}"

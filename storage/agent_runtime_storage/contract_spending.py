@@ -32,8 +32,8 @@ class SpendingContract(Protocol):
         """Let a run and those below it spend so much in all, with what they have spent already.
 
         Who is at work keeps to it from the next reservation on.  Raises `NotFound`, and `Conflict`
-        if the run is below another, or is running and the budget limits tokens or money where it
-        did not before, or the other way round.
+        if the run is below another, has succeeded, or is running and the budget limits tokens or
+        money where it did not before, or the other way round.
         """
         ...
 

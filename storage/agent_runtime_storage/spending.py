@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from .drivers.protocol import BatchMissed, Row, Statement
-from .errors import BudgetExceeded, Conflict
-from .owner import Owner
-from .records import Commit, Lease
+from .errors import BudgetExceeded, Conflict, StoreError
+from .owner import Owner, not_found
+from .records import Commit, Lease, Run
 from .rows import to_run
 from .spending_records import Amount, Budget, Spending
 
@@ -31,12 +31,8 @@ class SpendingOfOwner(Owner):
             update = self._statement("set_budget", values, rows=1)
             await self._batch([update], tree=run_id, repeatable=True)
         except BatchMissed as error:
-            await self._require_run(run_id)
-            raise Conflict(
-                f"Run {run_id} is below another, or is at work without such a limit.",
-                cure="Give the budget to the root of the run tree; pause the run before, and "
-                "resume it with the new limit.",
-            ) from error
+            rows = await self._read("run", run_id=run_id)
+            raise _why_not_set(to_run(rows[0]) if rows else None, run_id) from error
 
     async def tree_steps(self, root_run_id: str) -> int:
         [(steps,)] = await self._read("tree_steps", root_run_id=root_run_id)
@@ -94,6 +90,22 @@ class SpendingOfOwner(Owner):
             return over_budget("day", limits.day, await self.day_spending(), wanted, kept)
         spending = await self.thread_spending(root.thread_id if root else lease.thread_id)
         return over_budget("thread", limits.thread, spending, wanted, kept)
+
+
+def _why_not_set(run: Run | None, run_id: str) -> StoreError:
+    if run is None:
+        return not_found("run", run_id)
+    if run.root_run_id != run_id:
+        return Conflict(
+            f"Run {run_id} spends from the budget of run {run.root_run_id}, which it works for.",
+            cure="Change that one's.",
+        )
+    if run.status == "succeeded":
+        return Conflict(f"Run {run_id} is over: succeeded.", cure="Start a new run on its thread.")
+    return Conflict(
+        f"Run {run_id} is at work, and began without such a limit.",
+        cure="Pause it, change its budget, and resume it.",
+    )
 
 
 def is_below(lease: Lease) -> bool:

@@ -1,12 +1,13 @@
-"""`agent-runtime usage`, and a run that the budget of the day refuses."""
+"""`agent-runtime usage` and `budget`, and a run that the budget of the day refuses."""
 
 from __future__ import annotations
 
 import json
+import re
 
 from agent_runtime.cli import exits
 
-from .test_runs import Machine
+from .test_runs import HELLO, Machine
 from .test_runs import machine as machine
 
 DAY = {"AGENT_RUNTIME_DAY_BUDGET_TOKENS": "100000"}
@@ -53,3 +54,47 @@ def test_a_run_for_which_nothing_is_left_says_so_and_what_to_do(machine: Machine
     assert "does not fit the budget of the user for today (UTC)" in refused.stderr
     assert "Raise the budget of the day, or go on when it is over." in refused.stderr
     assert len(machine.server.requests) == asked
+
+
+def test_a_run_that_its_budget_ended_is_given_more(machine: Machine) -> None:
+    machine.script = lambda request, n: HELLO
+    prices = {name: PRICES[name] for name in list(PRICES)[:2]}
+    ended = machine.invoke("run", "Say hello.", "--budget-usd", "0.0001", **prices)
+    assert ended.exit_code == exits.STOPPED and len(machine.server.requests) == 0
+    [run] = re.findall(r"agent-runtime resume (\S+)", ended.stderr)
+    assert f"agent-runtime usage --run {run}" in ended.stderr
+    assert "Limits beside steps: $0.0001 for this run; any time" in ended.stderr
+    assert machine.invoke("resume", run, **prices).exit_code == exits.STOPPED
+
+    changed = machine.invoke("budget", run, "--usd", "0.01", "--tokens", "10")
+    assert changed.stdout == (
+        f"Run {run} with its sub-agents: 0 tokens ($0.0000) spent, 10 of 10 tokens left, "
+        "$0.0100 of $0.0100 left.\n"
+    )
+    still = machine.invoke("resume", run, "--budget-usd", "2", **prices)
+    assert still.exit_code == exits.STOPPED and len(machine.server.requests) == 0
+    changed = machine.invoke("budget", run, "--tokens", "500000", "--json")
+    assert json.loads(changed.stdout)["limit"] == {"tokens": 500_000, "cost_usd": 2.0}
+    done = machine.invoke("resume", run, "--json", **prices)
+    spent = json.loads(done.stdout)["cost_usd"]
+    assert done.exit_code == exits.SUCCESS
+    shown = machine.invoke("usage", "--run", run, "--json")
+    assert json.loads(shown.stdout)["run"]["spent"]["cost_usd"] == spent > 0
+    late = machine.invoke("budget", run, "--usd", "3")
+    assert late.exit_code == exits.NOTHING and "is over: succeeded" in late.stderr
+
+
+def test_budgets_that_are_none_are_refused(machine: Machine) -> None:
+    for arguments in (
+        ("budget", "r"),
+        ("budget", "r", "--usd", "nan"),
+        ("budget", "r", "--tokens", "0"),
+        ("budget", "r", "--tokens", "1" + "0" * 18),
+        ("run", "Say hello.", "--budget-usd", "inf"),
+        ("run", "Say hello.", "--timeout", "nan"),
+        ("resume", "r", "--budget-usd", "0"),
+    ):
+        refused = machine.invoke(*arguments)
+        assert refused.exit_code == exits.USAGE, arguments
+    refused = machine.invoke("run", "Say hello.", AGENT_RUNTIME_DAY_BUDGET_USD="1e300")
+    assert refused.exit_code == exits.USAGE and "AGENT_RUNTIME_DAY_BUDGET_USD" in refused.stderr

@@ -15,9 +15,11 @@ from agent_runtime_storage import (
     Budget,
     BudgetExceeded,
     Commit,
+    Conflict,
     Finish,
     Lease,
     Limits,
+    NotFound,
     Spending,
     UserStore,
     open_store,
@@ -346,3 +348,43 @@ async def test_the_time_of_a_run_stands_still_while_it_waits(
     await user.take_lease("r1", OTHER, seconds=60, replaces=2)
     assert 60 <= await user.worked_seconds("r1") - waited < 100
     assert await user.worked_seconds("none") == 0
+
+
+async def test_a_run_keeps_to_the_budget_that_it_was_given_last(user: UserStore) -> None:
+    lease = await begin(user, budget=Budget(tokens=500))
+    below = await begin_child(user, "r1", "r2", "t2")
+    await reserve(user, lease, Limits())
+    with pytest.raises(BudgetExceeded):
+        await reserve(user, below, Limits())
+
+    await user.set_budget("r1", Budget(tokens=600))
+    await reserve(user, below, Limits())
+    assert (await user.run("r1")).budget == Budget(tokens=600)
+
+    await user.set_budget("r1", Budget(tokens=1))
+    await settle(user, lease)
+    with pytest.raises(BudgetExceeded, match="of 1 tokens, 100 tokens are spent"):
+        await reserve(user, lease, Limits())
+
+
+async def test_which_budgets_cannot_be_changed(user: UserStore, stranger: UserStore) -> None:
+    lease = await begin(user, budget=Budget(tokens=500))
+    await begin_child(user, "r1", "r2", "t2")
+    with pytest.raises(Conflict, match="began without such a limit"):
+        await user.set_budget("r1", Budget(tokens=500, cost=1))
+    with pytest.raises(Conflict, match="began without such a limit"):
+        await user.set_budget("r1", Budget())
+    with pytest.raises(Conflict, match="from the budget of run r1"):
+        await user.set_budget("r2", Budget(tokens=1))
+    for store, run_id in ((stranger, "r1"), (user, "r9")):
+        with pytest.raises(NotFound):
+            await store.set_budget(run_id, Budget(tokens=1))
+    assert (await user.run("r1")).budget == Budget(tokens=500)
+
+    await user.commit(lease, Commit(finish=Finish("failed", "budget")))
+    await user.set_budget("r1", Budget(cost=7))
+    assert (await user.run("r1")).budget == Budget(cost=7)
+    lease = await user.take_lease("r1", OTHER, seconds=60, replaces=1)
+    await user.commit(lease, Commit(finish=OVER))
+    with pytest.raises(Conflict, match="is over: succeeded"):
+        await user.set_budget("r1", Budget(tokens=1))

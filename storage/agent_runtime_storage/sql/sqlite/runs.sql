@@ -161,6 +161,7 @@ WHERE user_id = :user_id AND id = :root_run_id
 -- A run at work keeps to the kinds of limits that it began with.
 UPDATE runs SET budget_tokens = :tokens, budget_cost = :cost
 WHERE user_id = :user_id AND id = :run_id AND root_run_id = id
+  AND status <> 'succeeded'
   AND (status <> 'running'
        OR (budget_tokens IS NULL) = (:tokens IS NULL)
           AND (budget_cost IS NULL) = (:cost IS NULL));
