@@ -102,7 +102,7 @@ async def begin(store: UserStore, resolved: Resolved, order: Order) -> tuple[Run
     messages = [*order.before, *opening(old, task)]
     rows = _rows(messages, thread, view)
     parent = order.parent.lease if order.parent else None
-    begun = started(order.agent, resolved, resolved.max_steps, resumed=False)
+    begun = started(order.agent, resolved, resolved.max_steps)
     events = [of_child(begun, parent.run_id if parent else None, order.spec)]
     if view is not old:
         events.append(activation_event(old, view, "start"))
@@ -259,7 +259,7 @@ async def take_over(
         await _end_children(store, run, again)
         if run.task_id is not None:
             taken.task = entry_of(await store.node(run.thread_id, run.task_id))
-        begun = started(agent, resolved, taken.limit, resumed=True)
+        begun = started(agent, resolved, taken.limit, made=run.steps)
         await log.tell_of(of_child(begun, run.parent_run_id, run.spec))
     return taken
 
@@ -287,13 +287,18 @@ def step_limit(run: Run, resolved: Resolved) -> int:
     return limit if run.steps < limit else run.steps + resolved.max_steps
 
 
-def started(agent: str, resolved: Resolved, limit: int, *, resumed: bool) -> NewEvent:
-    """Return the event that tells of a run's beginning."""
+def started(agent: str, resolved: Resolved, limit: int, *, made: int | None = None) -> NewEvent:
+    """Return the event that tells of a run's beginning.
+
+    Args:
+        made: the steps that a run had made which goes on; None for a new one.
+    """
     data: dict[str, Any] = {
         "agent": agent,
         "model": resolved.model.name,
         "max_steps": limit,
-        "resumed": resumed,
+        "resumed": made is not None,
+        "steps": made or 0,
     }
     if (memory := resolved.remembering) is not None:
         data |= {"observe_at": memory.bands.observe, "reflect_at": memory.bands.reflect}

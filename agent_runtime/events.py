@@ -36,10 +36,10 @@ class Event:
         node_id: the node that it is about; its content is read from the log.
         data: by kind:
 
-            - `run-start`: `agent`, `model`, `max_steps`, `resumed` (bool); with observational
-              memory `observe_at` and `reflect_at` (its thresholds in tokens), and `warnings` if
-              there are any; of a child run also `parent` (the run that began it) and `task_key`
-              (empty if it was not delegated)
+            - `run-start`: `agent`, `model`, `max_steps`, `resumed` (bool), `steps` (made before);
+              with observational memory `observe_at` and `reflect_at` (its thresholds in tokens),
+              and `warnings` if there are any; of a child run also `parent` (the run that began it)
+              and `task_key` (empty if it was not delegated)
             - `text-delta`, `reasoning-delta` (live only): `text`
             - `model-retry` (live only): `reason`, `attempt`, `wait` (seconds)
             - `answer`: `step`, `calls` (number), `prompt_tokens`, `cached_tokens`,

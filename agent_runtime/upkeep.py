@@ -240,7 +240,7 @@ async def _lease(
     thread = await store.thread(thread_id)
     await end_upkeep(store, thread)
     view = await load_view(store, thread_id, thread.head)
-    events = (started(AGENT, resolved, 0, resumed=False),)
+    events = (started(AGENT, resolved, 0),)
     run = NewRun(
         id=run_id,
         thread_id=thread_id,

@@ -169,13 +169,14 @@ class Tally:
         )
 
     def _start(self, event: Event, data: dict[str, Any]) -> list[str]:
-        self.max_steps = data["max_steps"]
+        self.step, self.max_steps = data.get("steps", 0), data["max_steps"]
         self._limits = data.get("observe_at", 0), data.get("reflect_at", 0)
         self.doing = "thinking"
         verb = "resumes" if data.get("resumed") else "starts"
+        limit = f"at most {self.max_steps} steps"
         return [
             f"run {event.run_id} {verb}: model {data['model']}, thread {event.thread_id}, "
-            f"at most {self.max_steps} steps",
+            + (f"{self.step} of {limit} made" if self.step else limit),
             *(f"  memory: {warning}" for warning in data.get("warnings", ())),
         ]
 

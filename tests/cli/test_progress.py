@@ -37,6 +37,15 @@ def test_the_start_names_model_thread_and_limit() -> None:
     assert line == "run run-1 starts: model some/model, thread thread-1, at most 500 steps"
 
 
+def test_a_resumed_run_goes_on_with_the_steps_that_it_has_made() -> None:
+    tally = Tally()
+    (line,) = tally.update(
+        _event("run-start", agent="a", model="m", max_steps=500, resumed=True, steps=16)
+    )
+    assert line.startswith("run run-1 resumes") and line.endswith("16 of at most 500 steps made")
+    assert tally.status().startswith("step 16/500")
+
+
 def test_a_step_tells_tokens_cache_share_and_cost_so_far() -> None:
     tally = Tally()
     tally.update(START)
