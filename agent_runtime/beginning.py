@@ -242,7 +242,11 @@ async def take_over(
             )
         log, run = await take_log(store, run, on_event)
     except LeaseLost as error:
-        raise _busy(run) from error
+        raise ThreadBusy(
+            f"Run {run.id} has just been taken over, or ended, by somebody else.",
+            run_id=run.id,
+            cure="Look at it again (`agent-runtime runs`); resume it once it stands still.",
+        ) from error
     async with holding(store, log.lease):
         if over:
             # Until the lease was taken the head could be moved.

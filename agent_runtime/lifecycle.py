@@ -21,9 +21,8 @@ from .errors import (
     StoreUnavailable,
     UnsupportedTask,
 )
-from .log import RunLog
+from .log import RunLog, cancelled
 from .messages import encodable
-from .orchestrator import cancelled
 from .people.waiting import waiting_below
 from .state import RunState
 from .takeover import END_SECONDS, end_unless_taken, give_up

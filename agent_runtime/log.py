@@ -432,3 +432,8 @@ def finish_event(finish: Finish) -> NewEvent:
         "detail": finish.detail,
     }
     return NewEvent("run-suspend" if finish.status == "suspended" else "run-finish", data=data)
+
+
+def cancelled() -> Finish:
+    """Return the end of a cancelled run."""
+    return Finish("cancelled", "cancelled", "It was cancelled.")

@@ -29,7 +29,7 @@ from .errors import (
     PromptTooLarge,
 )
 from .execution import abandon, run_calls, still_running
-from .log import finish_event
+from .log import cancelled, finish_event
 from .messages import AssistantMessage, Note, ToolResult
 from .models.base import (
     FilePart,
@@ -412,11 +412,6 @@ class Orchestrator:
         )
         state.recorded()
         return finish
-
-
-def cancelled() -> Finish:
-    """Return the end of a cancelled run."""
-    return Finish("cancelled", "cancelled", "It was cancelled.")
 
 
 def notes_of(items: Sequence[InboxItem], run_id: str) -> list[Note]:

@@ -18,9 +18,8 @@ from .cutting import fit
 from .errors import AgentRuntimeError, Conflict, NotFound, StoreError
 from .events import Event
 from .execution import abandon, reopen
-from .log import RunLog, finish_event
+from .log import RunLog, cancelled, finish_event
 from .messages import encodable
-from .orchestrator import cancelled
 from .tokens import count_text
 from .tools.base import Toolset
 

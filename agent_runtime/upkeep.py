@@ -27,7 +27,7 @@ from .concurrency import outlast, single_error
 from .errors import ConfigError, RunCancelled
 from .events import Event
 from .lifecycle import watch
-from .log import RunLog, finish_event
+from .log import RunLog, cancelled, finish_event
 from .memory.bands import Bands, oldest
 from .memory.extractive import ExtractiveObserver
 from .memory.extractive_reflector import ExtractiveReflector
@@ -37,7 +37,6 @@ from .memory.reflector import plan_reflection, size_of
 from .memory.report import MemoryReport, memory_report
 from .memory.worker import Worker
 from .models.base import Model
-from .orchestrator import cancelled
 from .remembering import Remembering
 from .resolve import Resolved, resolve
 from .takeover import holding

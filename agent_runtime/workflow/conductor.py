@@ -28,7 +28,7 @@ from agent_runtime.branch import node_row
 from agent_runtime.concurrency import single_error
 from agent_runtime.errors import NodeFailed, PromptTooLarge, WorkflowDiverged
 from agent_runtime.execution import abandon, run_calls
-from agent_runtime.log import Exchange, finish_event
+from agent_runtime.log import Exchange, cancelled, finish_event
 from agent_runtime.messages import (
     AssistantMessage,
     ToolCall,
@@ -38,7 +38,6 @@ from agent_runtime.messages import (
     decode_message,
     decode_result,
 )
-from agent_runtime.orchestrator import cancelled
 from agent_runtime.state import RunState
 from agent_runtime.tools.base import Toolset
 from agent_runtime_storage.records import Commit, Finish, Run
