@@ -11,6 +11,7 @@ from typing import Any, cast
 from agent_runtime_config.errors import AgentRuntimeError, ConfigError
 from agent_runtime_storage import (
     Amount,
+    Budget,
     CallDone,
     Commit,
     Job,
@@ -402,6 +403,10 @@ ATTACKS: Mapping[str, Mapping[str, Attempt]] = {
     "day_spending": {"": lambda user, to: user.day_spending()},
     "thread_spending": {"": lambda user, to: user.thread_spending(to.thread)},
     "tree_steps": {"": lambda user, to: user.tree_steps(to.run)},
+    "set_budget": {
+        "": lambda user, to: user.set_budget(to.run, Budget(tokens=1)),
+        "child": lambda user, to: user.set_budget(to.child, Budget(tokens=1)),
+    },
     "holders": {"": lambda user, to: user.holders()},
     "worked_seconds": {"": lambda user, to: user.worked_seconds(to.run)},
     "forget_approval": {"": lambda user, to: user.forget_approval(to.thread, "a1")},
