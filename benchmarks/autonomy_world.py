@@ -29,7 +29,7 @@ from agent_runtime_storage.records import ACTIVE
 
 THREAD = "autonomy"
 USER = "local"
-BUDGET = 100_000_000
+BUDGET = 200_000_000
 """Tokens: more than is used; with a budget each call is reserved on the root."""
 PAGES = 2
 """How many pages a sub-agent reads after its work."""
