@@ -150,9 +150,15 @@ async def spending_of(
     """
     found = await _spent(store, limits_of(settings), thread_id)
     if run_id is not None:
-        root = (await store.run(run_id)).root_run_id
-        found.append(_of_tree(await store.run(root)))
+        found.append(await spending_of_tree(store, run_id))
     return found
+
+
+async def spending_of_tree(store: UserStore, run_id: str) -> Allowance:
+    """Return what the run tree of a run has spent, with its budget. Raises `NotFound`."""
+    run = await store.run(run_id)
+    child = run.parent_run_id is not None
+    return _of_tree(await store.run(run.root_run_id) if child else run)
 
 
 async def _spent(store: UserStore, limits: Limits, thread_id: str | None) -> list[Allowance]:

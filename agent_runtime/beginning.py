@@ -37,7 +37,7 @@ from .messages import (
     encodable_files,
 )
 from .resolve import Resolved
-from .takeover import end_dead, end_unless_taken, holding, take_log
+from .takeover import end_dead, end_if_dead, holding, take_log
 from .view import Entry, View
 
 UNANSWERED = "(The run before this one stopped without an answer.)"
@@ -170,8 +170,8 @@ async def end_upkeep(store: UserStore, thread: Thread) -> None:
     if thread.active_run is None:
         return
     run = await store.run(thread.active_run)
-    if UPKEEP in run.spec and leases.is_dead(run):
-        await end_unless_taken(store, run)
+    if UPKEEP in run.spec:
+        await end_if_dead(store, run)
 
 
 def first_view(old: View, resolved: Resolved) -> View:
@@ -345,4 +345,4 @@ async def _end_children(store: UserStore, run: Run, again: Collection[str]) -> N
             continue
         if one.parent_run_id in gone and leases.is_dead(one):
             gone.add(one.id)
-            await end_unless_taken(store, one)
+            await end_if_dead(store, one)

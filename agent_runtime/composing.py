@@ -10,7 +10,7 @@ from .people.gate import Gate
 from .resolve import Resolved
 from .shown_files import ContentCache, PromptFiles
 from .state import RunState
-from .takeover import end_unless_taken
+from .takeover import end_if_dead
 from .tool_contexts import ToolContexts
 from .upkeep import memory_of
 from .view import Entry
@@ -50,7 +50,7 @@ def compose(
         max_output=resolved.max_output,
         task=task,
         limited=resolved.limited,
-        end_dead=end_unless_taken,
+        end_dead=end_if_dead,
         gate=Gate.of(log, settings),
         guard=LoopGuard.of(log, settings, resolved.tools),
         output=resolved.output,

@@ -10,7 +10,7 @@ from agent_runtime_config.limits import MAX_DOLLARS, MAX_TOKENS
 from agent_runtime_storage import Store, UserStore
 from agent_runtime_storage.ids import new_id
 from agent_runtime_storage.people_records import ApprovalRow, NewApproval, QuestionStatus
-from agent_runtime_storage.records import ACTIVE, Budget, Run
+from agent_runtime_storage.records import ACTIVE, Run
 
 from . import leases
 from .allowance import budget_of
@@ -23,7 +23,7 @@ from .people.waiting import at_work_below, questions_of, questions_on, waiting_b
 from .results import RunResult
 from .run_tree import TreeRun, tree_of
 from .sweep import Sweep, sweep
-from .takeover import end_unless_taken, give_up, take_log
+from .takeover import end_if_dead, give_up, take_log
 from .workflow.definition import check_steerable
 
 
@@ -42,10 +42,8 @@ class Control:
         store = self._store_of(user)
         reached = await store.cancel_run(run_id)
         for one in reached:
-            run = await store.run(one)
-            if run.status in ACTIVE and leases.is_dead(run):
-                # Who is quicker sees that a cancel was asked for.
-                await end_unless_taken(store, run)
+            # Who is quicker sees that a cancel was asked for.
+            await end_if_dead(store, await store.run(one))
         return reached
 
     async def set_budget(
@@ -73,13 +71,7 @@ class Control:
                 "This budget cannot be kept.",
                 cure=f"Give 1 to {MAX_TOKENS:,} tokens, and up to ${MAX_DOLLARS:,.0f}.",
             )
-        store = self._store_of(user)
-        given, known = budget_of(tokens, usd), (await store.run(run_id)).budget
-        budget = Budget(
-            known.tokens if given.tokens is None else given.tokens,
-            known.cost if given.cost is None else given.cost,
-        )
-        await store.set_budget(run_id, budget)
+        await self._store_of(user).set_budget(run_id, budget_of(tokens, usd))
 
     async def sweep(self, *, user: str | None = None) -> Sweep:
         """Suspend the owner's runs whose process is gone, so that each can be resumed.

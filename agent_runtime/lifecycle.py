@@ -25,7 +25,7 @@ from .log import RunLog, cancelled
 from .messages import encodable
 from .people.waiting import waiting_below
 from .state import RunState
-from .takeover import END_SECONDS, end_unless_taken, give_up
+from .takeover import END_SECONDS, end_if_dead, give_up
 
 POLL_SECONDS = 0.4
 """How often a run looks whether another process asked for its cancel."""
@@ -149,16 +149,15 @@ async def _end(driver: Driver, finish: Finish) -> Finish:
 async def _end_waiting(log: RunLog) -> None:
     """End the sub-agents that wait for a person: the call that would go on with them is closed."""
     for run in await waiting_below(log.store, log.lease.run_id):
-        await end_unless_taken(log.store, run)
+        await end_if_dead(log.store, run)
 
 
 async def _end_cancelled(log: RunLog) -> None:
-    """End the runs below that a cancel reached while they were taken over, and left to nobody."""
+    """End the sub-agents that a cancel reached while they were taken over, and left to nobody."""
     tree = await log.store.runs(root_run_id=log.lease.root_run_id, status=ACTIVE, limit=10_000)
-    below = (run for run in tree if run.id not in (log.lease.run_id, run.root_run_id))
-    for run in below:
-        if run.cancel_requested and leases.is_dead(run):
-            await end_unless_taken(log.store, run)
+    for run in tree:
+        if run.cancel_requested and run.id not in (log.lease.run_id, run.root_run_id):
+            await end_if_dead(log.store, run)
 
 
 async def watch(log: RunLog, scope: anyio.CancelScope) -> None:

@@ -235,10 +235,10 @@ class Runtime(Control):
     ) -> RunResult:
         """Go on with a run; `ThreadBusy` if somebody has taken it over since it was read."""
         check_kind(run, agent)
-        budget = (await store.run(run.root_run_id)).budget
         child = run.parent_run_id is not None
+        root = await store.run(run.root_run_id) if child else run
         resolved = await self._resolve(
-            agent, store, deps, budget, thread_id=run.thread_id, child=child
+            agent, store, deps, root.budget, thread_id=run.thread_id, child=child
         )
         check_free(run)
         await check_answered(store, run)

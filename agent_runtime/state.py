@@ -257,7 +257,7 @@ class RunState:
         """End the runs of the tree whose process is dead: they never give back what they hold."""
         store, own = self.log.store, self.log.lease
         tree = await store.runs(root_run_id=own.root_run_id, status=["running"], limit=10_000)
-        for run in filter(leases.is_dead, tree):
+        for run in tree:
             await self.end_dead(store, run)
 
     async def book(self) -> None:

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, suppress
 import anyio
 
 from agent_runtime_storage.contract import UserStore
-from agent_runtime_storage.records import Commit, Finish, Lease, Run
+from agent_runtime_storage.records import ACTIVE, Commit, Finish, Lease, Run
 
 from . import leases
 from .branch import load_view
@@ -102,11 +102,13 @@ async def give_up(store: UserStore, lease: Lease, finish: Finish) -> None:
         await store.commit(lease, commit)
 
 
-async def end_unless_taken(store: UserStore, run: Run) -> bool:
-    """End a run whose process is dead; return False if somebody else was quicker.
+async def end_if_dead(store: UserStore, run: Run) -> bool:
+    """End a run that is not over and that nobody works on; return whether it was ended here.
 
-    It was taken over or ended meanwhile, or deleted with its thread.
+    Somebody else may be quicker: take it over, end it, or delete it with its thread.
     """
+    if run.status not in ACTIVE or not leases.is_dead(run):
+        return False
     with leases.at_work(run.id), suppress(Conflict, NotFound):
         await end_dead(store, run)
         return True

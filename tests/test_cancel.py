@@ -25,7 +25,7 @@ from agent_runtime.execution import INTERRUPTED, STILL_RUNNING
 from agent_runtime.leases import own
 from agent_runtime.messages import decode_result
 from agent_runtime.models.scripted import call, calls, raw_call, say
-from agent_runtime.takeover import end_unless_taken
+from agent_runtime.takeover import end_if_dead
 from agent_runtime_storage import LeaseOwner, NewRun, Run, UserStore
 
 from .elsewhere import elsewhere
@@ -229,9 +229,9 @@ async def test_a_cancel_reaches_a_dead_run_that_is_taken_over_at_the_same_time(
     async def quicker(store: UserStore, run: Run) -> bool:
         # It has read the run before the cancel was asked for.
         await store.take_lease(run.id, alive, seconds=30, replaces=run.epoch)
-        return await end_unless_taken(store, run)
+        return await end_if_dead(store, run)
 
-    monkeypatch.setattr(control, "end_unless_taken", quicker)
+    monkeypatch.setattr(control, "end_if_dead", quicker)
     assert await runtime.cancel(run_id) == [run_id]
 
     run = await store.run(run_id)
@@ -260,7 +260,7 @@ async def test_a_cancelled_run_ends_those_below_that_nobody_took_over_in_the_end
         )  # fmt: skip
         assert set(await runtime.cancel(root_id)) == {root_id, "below"}
 
-    monkeypatch.setattr(control, "end_unless_taken", too_late)
+    monkeypatch.setattr(control, "end_if_dead", too_late)
     await cancelled_while(hanging, lambda: runtime.run(hanging.agent, "Go."), cancel)
 
     assert (await store.run("below")).status == "cancelled"
@@ -278,7 +278,9 @@ async def test_who_saw_a_run_before_it_ended_does_not_end_it_again(runtime: Runt
     seen: list[Run] = []
     await cancelled_while(hanging, lambda: runtime.run(hanging.agent, "Go."), cancel)
 
-    assert not await end_unless_taken(store, seen[0])
+    # Neither by what it saw, nor by what it would see now.
+    assert not await end_if_dead(store, seen[0])
+    assert not await end_if_dead(store, await store.run(seen[0].id))
     events = await store.events(seen[0].thread_id)
     assert [event.kind for event in events].count("run-finish") == 1
 

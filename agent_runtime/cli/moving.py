@@ -191,7 +191,7 @@ async def delete_thread(
 
     from agent_runtime.errors import ThreadBusy
     from agent_runtime.leases import is_dead
-    from agent_runtime.takeover import end_dead
+    from agent_runtime.takeover import end_if_dead
 
     store = runtime.store.of(runtime.settings.user)
     deadline = anyio.current_time() + STOP_SECONDS
@@ -200,13 +200,13 @@ async def delete_thread(
             return await store.delete_thread(thread_id, unchanged_since=unchanged_since)
         except ThreadBusy as error:
             run = await store.run(error.run_id)
-            if is_dead(run):
-                await end_dead(store, run)
+            gone = is_dead(run)
+            if await end_if_dead(store, run):
                 # Ending it has changed the thread; nobody else has.
                 unchanged_since = None
-            elif not force or anyio.current_time() > deadline:
+            elif not (force or gone) or anyio.current_time() > deadline:
                 raise
-            elif not run.cancel_requested:
+            elif not gone and not run.cancel_requested:
                 await runtime.cancel(run.id)
             await anyio.sleep(0.1)
 

@@ -256,15 +256,16 @@ async def _prepare(
     async with Runtime.open(settings) as runtime:
         store = runtime.store.of(settings.user)
         found = await store.run(run_id) if run_id else await _last(store, thread)
+        if "workspace" not in found.spec:
+            raise ConfigError(
+                f"Run {found.id} was not started from the command line; its agent is not known "
+                "here.",
+                cure="Resume it with `Runtime.resume` in the program that started it.",
+            )
         if budget_usd is not None:
             await runtime.set_budget(found.id, usd=budget_usd)
         if can_ask():
             await ask_all(runtime, await runtime.questions(run_id=found.id))
-    if "workspace" not in found.spec:
-        raise ConfigError(
-            f"Run {found.id} was not started from the command line; its agent is not known here.",
-            cure="Resume it with `Runtime.resume` in the program that started it.",
-        )
     return found, build_agent(respecified(Spec.from_json(found.spec), model, max_steps))
 
 

@@ -67,13 +67,12 @@ def budget(run_id: str, usd: float | None, tokens: int | None, as_json: bool) ->
 async def _budget(
     settings: Settings, run_id: str, usd: float | None, tokens: int | None
 ) -> Allowance:
-    from agent_runtime.allowance import spending_of
+    from agent_runtime.allowance import spending_of_tree
     from agent_runtime.runtime import Runtime
 
     async with Runtime.open(settings) as runtime:
         await runtime.set_budget(run_id, usd=usd, tokens=tokens)
-        found = await spending_of(runtime.store.of(settings.user), settings, run_id=run_id)
-        return found[-1]
+        return await spending_of_tree(runtime.store.of(settings.user), run_id)
 
 
 async def _read(settings: Settings, thread: str | None, run_id: str | None) -> list[Allowance]:
@@ -92,7 +91,7 @@ def _line(one: Allowance, thread: str | None, run_id: str | None) -> str:
     if one.whose == "thread":
         name = f"Thread {thread}"
     elif one.whose == "run":
-        name = f"Run {run_id} with its sub-agents"
+        name = f"Run tree of {run_id}"
     else:
         ends = datetime.fromtimestamp(spending.ends_at or 0, UTC)
         name = f"Today, until {ends:%Y-%m-%dT%H:%MZ}"

@@ -20,7 +20,7 @@ from pydantic_settings import (
 
 from .approvals import approval_rules
 from .errors import ConfigError
-from .limits import MAX_DOLLARS, MAX_TOKENS
+from .limits import MAX_DOLLARS, MAX_SECONDS, MAX_TOKENS
 from .urls import url_scheme
 
 PREFIX = "AGENT_RUNTIME_"
@@ -93,7 +93,7 @@ DatabaseUrl = Annotated[str, AfterValidator(_database_url)]
 ObjectStoreUrl = Annotated[str, AfterValidator(_object_store_url)]
 HttpUrl = Annotated[str, AfterValidator(_http_url)]
 Count = Annotated[int, Field(ge=1, le=MAX_TOKENS)]
-Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Seconds = Annotated[float, Field(gt=0, le=MAX_SECONDS, allow_inf_nan=False)]
 Dollars = Annotated[float, Field(gt=0, le=MAX_DOLLARS, allow_inf_nan=False)]
 Price = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Synchronous = Annotated[Literal["full", "normal"], BeforeValidator(_lower)]

@@ -261,8 +261,8 @@ class UserStore(
         The run becomes `running` and the thread's active one, its own outstanding reservation is
         settled as unsettled on the root.  A cancel that was asked for holds until the run is ended;
         whoever takes it after that takes it back.  Whether the former owner is dead is the caller's
-        judgement.  Raises `ThreadBusy` if another run is active,
-        `LeaseLost` if the epoch or the status moved, `Conflict` if the run has succeeded.
+        judgement.  Raises `ThreadBusy` if another run is active, `LeaseLost` if the epoch or the
+        status moved, `Conflict` if the run has succeeded.
         """
         ...
 

@@ -31,9 +31,9 @@ class SpendingContract(Protocol):
     async def set_budget(self, run_id: str, budget: Budget) -> None:
         """Let a run and those below it spend so much in all, with what they have spent already.
 
-        Who is at work keeps to it from the next reservation on.  Raises `NotFound`, and `Conflict`
-        if the run is below another, has succeeded, or is running and the budget limits tokens or
-        money where it did not before, or the other way round.
+        What the budget does not limit stays as it is.  Who is at work keeps to it from the next
+        reservation on.  Raises `NotFound`, and `Conflict` if the run is below another, has
+        succeeded, or is running and the budget limits what was not limited before.
         """
         ...
 

@@ -68,7 +68,7 @@ def test_a_run_that_its_budget_ended_is_given_more(machine: Machine) -> None:
 
     changed = machine.invoke("budget", run, "--usd", "0.01", "--tokens", "10")
     assert changed.stdout == (
-        f"Run {run} with its sub-agents: 0 tokens ($0.0000) spent, 10 of 10 tokens left, "
+        f"Run tree of {run}: 0 tokens ($0.0000) spent, 10 of 10 tokens left, "
         "$0.0100 of $0.0100 left.\n"
     )
     still = machine.invoke("resume", run, "--budget-usd", "2", **prices)
@@ -96,5 +96,6 @@ def test_budgets_that_are_none_are_refused(machine: Machine) -> None:
     ):
         refused = machine.invoke(*arguments)
         assert refused.exit_code == exits.USAGE, arguments
-    refused = machine.invoke("run", "Say hello.", AGENT_RUNTIME_DAY_BUDGET_USD="1e300")
-    assert refused.exit_code == exits.USAGE and "AGENT_RUNTIME_DAY_BUDGET_USD" in refused.stderr
+    for variable in ("AGENT_RUNTIME_DAY_BUDGET_USD", "AGENT_RUNTIME_RUN_TIMEOUT"):
+        refused = machine.invoke("run", "Say hello.", **{variable: "1e300"})
+        assert refused.exit_code == exits.USAGE and variable in refused.stderr

@@ -20,8 +20,8 @@ from .conftest import Play, World, double
 SCRIPT = [*(call("double", number=n) for n in range(1, 4)), say("Done.")]
 
 
-async def _left_open(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave a run that is over, with its third exchange open."""
+async def _left_open(world: World, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Leave a run that is over, with its third exchange open; return the thread's head."""
     from agent_runtime import execution
 
     class Died(BaseException):
@@ -44,15 +44,16 @@ async def _left_open(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     log, _ = await take_log(world.store, await world.row(), lambda event: None)
     await give_up(world.store, log.lease, Finish("failed", "error", "It could not go on."))
     assert (await world.row()).open_node is not None
+    head = (await world.store.thread("t")).head
+    assert head is not None
+    return head
 
 
 async def test_an_open_exchange_is_not_closed_on_another_branch(
     play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with play(SCRIPT) as world:
-        await _left_open(world, monkeypatch)
-        head = (await world.store.thread("t")).head
-        assert head is not None
+        head = await _left_open(world, monkeypatch)
         await branches.fork(world.store, "t", head - 1)
 
         with pytest.raises(Conflict, match="went on"):
@@ -66,9 +67,7 @@ async def test_a_head_that_moves_just_before_the_lease_is_taken_is_seen(
     play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with play(SCRIPT) as world:
-        await _left_open(world, monkeypatch)
-        head = (await world.store.thread("t")).head
-        assert head is not None
+        head = await _left_open(world, monkeypatch)
         kind: type[UserStore] = type(world.store)
         take = kind.take_lease
 
@@ -92,9 +91,7 @@ async def test_a_take_over_that_is_cancelled_closes_the_exchange_of_its_branch(
     play: Play, monkeypatch: pytest.MonkeyPatch, elsewhere: bool
 ) -> None:
     async with play(SCRIPT) as world:
-        await _left_open(world, monkeypatch)
-        head = (await world.store.thread("t")).head
-        assert head is not None
+        head = await _left_open(world, monkeypatch)
         kind: type[UserStore] = type(world.store)
         take = kind.take_lease
 

@@ -160,12 +160,13 @@ WHERE user_id = :user_id AND id = :root_run_id
 
 -- name: set_budget
 -- A run at work keeps to the kinds of limits that it began with.
-UPDATE runs SET budget_tokens = :tokens, budget_cost = :cost
+UPDATE runs SET budget_tokens = coalesce(:tokens::bigint, budget_tokens),
+    budget_cost = coalesce(:cost::bigint, budget_cost)
 WHERE user_id = :user_id AND id = :run_id AND root_run_id = id
   AND status <> 'succeeded'
   AND (status <> 'running'
-       OR (budget_tokens IS NULL) = (:tokens::bigint IS NULL)
-          AND (budget_cost IS NULL) = (:cost::bigint IS NULL));
+       OR (:tokens::bigint IS NULL OR budget_tokens IS NOT NULL)
+          AND (:cost::bigint IS NULL OR budget_cost IS NOT NULL));
 
 -- name: unsettle_own
 -- What a dead run had reserved may have been billed: it counts as spent at its bound.
