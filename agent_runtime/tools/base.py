@@ -15,7 +15,7 @@ import anyio.to_thread
 from anyio.lowlevel import RunVar
 
 from agent_runtime.attaching import MAX_BYTES, File, keep
-from agent_runtime.errors import ConfigError, ToolError
+from agent_runtime.errors import ConfigError, ToolError, text_of
 from agent_runtime.messages import FileRef, ToolResult, ToolSpec, encodable
 from agent_runtime.people.patterns import may_match
 from agent_runtime_storage.contract import UserStore
@@ -207,8 +207,9 @@ class FunctionTool(Tool, Generic[P, R]):
         """Validate the arguments, run the function, and return its result as text."""
         try:
             given = self._signature.validate(arguments)
-        except ToolError as error:
-            return ToolResult(str(error), outcome="error")
+        except Exception as error:
+            # `ToolError`, or whatever a validator of the tool's author raises.
+            return failure(error)
         if self._signature.context is not None:
             given[self._signature.context] = context
         limit = context.timeout if self.timeout is None else self.timeout
@@ -349,11 +350,11 @@ def tool(
     return make if function is None else make(function)
 
 
-def failure(error: Exception) -> ToolResult:
+def failure(error: BaseException) -> ToolResult:
     """Return an exception as the result that a model reads."""
-    if isinstance(error, ToolError):
-        return ToolResult(encodable(str(error)), outcome="error")
-    text = f"{type(error).__name__}: {error}".removesuffix(": ")
+    text = text_of(error)
+    if not isinstance(error, ToolError):
+        text = f"{type(error).__name__}: {text}".removesuffix(": ")
     return ToolResult(encodable(text), outcome="error")
 
 

@@ -25,7 +25,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from agent_runtime.branch import node_row
-from agent_runtime.concurrency import single_error
+from agent_runtime.concurrency import carried, single_error
 from agent_runtime.errors import NodeFailed, PromptTooLarge, WorkflowDiverged
 from agent_runtime.execution import abandon, run_calls
 from agent_runtime.log import Exchange, cancelled, finish_event
@@ -230,7 +230,7 @@ class Conductor:
         self._branches += max(0, alive - 1)
         async with single_error(), anyio.create_task_group() as group:
             for index, one in enumerate(work):
-                group.start_soon(branch, index, one)
+                group.start_soon(carried, branch, index, one)
         return [results[index] for index in range(len(work))]
 
     def _begin(self) -> None:
@@ -240,7 +240,7 @@ class Conductor:
         ordered = sorted(self._waiting, key=lambda step: step.path)
         batch, self._waiting = ordered[:MAX_PARALLEL], ordered[MAX_PARALLEL:]
         self._running = True
-        self._group.start_soon(self._exchange, batch)
+        self._group.start_soon(carried, self._exchange, batch)
 
     async def _exchange(self, batch: Sequence[Step]) -> None:
         """Give each node of a batch its result: the recorded one, or that of running it now."""
