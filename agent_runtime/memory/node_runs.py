@@ -9,9 +9,9 @@ in between left undone.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 import orjson
 
@@ -27,6 +27,7 @@ from agent_runtime.messages import (
     UserMessage,
     decode_message,
 )
+from agent_runtime.run_spec import RunSpec
 from agent_runtime_storage.contract import UserStore
 from agent_runtime_storage.records import ACTIVE, Finish, Lease, Run
 
@@ -66,13 +67,11 @@ class NodeRun:
     def spec(self) -> dict[str, Any]:
         """What is kept of it with the run."""
         return {
-            SPEC: {
-                "app_id": self.key.app_id,
-                "conversation_id": self.key.conversation_id,
-                "node_id": self.key.node_id,
-                "compressed": self.compressed,
-                "anchored": self.anchored,
-            }
+            "app_id": self.key.app_id,
+            "conversation_id": self.key.conversation_id,
+            "node_id": self.key.node_id,
+            "compressed": self.compressed,
+            "anchored": self.anchored,
         }
 
     def memory(self, store: UserStore) -> NodeMemory:
@@ -236,10 +235,9 @@ async def opened(
 
 def resumed(run: Run) -> NodeRun | None:
     """Return what a run that was begun earlier has to do with a node's memory."""
-    kept = run.spec.get(SPEC)
-    if not isinstance(kept, Mapping):
+    spec = RunSpec.of(run).node_memory
+    if spec is None:
         return None
-    spec = cast("Mapping[str, Any]", kept)
     key = NodeKey(*(str(spec.get(name, "")) for name in ("app_id", "conversation_id", "node_id")))
     compressed, anchored = bool(spec.get("compressed")), bool(spec.get("anchored"))
     return NodeRun(key, compressed, anchored, run.id, run.root_run_id)

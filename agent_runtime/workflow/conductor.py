@@ -38,6 +38,7 @@ from agent_runtime.messages import (
     decode_message,
     decode_result,
 )
+from agent_runtime.run_spec import RunSpec
 from agent_runtime.state import RunState
 from agent_runtime.tools.base import Toolset
 from agent_runtime_storage.records import Commit, Finish, Run
@@ -342,7 +343,8 @@ class Conductor:
     async def earlier(self, step: Step) -> Run | None:
         """Return the newest child run of this iteration of the node; None if none began."""
         for run in await self.log.store.runs(parent_run_id=self.run.id, limit=10_000):
-            if (run.spec.get("node"), run.spec.get("iteration")) == step.key:
+            spec = RunSpec.of(run)
+            if (spec.node, spec.iteration) == step.key:
                 return run
         return None
 
