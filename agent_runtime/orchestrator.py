@@ -252,7 +252,7 @@ class Orchestrator:
         exchange = log.open_exchange()
         results = exchange.results | done
         texts = [results[index].text for index in range(len(exchange.message.calls))]
-        shown = await self.state.fit(texts)
+        shown = await self.state.fit(exchange.message.calls, texts)
         items = await log.store.inbox(log.lease.thread_id) if finish is None else []
         notes = notes_of(items, log.lease.run_id)
         if finish is None:

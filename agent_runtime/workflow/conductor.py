@@ -334,9 +334,9 @@ class Conductor:
     async def _close(self, done: dict[int, ToolResult], finish: Finish | None = None) -> None:
         exchange = self.log.open_exchange()
         results = exchange.results | done
-        shown_chars = await self.state.fit(
-            [results[index].text for index in range(len(exchange.message.calls))]
-        )
+        calls = exchange.message.calls
+        texts = [results[index].text for index in range(len(calls))]
+        shown_chars = await self.state.fit(calls, texts)
         events = [finish_event(finish)] if finish else []
         await self.log.close(done, shown_chars, finish=finish, events=events)
 
