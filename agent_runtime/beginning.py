@@ -52,6 +52,7 @@ class Order:
         task: None answers the user message at the thread's head again.
         parent: the log of the run that starts this one as its child.
         before: what is said on the thread before the task.
+        left_out: how many turns of a node's memory did not fit before it.
         files: belong to the task beside its own; they are kept with the thread.
     """
 
@@ -64,6 +65,7 @@ class Order:
     spec: RunSpec = field(default_factory=RunSpec)
     parent: RunLog | None = None
     before: tuple[LoggedMessage, ...] = ()
+    left_out: int = 0
     files: tuple[Attachable, ...] = ()
     max_file_bytes: int = MAX_BYTES
 
@@ -102,6 +104,8 @@ async def begin(store: UserStore, resolved: Resolved, order: Order) -> tuple[Run
     rows = _rows(messages, thread, view)
     parent = order.parent.lease if order.parent else None
     begun = started(order.agent, resolved, resolved.max_steps)
+    if order.left_out:
+        begun = replace(begun, data={**begun.data, "turns_left_out": order.left_out})
     events = [of_child(begun, parent.run_id if parent else None, order.spec)]
     if view is not old:
         events.append(activation_event(old, view, "start"))

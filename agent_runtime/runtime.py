@@ -373,6 +373,9 @@ class Runtime(Control):
         resolved = await self._resolve(
             agent, store, deps, budget, thread_id=thread_id, child=parent is not None
         )
+        if node is not None:
+            assert isinstance(agent, Agent)
+            node = await node_runs.remembered(node, agent, store, resolved.info.takes)
         if parent is None:
             await require_room(store, resolved.limits, thread_id)
         order = Order(
@@ -389,6 +392,7 @@ class Runtime(Control):
             ),
             parent=parent,
             before=(*(node.before if node else ()), *before),
+            left_out=node.left_out if node else 0,
             files=tuple(files),
             max_file_bytes=self.settings.max_file_bytes,
         )
