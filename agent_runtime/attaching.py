@@ -22,6 +22,7 @@ from agent_runtime_storage.records import FileKind, FileOrigin, NewFile
 
 from .errors import InvalidFile, NotFound, StoreError
 from .files import file_id, host_of, ref_of, resolve
+from .image_sizes import pixels_of
 from .media_types import guess, kind_of, sniff
 from .messages import FileRef, encodable
 
@@ -156,7 +157,14 @@ async def keep(
     else:
         new = await anyio.to_thread.run_sync(_new_file, file, origin, max_bytes)
     await store.put_file(thread_id, new)
-    return FileRef(new.kind, f"{origin}:{new.id}", new.media_type, new.name, size=len(new.content))
+    return FileRef(
+        new.kind,
+        f"{origin}:{new.id}",
+        new.media_type,
+        new.name,
+        size=len(new.content),
+        pixels=pixels_of(new.content) if new.kind == "image" else 0,
+    )
 
 
 async def keep_made(

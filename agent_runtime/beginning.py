@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -37,12 +37,11 @@ from .messages import (
     encodable_files,
 )
 from .resolve import Resolved
+from .run_spec import RunSpec
 from .takeover import end_dead, end_if_dead, holding, take_log
 from .view import Entry, View
 
 UNANSWERED = "(The run before this one stopped without an answer.)"
-UPKEEP = "memory"
-"""What the spec of a run has that only looks after its thread's memory; see `upkeep`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +52,7 @@ class Order:
         task: None answers the user message at the thread's head again.
         parent: the log of the run that starts this one as its child.
         before: what is said on the thread before the task.
+        left_out: how many turns of a node's memory did not fit before it.
         files: belong to the task beside its own; they are kept with the thread.
     """
 
@@ -62,9 +62,10 @@ class Order:
     task: UserMessage | None
     budget: Budget
     on_event: Callable[[Event], None]
-    spec: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    spec: RunSpec = field(default_factory=RunSpec)
     parent: RunLog | None = None
     before: tuple[LoggedMessage, ...] = ()
+    left_out: int = 0
     files: tuple[Attachable, ...] = ()
     max_file_bytes: int = MAX_BYTES
 
@@ -103,6 +104,8 @@ async def begin(store: UserStore, resolved: Resolved, order: Order) -> tuple[Run
     rows = _rows(messages, thread, view)
     parent = order.parent.lease if order.parent else None
     begun = started(order.agent, resolved, resolved.max_steps)
+    if order.left_out:
+        begun = replace(begun, data={**begun.data, "turns_left_out": order.left_out})
     events = [of_child(begun, parent.run_id if parent else None, order.spec)]
     if view is not old:
         events.append(activation_event(old, view, "start"))
@@ -112,7 +115,8 @@ async def begin(store: UserStore, resolved: Resolved, order: Order) -> tuple[Run
         thread_id=thread.id,
         agent=order.agent,
         max_steps=resolved.max_steps,
-        spec=order.spec,
+        spec=dict(order.spec.caller),
+        internal=order.spec.internal(),
         owner=leases.own(),
         lease_seconds=leases.LEASE_SECONDS,
         expect_head=thread.head,
@@ -170,7 +174,7 @@ async def end_upkeep(store: UserStore, thread: Thread) -> None:
     if thread.active_run is None:
         return
     run = await store.run(thread.active_run)
-    if UPKEEP in run.spec:
+    if RunSpec.of(run).upkeep:
         await end_if_dead(store, run)
 
 
@@ -225,7 +229,7 @@ async def take_over(
         RunCancelled: its cancel was asked for while nobody worked on it; it is ended now.
         Conflict: it has succeeded, or its thread went on without it.
     """
-    if UPKEEP in run.spec:
+    if RunSpec.of(run).upkeep:
         raise Conflict(
             f"Run {run.id} looked after the memory of its thread; it has no task to go on with.",
             cure="Start a new run on the thread.",
@@ -264,7 +268,7 @@ async def take_over(
         if run.task_id is not None:
             taken.task = entry_of(await store.node(run.thread_id, run.task_id))
         begun = started(agent, resolved, taken.limit, made=run.steps)
-        await log.tell_of(of_child(begun, run.parent_run_id, run.spec))
+        await log.tell_of(of_child(begun, run.parent_run_id, RunSpec.of(run)))
     return taken
 
 
@@ -311,7 +315,7 @@ def started(agent: str, resolved: Resolved, limit: int, *, made: int | None = No
     return NewEvent("run-start", data=data)
 
 
-def of_child(event: NewEvent, parent: str | None, spec: Mapping[str, Any]) -> NewEvent:
+def of_child(event: NewEvent, parent: str | None, spec: RunSpec) -> NewEvent:
     """Return a run's start as it is told of a child run: whose it is, and for which task."""
     if parent is None:
         return event

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Coroutine, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar, cast
 
@@ -71,11 +71,63 @@ async def cancel(task: asyncio.Task[None]) -> None:
         await asyncio.wait([task])
 
 
-def is_cancelled() -> bool:
-    """Return whether the running task is being cancelled, by asyncio or by a scope of anyio."""
-    task = asyncio.current_task()
-    native = task is not None and task.cancelling() > 0
-    return native or anyio.current_effective_deadline() == float("-inf")
+class SelfCancelled(Exception):
+    """What was awaited was cancelled from inside; nobody cancelled the one who awaits it."""
+
+
+class Carrier(Exception):
+    """Carries what is no `Exception` out of a task.
+
+    asyncio lets `KeyboardInterrupt` and `SystemExit` of a task end the whole event loop, before
+    the log of any run can be closed.
+    """
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(type(error).__name__)
+        self.error = error
+
+
+async def carried(function: Callable[..., Awaitable[None]], *args: Any) -> None:
+    """Await a function as a task of a group; `single_error` around the group unpacks its error.
+
+    Raises:
+        Carrier: it raised what is no `Exception`.
+    """
+    try:
+        await function(*args)
+    except (asyncio.CancelledError, Exception):
+        raise
+    except BaseException as error:
+        raise Carrier(error) from error
+
+
+async def contained(function: Callable[[], Awaitable[T]]) -> T:
+    """Await a function in a task of its own, and return or raise here what it returns or raises.
+
+    A function that cancels its own task cancels nothing else.
+
+    Raises:
+        SelfCancelled: its task, or what it awaited, was cancelled, and the caller was not.
+    """
+    results: list[T] = []
+    raised: list[BaseException] = []
+
+    async def work() -> None:
+        try:
+            results.append(await function())
+        except asyncio.CancelledError:
+            if anyio.current_effective_deadline() == float("-inf"):
+                raise
+        except BaseException as error:
+            raised.append(error)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(work)
+    if raised:
+        raise raised[0]
+    if not results:
+        raise SelfCancelled
+    return results[0]
 
 
 def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
@@ -96,10 +148,13 @@ async def single_error() -> AsyncGenerator[None]:
     """Raise the one error that counts instead of a task group's bundle of them.
 
     A lost lease comes first, then other errors of the store, then the first that was raised; the
-    bundle stays as its cause, unless it has one of its own.
+    bundle stays as its cause, unless it has one of its own.  What a `Carrier` carries is raised
+    itself.
     """
     try:
         yield
     except BaseExceptionGroup as group:
         error = min(_leaves(group), key=_weight)
+        if isinstance(error, Carrier):
+            raise error.error from error.error.__cause__ or group
         raise error from error.__cause__ or group

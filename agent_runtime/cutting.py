@@ -35,27 +35,37 @@ def cut(text: str, chars: int, handle: str) -> str:
     return f"{head}{gap}{left_out}\n{text[start:]}"
 
 
-def fit(texts: Sequence[str], budget: int, count: Callable[[str], int]) -> list[int | None]:
+def fit(
+    texts: Sequence[str],
+    budget: int,
+    count: Callable[[str], int],
+    caps: Sequence[int] | None = None,
+) -> list[int | None]:
     """Share a budget of tokens over the results of one exchange.
 
     Short texts stay whole; what they leave is shared equally by the long ones.
 
     Args:
         count: returns how many tokens a text has.
+        caps: for each text, the most tokens that it may have whatever the budget; None for the
+            budget alone.
 
     Returns:
         For each text, how many characters `cut` may leave of it; None for all.  Cut so, all
         together have at most `budget` tokens, unless there are so many that the lines which say
         what is left out need more than that by themselves.
     """
-    needs = [_tokens(text, budget, count) for text in texts]
-    if sum(needs) <= budget:
-        return [None] * len(texts)
     sample = _marker(10**8, 10**9, _WORST_HANDLE, 10**8)
-    share = _level(needs, budget, floor=count(sample) + _HANDLE_TOKENS)
+    floor = count(sample) + _HANDLE_TOKENS
+    most = [max(floor, min(cap, budget)) for cap in caps or [budget] * len(texts)]
+    needs = [_tokens(text, cap, count) for text, cap in zip(texts, most, strict=True)]
+    wanted = [min(need, cap) for need, cap in zip(needs, most, strict=True)]
+    if sum(wanted) > budget:
+        share = _level(wanted, budget, floor)
+        most = [min(cap, share) for cap in most]
     return [
-        None if need <= share else _most_chars(text, share - _HANDLE_TOKENS, count)
-        for text, need in zip(texts, needs, strict=True)
+        None if need <= cap else _most_chars(text, cap - _HANDLE_TOKENS, count)
+        for text, need, cap in zip(texts, needs, most, strict=True)
     ]
 
 

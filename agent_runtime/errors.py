@@ -234,3 +234,12 @@ class WorkflowDiverged(AgentRuntimeError):
 
 class UnsupportedTask(AgentRuntimeError):
     """The offline model cannot do this task; a language model has to be set."""
+
+
+def text_of(error: BaseException) -> str:
+    """Return what an exception says, whatever its `__str__` does."""
+    try:
+        return str(error)
+    except BaseException as failed:
+        # Also `SystemExit`: the text of an error must not end anything.
+        return f"(its text cannot be shown: __str__ raised {type(failed).__name__})"

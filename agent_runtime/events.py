@@ -39,7 +39,8 @@ class Event:
             - `run-start`: `agent`, `model`, `max_steps`, `resumed` (bool), `steps` (made before);
               with observational memory `observe_at` and `reflect_at` (its thresholds in tokens),
               and `warnings` if there are any; of a child run also `parent` (the run that began it)
-              and `task_key` (empty if it was not delegated)
+              and `task_key` (empty if it was not delegated); `turns_left_out` if that many turns
+              of a node's memory did not fit before the task
             - `text-delta`, `reasoning-delta` (live only): `text`
             - `model-retry` (live only): `reason`, `attempt`, `wait` (seconds)
             - `answer`: `step`, `calls` (number), `prompt_tokens`, `cached_tokens`,

@@ -13,6 +13,7 @@ class Exchange:
 
     Attributes:
         at: when its answer was recorded, in seconds since the epoch.
+        failed: results of calls that end the run; they are recorded when the exchange closes.
     """
 
     seq: int
@@ -20,6 +21,7 @@ class Exchange:
     at: float
     results: dict[int, ToolResult] = field(default_factory=dict[int, ToolResult])
     started: set[int] = field(default_factory=set[int])
+    failed: dict[int, ToolResult] = field(default_factory=dict[int, ToolResult])
 
     @property
     def waiting(self) -> int:

@@ -15,19 +15,24 @@ import anyio
 
 from agent_runtime_storage.records import Finish, Node
 
-from .concurrency import is_cancelled
+from .concurrency import SelfCancelled, carried, contained, single_error
 from .errors import InvariantError
 from .log import Exchange, RunLog
 from .messages import AssistantMessage, ToolCall, ToolResult, decode_message, decode_result
 from .people.gate import Gate, Gated
 from .people.waiting import Waits, questions_of
 from .tools.base import Tool, ToolContext, Toolset
+from .tools.base import failure as raised_result
 
 INTERRUPTED = (
     "The runtime was stopped while this call ran, and nobody saw it end: its effect is "
     "unverified. Check what it did before you repeat it."
 )
 STILL_RUNNING = "It works in a thread, which nothing can stop: it may still be running."
+SELF_CANCELLED = (
+    "The tool failed: it was cancelled from inside, or what it waited for was. Its effect is "
+    "unverified. Check what it did before you repeat it."
+)
 CANCELLED = "The run was cancelled before this call was started. It did not run."
 
 
@@ -107,7 +112,8 @@ async def run_calls(
         gate: says what has to wait for a person; None if nothing does.
 
     Cancellation: running tools are cancelled; what finished is recorded, the rest is left for
-    `abandon`.
+    `abandon`.  The same holds where a tool raises what is no `Exception`: it is raised here, with
+    its call recorded as failed.  `SystemExit` is an error result like any other.
     """
     exchange = log.open_exchange()
     ready, done = sort_out(exchange, tools)
@@ -137,30 +143,39 @@ async def _run_all(
     exchange, turn = log.open_exchange(), anyio.Lock()
     waiting: dict[int, Waits] = {}
 
-    async def run(one: Ready) -> None:
-        try:
-            result = await one.tool.call(one.call.arguments, context(one.call.id))
-        except asyncio.CancelledError:
-            if is_cancelled():
-                raise
-            # The tool awaited something that was cancelled by itself: the run goes on.
-            result = ToolResult("The tool failed: what it waited for was cancelled.", "error")
-        if isinstance(result, Waits):
-            waiting[one.index] = result
-            return
+    async def record(index: int, result: ToolResult) -> None:
         with anyio.CancelScope(shield=True):
             async with turn:
                 if exchange.waiting == 1:
-                    await close({one.index: result})
+                    await close({index: result})
                 else:
-                    await log.finish_call(one.index, result)
+                    await log.finish_call(index, result)
+
+    async def run(one: Ready) -> None:
+        try:
+            result = await _result_of(one, context)
+        except (asyncio.CancelledError, Exception):
+            raise
+        except BaseException as error:
+            exchange.failed[one.index] = raised_result(error)
+            raise
+        if isinstance(result, Waits):
+            waiting[one.index] = result
+            return
+        await record(one.index, result)
 
     going = ready
     while going:
-        async with anyio.create_task_group() as group:
+        async with single_error(), anyio.create_task_group() as group:
             for one in going:
                 waiting.pop(one.index, None)
-                group.start_soon(run, one)
+                group.start_soon(carried, run, one)
+        for one in going:
+            # The task of the call itself was cancelled, by somebody who found it in the loop.
+            if one.index not in waiting and one.index not in exchange.results:
+                if log.exchange is not exchange:
+                    break
+                await record(one.index, ToolResult(SELF_CANCELLED, outcome="interrupted"))
         held = [one for one in ready if one.index in waiting]
         if any(one.paused for one in waiting.values()):
             break
@@ -169,6 +184,19 @@ async def _run_all(
             one for one in held if not await questions_of(log.store, waiting[one.index].run_id)
         ]
     return list(waiting.values())
+
+
+async def _result_of(one: Ready, context: Callable[[str], ToolContext]) -> ToolResult:
+    """Call a tool and return its result.
+
+    A tool that cancels its own task, or that would end the process, gives a result as well.
+    """
+    try:
+        return await contained(lambda: one.tool.call(one.call.arguments, context(one.call.id)))
+    except SelfCancelled:
+        return ToolResult(SELF_CANCELLED, outcome="interrupted")
+    except (SystemExit, GeneratorExit) as error:
+        return raised_result(error)
 
 
 def abandon(exchange: Exchange, tools: Toolset | None = None) -> dict[int, ToolResult]:
@@ -182,7 +210,9 @@ def abandon(exchange: Exchange, tools: Toolset | None = None) -> dict[int, ToolR
         if index in exchange.results:
             continue
         tool = tools.get(call.name) if tools else None
-        if index not in exchange.started:
+        if (failed := exchange.failed.get(index)) is not None:
+            done[index] = failed
+        elif index not in exchange.started:
             done[index] = ToolResult(CANCELLED, outcome="cancelled")
         elif tool is not None and tool.in_thread:
             done[index] = ToolResult(f"{INTERRUPTED} {STILL_RUNNING}", outcome="interrupted")

@@ -128,7 +128,7 @@ def _rebuilt(ref: FileRef, rows: Mapping[str, FileRow], missing: str) -> Resolve
     row = rows.get(file_id(ref))
     if row is None:
         return Resolved(ref, missing if file_id(ref) else BROKEN)
-    return Resolved(ref_of(row), thread_id=row.thread_id)
+    return Resolved(replace(ref_of(row), pixels=ref.pixels), thread_id=row.thread_id)
 
 
 def ref_of(row: FileRow) -> FileRef:
@@ -170,6 +170,8 @@ def to_reference(ref: FileRef, belongs_to: BelongsTo = "user") -> dict[str, Any]
         known["url"] = ref.uri
         extra = {"name": ref.name, "media_type": ref.media_type, "size": ref.size}
         known |= {key: value for key, value in extra.items() if value}
+    if ref.pixels:
+        known["pixels"] = ref.pixels
     return {**known, "belongs_to": belongs_to}
 
 
@@ -184,7 +186,7 @@ def from_reference(reference: Mapping[str, Any]) -> tuple[FileRef, BelongsTo]:
         return encodable(value) if isinstance(value, str) else ""
 
     kind = text("type")
-    size = reference.get("size")
+    size, pixels = reference.get("size"), reference.get("pixels")
     scheme, key = _ID_KEYS.get(text("transfer_method"), ("", "url"))
     ref = FileRef(
         kind=kind if kind in _KINDS else "custom",
@@ -192,5 +194,6 @@ def from_reference(reference: Mapping[str, Any]) -> tuple[FileRef, BelongsTo]:
         media_type=text("media_type"),
         name=text("name"),
         size=size if isinstance(size, int) and size > 0 else 0,
+        pixels=pixels if isinstance(pixels, int) and pixels > 0 else 0,
     )
     return ref, "assistant" if text("belongs_to") == "assistant" else "user"

@@ -76,8 +76,12 @@ async def execute(driver: Driver, *, settings: Settings, background: Background)
     except anyio.get_cancelled_exc_class():
         await _end(driver, cancelled())
         raise
-    except Exception as error:
-        # A bug of ours, or of a model's or tool's author: the run is ended, the error goes on.
+    except GeneratorExit:
+        # Nothing can be awaited any more: the event loop is gone.
+        raise
+    except BaseException as error:
+        # A bug of ours, or of a model's or tool's author, or a `KeyboardInterrupt`: the run is
+        # ended, the error goes on.
         detail = f"Unexpected {type(error).__name__}"
         await _end(driver, Finish("failed", "error", detail))
         raise

@@ -27,6 +27,7 @@ class FileRef:
     Attributes:
         uri: `upload:ID` or `tool:ID` for what `agent_runtime.files` keeps, or a URL.
         size: in bytes; 0 where it is not known.
+        pixels: of an image, its width times its height; 0 where it is not known.
     """
 
     kind: FileKind
@@ -34,6 +35,7 @@ class FileRef:
     media_type: str = ""
     name: str = ""
     size: int = 0
+    pixels: int = 0
 
 
 @dataclass(frozen=True, slots=True)

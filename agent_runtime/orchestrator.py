@@ -23,6 +23,7 @@ from .delegation.background import JOB, settling
 from .errors import (
     BudgetExceeded,
     InboxWaiting,
+    InvariantError,
     ModelError,
     ModelOverflow,
     ModelRejected,
@@ -103,7 +104,13 @@ class Orchestrator:
             return prompt, await self.ask(prompt)
 
     async def prepare(self) -> Prompt:
-        """Return the next prompt, activated anew where it is due, reserved and checked."""
+        """Return the next prompt, activated anew where it is due, reserved and checked.
+
+        Raises:
+            InvariantError: an exchange is open: the prompt would be without it.
+        """
+        if self.log.exchange is not None:
+            raise InvariantError(f"The exchange of node {self.log.exchange.seq} is still open.")
         recalled = await self.recall()
         cause = self.state.due(self.log.view)
         if cause is not None:
@@ -245,7 +252,7 @@ class Orchestrator:
         exchange = log.open_exchange()
         results = exchange.results | done
         texts = [results[index].text for index in range(len(exchange.message.calls))]
-        shown = await self.state.fit(texts)
+        shown = await self.state.fit(exchange.message.calls, texts)
         items = await log.store.inbox(log.lease.thread_id) if finish is None else []
         notes = notes_of(items, log.lease.run_id)
         if finish is None:

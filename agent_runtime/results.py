@@ -14,7 +14,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream
 from agent_runtime_storage.records import RunStatus, StopReason, UsageTotal
 
 from .budget import NANO
-from .concurrency import single_error
+from .concurrency import carried, single_error
 from .events import Event
 from .people.questions import Question
 
@@ -108,6 +108,6 @@ async def streaming(
 
     with receive:
         async with single_error(), anyio.create_task_group() as group:
-            group.start_soon(feed)
+            group.start_soon(carried, feed)
             yield stream
             group.cancel_scope.cancel()

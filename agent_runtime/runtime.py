@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -42,13 +43,15 @@ from .planning import Planner, ThreadPlans
 from .recall import Recall
 from .resolve import Resolved, resolve
 from .results import RunResult, RunStream, streaming
+from .run_spec import RunSpec
 from .shown_files import ContentCache
 from .state import RunState
-from .tool_contexts import ResumeChild, ToolContexts, beside, with_context
+from .tool_contexts import ResumeChild, ToolContexts, beside
 from .upkeep import ThreadMemory
 from .view import Entry
 from .workflow.conductor import Conductor
-from .workflow.definition import Workflow, check_kind, kept_with
+from .workflow.definition import Workflow, check_kind
+from .workflow.steps import plain
 
 _log = logging.getLogger(__name__)
 
@@ -72,8 +75,10 @@ class Runtime(Control):
         store: Store,
         model: Model | None = None,
         recall: Recall | None = None,
+        program: str = "",
     ) -> None:
         self.settings = settings
+        self.program = program
         self.store = store
         self.model = model
         self._recall = recall
@@ -88,6 +93,7 @@ class Runtime(Control):
         *,
         model: Model | None = None,
         embedder: Embedder | None = None,
+        program: str = "",
     ) -> AsyncGenerator[Runtime]:
         """Open the store that the settings name, and close it at the end.
 
@@ -96,6 +102,7 @@ class Runtime(Control):
             model: for agents that name none; None takes the settings' model, or without one the
                 offline model.
             embedder: for recall, instead of the one that the settings name.
+            program: kept with the runs that begin here, for a program that resumes only its own.
 
         Raises:
             ConfigError: a setting is not usable.
@@ -110,7 +117,7 @@ class Runtime(Control):
             auth_token=token.get_secret_value() if token else None,
             objects=settings.object_store_url,
         )
-        runtime = cls(settings, store, model, recall)
+        runtime = cls(settings, store, model, recall, program)
         try:
             yield runtime
         finally:
@@ -157,9 +164,11 @@ class Runtime(Control):
             ThreadBusy: the thread has an active run already.
             InvalidFile: a file is empty, too large, or cannot be read.
         """
-        spec = with_context(spec, user_context)
+        kept = RunSpec(caller=spec or {}, program=self.program).with_context(
+            plain(user_context) if user_context else None
+        )
         result = await self._run(
-            agent, task, thread, user, deps, spec, on_event, parent=None, files=files
+            agent, task, thread, user, deps, kept, on_event, parent=None, files=files
         )
         again = partial(self.resume, agent=agent, user=user, deps=deps, on_event=on_event)
         return await self._asked(result, on_question, again, user)
@@ -245,7 +254,7 @@ class Runtime(Control):
         with leases.at_work(run.id):
             taken = await take_over(store, run, resolved, agent.name, on_event)
             state = self._state(
-                taken.log, resolved, task=taken.task, limit=taken.limit, spec=run.spec
+                taken.log, resolved, task=taken.task, limit=taken.limit, spec=RunSpec.of(run)
             )
             state.settled = taken.uncertain
             retry = run.stop_reason in ("error", "budget")
@@ -287,7 +296,8 @@ class Runtime(Control):
         Raises `NotFound` and `ThreadBusy` as `run` does.
         """
         await branches.regenerate(self.store.of(user or self.settings.user), thread)
-        return await self._run(agent, None, thread, user, deps, None, on_event, parent=None)
+        kept = RunSpec(program=self.program)
+        return await self._run(agent, None, thread, user, deps, kept, on_event, parent=None)
 
     @property
     def memory(self) -> ThreadMemory:
@@ -343,7 +353,7 @@ class Runtime(Control):
         thread_id: str | None,
         user: str | None,
         deps: Any,
-        spec: Mapping[str, Any] | None,
+        spec: RunSpec,
         on_event: Callable[[Event], None],
         parent: RunLog | None,
         before: Sequence[LoggedMessage] = (),
@@ -363,6 +373,9 @@ class Runtime(Control):
         resolved = await self._resolve(
             agent, store, deps, budget, thread_id=thread_id, child=parent is not None
         )
+        if node is not None:
+            assert isinstance(agent, Agent)
+            node = await node_runs.remembered(node, agent, store, resolved.info.takes)
         if parent is None:
             await require_room(store, resolved.limits, thread_id)
         order = Order(
@@ -372,9 +385,14 @@ class Runtime(Control):
             task=message,
             budget=Budget() if parent else budget,
             on_event=on_event,
-            spec={**kept_with(agent, spec), **(node.spec if node else {})},
+            spec=replace(
+                spec,
+                workflow=isinstance(agent, Workflow),
+                node_memory=node.spec if node else None,
+            ),
             parent=parent,
             before=(*(node.before if node else ()), *before),
+            left_out=node.left_out if node else 0,
             files=tuple(files),
             max_file_bytes=self.settings.max_file_bytes,
         )
@@ -392,7 +410,7 @@ class Runtime(Control):
         *,
         parent: RunLog,
         deps: Any,
-        spec: Mapping[str, Any],
+        spec: RunSpec,
         before: Sequence[LoggedMessage],
     ) -> RunResult:
         user = parent.store.user_id
@@ -407,14 +425,14 @@ class Runtime(Control):
         *,
         task: Entry | None,
         limit: int,
-        spec: Mapping[str, Any],
+        spec: RunSpec,
     ) -> RunState:
         recalling = self._recall.of_run(log) if self._recall else None
         resume = self._resuming(log, resolved.deps)
         context = ToolContexts(
             log=log,
             deps=resolved.deps,
-            user_context=spec.get("user_context") or {},
+            user_context=spec.user_context,
             recalling=recalling,
             settings=self.settings,
             run_child=self._run_child,

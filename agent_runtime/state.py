@@ -37,7 +37,7 @@ from .memory.observational import Memory
 from .memory.recent import TARGET, Room, overdue, plan, results_budget, too_large
 from .memory.transcript import characters
 from .memory.worker import Worker
-from .messages import Note, ToolResult
+from .messages import Note, ToolCall, ToolResult
 from .models.base import Model, ModelInfo
 from .people.gate import Gate
 from .shown_files import PromptFiles
@@ -84,6 +84,7 @@ class RunState:
     calibration: Calibration
     step_limit: int
     max_output: int
+    max_result_tokens: int
     task: Entry | None
     limited: bool
     """Whether the run tree has a budget, or its runs have limits."""
@@ -191,14 +192,21 @@ class RunState:
         if self.memory is not None:
             self.memory.bands = self.memory.bands.within(self.room.limit)
 
-    async def fit(self, texts: Sequence[str]) -> list[int | None]:
-        """Return how many characters of each result prompts show, so that none floods them."""
+    async def fit(self, calls: Sequence[ToolCall], texts: Sequence[str]) -> list[int | None]:
+        """Return how many characters of each call's result prompts show, so that none floods them.
+
+        A result has at most the tokens that its tool sets, or the setting, at any window; those of
+        one exchange have together at most a share of the window.
+        """
+        found = [self.tools.get(call.name) for call in calls]
+        own = [tool.max_result_tokens if tool else None for tool in found]
+        caps = [int((one or self.max_result_tokens) / self.calibration.ratio) for one in own]
         tokens = results_budget(self.room, self.calibration.ratio)
         if self.limited and not is_below(self.log.lease):
             tokens = min(tokens, await self._affordable_results())
         if sum(map(len, texts)) > COUNT_IN_THREAD:
-            return await anyio.to_thread.run_sync(fit, texts, tokens, count_text)
-        return fit(texts, tokens, count_text)
+            return await anyio.to_thread.run_sync(fit, texts, tokens, count_text, caps)
+        return fit(texts, tokens, count_text, caps)
 
     # Budget
 

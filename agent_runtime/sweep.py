@@ -17,12 +17,12 @@ from agent_runtime_storage.contract import UserStore
 from agent_runtime_storage.records import ACTIVE, Commit, Finish, Run
 
 from . import leases
-from .beginning import UPKEEP
 from .concurrency import outlast
 from .delegation.record import record_of
 from .errors import Conflict, CorruptThread, LeaseLost, NotFound
 from .log import finish_event
 from .people.waiting import questions_of
+from .run_spec import RunSpec
 from .takeover import end_dead, take_lease
 
 MOST = 10_000
@@ -69,7 +69,7 @@ async def sweep(store: UserStore) -> Sweep:
     for run in await _dead(store):
         with leases.at_work(run.id):
             try:
-                if run.cancel_requested or UPKEEP in run.spec:
+                if run.cancel_requested or RunSpec.of(run).upkeep:
                     await end_dead(store, run)
                     ended.append(await store.run(run.id))
                 else:
@@ -89,7 +89,7 @@ async def way_on(store: UserStore, run: Run) -> Way | None:
     `resume`; `answer` a question of its own, or of one below it, first; with its `root`; or, for
     a `task` in the background, when its agent delegates it again.
     """
-    if run.status not in ACTIVE or not leases.is_dead(run) or UPKEEP in run.spec:
+    if run.status not in ACTIVE or not leases.is_dead(run) or RunSpec.of(run).upkeep:
         return None
     if run.status == "suspended" and await questions_of(store, run.id):
         return "answer"

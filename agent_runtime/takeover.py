@@ -77,7 +77,9 @@ async def holding(store: UserStore, lease: Lease) -> AsyncGenerator[None]:
     except asyncio.CancelledError:
         await _end_held(store, lease)
         raise
-    except Exception as error:
+    except GeneratorExit:
+        raise
+    except BaseException as error:
         detail = str(error) if isinstance(error, AgentRuntimeError) else type(error).__name__
         await give_up(store, lease, Finish("failed", "error", encodable(detail)))
         raise

@@ -36,7 +36,11 @@ CALL_OVERHEAD = 8
 LONGEST_URI = 500
 """More characters of a file's address no placeholder names."""
 IMAGE_TOKENS = 1_600
-"""What an image is taken for: about the most that providers charge for one of usual size."""
+"""The most that an image is taken for, and what one of unknown size is: providers scale it down."""
+LEAST_IMAGE_TOKENS = 260
+"""The least that an image is taken for: one tile of Gemini, or of OpenAI."""
+PIXELS_A_TOKEN = 750
+"""By Anthropic's measure, the dearest for images of usual size."""
 TEXT_BYTES = 20_000
 """How much of a text document prompts show."""
 
@@ -94,7 +98,9 @@ def count_file(file: FileRef) -> int:
     It does not depend on the model, which may show less of it; what providers report corrects it.
     """
     if file.kind == "image":
-        return IMAGE_TOKENS
+        if not file.pixels:
+            return IMAGE_TOKENS
+        return min(max(-(-file.pixels // PIXELS_A_TOKEN), LEAST_IMAGE_TOKENS), IMAGE_TOKENS)
     named = count_text(placeholder(file))
     if not file.uri.startswith(("upload:", "tool:")):
         return named

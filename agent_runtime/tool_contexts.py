@@ -11,9 +11,9 @@ from agent_runtime_config import Settings
 from .events import Event
 from .log import RunLog
 from .messages import LoggedMessage, UserMessage
+from .run_spec import RunSpec
 from .tools.base import ToolContext
 from .tools.timer import ToolTimer
-from .workflow.steps import plain
 
 if TYPE_CHECKING:
     from agent_runtime_storage.records import Run
@@ -36,7 +36,7 @@ class RunChild(Protocol):
         *,
         parent: RunLog,
         deps: Any,
-        spec: Mapping[str, Any],
+        spec: RunSpec,
         before: Sequence[LoggedMessage],
     ) -> Awaitable[RunResult]: ...
 
@@ -78,11 +78,12 @@ class ToolContexts:
             agent: Agent | Workflow,
             task: str | UserMessage,
             *,
-            spec: Mapping[str, Any] | None = None,
+            spec: Mapping[str, Any] | RunSpec | None = None,
             before: Sequence[LoggedMessage] = (),
             on_event: Callable[[Event], None] | None = None,
         ) -> RunResult:
-            given = with_context(spec, self.user_context)
+            given = spec if isinstance(spec, RunSpec) else RunSpec(caller=spec or {})
+            given = given.with_context(self.user_context)
             parent = self.log
             if on_event is not None:
                 parent = replace(parent, emit=beside(parent, on_event))
@@ -125,10 +126,3 @@ def beside(log: RunLog, on_event: Callable[[Event], None] | None) -> Callable[[E
             log.emit(event)
 
     return tell
-
-
-def with_context(
-    spec: Mapping[str, Any] | None, user_context: Mapping[str, Any] | None
-) -> dict[str, Any]:
-    """Return what is kept with a run, with what may be known of its user."""
-    return {**(spec or {}), **({"user_context": plain(user_context)} if user_context else {})}

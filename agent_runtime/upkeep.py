@@ -20,7 +20,7 @@ from agent_runtime_storage.records import Budget, Finish, NewRun, UsageTotal
 from . import leases
 from .agent import Agent
 from .allowance import in_money, limits_of
-from .beginning import UPKEEP, end_upkeep, started
+from .beginning import end_upkeep, started
 from .branch import load_view
 from .budget import require_price
 from .concurrency import outlast, single_error
@@ -39,6 +39,7 @@ from .memory.worker import Worker
 from .models.base import Model
 from .remembering import Remembering
 from .resolve import Resolved, resolve
+from .run_spec import RunSpec
 from .takeover import holding
 from .tokens import Calibration
 
@@ -245,7 +246,8 @@ async def _lease(
         thread_id=thread_id,
         agent=AGENT,
         max_steps=0,
-        spec={UPKEEP: kind},
+        spec={},
+        internal=RunSpec(upkeep=kind).internal(),
         owner=leases.own(),
         lease_seconds=leases.LEASE_SECONDS,
         expect_head=thread.head,

@@ -27,6 +27,7 @@ from typing import Any
 import anyio
 
 from agent_runtime import Runtime
+from agent_runtime.delegation.record import Record, record_of
 from agent_runtime_storage import UserStore
 from agent_runtime_storage.records import ACTIVE, Run
 
@@ -116,7 +117,7 @@ async def _trial(
             await _all_at_work(server, first)
         [root] = await store.runs(thread_id=THREAD)
         below = await store.runs(parent_run_id=root.id)
-        apart = [run.id for run in below if run.spec["delegation"]["background"]]
+        apart = [run.id for run in below if _record(run).background]
         # Before anybody takes the agent over, or it would end those that work for it no more.
         async with processes.start(go_on, place, apart, False) as one:
             await _hear(one)
@@ -215,3 +216,10 @@ def run(args: argparse.Namespace) -> Report:
         at_most("tasks, calls, threads or ends that should not be", row["violations"], 0),
     ]
     return Report("cancels", [row], targets)
+
+
+def _record(run: Run) -> Record:
+    """Return what a sub-agent's run keeps of the call that began it."""
+    record = record_of(run)
+    assert record is not None
+    return record

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 import anyio
 
@@ -20,6 +20,7 @@ from agent_runtime.memory.parsing import write
 from agent_runtime.messages import ToolResult
 from agent_runtime.models.base import ModelEvent, ModelInfo, ModelRequest, TokenUsage
 from agent_runtime.resolve import Resolved
+from agent_runtime.run_spec import RunSpec
 from agent_runtime.state import RunState
 from agent_runtime.tokens import count_text
 from agent_runtime.tools.base import ToolContext
@@ -184,7 +185,7 @@ class ReplayRuntime(Runtime):
         *,
         task: Entry | None,
         limit: int,
-        spec: Mapping[str, Any],
+        spec: RunSpec,
     ) -> RunState:
         player = resolved.model
         assert isinstance(player, MemoryPlayer)

@@ -90,7 +90,7 @@ async def main() -> None:
         [failed] = await store.runs(thread_id=report.thread)
         await runtime.resume(failed.id, report)
         runs = await store.runs(root_run_id=failed.id)
-        print("The runs:", sorted(str(run.spec.get("node", run.agent)) for run in runs))
+        print("The runs:", sorted(str((run.internal or {}).get("node", run.agent)) for run in runs))
         print("-- the next turn")
         await runtime.run(report, "Anything else?")
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from agent_runtime.agent import Agent
     from agent_runtime.models.base import Model
+    from agent_runtime_storage.records import Run
 
 INSTRUCTIONS = """\
 You are an autonomous agent. You work on the user's task until it is done; nobody watches each \
@@ -102,6 +103,13 @@ class Spec:
             asking=bool(data.get("asking")),
             ask_shell=bool(data.get("ask_shell")),
         )
+
+
+def is_of_command(run: Run) -> bool:
+    """Return whether the command line began a run: then its spec is known here."""
+    from agent_runtime.run_spec import COMMAND, RunSpec
+
+    return RunSpec.of(run).program == COMMAND
 
 
 def build_agent(spec: Spec) -> Agent:

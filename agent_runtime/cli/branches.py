@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from . import session
-from .agents import Spec, build_agent
+from .agents import Spec, build_agent, is_of_command
 from .options import json_object_option
 from .run import (
     model_option,
@@ -208,7 +208,7 @@ async def _spec_of(settings: Settings, thread: str, node_id: int | None) -> Spec
         else:
             return None
         run = await store.run(node.run_id) if node.run_id else None
-    return Spec.from_json(run.spec) if run is not None and "workspace" in run.spec else None
+    return Spec.from_json(run.spec) if run is not None and is_of_command(run) else None
 
 
 async def _moved(settings: Settings, thread: str, move: Move) -> tuple[str, Node | None]:

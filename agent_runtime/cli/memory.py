@@ -189,12 +189,12 @@ async def _agent(runtime: Runtime, thread: str, model: str | None) -> Agent:
     """Return an agent of the model named, or of the thread's last run, or of the settings."""
     from agent_runtime.models import OFFLINE
 
-    from .agents import Spec, build_agent
+    from .agents import Spec, build_agent, is_of_command
 
     name = model
     if name is None:
         runs = await runtime.store.of(runtime.settings.user).runs(thread_id=thread, limit=20)
-        specs = (run.spec["model"] for run in runs if "model" in run.spec)
+        specs = (Spec.from_json(run.spec).model for run in runs if is_of_command(run))
         name = str(next(specs, runtime.settings.model) or "")
     return build_agent(Spec("" if name in OFFLINE else name))
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from . import session
-from .agents import Spec, build_agent
+from .agents import Spec, build_agent, is_of_command
 from .asking import ask_all, can_ask
 from .options import budget_option, json_object_option, timeout_option
 from .terminal import say, write_json
@@ -256,7 +256,7 @@ async def _prepare(
     async with Runtime.open(settings) as runtime:
         store = runtime.store.of(settings.user)
         found = await store.run(run_id) if run_id else await _last(store, thread)
-        if "workspace" not in found.spec:
+        if not is_of_command(found):
             raise ConfigError(
                 f"Run {found.id} was not started from the command line; its agent is not known "
                 "here.",
@@ -294,16 +294,16 @@ def respecified(
 
 async def _last(store: UserStore, thread: str | None) -> Run:
     """Return the newest run that can be resumed: the last of its thread, not done, not at work."""
-    from agent_runtime.beginning import UPKEEP
     from agent_runtime.errors import NotFound
     from agent_runtime.leases import is_dead
+    from agent_runtime.run_spec import RunSpec
     from agent_runtime_storage.records import ACTIVE
 
     if thread is not None:
         await store.thread(thread)
     seen: set[str] = set()
     for run in await store.runs(thread_id=thread, limit=1000):
-        if run.parent_run_id is not None or run.thread_id in seen or UPKEEP in run.spec:
+        if run.parent_run_id is not None or run.thread_id in seen or RunSpec.of(run).upkeep:
             continue
         seen.add(run.thread_id)
         at_work = run.status in ACTIVE and not is_dead(run)

@@ -173,12 +173,12 @@ def _resume_all(settings: Settings, found: Sequence[Run], *, as_json: bool) -> i
     Ctrl-C ends the run that is at work, and leaves the others.
     """
     from . import exits, session
-    from .agents import Spec, build_agent
+    from .agents import Spec, build_agent, is_of_command
     from .run import respecified
 
     code = exits.SUCCESS
     for run in found:
-        if "workspace" not in run.spec:
+        if not is_of_command(run):
             say(
                 f"Run {run.id} was not started from the command line: "
                 "resume it in the program that started it."

@@ -81,6 +81,7 @@ async def _follow(settings: Settings, start: Start, resume: Resume) -> Outcome:
     import anyio
 
     from agent_runtime.concurrency import single_error
+    from agent_runtime.run_spec import COMMAND
     from agent_runtime.runtime import Runtime
 
     outcome = Outcome()
@@ -88,7 +89,7 @@ async def _follow(settings: Settings, start: Start, resume: Resume) -> Outcome:
     work = anyio.CancelScope()
     async with single_error(), anyio.create_task_group() as group:
         await group.start(_watch, work, outcome, progress)
-        async with Runtime.open(settings) as runtime:
+        async with Runtime.open(settings, program=COMMAND) as runtime:
             with work:
                 with progress:
                     await _consume(runtime, start(runtime), outcome, progress)

@@ -90,7 +90,7 @@ def show(thread: str, events: bool, branches: bool, limit: int, full: bool, as_j
 
 
 async def _nodes(settings: Settings, thread_id: str, limit: int) -> list[Node]:
-    from agent_runtime.beginning import UPKEEP
+    from agent_runtime.run_spec import RunSpec
     from agent_runtime.runtime import Runtime
 
     async with Runtime.open(settings) as runtime:
@@ -100,7 +100,7 @@ async def _nodes(settings: Settings, thread_id: str, limit: int) -> list[Node]:
         if thread.head is not None:
             nodes = await store.branch(thread_id, thread.head, limit=limit)
         for run in await store.runs(thread_id=thread_id, limit=10):
-            if UPKEEP in run.spec:
+            if RunSpec.of(run).upkeep:
                 continue
             if run.open_node is not None:
                 nodes.append(await store.node(thread_id, run.open_node))

@@ -8,6 +8,7 @@ process that is gone could not, so a task that died is told of, too.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Literal
 import anyio
 
 from agent_runtime import leases
-from agent_runtime.concurrency import single_error
+from agent_runtime.concurrency import Carrier, single_error
 from agent_runtime.errors import AgentRuntimeError, ToolError
 from agent_runtime.events import Event
 from agent_runtime_storage.contract import UserStore
@@ -180,6 +181,11 @@ class _Work:
                 await sharing.resume(self.again, agent, on_event=self._hear)
         except Exception as error:
             self.failure = error
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:
+            # The run is ended; nobody is there to whom it could be raised.
+            self.failure = Carrier(error)
         finally:
             self.begun.set()
         await self.answered.wait()

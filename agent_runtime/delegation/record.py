@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, cast
 
+from agent_runtime.run_spec import RunSpec
 from agent_runtime_storage.records import Run
 
 from .assignment import Assignment
 
-SPEC = "delegation"
 MOST_CHARS = 1000
 """How much is kept of each text that the log of attempts says again."""
 
@@ -42,9 +40,9 @@ class Record:
     background: bool = False
     waits: bool = False
 
-    def spec(self) -> dict[str, Any]:
-        """Return the part of the run's spec."""
-        return {SPEC: asdict(self)}
+    def spec(self) -> RunSpec:
+        """Return what is kept with the run."""
+        return RunSpec(delegation=asdict(self))
 
 
 def record_of(run: Run) -> Record | None:
@@ -52,25 +50,22 @@ def record_of(run: Run) -> Record | None:
 
     One that cannot be read is passed over, with a warning: an attempt less is known then.
     """
-    kept = run.spec.get(SPEC)
-    if kept is None:
+    data = RunSpec.of(run).delegation
+    if data is None:
         return None
     texts = ("key", "call", "action", "diagnosis", "fix_applied")
-    if isinstance(kept, dict):
-        data = cast("dict[str, Any]", kept)
-        whole = all(isinstance(data.get(name), str) for name in texts)
-        if whole and all(isinstance(data.get(name), int) for name in ("place", "depth")):
-            known = {name: data[name] for name in (*texts, "place", "depth")}
-            background, waits = data.get("background") is True, data.get("waits") is True
-            return Record(**known, background=background, waits=waits)
+    whole = all(isinstance(data.get(name), str) for name in texts)
+    if whole and all(isinstance(data.get(name), int) for name in ("place", "depth")):
+        known = {name: data[name] for name in (*texts, "place", "depth")}
+        background, waits = data.get("background") is True, data.get("waits") is True
+        return Record(**known, background=background, waits=waits)
     _log.warning("What run %s keeps of its delegation cannot be read.", run.id)
     return None
 
 
-def key_of(spec: Mapping[str, Any]) -> str:
+def key_of(spec: RunSpec) -> str:
     """Return the key under which a run with this spec was delegated; empty if it was not."""
-    kept: Any = spec.get(SPEC)
-    key = cast("dict[str, Any]", kept).get("key") if isinstance(kept, dict) else None
+    key = (spec.delegation or {}).get("key")
     return key if isinstance(key, str) else ""
 
 

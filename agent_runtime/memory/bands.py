@@ -26,6 +26,8 @@ TAIL = 0.2
 """What share of T stays raw after an activation."""
 CUT_FROM = 1.2
 """From this share of T on, old tool output is cut where observations are late."""
+LARGE = 0.5
+"""An entry of more than this share of T is too expensive to carry until a tail has grown."""
 LEAST_CUT = 0.1
 """Cuts that take less than this share of T out would rewrite the rest too often."""
 LEAST_GAIN = 0.3
@@ -133,14 +135,18 @@ def covered(
 
 
 def movable(raw: Raw, bands: Bands) -> int:
-    """Return how many entries, from the first on, may leave: not the last N, not the raw tail."""
+    """Return how many entries, from the first on, may leave: not the last N, not the raw tail.
+
+    One that is larger than half of T leaves without waiting for a tail behind it.
+    """
     tail = bands.observe * (TAIL_BY_PRICE if bands.prices else TAIL)
     messages = tokens = 0
     for index in reversed(range(len(raw.entries))):
         entry = raw.entries[index]
         messages, tokens = messages + entry.size, tokens + raw.tokens[index]
+        enough = tokens >= tail or (index and raw.tokens[index - 1] > bands.observe * LARGE)
         # A note that rides in an exchange's last result stays with that exchange.
-        if messages >= bands.last_messages and tokens >= tail and entry.prompt:
+        if messages >= bands.last_messages and enough and entry.prompt:
             return index
     return 0
 

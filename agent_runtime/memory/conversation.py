@@ -6,7 +6,7 @@ of a template; an agent's run on the thread has the thread's whole memory by its
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 
 from agent_runtime.context import entry_of
@@ -16,10 +16,10 @@ from agent_runtime.rendering import render
 from agent_runtime.tokens import warm
 from agent_runtime.view import Start
 from agent_runtime_storage.contract import UserStore
-from agent_runtime_storage.records import Node
+from agent_runtime_storage.records import FileKind, Node
 
 from .mode import MAX_MESSAGES, MAX_TOKENS, MemoryWindow, RolePrefix
-from .turns import as_text, newest, turns_of, with_files
+from .turns import History, as_text, in_words, newest, turns_of, with_files
 
 _NEWS = ("steer", "background")
 """Of the runtime's notes, those that tell something new; the others restate."""
@@ -43,12 +43,14 @@ class ConversationMemory:
         window: MemoryWindow | None = None,
         current_message_id: int | None = None,
         files: FilePolicy = EVERY_FILE,
-    ) -> list[PromptMessage]:
+        takes: Collection[FileKind] | None = None,
+    ) -> History:
         """Return the newest whole turns of one branch, oldest first.
 
         A turn is a user's message with all that followed up to the next one, each tool call with
         its results.  The branch is taken before any limit.  The newest turn is left out while a
         run is at work on it; the turns of runs that ended are in, whatever they ended with.
+        `left_out` says how many older turns did not fit.
 
         Args:
             max_token_limit: the most tokens, in our count; a newest turn with more gives nothing.
@@ -57,13 +59,17 @@ class ConversationMemory:
             current_message_id: the node at which the branch ends, None for the thread's head; of
                 a user's message it is what came before it, since that is the one to answer.
             files: which files are shown; for one that is not, or is broken, stands a text.
+            takes: the kinds of files that the model takes; the others count for the limit as the
+                line that names them. None for all kinds.
 
         Raises:
             NotFound: the owner has no such thread or node.
             CorruptThread: the chain of nodes is broken.
         """
         limit = window.limit(message_limit) if window else message_limit
-        return await self._newest(max_token_limit, limit, current_message_id, files, results=True)
+        return await self._newest(
+            max_token_limit, limit, current_message_id, files, takes, results=True
+        )
 
     async def history_text(
         self,
@@ -80,7 +86,9 @@ class ConversationMemory:
         Tool calls and results are left out, and count for no limit.  Raises like `history`.
         """
         limit = window.limit(message_limit) if window else message_limit
-        shown = await self._newest(max_token_limit, limit, current_message_id, files, results=False)
+        shown = await self._newest(
+            max_token_limit, limit, current_message_id, files, None, results=False
+        )
         return as_text(shown, role_prefix or RolePrefix())
 
     async def _newest(
@@ -89,9 +97,10 @@ class ConversationMemory:
         message_limit: int,
         current: int | None,
         files: FilePolicy,
+        takes: Collection[FileKind] | None,
         *,
         results: bool,
-    ) -> list[PromptMessage]:
+    ) -> History:
         await warm()
         thread = await self._store.thread(self._thread_id)
         head = thread.head if current is None else current
@@ -99,7 +108,7 @@ class ConversationMemory:
         if asked is not None:
             head = (await self._store.node(self._thread_id, asked)).parent_id
         if head is None:
-            return []
+            return History()
         show = partial(self._show, files=files, results=results)
         size = _FIRST_PAGE
         while True:
@@ -107,10 +116,14 @@ class ConversationMemory:
             nodes = await self._store.branch(self._thread_id, head, limit=size)
             whole = nodes[0].parent_id is None
             turns = turns_of(nodes, begins=lambda node: node.role == "user")
-            shown, all_fit = await newest(
-                turns, show, max_tokens=max_token_limit, max_messages=message_limit
+            shown = await newest(
+                turns,
+                show,
+                max_tokens=max_token_limit,
+                max_messages=message_limit,
+                takes=takes,
             )
-            if whole or not all_fit:
+            if whole or shown.left_out:
                 return shown
             size *= _NEXT_PAGE
 
@@ -140,5 +153,7 @@ class ConversationMemory:
                 continue
             for one in render(entry_of(node), Start(), keep_opaque=False):
                 if results or (one.role != "tool" and (one.text or not one.calls)):
-                    shown.append(await with_files(self._store, one, files))
+                    known = await with_files(self._store, one, files)
+                    # Plain text holds no file, so only the line that names it counts.
+                    shown.append(known if results else in_words(known))
         return shown

@@ -28,11 +28,12 @@ from agent_runtime.messages import FileRef, PromptMessage, encodable
 from agent_runtime.tokens import count_text, warm
 from agent_runtime_storage.contract import UserStore
 from agent_runtime_storage.documents import NODE_MEMORY, Document, is_segment
+from agent_runtime_storage.records import FileKind
 
 from .branches import extract
 from .mode import MAX_MESSAGES, MAX_TOKENS
 from .node_document import COMPRESSED, PLAIN, Content, NodeMessage, decode, encode, new_message
-from .turns import newest, turns_of, with_files
+from .turns import History, newest, turns_of, with_files
 
 TRIES = 200
 """How often a write is tried again that others were quicker than."""
@@ -209,11 +210,13 @@ class NodeMemory:
         max_token_limit: int = MAX_TOKENS,
         message_limit: int = MAX_MESSAGES,
         files: FilePolicy = EVERY_FILE,
-    ) -> list[PromptMessage]:
+        takes: Collection[FileKind] | None = None,
+    ) -> History:
         """Return the newest whole turns of one branch, oldest first, the buffer's included.
 
         The branch is taken before any limit.  It begins behind a parent that the memory does not
-        have.  A user's message at its end that has no answer yet is left out.
+        have.  A user's message at its end that has no answer yet is left out.  `left_out` says how
+        many older turns did not fit.
 
         Args:
             current_message_id: the turn (or message) that the branch ends with; None for none,
@@ -222,6 +225,8 @@ class NodeMemory:
             message_limit: the most messages.
             files: which files are shown; for one that is not, or is broken or another owner's,
                 stands a text.
+            takes: the kinds of files that the model takes; the others count for the limit as the
+                line that names them. None for all kinds.
 
         Raises:
             NotFound: the memory has messages, but not this one.
@@ -232,7 +237,7 @@ class NodeMemory:
         if callable(head):
             head = await head(messages)
         if head is None or not messages:
-            return []
+            return History()
         turns = turns_of(self._branch(messages, head), begins=lambda one: one.role == "user")
         if turns[-1][-1].role == "user":
             del turns[-1]
@@ -241,8 +246,13 @@ class NodeMemory:
             prompts = [PromptMessage(one.role, one.content, files=one.refs) for one in turn]
             return [await with_files(self._store, one, files) for one in prompts]
 
-        shown, _ = await newest(turns, show, max_tokens=max_token_limit, max_messages=message_limit)
-        return shown
+        return await newest(
+            turns,
+            show,
+            max_tokens=max_token_limit,
+            max_messages=message_limit,
+            takes=takes,
+        )
 
     async def flush(self) -> None:
         """Write what was added; durable when it returns.

@@ -9,9 +9,9 @@ in between left undone.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, cast
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import orjson
 
@@ -27,15 +27,14 @@ from agent_runtime.messages import (
     UserMessage,
     decode_message,
 )
+from agent_runtime.run_spec import RunSpec
 from agent_runtime_storage.contract import UserStore
-from agent_runtime_storage.records import ACTIVE, Finish, Lease, Run
+from agent_runtime_storage.records import ACTIVE, FileKind, Finish, Lease, Run
 
 from .mode import MAX_MESSAGES, MemoryConfig, MemoryMode
 from .node import Head, NodeKey, NodeMemory, latest
 from .node_document import NodeMessage
 
-SPEC = "node_memory"
-"""What the spec of a run has whose turn belongs into a node's memory."""
 CLAIM_SECONDS = 60.0
 RETRY_SECONDS = 1.0
 SETTLED_AT_ONCE = 20
@@ -51,7 +50,8 @@ class NodeRun:
     Attributes:
         anchored: whether the conversation is the thread of the run at the root of the tree.  Then
             its branch says which turns the node remembers; else they follow each other.
-        before: what the run begins with.
+        before: what the run begins with; see `remembered`.
+        left_out: how many older turns did not fit its limits.
     """
 
     key: NodeKey
@@ -60,19 +60,18 @@ class NodeRun:
     run_id: str
     root_run_id: str
     before: tuple[LoggedMessage, ...] = ()
+    left_out: int = 0
     _stands: dict[str, bool] = field(default_factory=dict[str, bool], repr=False, compare=False)
 
     @property
     def spec(self) -> dict[str, Any]:
         """What is kept of it with the run."""
         return {
-            SPEC: {
-                "app_id": self.key.app_id,
-                "conversation_id": self.key.conversation_id,
-                "node_id": self.key.node_id,
-                "compressed": self.compressed,
-                "anchored": self.anchored,
-            }
+            "app_id": self.key.app_id,
+            "conversation_id": self.key.conversation_id,
+            "node_id": self.key.node_id,
+            "compressed": self.compressed,
+            "anchored": self.anchored,
         }
 
     def memory(self, store: UserStore) -> NodeMemory:
@@ -225,21 +224,33 @@ async def opened(
         root_run_id,
     )
     await node.settle(store)
+    return node
+
+
+async def remembered(
+    node: NodeRun, agent: Agent, store: UserStore, takes: Collection[FileKind]
+) -> NodeRun:
+    """Return the node's run with what its memory holds; see `opened` for what it raises.
+
+    Args:
+        takes: the kinds of files that the agent's model takes; the others count as their names.
+    """
+    config = config_of(agent)
     history = await node.memory(store).history(
         node.head(store),
         max_token_limit=config.max_token_limit,
         message_limit=config.window.limit(MAX_MESSAGES),
+        takes=takes,
     )
     before = tuple(message for one in history if (message := _logged(one)) is not None)
-    return NodeRun(node.key, node.compressed, anchored, run_id, root_run_id, before)
+    return replace(node, before=before, left_out=history.left_out)
 
 
 def resumed(run: Run) -> NodeRun | None:
     """Return what a run that was begun earlier has to do with a node's memory."""
-    kept = run.spec.get(SPEC)
-    if not isinstance(kept, Mapping):
+    spec = RunSpec.of(run).node_memory
+    if spec is None:
         return None
-    spec = cast("Mapping[str, Any]", kept)
     key = NodeKey(*(str(spec.get(name, "")) for name in ("app_id", "conversation_id", "node_id")))
     compressed, anchored = bool(spec.get("compressed")), bool(spec.get("anchored"))
     return NodeRun(key, compressed, anchored, run.id, run.root_run_id)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -12,6 +12,7 @@ from agent_runtime.files import FilePolicy, resolve
 from agent_runtime.messages import PromptMessage
 from agent_runtime.tokens import count_message, placeholder
 from agent_runtime_storage.contract import UserStore
+from agent_runtime_storage.records import FileKind
 
 from .mode import RolePrefix
 
@@ -31,17 +32,31 @@ def turns_of(items: Sequence[T], *, begins: Callable[[T], bool]) -> list[list[T]
     return turns
 
 
+class History(list[PromptMessage]):
+    """Messages of the newest whole turns, oldest first.
+
+    Attributes:
+        left_out: how many older turns did not fit the limits.
+    """
+
+    left_out: int = 0
+
+
 async def newest(
     turns: Sequence[T],
     show: Callable[[T], Awaitable[list[PromptMessage]]],
     *,
     max_tokens: int,
     max_messages: int,
-) -> tuple[list[PromptMessage], bool]:
-    """Return the newest turns that fit both limits, oldest first, and whether that is all.
+    takes: Collection[FileKind] | None = None,
+) -> History:
+    """Return the newest turns that fit both limits, oldest first.
 
     It stops at the first that does not fit, so what is given has no gap; a newest turn that alone
     is too large gives nothing.  Of each turn it is asked only once how it is shown.
+
+    Args:
+        takes: the kinds of files that are sent; the others count as their names. None for all.
     """
     kept: list[list[PromptMessage]] = []
     for turn in reversed(turns):
@@ -49,16 +64,25 @@ async def newest(
         max_messages -= len(shown)
         if max_messages < 0:
             break
-        max_tokens -= await _count(shown)
+        max_tokens -= await _count(shown, takes)
         if max_tokens < 0:
             break
         kept.append(shown)
-    return [one for shown in reversed(kept) for one in shown], len(kept) == len(turns)
+    history = History(one for shown in reversed(kept) for one in shown)
+    history.left_out = len(turns) - len(kept)
+    return history
 
 
-async def _count(shown: Sequence[PromptMessage]) -> int:
+async def _count(shown: Sequence[PromptMessage], takes: Collection[FileKind] | None) -> int:
+    def as_sent(one: PromptMessage) -> PromptMessage:
+        if takes is None or not one.files:
+            return one
+        sent = tuple(file for file in one.files if file.kind in takes)
+        named = tuple(file for file in one.files if file.kind not in takes)
+        return replace(in_words(replace(one, files=named)), files=sent)
+
     def count() -> int:
-        return sum(map(count_message, shown))
+        return sum(count_message(as_sent(one)) for one in shown)
 
     if sum(len(one.text) for one in shown) > COUNT_IN_THREAD:
         return await anyio.to_thread.run_sync(count)
@@ -75,18 +99,23 @@ async def with_files(store: UserStore, message: PromptMessage, policy: FilePolic
     return replace(message, text="\n".join(filter(None, [message.text, *told])), files=shown)
 
 
+def in_words(message: PromptMessage) -> PromptMessage:
+    """Return a message as plain text has it: with a line for each file instead of the file."""
+    named = [placeholder(file) for file in message.files]
+    return replace(message, text="\n".join(filter(None, [message.text, *named])), files=())
+
+
 def as_text(messages: Sequence[PromptMessage], prefix: RolePrefix) -> str:
     """Return what was said, each line of a message's own with its role before it.
 
-    Tool calls and their results are not said to anybody, so they are left out.
+    Tool calls and their results are not said to anybody, so they are left out; files stand there
+    `in_words` already.
     """
     names = {"user": prefix.user, "assistant": prefix.assistant}
     said: list[str] = []
     for one in messages:
         if one.role not in names:
             continue
-        files = [placeholder(file) for file in one.files]
-        text = "\n".join(filter(None, [one.text, *files]))
-        if text or not one.calls:
-            said.append(f"{names[one.role]}: {text}".rstrip())
+        if one.text or not one.calls:
+            said.append(f"{names[one.role]}: {one.text}".rstrip())
     return "\n".join(said)

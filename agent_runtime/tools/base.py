@@ -15,7 +15,7 @@ import anyio.to_thread
 from anyio.lowlevel import RunVar
 
 from agent_runtime.attaching import MAX_BYTES, File, keep
-from agent_runtime.errors import ConfigError, ToolError
+from agent_runtime.errors import ConfigError, ToolError, text_of
 from agent_runtime.messages import FileRef, ToolResult, ToolSpec, encodable
 from agent_runtime.people.patterns import may_match
 from agent_runtime_storage.contract import UserStore
@@ -100,15 +100,17 @@ class Tool(ABC):
         timeout: seconds; None for the run's own, `math.inf` for no limit.
         idempotent: whether it may run again after a crash that left its effect unknown.
         needs_approval: which calls a person has to allow; see `NeedsApproval`.
+        max_result_tokens: how much of a result prompts show; None for the setting.
 
     Attributes:
         in_thread: whether its calls work in threads, which go on after a cancellation.
 
     Raises:
-        ConfigError: the name or the timeout is not usable.
+        ConfigError: the name or a limit is not usable.
     """
 
     in_thread: bool = False
+    max_result_tokens: int | None = None
 
     def __init__(
         self,
@@ -119,6 +121,7 @@ class Tool(ABC):
         timeout: float | None = None,
         idempotent: bool = False,
         needs_approval: NeedsApproval = False,
+        max_result_tokens: int | None = None,
     ) -> None:
         if not _NAME.fullmatch(name):
             raise ConfigError(
@@ -129,12 +132,18 @@ class Tool(ABC):
             raise ConfigError(
                 f"The timeout of the tool {name} is {timeout!r}.", cure="Give seconds above 0."
             )
+        if max_result_tokens is not None and max_result_tokens < 1:
+            raise ConfigError(
+                f"The tool {name} shows {max_result_tokens!r} tokens of its results.",
+                cure="Give at least 1, or None for AGENT_RUNTIME_MAX_RESULT_TOKENS.",
+            )
         self.name = name
         self.description = description
         self.spec = spec or ToolSpec(name, description, {"type": "object", "properties": {}})
         self.timeout = timeout
         self.idempotent = idempotent
         self.needs_approval = needs_approval
+        self.max_result_tokens = max_result_tokens
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
@@ -183,6 +192,7 @@ class FunctionTool(Tool, Generic[P, R]):
         timeout: float | None = None,
         idempotent: bool = False,
         needs_approval: NeedsApproval = False,
+        max_result_tokens: int | None = None,
     ) -> None:
         name = name or function_name(function)
         signature = read_signature(function, ToolContext)
@@ -193,6 +203,7 @@ class FunctionTool(Tool, Generic[P, R]):
             timeout=timeout,
             idempotent=idempotent,
             needs_approval=needs_approval,
+            max_result_tokens=max_result_tokens,
         )
         self.function = function
         self._untyped: Callable[..., Any] = function
@@ -207,8 +218,9 @@ class FunctionTool(Tool, Generic[P, R]):
         """Validate the arguments, run the function, and return its result as text."""
         try:
             given = self._signature.validate(arguments)
-        except ToolError as error:
-            return ToolResult(str(error), outcome="error")
+        except Exception as error:
+            # `ToolError`, or whatever a validator of the tool's author raises.
+            return failure(error)
         if self._signature.context is not None:
             given[self._signature.context] = context
         limit = context.timeout if self.timeout is None else self.timeout
@@ -291,6 +303,7 @@ def tool(
     timeout: float | None = None,
     idempotent: bool = False,
     needs_approval: NeedsApproval = False,
+    max_result_tokens: int | None = None,
 ) -> FunctionTool[P, R]: ...
 
 
@@ -301,6 +314,7 @@ def tool(
     timeout: float | None = None,
     idempotent: bool = False,
     needs_approval: NeedsApproval = False,
+    max_result_tokens: int | None = None,
 ) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
 
 
@@ -312,6 +326,7 @@ def tool(
     timeout: float | None = None,
     idempotent: bool = False,
     needs_approval: NeedsApproval = False,
+    max_result_tokens: int | None = None,
 ) -> Any:
     """Make a tool of a function, sync or async: `@tool`, or `@tool(timeout=60)`.
 
@@ -332,6 +347,7 @@ def tool(
             patterns, as `{"path": "/etc/*"}`; or those of which a function of the arguments says
             so.  Patterns see the text that the model wrote: where a value can be written in
             several ways, as paths can, take True or a function.
+        max_result_tokens: how much of a result prompts show, at any window; None for the setting.
 
     Raises:
         ConfigError: the function, the name or the timeout is not usable.
@@ -344,16 +360,17 @@ def tool(
             timeout=timeout,
             idempotent=idempotent,
             needs_approval=needs_approval,
+            max_result_tokens=max_result_tokens,
         )
 
     return make if function is None else make(function)
 
 
-def failure(error: Exception) -> ToolResult:
+def failure(error: BaseException) -> ToolResult:
     """Return an exception as the result that a model reads."""
-    if isinstance(error, ToolError):
-        return ToolResult(encodable(str(error)), outcome="error")
-    text = f"{type(error).__name__}: {error}".removesuffix(": ")
+    text = text_of(error)
+    if not isinstance(error, ToolError):
+        text = f"{type(error).__name__}: {text}".removesuffix(": ")
     return ToolResult(encodable(text), outcome="error")
 
 

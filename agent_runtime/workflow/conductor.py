@@ -25,7 +25,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from agent_runtime.branch import node_row
-from agent_runtime.concurrency import single_error
+from agent_runtime.concurrency import carried, single_error
 from agent_runtime.errors import NodeFailed, PromptTooLarge, WorkflowDiverged
 from agent_runtime.execution import abandon, run_calls
 from agent_runtime.log import Exchange, cancelled, finish_event
@@ -38,6 +38,7 @@ from agent_runtime.messages import (
     decode_message,
     decode_result,
 )
+from agent_runtime.run_spec import RunSpec
 from agent_runtime.state import RunState
 from agent_runtime.tools.base import Toolset
 from agent_runtime_storage.records import Commit, Finish, Run
@@ -230,7 +231,7 @@ class Conductor:
         self._branches += max(0, alive - 1)
         async with single_error(), anyio.create_task_group() as group:
             for index, one in enumerate(work):
-                group.start_soon(branch, index, one)
+                group.start_soon(carried, branch, index, one)
         return [results[index] for index in range(len(work))]
 
     def _begin(self) -> None:
@@ -240,7 +241,7 @@ class Conductor:
         ordered = sorted(self._waiting, key=lambda step: step.path)
         batch, self._waiting = ordered[:MAX_PARALLEL], ordered[MAX_PARALLEL:]
         self._running = True
-        self._group.start_soon(self._exchange, batch)
+        self._group.start_soon(carried, self._exchange, batch)
 
     async def _exchange(self, batch: Sequence[Step]) -> None:
         """Give each node of a batch its result: the recorded one, or that of running it now."""
@@ -333,16 +334,17 @@ class Conductor:
     async def _close(self, done: dict[int, ToolResult], finish: Finish | None = None) -> None:
         exchange = self.log.open_exchange()
         results = exchange.results | done
-        shown_chars = await self.state.fit(
-            [results[index].text for index in range(len(exchange.message.calls))]
-        )
+        calls = exchange.message.calls
+        texts = [results[index].text for index in range(len(calls))]
+        shown_chars = await self.state.fit(calls, texts)
         events = [finish_event(finish)] if finish else []
         await self.log.close(done, shown_chars, finish=finish, events=events)
 
     async def earlier(self, step: Step) -> Run | None:
         """Return the newest child run of this iteration of the node; None if none began."""
         for run in await self.log.store.runs(parent_run_id=self.run.id, limit=10_000):
-            if (run.spec.get("node"), run.spec.get("iteration")) == step.key:
+            spec = RunSpec.of(run)
+            if (spec.node, spec.iteration) == step.key:
                 return run
         return None
 

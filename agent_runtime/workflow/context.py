@@ -16,6 +16,7 @@ from agent_runtime.delegation.outcome import Outcome
 from agent_runtime.errors import ConfigError, ToolError
 from agent_runtime.messages import ToolResult, UserMessage
 from agent_runtime.results import RunResult
+from agent_runtime.run_spec import RunSpec
 from agent_runtime.tools.base import FunctionTool, ToolContext, Toolset
 
 from .conductor import Conductor
@@ -69,7 +70,7 @@ class WorkflowContext:
     @property
     def user_context(self) -> Mapping[str, Any]:
         """What the outermost run was given of its user; runs inside of it inherit it."""
-        return MappingProxyType(dict(self._conductor.run.spec.get("user_context") or {}))
+        return MappingProxyType(dict(RunSpec.of(self._conductor.run).user_context))
 
     @property
     def deps(self) -> Any:
@@ -236,7 +237,7 @@ class WorkflowContext:
                 with context.timer.paused():
                     result = await conductor.resume(earlier, agent)
             else:
-                spec = {"node": name, "iteration": step.iteration}
+                spec = RunSpec(node=name, iteration=step.iteration)
                 result = await context.run_agent(agent, message, spec=spec, before=tuple(before))
             return _value(step, result)
 

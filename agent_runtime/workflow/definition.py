@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any
 
 from agent_runtime.agent import Agent
 from agent_runtime.errors import ConfigError, Conflict
+from agent_runtime.run_spec import RunSpec
 from agent_runtime_storage.records import Run
 
 from .steps import NAME
@@ -16,7 +17,6 @@ from .steps import NAME
 if TYPE_CHECKING:
     from .context import WorkflowContext
 
-_KIND = "workflow"
 """What the spec of a workflow's run has, and that of an agent's run has not."""
 
 
@@ -86,14 +86,9 @@ class Workflow:
         return Agent(name=self.name, max_steps=self.max_steps)
 
 
-def kept_with(agent: Agent | Workflow, spec: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return what is kept with a run, so that it is known whether a workflow drives it."""
-    return {**(spec or {}), **({_KIND: True} if isinstance(agent, Workflow) else {})}
-
-
 def check_kind(run: Run, agent: Agent | Workflow) -> None:
     """Refuse to go on with an agent's run as with a workflow's, and the other way round."""
-    driven = _KIND in run.spec
+    driven = RunSpec.of(run).workflow
     if driven != isinstance(agent, Workflow):
         was, wanted = ("a workflow", "an agent") if driven else ("an agent", "a workflow")
         raise ConfigError(
@@ -104,7 +99,7 @@ def check_kind(run: Run, agent: Agent | Workflow) -> None:
 
 def check_steerable(run: Run) -> None:
     """Refuse to steer a workflow: there is no model that would read it. Raises `Conflict`."""
-    if _KIND in run.spec:
+    if RunSpec.of(run).workflow:
         raise Conflict(
             f"Run {run.id} is that of a workflow, which reads no messages while it runs.",
             cure="Steer the run of the agent at work: `runs(parent_run_id=...)` has it.",

@@ -307,6 +307,11 @@ class Settings(BaseSettings):
     tool_timeout: Seconds = Field(
         default=600.0, description="Seconds that a tool may take, unless it sets its own limit."
     )
+    max_result_tokens: Count = Field(
+        default=8_000,
+        description="The most tokens of a tool's result that a prompt shows, at any window, unless "
+        "the tool sets its own limit. `recall` opens the rest.",
+    )
     max_file_bytes: Count = Field(
         default=20_000_000,
         description="The largest file, in bytes, that is kept with a thread: attached to a task, "

@@ -51,6 +51,10 @@ _CHECKS = (
         _REPORT,
     ),
     _Check(
+        "check_unfinished", "notice", "exchange {} is open, and its run {} is over ({})",
+        "Close it by `agent-runtime resume`; what its tools did is not verified.",
+    ),
+    _Check(
         "check_dead_runs", "notice", "run {} was running, and its lease has expired",
         "Go on with it by `agent-runtime resume`, or end it by `agent-runtime cancel`.",
     ),

@@ -158,7 +158,9 @@ class Run:
     max_steps: int
     cancel_requested: bool
     spec: JsonObject
-    """What the engine needs to resume the run: model, workspace and so on; no secrets."""
+    """What the caller kept with the run; no secrets."""
+    internal: JsonObject | None
+    """What the engine keeps with it; None where an earlier version kept that in `spec`."""
     output: bytes
     epoch: int
     owner: LeaseOwner | None
@@ -485,6 +487,8 @@ class NewRun:
     budget: Budget = UNLIMITED
     reserve: Amount | None = None
     events: tuple[NewEvent, ...] = ()
+    internal: JsonObject = field(default_factory=dict[str, Any])
+    """What the engine keeps with the run, apart from the caller's `spec`."""
 
 
 TextOf = Callable[[Literal["node", "call"], bytes], str]

@@ -31,6 +31,7 @@ from .records import (
     Usage,
     UsageTotal,
 )
+from .specs import decode_spec
 
 _NODE = (9,)
 _RUN = (15,)
@@ -154,6 +155,7 @@ def to_run(row: Row) -> Run:
     (epoch, host, boot, pid, started, lease_live) = row[17:23]
     budget, reserved, settled, unsettled = row[23:25], row[25:27], row[27:29], row[29:31]
     kept, (created_at, updated_at, finished_at) = row[31:33], row[33:]
+    caller, internal = decode_spec(spec)
     return Run(
         id=run_id,
         thread_id=thread_id,
@@ -168,7 +170,8 @@ def to_run(row: Row) -> Run:
         steps=steps,
         max_steps=max_steps,
         cancel_requested=bool(cancel_requested),
-        spec=orjson.loads(spec),
+        spec=caller,
+        internal=internal,
         output=unpack(inline, codec, data, {"run": run_id}),
         epoch=epoch,
         owner=None if host is None else LeaseOwner(host, boot, pid, started),

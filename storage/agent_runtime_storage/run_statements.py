@@ -28,6 +28,7 @@ from .records import (
 )
 from .search import Indexing
 from .search_records import NodeText
+from .specs import whole_spec
 from .spending import SpendingOfOwner
 
 
@@ -72,7 +73,7 @@ class RunStatements(Indexing, People, SpendingOfOwner):
                 "agent": run.agent,
                 "task_id": run.task_id,
                 "max_steps": run.max_steps,
-                "spec": encode_json(run.spec, "run's spec"),
+                "spec": encode_json(whole_spec(run.spec, run.internal), "run's spec"),
                 "host": run.owner.host,
                 "boot": run.owner.boot,
                 "pid": run.owner.pid,

@@ -139,8 +139,8 @@ async def test_a_corrupt_entry_is_passed_over_with_a_warning(
         if run.parent_run_id is not None:
             begun += 1
             if begun == 1:
-                kept = {**run.spec["delegation"], **damage}
-                run = replace(run, spec={**run.spec, "delegation": kept})
+                kept = {**run.internal["delegation"], **damage}
+                run = replace(run, internal={**run.internal, "delegation": kept})
         return await begin(self, run)
 
     monkeypatch.setattr(Commits, "begin_run", begin_run)

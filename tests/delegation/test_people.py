@@ -19,6 +19,7 @@ from agent_runtime import (
     delegate,
     tool,
 )
+from agent_runtime.delegation.record import Record, record_of
 from agent_runtime.errors import NotFound, QuestionClosed, QuestionsOpen
 from agent_runtime.models.base import ModelRequest
 from agent_runtime.models.scripted import Scripted, call, calls, raw_call, say
@@ -26,6 +27,7 @@ from agent_runtime.people.gate import Gate, Gated
 from agent_runtime.people.waiting import Waits
 from agent_runtime.tools.base import REFUSED
 from agent_runtime_storage import Finish
+from agent_runtime_storage.records import Run
 from tests.loop.conftest import Play, World, double
 from tests.people.elsewhere import AT_ONCE
 
@@ -90,7 +92,7 @@ async def open_question(world: World) -> Question:
 async def children(world: World, root: str) -> dict[str, str]:
     """Return the status of each sub-agent of a run, by its task."""
     found = await world.store.runs(parent_run_id=root)
-    return {str(run.spec["delegation"]["key"]): run.status for run in found}
+    return {str(_record(run).key): run.status for run in found}
 
 
 async def ends(world: World, root: str) -> list[int]:
@@ -417,3 +419,10 @@ async def test_a_paused_root_whose_sub_agent_asks_still_waits_for_the_answer(pla
         await world.runtime.answer(question.id, True)
 
         assert (await world.runtime.resume(paused.run_id, agent)).ok and erased == ["/a"]
+
+
+def _record(run: Run) -> Record:
+    """Return what a sub-agent's run keeps of the call that began it."""
+    record = record_of(run)
+    assert record is not None
+    return record

@@ -8,12 +8,12 @@ import anyio
 import pytest
 
 from agent_runtime import Agent
-from agent_runtime.errors import Conflict
+from agent_runtime.errors import Conflict, StoreUnavailable
 from agent_runtime.memory import branches
 from agent_runtime.messages import decode_message, decode_result
 from agent_runtime.models.scripted import call, say
 from agent_runtime.takeover import give_up, take_log
-from agent_runtime_storage import Finish, UserStore
+from agent_runtime_storage import Finish, UserStore, open_store
 
 from .conftest import Play, World, double
 
@@ -24,8 +24,8 @@ async def _left_open(world: World, monkeypatch: pytest.MonkeyPatch) -> int:
     """Leave a run that is over, with its third exchange open; return the thread's head."""
     from agent_runtime import execution
 
-    class Died(BaseException):
-        pass
+    class Died(StoreUnavailable):
+        """What leaves a run as it is: nobody can write its end."""
 
     started = 0
     true = execution.run_calls
@@ -34,7 +34,7 @@ async def _left_open(world: World, monkeypatch: pytest.MonkeyPatch) -> int:
         nonlocal started
         started += 1
         if started == 3:
-            raise Died
+            raise Died("The store is gone.")
         await true(*args, **more)
 
     monkeypatch.setattr("agent_runtime.orchestrator.run_calls", die)
@@ -61,6 +61,22 @@ async def test_an_open_exchange_is_not_closed_on_another_branch(
 
         await branches.fork(world.store, "t", head)
         assert (await world.resume(Agent(tools=[double]))).ok
+
+
+async def test_the_check_finds_an_exchange_that_a_run_which_is_over_left_open(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with play(SCRIPT) as world:
+        await _left_open(world, monkeypatch)
+        run = await world.row()
+        said = f"exchange {run.open_node} is open, and its run {run.id} is over (failed)"
+        store = await open_store(world.database_url, migrate=False)
+        try:
+            assert ("notice", said) in [(one.level, one.detail) for one in await store.check()]
+            assert (await world.resume(Agent(tools=[double]))).ok
+            assert [one for one in await store.check() if one.thread_id == "t"] == []
+        finally:
+            await store.close()
 
 
 async def test_a_head_that_moves_just_before_the_lease_is_taken_is_seen(

@@ -342,3 +342,15 @@ async def test_tool_results_count_for_no_limit_of_the_text(talk: Talk) -> None:
     await talk.turn("One?", "One.", ["many words " * 200])
     assert await talk.memory.history(max_token_limit=50) == []
     assert await talk.memory.history_text(max_token_limit=50) == "Human: One?\nAssistant: One."
+
+
+async def test_plain_text_is_not_charged_for_images(talk: Talk) -> None:
+    images = [FileRef("image", f"https://example.org/{n}.png", "image/png") for n in range(2)]
+    lease = await talk.ask("My name is Ada.", *images)
+    await talk.append(lease, AssistantMessage("Hello Ada."))
+    await talk.end(lease)
+    text = await talk.memory.history_text(max_token_limit=2_000)
+    assert "My name is Ada." in text and "example.org/1.png" in text
+    assert (await talk.memory.history(max_token_limit=2_000)).left_out == 1
+    named = await talk.memory.history(max_token_limit=2_000, takes=["document"])
+    assert (named[0].files, named.left_out) == (tuple(images), 0)

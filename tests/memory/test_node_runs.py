@@ -40,6 +40,7 @@ from agent_runtime.output import FINAL
 from agent_runtime_storage.documents import Documents
 from tests.cli.command import clean_environ
 from tests.loop.conftest import Play, World, double, play
+from tests.test_image_sizes import png
 
 from .node_parts import texts
 
@@ -437,3 +438,52 @@ async def test_after_a_kill_the_turn_is_there_once(database_url: str, where: str
         assert seen(agent) == ["Write.", "Written.", "More."]
         messages = await NodeMemory(store, "default", "talk", "writer").messages()
         assert [one.content for one in messages] == ["Write.", "Written.", "More.", "Re: More."]
+
+
+@on_the_file
+async def test_two_small_images_do_not_erase_a_memory(play: Play, tmp_path: Path) -> None:
+    small = tmp_path / "small.png"
+    small.write_bytes(png(8, 8))
+    agent = writer(max_token_limit=2_000)
+    async with play() as world:
+        await world.run(agent, "My name is Ada.", thread="talk")
+        await world.run(agent, "Look at these.", thread="talk", files=[small, small])
+        result = await world.run(agent, "Who am I?", thread="talk")
+        head = (await world.store.thread(result.thread_id)).head
+        assert head is not None
+        branch = await world.store.branch(result.thread_id, head)
+        said = [getattr(decode_message(node.body), "text", "") for node in branch]
+    assert said[0] == "My name is Ada."
+    starts = [one for one in world.events if one.kind == "run-start"]
+    assert not any("turns_left_out" in one.data for one in starts)
+
+
+@on_the_file
+async def test_an_image_counts_only_where_it_is_sent(play: Play) -> None:
+    images = [FileRef("image", f"https://example.org/{n}.png", "image/png") for n in range(2)]
+    async with play() as world:
+        kept = memory(world)
+        await kept.add_messages("m1", None, user_content="My name is Ada.", assistant_content="Hi.")
+        await kept.add_messages(
+            "m2", "m1", user_content="Look.", assistant_content="I see.", user_files=images
+        )
+        await kept.flush()
+        # A model that takes images is charged for two of unknown size; they do not fit.
+        shown = await kept.history("m2", max_token_limit=2_000, takes=["image"])
+        assert (texts(shown), shown.left_out) == ([], 2)
+        shown = await kept.history("m2", max_token_limit=2_000, takes=[])
+        assert (texts(shown)[0], shown.left_out) == ("My name is Ada.", 0)
+        assert shown[2].files == tuple(images)
+
+        agent = writer(max_token_limit=2_000)
+        await world.run(agent, "Who am I?", thread="talk")
+
+
+@on_the_file
+async def test_a_turn_that_does_not_fit_is_reported(play: Play) -> None:
+    agent = writer(max_token_limit=60)
+    async with play() as world:
+        for text in ("One. " * 30, "Two.", "Three."):
+            await world.run(agent, text, thread="talk")
+        starts = [one.data for one in world.events if one.kind == "run-start"]
+    assert [one.get("turns_left_out", 0) for one in starts] == [0, 1, 1]

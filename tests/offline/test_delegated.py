@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from agent_runtime import Agent, Runtime, ToolContext, load_settings, tool, workspace_tools
+from agent_runtime.delegation.record import Record, record_of
 from agent_runtime.messages import ToolResult
 from agent_runtime.offline import parts
 from agent_runtime.plan import Plan
@@ -32,7 +33,7 @@ class Surveyed:
 
     def of(self, part: str) -> list[str]:
         """Return how the attempts at a part ended, the first one first."""
-        ended = [run for run in self.children if run.spec["delegation"]["key"] == part]
+        ended = [run for run in self.children if _record(run).key == part]
         return [run.stop_reason or "" for run in sorted(ended, key=lambda run: run.created_at)]
 
 
@@ -104,11 +105,11 @@ async def test_a_part_of_large_files_runs_out_of_steps_and_the_next_attempt_goes
     assert seen.of("part-1") == ["completed"]
     assert seen.of("part-6") == ["max_steps", "completed"]
     second = max(
-        (run for run in seen.children if run.spec["delegation"]["key"] == "part-6"),
+        (run for run in seen.children if _record(run).key == "part-6"),
         key=lambda run: run.created_at,
     )
     # It begins where the log of attempts says: it read what was left, not the part again.
-    assert second.spec["delegation"]["fix_applied"].startswith("Go on at entry 5")
+    assert _record(second).fix_applied.startswith("Go on at entry 5")
     assert second.steps < 12
     (told,) = [line for line in seen.report.section("How it was read") if "`part-6`" in line]
     assert "attempt 1 stopped after" in told and "(max_steps)" in told
@@ -199,3 +200,10 @@ async def test_the_same_folder_gives_the_same_report(root: Path, tmp_path: Path)
     fill(root, [1] * 45 + [1500] * 15)
     texts = [(await survey(root, tmp_path / f"{n}.db")).report.text for n in range(2)]
     assert texts[0] == texts[1]
+
+
+def _record(run: Run) -> Record:
+    """Return what a sub-agent's run keeps of the call that began it."""
+    record = record_of(run)
+    assert record is not None
+    return record

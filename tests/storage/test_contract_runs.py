@@ -262,13 +262,14 @@ async def test_runs_are_found_by_the_thread_of_their_parents_and_their_task_key(
     user: UserStore,
 ) -> None:
     await begin(user)
-    for name, spec in (
+    for name, kept in (
         ("a", {"delegation": {"key": "k1"}}),
         ("b", {"delegation": {"key": "k2"}}),
         ("c", {"delegation": "broken"}),
     ):
-        await begin_child(user, "r1", name, name, spec=spec)
-    await begin_child(user, "a", "d", "d", spec={"delegation": {"key": "k1"}})
+        # What the caller keeps is nobody's key.
+        await begin_child(user, "r1", name, name, internal=kept, spec={"delegation": {"key": "k3"}})
+    await begin_child(user, "a", "d", "d", internal={"delegation": {"key": "k1"}})
 
     async def found(**filters: Any) -> list[str]:
         return sorted(run.id for run in await user.runs(parent_thread_id="t1", **filters))

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from agent_runtime import NodeFailed, Runtime, Settings
+from agent_runtime.run_spec import RunSpec
 from agent_runtime_storage.records import Run
 
 from .elsewhere import EFFECTS, Effects, elsewhere, flow
@@ -75,4 +76,5 @@ async def test_a_function_under_way_in_a_kill_runs_again_only_if_it_is_idempoten
 
 
 def _node(run: Run) -> str:
-    return " ".join(str(run.spec[one]) for one in ("node", "iteration") if one in run.spec)
+    spec = RunSpec.of(run)
+    return f"{spec.node} {spec.iteration}" if spec.node else ""

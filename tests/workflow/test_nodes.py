@@ -19,6 +19,7 @@ from agent_runtime import (
     Workflow,
     WorkflowContext,
 )
+from agent_runtime.run_spec import RunSpec
 
 from .helpers import answering, echo, local
 
@@ -37,7 +38,7 @@ async def test_a_node_in_a_loop_has_iterations(runtime: Runtime) -> None:
     result = await runtime.run(flow, "Go.")
     assert result.output == [[0.2, 0.5, 0.9], ["Version 1.", "Version 2."], []]
     children = await local(runtime).runs(parent_run_id=result.run_id)
-    assert sorted(run.spec["iteration"] for run in children) == [1, 2]
+    assert sorted(RunSpec.of(run).iteration for run in children) == [1, 2]
 
 
 async def test_nodes_beside_each_other_run_at_once_and_come_back_in_order(

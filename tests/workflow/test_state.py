@@ -21,6 +21,7 @@ from agent_runtime import (
 )
 from agent_runtime.errors import ConfigError
 from agent_runtime.models.scripted import call, say
+from agent_runtime.run_spec import RunSpec
 
 from .helpers import ECHO, answering, local, sent, texts
 
@@ -49,7 +50,7 @@ async def test_the_shared_state_gains_one_message_an_agent_and_the_trace_stays_i
     result = await runtime.run(flow, "Go.")
     assert states == [["Go.", "Found."]] * 2
     [child] = await local(runtime).runs(parent_run_id=result.run_id)
-    assert (child.root_run_id, child.spec["node"], child.steps) == (result.run_id, "find", 3)
+    assert (child.root_run_id, RunSpec.of(child).node, child.steps) == (result.run_id, "find", 3)
     assert await sent(runtime, child.id) == ["Go.", "", "", "Found."]
     assert await sent(runtime, result.run_id) == ["Go.", "", "", "(no result)"]
 

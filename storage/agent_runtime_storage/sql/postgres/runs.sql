@@ -50,7 +50,8 @@ WHERE r.user_id = :user_id AND r.root_run_id = :root_run_id AND {run_filter};
 {run_select}
 WHERE r.user_id = :user_id AND r.parent_run_id IN (
     SELECT p.id FROM runs AS p WHERE p.user_id = :user_id AND p.thread_id = :parent_thread_id)
-  AND (:task_key::text IS NULL OR r.spec::json -> 'delegation' ->> 'key' = :task_key)
+  AND (:task_key::text IS NULL OR coalesce(r.spec::json -> 'internal' -> 'delegation' ->> 'key',
+                r.spec::json -> 'delegation' ->> 'key') = :task_key)
   AND {run_filter};
 
 -- name: run_exists

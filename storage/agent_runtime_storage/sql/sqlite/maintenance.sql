@@ -115,6 +115,13 @@ WHERE n.status = 'open' AND NOT EXISTS (
     WHERE r.user_id = n.user_id AND r.thread_id = n.thread_id AND r.open_node = n.id)
 LIMIT :limit;
 
+-- name: check_unfinished
+-- What a run that is over left open: only a resume of that run closes it.
+SELECT r.user_id, r.thread_id, r.open_node, r.id, r.status
+FROM runs AS r
+WHERE r.open_node IS NOT NULL AND r.status NOT IN ('queued', 'running', 'suspended')
+LIMIT :limit;
+
 -- name: check_active_runs
 SELECT t.user_id, t.id, t.active_run
 FROM threads AS t
