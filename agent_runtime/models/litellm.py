@@ -21,6 +21,7 @@ from contextlib import (
 )
 from dataclasses import replace
 from typing import Any, cast
+from urllib.parse import urlsplit
 
 import anyio
 import anyio.to_thread
@@ -159,8 +160,9 @@ class LiteLLMModel:
         for attempt in range(1, self._retries + 2):
             # Made anew each time, because litellm changes what it is given.
             arguments = self._arguments(request, info)
+            collector = Collector(self._name, self._dialect(info).returns)
             try:
-                async with aclosing(self._attempt(litellm, arguments)) as events:
+                async with aclosing(self._attempt(litellm, arguments, collector)) as events:
                     async for event in events:
                         yield _priced(event, info, lost)
                 return
@@ -174,13 +176,14 @@ class LiteLLMModel:
             yield Retrying(failure.error.message, attempt, wait, lost)
             await anyio.sleep(wait)
 
-    async def _attempt(self, litellm: Any, arguments: dict[str, Any]) -> AsyncGenerator[ModelEvent]:
+    async def _attempt(
+        self, litellm: Any, arguments: dict[str, Any], collector: Collector
+    ) -> AsyncGenerator[ModelEvent]:
         """Call the model once.
 
         Raises:
             _AttemptError: with what is to be thought of it.
         """
-        collector = Collector(self._name)
         deadline = anyio.current_time() + self._first_byte_timeout
         stream: Any = None
         began = False
@@ -214,13 +217,8 @@ class LiteLLMModel:
                     await stream.aclose()
 
     def _arguments(self, request: ModelRequest, info: ModelInfo) -> dict[str, Any]:
-        provider = provider_of(self._name)
-        dialect = Dialect(
-            model=self._name,
-            provider=provider,
-            takes=info.takes,
-            marks=info.cache_marks > 0,
-        )
+        dialect = self._dialect(info)
+        provider = dialect.provider
         arguments: dict[str, Any] = {
             "model": self._name,
             "messages": messages_of(request, dialect),
@@ -242,6 +240,15 @@ class LiteLLMModel:
         if request.session and provider in _ROUTING_PROVIDERS and self._access.base_url is None:
             arguments["prompt_cache_key"] = request.session
         return arguments
+
+    def _dialect(self, info: ModelInfo) -> Dialect:
+        return Dialect(
+            model=self._name,
+            provider=provider_of(self._name),
+            takes=info.takes,
+            marks=info.cache_marks > 0,
+            host=urlsplit(self._access.base_url or "").hostname or "",
+        )
 
     def _stalled(self, *, began: bool) -> Failure:
         if began:
