@@ -32,6 +32,7 @@ from agent_runtime.messages import FileKind
 from .access import FORBID, Access
 from .base import ModelAnswer, ModelEvent, ModelInfo, ModelRequest, Price, Retrying
 from .catalog import cost_of, is_chat_model, model_info, provider_of
+from .endings import Ending
 from .failures import Failure, failure_of
 from .wire import Collector, Dialect, messages_of, tools_of
 
@@ -184,12 +185,14 @@ class LiteLLMModel:
         Raises:
             _AttemptError: with what is to be thought of it.
         """
+        ending = Ending()
         deadline = anyio.current_time() + self._first_byte_timeout
         stream: Any = None
         began = False
         try:
             with _until(deadline):
                 stream = await litellm.acompletion(**arguments)
+            ending.listen(stream)
             chunks = aiter(stream)
             while True:
                 with _until(deadline):
@@ -200,12 +203,12 @@ class LiteLLMModel:
                 for event in collector.add(chunk):
                     yield event
                 deadline = anyio.current_time() + self._idle_timeout
-            yield collector.answer(finished=_finished(stream), reported=_reported(stream))
+            word, reported = ending.of(stream), _reported(stream)
+            yield collector.answer(word, refusal=ending.refusal, reported=reported)
         except TimeoutError:
             raise _AttemptError(self._stalled(began=began)) from None
         except ModelProtocolError as error:
-            failure = Failure(error, retry=not collector.exhausted, billed=True)
-            raise _AttemptError(failure) from None
+            raise _AttemptError(Failure(error, retry=True, billed=True)) from None
         except Exception as error:
             # Not chained: litellm's text may hold the key, and a traceback would show it.
             failure = failure_of(error, self._name, streaming=began, secrets=self._access.secrets())
@@ -310,11 +313,6 @@ def _past_the_sdk(messages: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _until(deadline: float) -> AbstractContextManager[anyio.CancelScope]:
     return anyio.fail_after(max(0.0, deadline - anyio.current_time()))
-
-
-def _finished(stream: Any) -> bool:
-    # litellm makes up a finish reason for a stream that just ends; this is the provider's own.
-    return getattr(stream, "received_finish_reason", None) is not None
 
 
 def _reported(stream: Any) -> bool:

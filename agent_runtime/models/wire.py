@@ -25,7 +25,6 @@ from agent_runtime.tokens import placeholder
 
 from .base import (
     FilePart,
-    FinishReason,
     ModelAnswer,
     ModelEvent,
     ModelRequest,
@@ -35,6 +34,7 @@ from .base import (
     TokenUsage,
 )
 from .catalog import CACHE_MARKS
+from .endings import reason_of
 from .file_parts import after_results, in_results, part_of
 from .fragments import Fragments
 from .returning import Returns, returns_of
@@ -45,12 +45,6 @@ _MARK: Json = {"type": "ephemeral"}
 _FOLLOWS: Json = {"type": "text", "text": "The files of the tool results above:"}
 _REPLAYED = ("thinking_blocks", "reasoning_items")
 """What litellm gives of a model's reasoning, and takes back as it is."""
-_FINISH: dict[str, FinishReason] = {
-    "tool_calls": "tool_calls",
-    "function_call": "tool_calls",
-    "length": "length",
-    "content_filter": "content_filter",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,14 +245,8 @@ class Collector:
         self._reasons = False
         self._items: list[Json] = []
         self._images: list[str] = []
-        self._finish: str | None = None
         self._usage: TokenUsage | None = None
         self._reported_model = ""
-
-    @property
-    def exhausted(self) -> bool:
-        """Whether the output limit was reached."""
-        return self._finish == "length"
 
     def add(self, chunk: Any) -> Iterator[ModelEvent]:
         """Take one chunk of litellm's stream and yield the deltas in it."""
@@ -267,7 +255,6 @@ class Collector:
         if usage is not None:
             self._usage = _usage(usage)
         for choice in _list(chunk, "choices")[:1]:
-            self._finish = getattr(choice, "finish_reason", None) or self._finish
             if choice.delta is not None:
                 yield from self._delta(choice.delta)
 
@@ -295,48 +282,46 @@ class Collector:
             self._order.append(["text", []])
         self._order[-1][1].append(piece)
 
-    def answer(self, *, finished: bool, reported: bool) -> ModelAnswer:
+    def answer(self, word: str, *, refusal: str = "", reported: bool) -> ModelAnswer:
         """Return the whole answer, without its cost.
 
         Args:
-            finished: whether the provider itself ended the answer.
+            word: the provider's own for why the answer ended; empty if the stream broke off.
+            refusal: what the provider marked as a refusal.
             reported: whether the usage is the provider's own, and not litellm's estimate.
 
         Raises:
-            ModelProtocolError: the stream ended in the middle, or the answer is empty.
+            ModelProtocolError: the stream ended in the middle, or the answer is empty though
+                nothing kept the model from answering.
         """
-        if not finished:
+        finish = "refusal" if refusal else reason_of(word)
+        if not word or finish == "broken":
+            why = f" ({word})" if word else ""
             raise ModelProtocolError(
-                f"The answer of {self._model} broke off in the middle.",
+                f"The answer of {self._model} broke off in the middle{why}.",
                 cure="Try again; if it persists, look at the provider's status.",
             )
-        finish = _FINISH.get(self._finish or "", "stop")
-        text = str(self._text)
+        text = str(self._text) or encodable(refusal)
         calls = self._calls.opened
         said = calls or text.strip() or self._images
-        if not said and finish != "content_filter":
-            raise self._nothing()
+        if not said and finish in ("stop", "tool_calls", "pause"):
+            raise ModelProtocolError(
+                f"{self._model} answered nothing: neither text nor a call.",
+                cure="Try again, or use another model.",
+            )
+        if finish == "tool_calls" and not calls:
+            finish = "malformed"
         return ModelAnswer(
             text=text,
             calls=tuple(RawCall(call.name, "".join(call.arguments)) for call in calls),
-            finish="tool_calls" if calls and finish == "stop" else finish,
+            finish="tool_calls" if calls and finish in ("stop", "pause") else finish,
+            word=word,
             model=self._model,
             usage=self._usage if reported else None,
             reasoning=str(self._reasoning),
             opaque=self._opaque([call.signature for call in calls]),
             extra={"reported_model": self._reported_model},
             files=tuple(self._images),
-        )
-
-    def _nothing(self) -> ModelProtocolError:
-        if self.exhausted:
-            return ModelProtocolError(
-                f"{self._model} reached its output limit before it answered anything.",
-                cure="Raise AGENT_RUNTIME_RESPONSE_RESERVE: reasoning counts as output.",
-            )
-        return ModelProtocolError(
-            f"{self._model} answered nothing: neither text nor a call.",
-            cure="Try again, or use another model.",
         )
 
     def _opaque(self, signatures: list[str | None]) -> Opaque | None:

@@ -146,7 +146,7 @@ def test_what_a_model_is_never_sent_back_is_not_kept() -> None:
     thought = [{"type": "thinking", "thinking": "Hm."}]
     list(collector.add(chunk(reasoning_content="Hm.", thinking_blocks=thought)))
     list(collector.add(chunk("stop", content="Done.")))
-    assert collector.answer(finished=True, reported=True).opaque is None
+    assert collector.answer("stop", reported=True).opaque is None
 
 
 def test_images_are_sent_where_the_model_takes_them_and_named_where_not() -> None:
@@ -203,9 +203,11 @@ def fragment(index: int, arguments: str, **fields: Any) -> SimpleNamespace:
 
 def collect(*chunks: SimpleNamespace, model: str = "m") -> ModelAnswer:
     collector = Collector(model)
+    word = "stop"
     for piece in chunks:
         list(collector.add(piece))
-    return collector.answer(finished=True, reported=True)
+        word = next((one.finish_reason for one in piece.choices), None) or word
+    return collector.answer(word, reported=True)
 
 
 def test_interleaved_fragments_find_their_calls() -> None:
@@ -224,7 +226,7 @@ def test_a_character_in_two_pieces_is_told_whole_and_half_of_one_is_replaced() -
     deltas = [one for piece in pieces for one in collector.add(chunk(content=piece))]
     deltas += collector.add(chunk("stop", content=None, reasoning_content="\ud83d"))
     assert deltas == [TextDelta("hi "), TextDelta("\U0001f600 \ufffd"), TextDelta(" ")]
-    answer = collector.answer(finished=True, reported=True)
+    answer = collector.answer("stop", reported=True)
     assert answer.text == "hi \U0001f600 \ufffd \ufffd"
     assert answer.reasoning == "\ufffd"
 
@@ -329,7 +331,7 @@ def test_a_stream_that_just_ends_is_no_answer() -> None:
     collector = Collector("m")
     assert list(collector.add(chunk(reasoning_content="Hm."))) == [ReasoningDelta("Hm.")]
     with pytest.raises(ModelProtocolError, match="broke off"):
-        collector.answer(finished=False, reported=False)
+        collector.answer("", reported=False)
 
 
 def test_a_withheld_answer_is_empty_and_says_why() -> None:
