@@ -1,0 +1,115 @@
+"""A run of thirty steps: parallel, failing and unknown calls, a sub-agent, activations, a resume."""
+
+from __future__ import annotations
+
+import gc
+from pathlib import Path
+from typing import Any
+
+from agent_runtime import Agent, Event, LiteLLMModel, Runtime, RunResult, Settings, tool
+from tests.models.provider_server import close_clients as close_cached
+
+from .server import Call, Part, Provider, Say, StrictServer, Think, Turn
+
+STEPS = 30
+FIRST = 17
+"""So many steps are made before the run ends for its limit, and is resumed."""
+ANSWER = "All thirty steps are done."
+SETTINGS: dict[str, Any] = {
+    "observational_memory": True,
+    "observer_model": "extractive",
+    "reflector_model": "extractive",
+    "observer_message_tokens": 2000,
+    "loop_limit": 0,
+    "model_retries": 0,
+}
+
+
+@tool
+def look(number: int) -> str:
+    """Look at a part."""
+    return f"src/part_{number}.py:\n" + f"what was seen in part {number}, in a few words\n" * 12
+
+
+@tool
+def fail(number: int) -> str:
+    """Fail."""
+    raise ValueError(f"cannot open src/part_{number}.py")
+
+
+def script(child: bool, n: int) -> Turn:
+    """Return what the model answers: no two turns are the same."""
+    if child:
+        one = Call("look", {"number": 900 + n})
+        return (Think("A small thing."), one) if n == 0 else (Say("The part is fine."),)
+    if n >= STEPS - 1:
+        return (Think("That was all."), Say(ANSWER))
+    thought = Think(f"Step {n}: what now? \u2713 {{}}")
+    at: Part = Call("look", {"number": n})
+    again: Part = Call("look", {"number": n + 100})
+    match n % 6:
+        case 1:
+            return (thought, Say(f"Two at once at {n}."), at, again)
+        case 2:
+            return (Think(f"hidden{n}", hidden=True), thought, Call("fail", {"number": n}), at)
+        case 3:
+            hidden = Think(f"between{n}", hidden=True)
+            return (thought, Say(f"First {n}."), hidden, at, Think(f"Then {n}."), again)
+        case 4:
+            order = {"role": "reader", "instructions": "Read.", "briefing": f"Part {n}."}
+            if n == 10:
+                return (thought, Call("delegate", {**order, "task_key": f"k{n}"}), at)
+            return (thought, Call("no_such_tool", {"text": f'"{{}}" {n}'}), at)
+        case _:
+            return (thought, at)
+
+
+async def play(provider: Provider, name: str, folder: Path, suffix: str = "") -> None:
+    """Run and resume the scenario, and assert that the provider had nothing to refuse."""
+    settings = Settings(database_url=f"file:{folder / 'run.db'}", **SETTINGS)
+    events: list[Event] = []
+    async with StrictServer(provider, script) as server:
+
+        def agent() -> Agent:
+            url = server.url + suffix
+            model = LiteLLMModel(name, base_url=url, api_key="sk-test-0123456789", retries=0)
+            return Agent(
+                model, tools=[look, fail], delegation=True, last_messages=4, max_steps=FIRST
+            )
+
+        try:
+            async with Runtime.open(settings) as runtime:
+                first = await runtime.run(agent(), "Look at all parts.", on_event=events.append)
+            async with Runtime.open(settings) as runtime:
+                result = await runtime.resume(first.run_id, agent(), on_event=events.append)
+        finally:
+            await close_clients()
+    _assert_well(server, first, result, events)
+
+
+def _assert_well(
+    server: StrictServer, first: RunResult, result: RunResult, events: list[Event]
+) -> None:
+    assert server.violations == []
+    assert (first.stop_reason, first.steps) == ("max_steps", FIRST)
+    assert (result.status, result.output, result.steps) == ("succeeded", ANSWER, STEPS)
+    assert server.asked == {False: STEPS, True: 2}
+    own = [event for event in events if event.run_id == first.run_id]
+    began = [event for event in own if event.kind == "activation"]
+    breaks = server.breaks()
+    # At least one before the resume and one after it, and no prompt changed without one.
+    assert 2 <= len(breaks) <= len(began)
+    assert breaks[0] < FIRST < breaks[-1]
+
+
+async def close_clients() -> None:
+    """Close what litellm keeps open for this event loop, and assert that nothing is left."""
+    await close_cached()
+    assert open_sessions() == []
+
+
+def open_sessions() -> list[object]:
+    """Return the aiohttp sessions in this process that are open."""
+    import aiohttp
+
+    return [one for one in gc.get_objects() if type(one) is aiohttp.ClientSession and not one.closed]
