@@ -147,8 +147,7 @@ class Anthropic(Provider):
         events.append({"type": "message_delta", "delta": delta, "usage": {"output_tokens": 89}})
         events.append({"type": "message_stop"})
         return [
-            b"event: %s\ndata: %s\n\n" % (one["type"].encode(), orjson.dumps(one))
-            for one in events
+            b"event: %s\ndata: %s\n\n" % (one["type"].encode(), orjson.dumps(one)) for one in events
         ]
 
 

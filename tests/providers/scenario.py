@@ -1,4 +1,4 @@
-"""A run of thirty steps: parallel, failing and unknown calls, a sub-agent, activations, a resume."""
+"""A run of thirty steps: calls of all kinds, a sub-agent, activations and a resume."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import gc
 from pathlib import Path
 from typing import Any
 
-from agent_runtime import Agent, Event, LiteLLMModel, Runtime, RunResult, Settings, tool
+from agent_runtime import Agent, Event, LiteLLMModel, RunResult, Runtime, Settings, tool
 from tests.models.provider_server import close_clients as close_cached
 
 from .server import Call, Part, Provider, Say, StrictServer, Think, Turn
@@ -112,4 +112,6 @@ def open_sessions() -> list[object]:
     """Return the aiohttp sessions in this process that are open."""
     import aiohttp
 
-    return [one for one in gc.get_objects() if type(one) is aiohttp.ClientSession and not one.closed]
+    return [
+        one for one in gc.get_objects() if type(one) is aiohttp.ClientSession and not one.closed
+    ]
