@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
@@ -15,11 +16,18 @@ _THINKING = ("thinking", "redacted_thinking")
 
 
 class Anthropic(Provider):
-    """The provider; with `thinking` it thinks, and demands its thinking back as it was."""
+    """The provider.
 
-    def __init__(self, *, thinking: bool) -> None:
+    Args:
+        thinking: it thinks, and demands its thinking back as it was.
+        bound: it demands none of an earlier answer, but that nothing before it has changed.
+    """
+
+    def __init__(self, *, thinking: bool, bound: bool = False) -> None:
         self.thinking = thinking
-        self.signed: dict[str, Json] = {}
+        self.bound = bound
+        self._now: Sequence[object] = ()
+        self._before: dict[bytes, bytes] = {}
         self.answers: dict[bytes, list[Json]] = {}
 
     def refusal(self, text: str) -> Json:
@@ -55,6 +63,15 @@ class Anthropic(Provider):
                 self._check_results(n, message, messages[n - 1] if n else None)
         refuse_if(messages[-1]["role"] != "user", "the conversation must end with a user message")
         self._check_loop(messages)
+        self._now = self.prompt(body)
+        for n, message in enumerate(messages):
+            if self.bound and any(block["type"] in _THINKING for block in message["content"]):
+                same = self._before[_said(message["content"])] == _digest(self._now[: n + 2])
+                refuse_if(
+                    not same,
+                    f"messages.{n}.content.0: `thinking` block is bound to a different "
+                    "conversation",
+                )
 
     def _check_blocks(self, n: int, message: Json) -> None:
         refuse_if(not message["content"], f"messages.{n}: content must be non-empty")
@@ -71,7 +88,8 @@ class Anthropic(Provider):
     def _check_answer(self, n: int, content: list[Json]) -> None:
         known = self.answers.get(_said(content))
         if known is None:
-            refuse_if(True, f"messages.{n}: this was never answered")
+            signed = any(block["type"] in _THINKING for block in content)
+            refuse_if(signed or not self.foreign, f"messages.{n}: this was never answered")
             return
         thinking = any(block["type"] in _THINKING for block in content)
         wanted = known if thinking else [one for one in known if one["type"] not in _THINKING]
@@ -104,7 +122,7 @@ class Anthropic(Provider):
 
     def _check_loop(self, messages: list[Json]) -> None:
         """Refuse a tool loop under way of which an answer does not begin with its thinking."""
-        if not self.thinking:
+        if not self.thinking or self.bound or self.foreign:
             return
         begins = max(
             n
@@ -142,6 +160,7 @@ class Anthropic(Provider):
             ]
             events.append({"type": "content_block_stop", "index": index})
         self.answers[_said(blocks)] = blocks
+        self._before[_said(blocks)] = _digest(self._now)
         called = any(isinstance(part, Call) for part in turn)
         delta = {"stop_reason": "tool_use" if called else "end_turn", "stop_sequence": None}
         events.append({"type": "message_delta", "delta": delta, "usage": {"output_tokens": 89}})
@@ -180,6 +199,10 @@ def _blocks(content: object) -> list[Json]:
 
 def _anonymous(block: Json) -> Any:
     return {key: one for key, one in cast("Json", bare(block)).items() if key != "id"}
+
+
+def _digest(prompt: Sequence[object]) -> bytes:
+    return hashlib.sha256(orjson.dumps(bare([*prompt]))).digest()
 
 
 def _said(content: Sequence[Json]) -> bytes:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import aiohttp
 
 from agent_runtime import Agent, Event, LiteLLMModel, RunResult, Runtime, Settings, tool
 from tests.models.provider_server import close_clients as close_cached
@@ -64,26 +68,42 @@ def script(child: bool, n: int) -> Turn:
             return (thought, at)
 
 
-async def play(provider: Provider, name: str, folder: Path, suffix: str = "") -> None:
-    """Run and resume the scenario, and assert that the provider had nothing to refuse."""
+@dataclass(frozen=True, slots=True)
+class Played:
+    """A provider, and what calls it."""
+
+    provider: Provider
+    model: str
+    path: str = ""
+
+    def agent(self, server: StrictServer) -> Agent:
+        """Return the agent of the scenario, with the model of this provider."""
+        url = server.url + self.path
+        model = LiteLLMModel(self.model, base_url=url, api_key="sk-test-0123456789", retries=0)
+        return Agent(model, tools=[look, fail], delegation=True, last_messages=4, max_steps=FIRST)
+
+
+async def play(one: Played, folder: Path, other: Played | None = None) -> None:
+    """Run the scenario, resume it, with another model if there is one, and assert that all is well.
+
+    No provider may have anything to refuse.
+    """
     settings = Settings(database_url=f"file:{folder / 'run.db'}", **SETTINGS)
     events: list[Event] = []
-    async with StrictServer(provider, script) as server:
-
-        def agent() -> Agent:
-            url = server.url + suffix
-            model = LiteLLMModel(name, base_url=url, api_key="sk-test-0123456789", retries=0)
-            return Agent(
-                model, tools=[look, fail], delegation=True, last_messages=4, max_steps=FIRST
-            )
-
+    then = other or one
+    then.provider.foreign = other is not None
+    before = open_sessions()
+    async with StrictServer(one.provider, script) as server:
         try:
             async with Runtime.open(settings) as runtime:
-                first = await runtime.run(agent(), "Look at all parts.", on_event=events.append)
+                agent = one.agent(server)
+                first = await runtime.run(agent, "Look at all parts.", on_event=events.append)
+            server.turn_to(then.provider)
             async with Runtime.open(settings) as runtime:
-                result = await runtime.resume(first.run_id, agent(), on_event=events.append)
+                agent = then.agent(server)
+                result = await runtime.resume(first.run_id, agent, on_event=events.append)
         finally:
-            await close_clients()
+            await close_clients(before)
     _assert_well(server, first, result, events)
 
 
@@ -102,16 +122,17 @@ def _assert_well(
     assert breaks[0] < FIRST < breaks[-1]
 
 
-async def close_clients() -> None:
-    """Close what litellm keeps open for this event loop, and assert that nothing is left."""
+async def close_clients(before: Sequence[object]) -> None:
+    """Close what litellm keeps open for this event loop, and assert that nothing new is open.
+
+    Args:
+        before: the sessions that were open before litellm was called.
+    """
     await close_cached()
-    assert open_sessions() == []
+    assert [one for one in open_sessions() if all(one is not old for old in before)] == []
 
 
 def open_sessions() -> list[object]:
     """Return the aiohttp sessions in this process that are open."""
-    import aiohttp
-
-    return [
-        one for one in gc.get_objects() if type(one) is aiohttp.ClientSession and not one.closed
-    ]
+    living = [one for one in gc.get_objects() if type(one) is aiohttp.ClientSession]
+    return [one for one in living if not one.closed]

@@ -51,7 +51,13 @@ class RefusedError(Exception):
 
 
 class Provider(ABC):
-    """How one provider streams, and what it refuses."""
+    """How one provider streams, and what it refuses.
+
+    Attributes:
+        foreign: whether other models' answers may be among its own.
+    """
+
+    foreign = False
 
     @abstractmethod
     def check(self, body: Json, headers: Mapping[str, str]) -> None:
@@ -99,6 +105,10 @@ class StrictServer:
         """Return the numbers of the prompts that do not extend the one before."""
         pairs = enumerate(zip(self.prompts, self.prompts[1:], strict=False), 1)
         return [n for n, (old, new) in pairs if new[: len(old)] != old]
+
+    def turn_to(self, provider: Provider) -> None:
+        """Play this provider from now on."""
+        self._provider = provider
 
     async def __aenter__(self) -> StrictServer:
         self._listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
