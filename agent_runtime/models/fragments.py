@@ -51,6 +51,8 @@ class PartialCall:
     arguments: list[str] = field(default_factory=list[str])
     signature: str | None = None
     braces: _Braces = field(default_factory=_Braces)
+    named_again: bool = False
+    """Whether its name came once more when it was whole: more arguments are another call's."""
 
 
 class Fragments:
@@ -74,8 +76,12 @@ class Fragments:
         arguments = _text(function.arguments) if function is not None else ""
         call = self._continued(index, identity, name, arguments)
         if begins := call is None:
+            if not identity and not name and index in self._at:
+                name = self._at[index].name
             call = self._at[index] = PartialCall(index)
             self.opened.append(call)
+        elif name and call.braces.closed:
+            call.named_again = True
         if identity and not call.id:
             call.id = identity
             self._known[identity, index] = self._known[identity, None] = call
@@ -103,6 +109,8 @@ class Fragments:
         if identity and call.id and (name or (call.braces.closed and arguments.strip())):
             return None
         if not identity and not name and call.braces.closed:
+            if call.named_again and arguments.strip():
+                return None
             # Where indices are missing, the call that is still open is meant.
             return next((one for one in reversed(self.opened) if not one.braces.closed), call)
         return call if _fits(call, name, arguments) else None

@@ -36,8 +36,20 @@ def test_ids_tell_calls_apart_where_indices_are_missing(want: list[tuple[str, st
     assert gathered(*sent) == want
 
 
-def test_names_tell_calls_apart_where_ids_are_missing_too() -> None:
-    assert gathered(*in_pieces("f", '{"a": 1}'), *in_pieces("g", '{"b": "}{"}')) == MIXED
+@pytest.mark.parametrize("want", [BOTH, MIXED], ids=["same tool", "two tools"])
+@pytest.mark.parametrize("ids", [None, "call_0"], ids=["no id", "one id for all"])
+def test_names_tell_calls_apart_where_ids_do_not(
+    want: list[tuple[str, str]], ids: str | None
+) -> None:
+    sent = [part for name, text in want for part in in_pieces(name, text, id=ids)]
+    assert gathered(*sent) == want
+
+
+def test_what_follows_whole_arguments_of_one_call_stays_with_it() -> None:
+    """It is no JSON then, which the model is to hear."""
+    assert gathered({"id": "a", "name": "f", "arguments": "{}"}, {"arguments": "}"}) == [
+        ("f", "{}}")
+    ]
 
 
 @pytest.mark.parametrize("want", [BOTH, MIXED], ids=["same tool", "two tools"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
 
 import orjson
 
@@ -134,6 +133,6 @@ def _is_said_by_user(content: Json) -> bool:
 
 
 def _known(parts: Sequence[Json]) -> bytes:
-    calls = [cast("Any", part["functionCall"]) for part in parts]
+    calls = [part["functionCall"] for part in parts]
     known = [(one["name"], one["args"]) for one in calls]
     return orjson.dumps(known, option=orjson.OPT_SORT_KEYS)

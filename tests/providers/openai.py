@@ -57,7 +57,8 @@ class OpenAI(Provider):
                 waiting.remove(message["tool_call_id"])
                 continue
             _check_answered(waiting)
-            waiting = [call["id"] for call in message.get("tool_calls") or []]
+            made: list[Json] = message.get("tool_calls") or []
+            waiting = [call["id"] for call in made]
             if message["role"] == "assistant":
                 self.check_answer(n, message)
         _check_answered(waiting)
@@ -70,7 +71,8 @@ class OpenAI(Provider):
             refuse_if(calls == [], f"[] is too short - 'messages.{n}.tool_calls'")
             empty = not calls and not message.get("content")
             refuse_if(empty, f"Invalid value for 'content': expected a string, got null. ({n})")
-            for i, call in enumerate(calls or []):
+            made: list[Json] = calls or []
+            for i, call in enumerate(made):
                 _check_call(f"messages[{n}].tool_calls[{i}]", call)
         for name in message.keys() - taken:
             raise RefusedError(
@@ -128,8 +130,9 @@ class Quirky(OpenAI):
 
     def check_answer(self, n: int, message: Json) -> None:
         """Look at an answer of the model's own."""
-        made: list[Json] = [call["function"] for call in message.get("tool_calls") or []]
-        calls = [(call["name"], orjson.loads(call["arguments"])) for call in made]
+        made: list[Json] = message.get("tool_calls") or []
+        functions = [call["function"] for call in made]
+        calls = [(one["name"], orjson.loads(one["arguments"])) for one in functions]
         if not calls:
             return
         refuse_if(
