@@ -57,8 +57,8 @@ class OpenAI(Provider):
                 waiting.remove(message["tool_call_id"])
                 continue
             _check_answered(waiting)
-            made: list[Json] = message.get("tool_calls") or []
-            waiting = [call["id"] for call in made]
+            asked: list[Json] = message.get("tool_calls") or []
+            waiting = [call["id"] for call in asked]
             if message["role"] == "assistant":
                 self.check_answer(n, message)
         _check_answered(waiting)
