@@ -17,8 +17,9 @@ from agent_runtime_storage.records import Activation, Node
 
 from .errors import InvariantError
 from .memory.observation import Observation
-from .messages import Note, PromptMessage, decode_message, decode_result
-from .rendering import fence, render, render_front
+from .messages import AssistantMessage, Note, PromptMessage, decode_message, decode_result
+from .models.returning import is_bound
+from .rendering import fence, is_of, render, render_front
 from .tokens import count_message, count_tools
 from .view import Entry, Prefix, Prompt, Start, View, handles
 
@@ -121,11 +122,16 @@ def _place(entries: list[Entry], entry: Entry, start: Start, anchor: int | None)
     if isinstance(entry.message, Note):
         _place_note(entries, entry, entry.message, start.nonce)
         return
-    prompt = render(entry, start, keep_opaque=entry.seq > (anchor or 0))
+    prompt = render(entry, start, keep_opaque=_keeps_opaque(entry, start, anchor))
     if prompt != entry.prompt:
         # An activation renders nodes that are shown already: what looks as before is not recounted.
         entry = replace(entry, prompt=prompt, tokens=sum(map(count_message, prompt)))
     entries.append(entry)
+
+
+def _keeps_opaque(entry: Entry, start: Start, anchor: int | None) -> bool:
+    """Return whether what a model needs back of a node still holds under this activation."""
+    return entry.seq > (anchor or 0) or not is_bound(start.model)
 
 
 def _place_note(entries: list[Entry], entry: Entry, note: Note, nonce: str) -> None:
@@ -209,6 +215,7 @@ def check(
     _check_coverage(view)
     _check_recent(view)
     _check_pairs(prompt.messages)
+    _check_opaque(view)
     if previous is not None and previous.activation_id == prompt.activation_id:
         _check_extension(previous, prompt)
 
@@ -281,6 +288,19 @@ def _check_pairs(messages: Sequence[PromptMessage]) -> None:
         seen.update(waiting)
     if waiting:
         raise InvariantError(f"call {waiting[0]!r} has no result")
+
+
+def _check_opaque(view: View) -> None:
+    """Assert that the model gets back all that it needs of its own, and nothing of others."""
+    model = view.start.model
+    for entry in view.entries:
+        if not isinstance(entry.message, AssistantMessage):
+            continue
+        made = entry.message.opaque
+        due = is_of(made, model) and _keeps_opaque(entry, view.start, view.anchor)
+        if entry.prompt[0].opaque != (made if due else None):
+            what = "is missing from" if due else "must not be in"
+            raise InvariantError(f"what {model} keeps of node {entry.seq} {what} the prompt")
 
 
 def _check_extension(previous: Prompt, prompt: Prompt) -> None:

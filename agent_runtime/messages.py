@@ -59,7 +59,8 @@ class ToolCall:
 class Opaque:
     """What a provider needs back unchanged (reasoning blocks, signatures, its own call ids).
 
-    Sent only to the model that made it, and only until the next activation.
+    Sent only to the model that made it; where that checks what came before, only until the next
+    activation (see `agent_runtime.models.returning`).
     """
 
     model: str

@@ -8,7 +8,14 @@ from collections.abc import Sequence
 from .cutting import cut
 from .errors import InvariantError
 from .memory.observation import LEGEND, Observation
-from .messages import AssistantMessage, FileRef, LoggedMessage, PromptMessage, UserMessage
+from .messages import (
+    AssistantMessage,
+    FileRef,
+    LoggedMessage,
+    Opaque,
+    PromptMessage,
+    UserMessage,
+)
 from .tokens import count_message
 from .view import Cut, Entry, Prefix, Start
 
@@ -97,9 +104,7 @@ def render(entry: Entry, start: Start, *, keep_opaque: bool) -> tuple[PromptMess
         return (PromptMessage("user", message.text, files=message.files),)
     if not isinstance(message, AssistantMessage):
         raise InvariantError(f"node {entry.seq} is a note; notes are placed by `extend`")
-    opaque = message.opaque
-    if opaque is not None and not (keep_opaque and opaque.model == start.model):
-        opaque = None
+    opaque = message.opaque if keep_opaque and is_of(message.opaque, start.model) else None
     answer = PromptMessage(
         "assistant", message.text, calls=message.calls, files=message.files, opaque=opaque
     )
@@ -114,6 +119,11 @@ def render(entry: Entry, start: Start, *, keep_opaque: bool) -> tuple[PromptMess
         for index, (call, result) in enumerate(zip(message.calls, entry.results, strict=True))
     ]
     return (answer, *results)
+
+
+def is_of(opaque: Opaque | None, model: str) -> bool:
+    """Return whether an opaque part was made by this model, and so may be sent to it."""
+    return opaque is not None and opaque.model == model
 
 
 def message_tokens(message: LoggedMessage) -> int:

@@ -25,6 +25,7 @@ from agent_runtime.context import (
     encode_prefix,
     encode_start,
     view_of,
+    view_of_rendered,
 )
 from agent_runtime.errors import InvariantError
 from agent_runtime.log import RunLog
@@ -115,12 +116,48 @@ def test_the_system_prompt_is_repeated_where_a_model_ignores_it() -> None:
     assert "Be careful." in repeated.text
 
 
-def test_opaque_parts_go_only_to_their_model_and_end_with_the_activation() -> None:
+@pytest.mark.parametrize(
+    ("model", "stays"),
+    [
+        ("m", True),
+        ("deepseek/deepseek-chat", True),
+        ("anthropic/claude-sonnet-4-5-20250929", True),
+        ("anthropic/claude-opus-4-20250514", True),
+        ("anthropic/claude-opus-5", True),
+        ("anthropic/claude-fable-5-1", False),
+        ("bedrock/us.anthropic.claude-opus-5-5-v1:0", False),
+    ],
+)
+def test_opaque_parts_go_only_to_their_model_and_end_where_it_checks_what_came_before(
+    model: str, stays: bool
+) -> None:
+    opaque = Opaque(model, {"signature": "s"})
+    nodes = [
+        Entry(1, None, UserMessage("Do it.")),
+        Entry(2, 1, AssistantMessage("Yes.", opaque=opaque)),
+        Entry(3, 2, AssistantMessage("Done.", opaque=opaque)),
+    ]
+
+    def parts(name: str) -> list[Opaque | None]:
+        shown = view_of(1, 2, Start(model=name), Prefix("Be careful."), None, nodes)
+        prompt = build(shown)
+        check(shown, prompt, None, estimate=1, limit=2)
+        return [message.opaque for message in prompt.messages[2:]]
+
+    assert parts(model) == [opaque if stays else None, opaque]
+    assert parts("other") == [None, None]
+
+
+@pytest.mark.parametrize("lost", [True, False])
+def test_a_prompt_that_lost_what_its_model_needs_back_is_a_bug(lost: bool) -> None:
     opaque = Opaque("m", {"signature": "s"})
-    entry = Entry(5, 4, AssistantMessage("Yes.", opaque=opaque))
-    assert render(entry, Start(model="m"), keep_opaque=True)[0].opaque == opaque
-    assert render(entry, Start(model="m"), keep_opaque=False)[0].opaque is None
-    assert render(entry, Start(model="other"), keep_opaque=True)[0].opaque is None
+    entry = Entry(2, 1, AssistantMessage("Yes.", opaque=opaque))
+    other = "other" if lost else "m"
+    drawn = replace(entry, prompt=render(entry, Start(model=other), keep_opaque=True))
+    start = Start(model="m" if lost else "other")
+    shown = view_of_rendered(1, None, start, Prefix(""), None, [replace(drawn, parent_id=None)])
+    with pytest.raises(InvariantError, match="missing from" if lost else "must not be in"):
+        check(shown, build(shown), None, estimate=1, limit=2)
 
 
 def test_of_two_cuts_the_smaller_is_shown() -> None:

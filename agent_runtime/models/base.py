@@ -10,7 +10,23 @@ from typing import Any, Literal, Protocol, TypeAlias
 from agent_runtime.messages import FileKind, FileRef, Opaque, PromptMessage, ToolSpec
 
 Detail = Literal["auto", "low", "high"]
-FinishReason = Literal["stop", "tool_calls", "length", "content_filter"]
+FinishReason = Literal[
+    "stop",
+    "tool_calls",
+    "length",
+    "window",
+    "refusal",
+    "content_filter",
+    "pause",
+    "malformed",
+    "broken",
+    "unknown",
+]
+"""Why an answer ended.
+
+`length`: at its output limit, `window`: at the end of the context window, `pause`: the provider
+wants to be asked to go on, `malformed`: a call was no call, `broken`: the provider failed.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +152,7 @@ class ModelAnswer:
     """The end of a stream: the answer, whole.
 
     Attributes:
+        word: the provider's own word for why the answer ended, where it is known.
         usage: None where the provider reported none.
         cost: nanodollars by the provider's reported usage; None where the price is unknown.
         files: what the model made, as `data:` URLs; whoever records the answer keeps them.
@@ -154,6 +171,7 @@ class ModelAnswer:
     lost: int = 0
     extra: dict[str, Any] = field(default_factory=dict[str, Any])
     files: tuple[str, ...] = field(default=(), repr=False)
+    word: str = ""
 
 
 ModelEvent: TypeAlias = TextDelta | ReasoningDelta | Retrying | ModelAnswer

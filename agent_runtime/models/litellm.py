@@ -21,6 +21,7 @@ from contextlib import (
 )
 from dataclasses import replace
 from typing import Any, cast
+from urllib.parse import urlsplit
 
 import anyio
 import anyio.to_thread
@@ -31,6 +32,7 @@ from agent_runtime.messages import FileKind
 from .access import FORBID, Access
 from .base import ModelAnswer, ModelEvent, ModelInfo, ModelRequest, Price, Retrying
 from .catalog import cost_of, is_chat_model, model_info, provider_of
+from .endings import Ending
 from .failures import Failure, failure_of
 from .wire import Collector, Dialect, messages_of, tools_of
 
@@ -159,8 +161,9 @@ class LiteLLMModel:
         for attempt in range(1, self._retries + 2):
             # Made anew each time, because litellm changes what it is given.
             arguments = self._arguments(request, info)
+            collector = Collector(self._name, self._dialect(info).returns)
             try:
-                async with aclosing(self._attempt(litellm, arguments)) as events:
+                async with aclosing(self._attempt(litellm, arguments, collector)) as events:
                     async for event in events:
                         yield _priced(event, info, lost)
                 return
@@ -174,19 +177,22 @@ class LiteLLMModel:
             yield Retrying(failure.error.message, attempt, wait, lost)
             await anyio.sleep(wait)
 
-    async def _attempt(self, litellm: Any, arguments: dict[str, Any]) -> AsyncGenerator[ModelEvent]:
+    async def _attempt(
+        self, litellm: Any, arguments: dict[str, Any], collector: Collector
+    ) -> AsyncGenerator[ModelEvent]:
         """Call the model once.
 
         Raises:
             _AttemptError: with what is to be thought of it.
         """
-        collector = Collector(self._name)
+        ending = Ending()
         deadline = anyio.current_time() + self._first_byte_timeout
         stream: Any = None
         began = False
         try:
             with _until(deadline):
                 stream = await litellm.acompletion(**arguments)
+            ending.listen(stream)
             chunks = aiter(stream)
             while True:
                 with _until(deadline):
@@ -197,12 +203,12 @@ class LiteLLMModel:
                 for event in collector.add(chunk):
                     yield event
                 deadline = anyio.current_time() + self._idle_timeout
-            yield collector.answer(finished=_finished(stream), reported=_reported(stream))
+            word, reported = ending.of(stream), _reported(stream)
+            yield collector.answer(word, refusal=ending.refusal, reported=reported)
         except TimeoutError:
             raise _AttemptError(self._stalled(began=began)) from None
         except ModelProtocolError as error:
-            failure = Failure(error, retry=not collector.exhausted, billed=True)
-            raise _AttemptError(failure) from None
+            raise _AttemptError(Failure(error, retry=True, billed=True)) from None
         except Exception as error:
             # Not chained: litellm's text may hold the key, and a traceback would show it.
             failure = failure_of(error, self._name, streaming=began, secrets=self._access.secrets())
@@ -214,13 +220,8 @@ class LiteLLMModel:
                     await stream.aclose()
 
     def _arguments(self, request: ModelRequest, info: ModelInfo) -> dict[str, Any]:
-        provider = provider_of(self._name)
-        dialect = Dialect(
-            model=self._name,
-            provider=provider,
-            takes=info.takes,
-            marks=info.cache_marks > 0,
-        )
+        dialect = self._dialect(info)
+        provider = dialect.provider
         arguments: dict[str, Any] = {
             "model": self._name,
             "messages": messages_of(request, dialect),
@@ -242,6 +243,15 @@ class LiteLLMModel:
         if request.session and provider in _ROUTING_PROVIDERS and self._access.base_url is None:
             arguments["prompt_cache_key"] = request.session
         return arguments
+
+    def _dialect(self, info: ModelInfo) -> Dialect:
+        return Dialect(
+            model=self._name,
+            provider=provider_of(self._name),
+            takes=info.takes,
+            marks=info.cache_marks > 0,
+            host=urlsplit(self._access.base_url or "").hostname or "",
+        )
 
     def _stalled(self, *, began: bool) -> Failure:
         if began:
@@ -303,11 +313,6 @@ def _past_the_sdk(messages: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _until(deadline: float) -> AbstractContextManager[anyio.CancelScope]:
     return anyio.fail_after(max(0.0, deadline - anyio.current_time()))
-
-
-def _finished(stream: Any) -> bool:
-    # litellm makes up a finish reason for a stream that just ends; this is the provider's own.
-    return getattr(stream, "received_finish_reason", None) is not None
 
 
 def _reported(stream: Any) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, cast
 
 import orjson
@@ -25,7 +25,6 @@ from agent_runtime.tokens import placeholder
 
 from .base import (
     FilePart,
-    FinishReason,
     ModelAnswer,
     ModelEvent,
     ModelRequest,
@@ -35,7 +34,10 @@ from .base import (
     TokenUsage,
 )
 from .catalog import CACHE_MARKS
+from .endings import reason_of
 from .file_parts import after_results, in_results, part_of
+from .fragments import Fragments
+from .returning import Returns, returns_of
 
 Json = dict[str, Any]
 
@@ -43,16 +45,6 @@ _MARK: Json = {"type": "ephemeral"}
 _FOLLOWS: Json = {"type": "text", "text": "The files of the tool results above:"}
 _REPLAYED = ("thinking_blocks", "reasoning_items")
 """What litellm gives of a model's reasoning, and takes back as it is."""
-_SIGNATURE = "__thought__"
-"""After it, a tool call's id carries a signature of Gemini's."""
-_WANT_REASONING = ("deepseek", "moonshot", "zai", "minimax")
-"""Providers that want `reasoning_content` back within a tool loop; others refuse the field."""
-_FINISH: dict[str, FinishReason] = {
-    "tool_calls": "tool_calls",
-    "function_call": "tool_calls",
-    "length": "length",
-    "content_filter": "content_filter",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +55,19 @@ class Dialect:
         model: our name of it, by which it gets its own opaque data back.
         provider: litellm's name of its provider.
         takes: the kinds of files that the model takes.
+        host: where it is called, if that is not the provider's own address.
     """
 
     model: str
     provider: str
     takes: frozenset[FileKind] = frozenset()
     marks: bool = False
+    host: str = ""
+
+    @property
+    def returns(self) -> Returns:
+        """What the model is sent back of its own reasoning."""
+        return returns_of(self.model, self.provider, self.host)
 
 
 def messages_of(request: ModelRequest, dialect: Dialect) -> list[Json]:
@@ -159,14 +158,47 @@ def _assistant(message: PromptMessage, said: str, dialect: Dialect, *, mark: boo
     opaque: Json = {}
     if message.opaque is not None and message.opaque.model == dialect.model:
         opaque = message.opaque.data
+    returns = dialect.returns
+    if returns.ordered and (parts := _ordered(message, said, opaque, mark=mark)):
+        # What litellm finds under this name it sends first, as it is.
+        return {**wire, "content": None, "provider_specific_fields": {"compaction_blocks": parts}}
     if message.calls:
         signatures = [*cast("list[str | None]", opaque.get("signatures") or [])]
         signatures += [None] * (len(message.calls) - len(signatures))
         wire["tool_calls"] = list(map(_call, message.calls, signatures))
-    wire |= {key: copy.deepcopy(opaque[key]) for key in _REPLAYED if key in opaque}
-    if message.calls and dialect.provider in _WANT_REASONING and "reasoning_content" in opaque:
-        wire["reasoning_content"] = opaque["reasoning_content"]
+    if returns.blocks:
+        wire |= {key: copy.deepcopy(opaque[key]) for key in _REPLAYED if key in opaque}
+    given = "reasoning_content" in opaque
+    if (given and returns.reasoning != "never") or (
+        message.calls and returns.reasoning == "always"
+    ):
+        wire["reasoning_content"] = opaque.get("reasoning_content", "")
     return wire
+
+
+def _ordered(message: PromptMessage, said: str, opaque: Json, *, mark: bool) -> list[Json]:
+    """Return Anthropic's blocks of an answer in the order in which they came.
+
+    Empty if that is the order that litellm makes (thinking, text, calls), or the text is not what
+    the model said.
+    """
+    order = cast("list[tuple[str, Any]]", opaque.get("order") or [])
+    if "".join(text for kind, text in order if kind == "text") != said:
+        return []
+    parts: list[Json] = []
+    for kind, which in order:
+        if kind == "thinking":
+            parts.append(copy.deepcopy(opaque["thinking_blocks"][which]))
+        elif kind == "call":
+            call = message.calls[int(which)]
+            used = {"id": call.id, "name": call.name, "input": copy.deepcopy(call.arguments)}
+            parts.append({"type": "tool_use", **used})
+        elif which.strip():
+            parts.append({"type": "text", "text": which})
+    texts = [part for part in parts if part["type"] == "text"]
+    if mark and texts:
+        texts[-1]["cache_control"] = _MARK
+    return parts
 
 
 def _call(call: ToolCall, signature: str | None) -> Json:
@@ -179,13 +211,6 @@ def _call(call: ToolCall, signature: str | None) -> Json:
     if signature:
         wire["provider_specific_fields"] = {"thought_signature": signature}
     return wire
-
-
-@dataclass(slots=True)
-class _PartialCall:
-    name: str = ""
-    arguments: list[str] = field(default_factory=list[str])
-    signature: str | None = None
 
 
 class _Text:
@@ -209,22 +234,19 @@ class _Text:
 class Collector:
     """Gathers the chunks of one stream into an answer."""
 
-    def __init__(self, model: str) -> None:
+    def __init__(self, model: str, returns: Returns | None = None) -> None:
         self._model = model
+        self._returns = returns or Returns(reasoning="given", ordered=True)
         self._text = _Text()
         self._reasoning = _Text()
-        self._calls: dict[int, _PartialCall] = {}
+        self._calls = Fragments()
         self._blocks: list[Json] = []
+        self._order: list[list[Any]] = []
+        self._reasons = False
         self._items: list[Json] = []
         self._images: list[str] = []
-        self._finish: str | None = None
         self._usage: TokenUsage | None = None
         self._reported_model = ""
-
-    @property
-    def exhausted(self) -> bool:
-        """Whether the output limit was reached."""
-        return self._finish == "length"
 
     def add(self, chunk: Any) -> Iterator[ModelEvent]:
         """Take one chunk of litellm's stream and yield the deltas in it."""
@@ -233,61 +255,67 @@ class Collector:
         if usage is not None:
             self._usage = _usage(usage)
         for choice in _list(chunk, "choices")[:1]:
-            self._finish = getattr(choice, "finish_reason", None) or self._finish
             if choice.delta is not None:
                 yield from self._delta(choice.delta)
 
     def _delta(self, delta: Any) -> Iterator[ModelEvent]:
         reasoning = getattr(delta, "reasoning_content", None)
+        self._reasons = self._reasons or reasoning is not None
         if reasoning and (told := self._reasoning.add(reasoning)):
             yield ReasoningDelta(told)
-        if delta.content and (told := self._text.add(delta.content)):
-            yield TextDelta(told)
-        for fragment in _list(delta, "tool_calls"):
-            self._fragment(fragment)
         for block in _list(delta, "thinking_blocks"):
-            _join(self._blocks, _plain(block))
+            if _join(self._blocks, _plain(block)):
+                self._order.append(["thinking", len(self._blocks) - 1])
+        if delta.content:
+            self._say(delta.content)
+            if told := self._text.add(delta.content):
+                yield TextDelta(told)
+        for fragment in _list(delta, "tool_calls"):
+            if self._calls.add(fragment):
+                self._order.append(["call", len(self._calls.opened) - 1])
         self._items += map(_plain, _list(delta, "reasoning_items"))
         for image in map(_plain, _list(delta, "images")):
             self._images.append(str(image["image_url"]["url"]))
 
-    def _fragment(self, fragment: Any) -> None:
-        call = self._calls.setdefault(fragment.index or 0, _PartialCall())
-        function = fragment.function
-        if function is not None:
-            call.name += function.name or ""
-            call.arguments.append(function.arguments or "")
-        extra = cast("Json", getattr(fragment, "provider_specific_fields", None) or {})
-        signature = extra.get("thought_signature")
-        if not signature and _SIGNATURE in (fragment.id or ""):
-            signature = fragment.id.split(_SIGNATURE, 1)[1]
-        call.signature = signature or call.signature
+    def _say(self, piece: str) -> None:
+        if not self._order or self._order[-1][0] != "text":
+            self._order.append(["text", []])
+        self._order[-1][1].append(piece)
 
-    def answer(self, *, finished: bool, reported: bool) -> ModelAnswer:
+    def answer(self, word: str, *, refusal: str = "", reported: bool) -> ModelAnswer:
         """Return the whole answer, without its cost.
 
         Args:
-            finished: whether the provider itself ended the answer.
+            word: the provider's own for why the answer ended; empty if the stream broke off.
+            refusal: what the provider marked as a refusal.
             reported: whether the usage is the provider's own, and not litellm's estimate.
 
         Raises:
-            ModelProtocolError: the stream ended in the middle, or the answer is empty.
+            ModelProtocolError: the stream ended in the middle, or the answer is empty though
+                nothing kept the model from answering.
         """
-        if not finished:
+        finish = "refusal" if refusal else reason_of(word)
+        if not word or finish == "broken":
+            why = f" ({word})" if word else ""
             raise ModelProtocolError(
-                f"The answer of {self._model} broke off in the middle.",
+                f"The answer of {self._model} broke off in the middle{why}.",
                 cure="Try again; if it persists, look at the provider's status.",
             )
-        finish = _FINISH.get(self._finish or "", "stop")
-        text = str(self._text)
-        said = self._calls or text.strip() or self._images
-        if not said and finish != "content_filter":
-            raise self._nothing()
-        calls = [self._calls[index] for index in sorted(self._calls)]
+        text = str(self._text) or encodable(refusal)
+        calls = self._calls.opened
+        said = calls or text.strip() or self._images
+        if not said and finish in ("stop", "tool_calls", "pause"):
+            raise ModelProtocolError(
+                f"{self._model} answered nothing: neither text nor a call.",
+                cure="Try again, or use another model.",
+            )
+        if finish == "tool_calls" and not calls:
+            finish = "malformed"
         return ModelAnswer(
             text=text,
             calls=tuple(RawCall(call.name, "".join(call.arguments)) for call in calls),
-            finish="tool_calls" if calls and finish == "stop" else finish,
+            finish="tool_calls" if calls and finish in ("stop", "pause") else finish,
+            word=word,
             model=self._model,
             usage=self._usage if reported else None,
             reasoning=str(self._reasoning),
@@ -296,36 +324,36 @@ class Collector:
             files=tuple(self._images),
         )
 
-    def _nothing(self) -> ModelProtocolError:
-        if self.exhausted:
-            return ModelProtocolError(
-                f"{self._model} reached its output limit before it answered anything.",
-                cure="Raise AGENT_RUNTIME_RESPONSE_RESERVE: reasoning counts as output.",
-            )
-        return ModelProtocolError(
-            f"{self._model} answered nothing: neither text nor a call.",
-            cure="Try again, or use another model.",
-        )
-
     def _opaque(self, signatures: list[str | None]) -> Opaque | None:
+        """Return what the model is to be sent back; what it never is would only be counted."""
         data: Json = {}
-        if self._blocks:
+        returns = self._returns
+        if self._blocks and returns.blocks:
             data["thinking_blocks"] = self._blocks
-        if self._items:
+            order = [[kind, "".join(it) if kind == "text" else it] for kind, it in self._order]
+            if returns.ordered and not _is_usual([kind for kind, _ in order]):
+                data["order"] = order
+        if self._items and returns.blocks:
             data["reasoning_items"] = self._items
-        if signatures and (reasoning := str(self._reasoning)):
-            data["reasoning_content"] = reasoning
+        if self._reasons and returns.reasoning != "never":
+            data["reasoning_content"] = str(self._reasoning)
         if any(signatures):
             data["signatures"] = signatures
         return Opaque(self._model, data) if data else None
+
+
+def _is_usual(kinds: Sequence[str]) -> bool:
+    """Return whether an answer has its thinking first, then one text, then its calls."""
+    usual = ("thinking", "text", "call")
+    return list(kinds) == sorted(kinds, key=usual.index) and kinds.count("text") <= 1
 
 
 def _list(value: object, name: str) -> list[Any]:
     return cast("list[Any]", getattr(value, name, None) or [])
 
 
-def _join(blocks: list[Json], piece: Json) -> None:
-    """Add a piece of reasoning to the last block, which its signature ends."""
+def _join(blocks: list[Json], piece: Json) -> bool:
+    """Add a piece of reasoning; return whether it begins a block.  A signature ends its block."""
     last = blocks[-1] if blocks else None
     if (
         last is None
@@ -334,10 +362,15 @@ def _join(blocks: list[Json], piece: Json) -> None:
         or piece.get("type") != "thinking"
     ):
         blocks.append({key: value for key, value in piece.items() if value is not None})
-        return
-    last["thinking"] = (last.get("thinking") or "") + (piece.get("thinking") or "")
+        return True
+    thinking = piece.get("thinking") or ""
     if piece.get("signature"):
+        # Its piece has no text, or once more that of the whole block.
+        last["thinking"] = thinking or last.get("thinking") or ""
         last["signature"] = piece["signature"]
+    else:
+        last["thinking"] = (last.get("thinking") or "") + thinking
+    return False
 
 
 def _plain(value: Any) -> Json:

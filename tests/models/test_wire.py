@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from agent_runtime.answers import normalise
 from agent_runtime.errors import ModelProtocolError
 from agent_runtime.messages import FileRef, Opaque, PromptMessage, ToolCall
 from agent_runtime.models.base import ModelAnswer, ModelRequest, ReasoningDelta, TextDelta
@@ -116,11 +117,36 @@ def test_opaque_data_of_another_model_is_not_sent() -> None:
     assert other == sent(*exchange(), dialect=CLAUDE)
 
 
-@pytest.mark.parametrize(("provider", "wants"), [("deepseek", True), ("groq", False)])
-def test_reasoning_text_goes_back_only_to_who_wants_it(provider: str, wants: bool) -> None:
+@pytest.mark.parametrize(
+    ("provider", "host", "given", "none"),
+    [
+        ("deepseek", "", "Hm.", ""),
+        ("moonshot", "", "Hm.", ""),
+        ("zai", "", "Hm.", None),
+        ("openai", "127.0.0.1", "Hm.", None),
+        ("openai", "api.groq.com", None, None),
+        ("groq", "", None, None),
+        ("gemini", "", None, None),
+    ],
+)
+def test_reasoning_text_goes_back_only_to_who_wants_it(
+    provider: str, host: str, given: str | None, none: str | None
+) -> None:
+    dialect = Dialect("m", provider, host=host)
     opaque = Opaque("m", {"reasoning_content": "Hm."})
-    message = sent(*exchange(opaque), dialect=Dialect("m", provider))[2]
-    assert ("reasoning_content" in message) is wants
+    assert sent(*exchange(opaque), dialect=dialect)[2].get("reasoning_content") == given
+    assert sent(*exchange(), dialect=dialect)[2].get("reasoning_content") == none
+    # A text without calls needs none where none was given.
+    assert "reasoning_content" not in sent(PromptMessage("assistant", "Hi."), dialect=dialect)[0]
+
+
+def test_what_a_model_is_never_sent_back_is_not_kept() -> None:
+    """It would be counted in every prompt."""
+    collector = Collector("gemini/g", Dialect("gemini/g", "gemini").returns)
+    thought = [{"type": "thinking", "thinking": "Hm."}]
+    list(collector.add(chunk(reasoning_content="Hm.", thinking_blocks=thought)))
+    list(collector.add(chunk("stop", content="Done.")))
+    assert collector.answer("stop", reported=True).opaque is None
 
 
 def test_images_are_sent_where_the_model_takes_them_and_named_where_not() -> None:
@@ -177,9 +203,11 @@ def fragment(index: int, arguments: str, **fields: Any) -> SimpleNamespace:
 
 def collect(*chunks: SimpleNamespace, model: str = "m") -> ModelAnswer:
     collector = Collector(model)
+    word = "stop"
     for piece in chunks:
         list(collector.add(piece))
-    return collector.answer(finished=True, reported=True)
+        word = next((one.finish_reason for one in piece.choices), None) or word
+    return collector.answer(word, reported=True)
 
 
 def test_interleaved_fragments_find_their_calls() -> None:
@@ -198,7 +226,7 @@ def test_a_character_in_two_pieces_is_told_whole_and_half_of_one_is_replaced() -
     deltas = [one for piece in pieces for one in collector.add(chunk(content=piece))]
     deltas += collector.add(chunk("stop", content=None, reasoning_content="\ud83d"))
     assert deltas == [TextDelta("hi "), TextDelta("\U0001f600 \ufffd"), TextDelta(" ")]
-    answer = collector.answer(finished=True, reported=True)
+    answer = collector.answer("stop", reported=True)
     assert answer.text == "hi \U0001f600 \ufffd \ufffd"
     assert answer.reasoning == "\ufffd"
 
@@ -210,10 +238,12 @@ def test_thinking_is_put_together_block_by_block() -> None:
     answer = collect(
         piece(thinking="One "),
         piece(thinking="two."),
-        piece(thinking="", signature="s1"),
+        # litellm's piece with the signature has the text of the whole block, on Bedrock none.
+        piece(thinking="One two.", signature="s1"),
         chunk(thinking_blocks=[{"type": "redacted_thinking", "data": "x"}]),
         piece(thinking="Three."),
         piece(thinking="", signature="s2"),
+        piece(thinking="", signature="s3"),
         chunk("stop", content="Done."),
     )
     assert answer.opaque == Opaque(
@@ -223,9 +253,51 @@ def test_thinking_is_put_together_block_by_block() -> None:
                 {"type": "thinking", "thinking": "One two.", "signature": "s1"},
                 {"type": "redacted_thinking", "data": "x"},
                 {"type": "thinking", "thinking": "Three.", "signature": "s2"},
+                {"type": "thinking", "thinking": "", "signature": "s3"},
             ]
         },
     )
+
+
+async def test_interleaved_thinking_goes_back_where_it_came() -> None:
+    """Anthropic checks where a block stands, redacted ones too."""
+    litellm = await load_litellm()
+    one = {"type": "thinking", "thinking": "One.", "signature": "s1"}
+    hidden = {"type": "redacted_thinking", "data": "x"}
+    two = {"type": "thinking", "thinking": "Two.", "signature": "s2"}
+    answer = collect(
+        chunk(thinking_blocks=[one]),
+        chunk(content="I look "),
+        chunk(content="first."),
+        chunk(thinking_blocks=[hidden]),
+        chunk(tool_calls=[fragment(0, '{"path":"a"}', name="read", id="1")]),
+        chunk(thinking_blocks=[two]),
+        chunk(content="And then."),
+        chunk("tool_calls", tool_calls=[fragment(1, '{"path":"b"}', name="read", id="2")]),
+        model=CLAUDE.model,
+    )
+    message = normalise(answer, 7)
+    said = PromptMessage("assistant", message.text, calls=message.calls, opaque=message.opaque)
+    results = [PromptMessage("tool", "ok", call_id=call.id) for call in message.calls]
+    body = litellm.AnthropicConfig().transform_request(
+        model="claude-sonnet-4-5",
+        messages=sent(*exchange()[:2], said, *results, dialect=CLAUDE, marks=(2,)),
+        optional_params={"max_tokens": 100},
+        litellm_params={},
+        headers={},
+    )
+    first, second = message.calls
+    use = {"type": "tool_use", "name": "read"}
+    assert body["messages"][1]["content"] == [
+        one,
+        {"type": "text", "text": "I look first."},
+        hidden,
+        {**use, "id": first.id, "input": {"path": "a"}},
+        two,
+        {"type": "text", "text": "And then.", "cache_control": MARK},
+        {**use, "id": second.id, "input": {"path": "b"}},
+    ]
+    assert [one["tool_use_id"] for one in body["messages"][2]["content"]] == [first.id, second.id]
 
 
 @pytest.mark.parametrize(
@@ -259,7 +331,7 @@ def test_a_stream_that_just_ends_is_no_answer() -> None:
     collector = Collector("m")
     assert list(collector.add(chunk(reasoning_content="Hm."))) == [ReasoningDelta("Hm.")]
     with pytest.raises(ModelProtocolError, match="broke off"):
-        collector.answer(finished=False, reported=False)
+        collector.answer("", reported=False)
 
 
 def test_a_withheld_answer_is_empty_and_says_why() -> None:

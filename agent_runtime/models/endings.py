@@ -1,0 +1,200 @@
+"""How providers say that an answer ended, in their own words.
+
+litellm keeps little of it: it takes several of these words for `stop`, and makes one up where a
+stream just breaks off.  So they are read here, from the chunks as the provider sent them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from .base import FinishReason
+
+_FINISH: dict[FinishReason, tuple[str, ...]] = {
+    "stop": ("stop", "end_turn", "stop_sequence", "complete", "completed", "eos", "eos_token"),
+    "tool_calls": ("tool_calls", "tool_call", "tool_use", "function_call"),
+    "length": ("length", "max_tokens", "max_output_tokens", "model_length"),
+    "window": ("model_context_window_exceeded",),
+    "refusal": ("refusal",),
+    "content_filter": (
+        "content_filter",
+        "content_filtered",
+        "guardrail_intervened",
+        "sensitive",
+        "error_toxic",
+        "safety",
+        "recitation",
+        "blocklist",
+        "prohibited_content",
+        "spii",
+        "image_safety",
+        "image_prohibited_content",
+        "image_recitation",
+    ),
+    "pause": ("pause_turn",),
+    "malformed": (
+        "malformed_function_call",
+        "malformed_response",
+        "malformed_model_output",
+        "malformed_tool_use",
+        "unexpected_tool_call",
+        "too_many_tool_calls",
+        "missing_thought_signature",
+    ),
+    "broken": (
+        "error",
+        "network_error",
+        "abort",
+        "load",
+        "unload",
+        "insufficient_system_resource",
+    ),
+}
+_FILTERED = "content_filter: "
+"""Before the words for a prompt that is blocked, which are not those of finish reasons."""
+_REASONS = {word: reason for reason, words in _FINISH.items() for word in words}
+
+
+def reason_of(word: str) -> FinishReason:
+    """Return what a provider's word for the end of an answer means; `unknown` if nobody knows."""
+    if word.startswith(_FILTERED):
+        return "content_filter"
+    return _REASONS.get(word.lower(), "unknown")
+
+
+@dataclass(slots=True)
+class Ending:
+    """What the provider of one answer says of its end.
+
+    Attributes:
+        word: why it ended; empty while it goes on.
+        refusal: what it marks as a refusal.
+        read: whether any chunk was of a form that is known, so that no word means no end.
+    """
+
+    word: str = ""
+    refusal: str = ""
+    read: bool = False
+
+    def listen(self, stream: Any) -> None:
+        """Read along with one of litellm's streams, which has not begun yet."""
+        if stream.completion_stream is not None:
+            stream.completion_stream = self.overhear(stream.completion_stream)
+        elif stream.make_call is not None:
+            stream.make_call = _Call(stream.make_call, self)
+
+    def overhear(self, source: Any) -> Any:
+        """Return what litellm is to read instead of a provider's chunks."""
+        parse = getattr(source, "chunk_parser", None)
+        if parse is None:
+            return _Items(source, self) if hasattr(source, "__anext__") else source
+
+        def overheard(chunk: Any) -> Any:
+            self.read_chunk(chunk)
+            return parse(chunk)
+
+        source.chunk_parser = overheard
+        return source
+
+    def of(self, stream: Any) -> str:
+        """Return the word at the end of a stream; empty if the stream broke off.
+
+        litellm's own word counts where the provider's chunks cannot be seen.
+        """
+        if self.word or self.read:
+            return self.word
+        received = getattr(stream, "received_finish_reason", None)
+        return received or getattr(stream, "intermittent_finish_reason", None) or ""
+
+    def read_chunk(self, chunk: Any) -> None:
+        """Read one chunk as its provider sent it."""
+        if not isinstance(chunk, Mapping):
+            return
+        sent = cast("Mapping[str, Any]", chunk)
+        kind = sent.get("type")
+        if isinstance(kind, str):
+            self.read = True
+            self._read_event(kind, sent)
+        elif "candidates" in sent or "promptFeedback" in sent:
+            self.read = True
+            for one in _first(sent.get("candidates")):
+                self._ended(one.get("finishReason"))
+            if blocked := _object(sent.get("promptFeedback")).get("blockReason"):
+                self.word = f"{_FILTERED}{blocked}"
+        elif "choices" in sent:
+            self.read = True
+            for one in _first(sent.get("choices")):
+                self._ended(one.get("finish_reason"))
+                self._said(_object(one.get("delta")).get("refusal"))
+        elif "done" in sent:
+            self.read = True
+            if sent["done"]:
+                self._ended(sent.get("done_reason") or "stop")
+
+    def _read_event(self, kind: str, sent: Mapping[str, Any]) -> None:
+        """Read an event of Anthropic's, or of OpenAI's responses API."""
+        if kind == "message_delta":
+            self._ended(_object(sent.get("delta")).get("stop_reason"))
+        elif kind == "response.refusal.delta":
+            self._said(sent.get("delta"))
+        elif kind == "response.completed":
+            self._ended("completed")
+        elif kind == "response.incomplete":
+            details = _object(_object(sent.get("response")).get("incomplete_details"))
+            self._ended(details.get("reason") or "incomplete")
+
+    def _ended(self, word: object) -> None:
+        if word:
+            self.word = str(word)
+
+    def _said(self, refusal: object) -> None:
+        if refusal:
+            self.refusal += str(refusal)
+
+
+class _Items:
+    """The chunks of a stream that has no parser of litellm's: those of OpenAI's own client."""
+
+    def __init__(self, source: Any, ending: Ending) -> None:
+        self._source = source
+        self._ending = ending
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._source, name)
+
+    def __aiter__(self) -> _Items:
+        # litellm asks for an iterator before each chunk.
+        return self
+
+    async def __anext__(self) -> Any:
+        chunk = await anext(self._source)
+        for choice in getattr(chunk, "choices", None) or []:
+            delta = getattr(choice, "delta", None)
+            said = {"refusal": getattr(delta, "refusal", None)}
+            read = {"finish_reason": getattr(choice, "finish_reason", None), "delta": said}
+            self._ending.read_chunk({"choices": [read]})
+            break
+        return chunk
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """What begins a stream that litellm begins late."""
+
+    call: Any
+    ending: Ending
+
+    async def __call__(self, **arguments: Any) -> Any:
+        return self.ending.overhear(await self.call(**arguments))
+
+
+def _first(value: object) -> list[Mapping[str, Any]]:
+    if not isinstance(value, list):
+        return []
+    return [_object(one) for one in cast("list[object]", value)[:1]]
+
+
+def _object(value: object) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}

@@ -1,0 +1,130 @@
+"""Tool calls from the fragments in which they are streamed.
+
+By the book a fragment names its call by `index`, and the first of a call has its id and its name.
+Compatible servers leave out the index or send 0 for all, repeat id and name in each fragment, make
+up an id for each, or send calls whole.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import orjson
+
+SIGNATURE = "__thought__"
+"""After it, a tool call's id carries a signature of Gemini's."""
+_TOKEN = re.compile(r'\\.?|["{}]', re.DOTALL)
+
+
+class _Braces:
+    """Whether what was added so far is a whole JSON object; each piece is read once."""
+
+    def __init__(self) -> None:
+        self._depth = 0
+        self._quoted = False
+        self._escaped = False
+        self.closed = False
+
+    def add(self, piece: str) -> None:
+        """Read the next piece."""
+        start = 1 if self._escaped and piece else 0
+        self._escaped = self._escaped and not piece
+        for token in _TOKEN.findall(piece, start):
+            if token == '"':
+                self._quoted = not self._quoted
+            elif token == "\\":
+                self._escaped = True
+            elif not self._quoted and token in "{}":
+                self._depth += 1 if token == "{" else -1
+                self.closed = self._depth <= 0
+
+
+@dataclass(slots=True)
+class PartialCall:
+    """A tool call as far as it has come."""
+
+    index: int
+    id: str = ""
+    name: str = ""
+    arguments: list[str] = field(default_factory=list[str])
+    signature: str | None = None
+    braces: _Braces = field(default_factory=_Braces)
+    named_again: bool = False
+    """Whether its name came once more when it was whole: more arguments are another call's."""
+
+
+class Fragments:
+    """Gathers the fragments of an answer's calls.
+
+    Attributes:
+        opened: the calls, in the order in which they began.
+    """
+
+    def __init__(self) -> None:
+        self.opened: list[PartialCall] = []
+        self._at: dict[int, PartialCall] = {}
+        self._known: dict[tuple[str, int | None], PartialCall] = {}
+
+    def add(self, fragment: Any) -> bool:
+        """Take one fragment; return whether it begins a call."""
+        index = fragment.index or 0
+        identity, _, signature = (fragment.id or "").partition(SIGNATURE)
+        function = fragment.function
+        name = (function.name or "") if function is not None else ""
+        arguments = _text(function.arguments) if function is not None else ""
+        call = self._continued(index, identity, name, arguments)
+        if begins := call is None:
+            if not identity and not name and index in self._at:
+                name = self._at[index].name
+            call = self._at[index] = PartialCall(index)
+            self.opened.append(call)
+        elif name and call.braces.closed:
+            call.named_again = True
+        if identity and not call.id:
+            call.id = identity
+            self._known[identity, index] = self._known[identity, None] = call
+        call.name = call.name or name
+        call.arguments.append(arguments)
+        call.braces.add(arguments)
+        extra = cast("dict[str, Any]", getattr(fragment, "provider_specific_fields", None) or {})
+        call.signature = extra.get("thought_signature") or signature or call.signature
+        return begins
+
+    def _continued(
+        self, index: int, identity: str, name: str, arguments: str
+    ) -> PartialCall | None:
+        """Return the call that a fragment belongs to; None if it begins one."""
+        # Some servers give all calls the same id, so a name at another index begins a call.
+        known = self._known.get((identity, index))
+        if known is None and not name:
+            known = self._known.get((identity, None))
+        if known is not None:
+            return known if _fits(known, name, arguments) else None
+        call = self._at.get(index)
+        if call is None:
+            # Without an id and a name it can begin no call.
+            return self.opened[-1] if self.opened and not identity and not name else None
+        if identity and call.id and (name or (call.braces.closed and arguments.strip())):
+            return None
+        if not identity and not name and call.braces.closed:
+            if call.named_again and arguments.strip():
+                return None
+            # Where indices are missing, the call that is still open is meant.
+            return next((one for one in reversed(self.opened) if not one.braces.closed), call)
+        return call if _fits(call, name, arguments) else None
+
+
+def _fits(call: PartialCall, name: str, arguments: str) -> bool:
+    """Return whether a fragment with this name and these arguments can go on with a call."""
+    if not name or not call.name:
+        return True
+    return name == call.name and not (call.braces.closed and arguments.strip())
+
+
+def _text(arguments: object) -> str:
+    # Some servers send the object itself, not as a text.
+    if arguments is None or isinstance(arguments, str):
+        return arguments or ""
+    return orjson.dumps(arguments).decode()

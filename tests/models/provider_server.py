@@ -1,0 +1,280 @@
+"""A loopback server that streams as providers do, event for event, by script.
+
+async with ProviderServer([anthropic("Hello.", end="refusal")]) as server:
+    ...  # a model on server.url
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any, TypeAlias, cast
+
+import anyio
+import anyio.abc
+import h11
+import orjson
+
+Json: TypeAlias = dict[str, Any]
+Call: TypeAlias = tuple[str, str]
+"""A tool, and the text of its arguments."""
+Answers: TypeAlias = "Sequence[list[bytes]] | Callable[[Json, int], list[bytes]]"
+"""The pieces of each answer's body; or what makes them of a request and its number."""
+
+
+def anthropic(
+    text: str = "",
+    *calls: Call,
+    end: str | None = "end_turn",
+    thinking: str = "",
+    output: int = 7,
+    prompt: int = 9,
+) -> list[bytes]:
+    """Return an answer as Anthropic's messages API streams it; `end=None` breaks it off."""
+    usage = {"input_tokens": prompt, "output_tokens": 1}
+    message = {"id": "msg_1", "type": "message", "role": "assistant", "model": "claude"}
+    start = {**message, "content": [], "stop_reason": None, "stop_sequence": None, "usage": usage}
+    events: list[Json] = [{"type": "message_start", "message": start}, {"type": "ping"}]
+    blocks: list[tuple[Json, list[Json]]] = []
+    if thinking:
+        deltas = [
+            {"type": "thinking_delta", "thinking": thinking},
+            {"type": "signature_delta", "signature": "c2lnbmVk"},
+        ]
+        blocks.append(({"type": "thinking", "thinking": "", "signature": ""}, deltas))
+    if text:
+        deltas = [{"type": "text_delta", "text": part} for part in _halves(text)]
+        blocks.append(({"type": "text", "text": ""}, deltas))
+    for number, (name, arguments) in enumerate(calls):
+        block = {"type": "tool_use", "id": f"toolu_{number}", "name": name, "input": {}}
+        parts = _halves(arguments)
+        blocks.append(
+            (block, [{"type": "input_json_delta", "partial_json": part} for part in parts])
+        )
+    for index, (block, deltas) in enumerate(blocks):
+        events.append({"type": "content_block_start", "index": index, "content_block": block})
+        for delta in deltas:
+            events.append({"type": "content_block_delta", "index": index, "delta": delta})
+        events.append({"type": "content_block_stop", "index": index})
+    if end is not None:
+        delta = {"stop_reason": end, "stop_sequence": None}
+        last = {"input_tokens": prompt, "output_tokens": output}
+        events.append({"type": "message_delta", "delta": delta, "usage": last})
+        events.append({"type": "message_stop"})
+    return [b"event: %s\ndata: %s\n\n" % (one["type"].encode(), _dumps(one)) for one in events]
+
+
+def gemini(
+    text: str = "",
+    *calls: Call,
+    end: str | None = "STOP",
+    blocked: str = "",
+    late_usage: bool = False,
+    output: int = 7,
+    prompt: int = 9,
+) -> list[bytes]:
+    """Return an answer as Gemini streams it; `end=None` breaks it off."""
+    usage = {"promptTokenCount": prompt, "candidatesTokenCount": output}
+    usage |= {"totalTokenCount": prompt + output}
+    about: Json = {"modelVersion": "gemini-2.5-flash", "responseId": "r1"}
+    parts: list[Json] = [{"text": part} for part in _halves(text)]
+    parts += [{"functionCall": {"name": name, "args": orjson.loads(args)}} for name, args in calls]
+    chunks: list[Json] = [
+        {"candidates": [{"content": {"parts": [part], "role": "model"}, "index": 0}], **about}
+        for part in parts
+    ]
+    if blocked:
+        chunks = [{"promptFeedback": {"blockReason": blocked}, **about, "usageMetadata": usage}]
+    elif end is not None:
+        if not chunks:
+            chunks.append({"candidates": [{"index": 0}], **about})
+        chunks[-1]["candidates"][0]["finishReason"] = end
+        if late_usage:
+            chunks.append(dict(about))
+        chunks[-1]["usageMetadata"] = usage
+    return [b"data: " + _dumps(chunk) + b"\r\n\r\n" for chunk in chunks]
+
+
+def openai_chat(
+    text: str = "",
+    *calls: Call,
+    end: str | None = "stop",
+    refusal: str = "",
+    reasoning: str = "",
+    output: int = 7,
+    prompt: int = 9,
+) -> list[bytes]:
+    """Return an answer as OpenAI's chat completions stream it; `end=None` breaks it off."""
+    deltas: list[Json] = [{"role": "assistant", "content": "", "refusal": None}]
+    deltas += [{"reasoning_content": part} for part in _halves(reasoning)]
+    deltas += [{"content": part} for part in _halves(text)]
+    deltas += [{"refusal": part} for part in _halves(refusal)]
+    for index, (name, arguments) in enumerate(calls):
+        head = {"index": index, "id": f"call_{index}", "type": "function"}
+        deltas.append({"tool_calls": [{**head, "function": {"name": name, "arguments": ""}}]})
+        for part in _halves(arguments):
+            deltas.append({"tool_calls": [{"index": index, "function": {"arguments": part}}]})
+    frame = {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "gpt"}
+    choices: list[Json] = [{"index": 0, "delta": one, "finish_reason": None} for one in deltas]
+    frames: list[Json] = []
+    if end is not None:
+        choices.append({"index": 0, "delta": {}, "finish_reason": end})
+        usage = {"prompt_tokens": prompt, "completion_tokens": output}
+        usage |= {"total_tokens": prompt + output}
+        frames = [{**frame, "choices": [], "usage": usage}]
+    frames = [{**frame, "choices": [choice]} for choice in choices] + frames
+    done = [] if end is None else [b"data: [DONE]\n\n"]
+    return [b"data: " + _dumps(one) + b"\n\n" for one in frames] + done
+
+
+def responses(
+    text: str = "", *, incomplete: str = "", refusal: str = "", output: int = 7
+) -> list[bytes]:
+    """Return an answer as OpenAI's responses API streams it."""
+    usage = {"input_tokens": 9, "output_tokens": output, "total_tokens": 9 + output}
+    status = "incomplete" if incomplete else "completed"
+    content: Json = {"type": "output_text", "text": text, "annotations": []}
+    kind = "response.output_text.delta"
+    if refusal:
+        content, kind = {"type": "refusal", "refusal": refusal}, "response.refusal.delta"
+    item = {"id": "msg_1", "type": "message", "role": "assistant", "content": [content]}
+    whole = {"id": "resp_1", "object": "response", "created_at": 1, "model": "gpt-5"}
+    whole |= {"output": [{**item, "status": status}], "parallel_tool_calls": True}
+    whole |= {"tool_choice": "auto", "tools": []}
+    details = {"reason": incomplete} if incomplete else None
+    done = {**whole, "status": status, "incomplete_details": details, "usage": usage}
+    begun = {**whole, "output": [], "status": "in_progress"}
+    place = {"item_id": "msg_1", "output_index": 0, "content_index": 0}
+    events: list[Json] = [{"type": "response.created", "response": begun}]
+    added = {**item, "content": [], "status": "in_progress"}
+    events.append({"type": "response.output_item.added", "output_index": 0, "item": added})
+    events += [{"type": kind, **place, "delta": part} for part in _halves(refusal or text)]
+    finished = {**item, "status": status}
+    events.append({"type": "response.output_item.done", "output_index": 0, "item": finished})
+    events.append({"type": f"response.{status}", "response": done})
+    lines: list[bytes] = []
+    for number, event in enumerate(events):
+        line = _dumps({**event, "sequence_number": number})
+        lines.append(b"event: %s\ndata: %s\n\n" % (event["type"].encode(), line))
+    return lines
+
+
+def ollama(text: str = "", *, end: str | None = "stop") -> list[bytes]:
+    """Return an answer as Ollama's own API streams it; `end=None` breaks it off."""
+    frame = {"model": "llama3", "created_at": "2026-01-01T00:00:00Z"}
+    lines: list[Json] = [
+        {**frame, "message": {"role": "assistant", "content": part}, "done": False}
+        for part in _halves(text)
+    ]
+    if end is not None:
+        message = {"role": "assistant", "content": ""}
+        counts = {"prompt_eval_count": 9, "eval_count": 7}
+        lines.append({**frame, "message": message, "done": True, "done_reason": end, **counts})
+    return [_dumps(line) + b"\n" for line in lines]
+
+
+class ProviderServer:
+    """The server, for the time of an `async with`.
+
+    Attributes:
+        requests: the JSON of every request, in order.
+        paths: the path of every request.
+    """
+
+    def __init__(self, answers: Answers) -> None:
+        self.requests: list[Json] = []
+        self.paths: list[str] = []
+        self._answers = answers
+        self._port = 0
+
+    @property
+    def url(self) -> str:
+        """The URL to give to a model."""
+        return f"http://127.0.0.1:{self._port}"
+
+    async def __aenter__(self) -> ProviderServer:
+        self._listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+        self._port = self._listener.extra(anyio.abc.SocketAttribute.local_port)
+        self._tasks = await anyio.create_task_group().__aenter__()
+        self._tasks.start_soon(self._listener.serve, self._connection)
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        with anyio.CancelScope(shield=True):
+            await close_clients()
+        self._tasks.cancel_scope.cancel()
+        try:
+            # What the test raises is to come out as it is.
+            await self._tasks.__aexit__(None, None, None)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._listener.aclose()
+
+    async def _connection(self, stream: anyio.abc.SocketStream) -> None:
+        async with stream:
+            try:
+                while await self._exchange(stream):
+                    pass
+            except (anyio.BrokenResourceError, anyio.EndOfStream, h11.RemoteProtocolError):
+                # The client left, which it may do at any time.
+                return
+
+    async def _exchange(self, stream: anyio.abc.SocketStream) -> bool:
+        """Answer one request; each connection serves one."""
+        http = h11.Connection(h11.SERVER)
+        body = b""
+        while True:
+            event = http.next_event()
+            if event is h11.NEED_DATA:
+                http.receive_data(await stream.receive(1 << 18))
+            elif isinstance(event, h11.Request):
+                self.paths.append(event.target.decode())
+            elif isinstance(event, h11.Data):
+                body += bytes(event.data)
+            elif isinstance(event, h11.EndOfMessage):
+                break
+            else:
+                return False
+        asked, n = orjson.loads(body), len(self.requests)
+        self.requests.append(asked)
+        answers = self._answers
+        pieces = answers(asked, n) if callable(answers) else answers[n]
+        headers = [("content-type", "text/event-stream"), ("connection", "close")]
+        await stream.send(http.send(h11.Response(status_code=200, headers=headers)) or b"")
+        for piece in pieces:
+            await stream.send(http.send(h11.Data(data=piece)) or b"")
+        await stream.send(http.send(h11.EndOfMessage()) or b"")
+        return False
+
+
+async def close_clients() -> None:
+    """Close what litellm keeps open for this event loop, lest sockets outlive it."""
+    if "litellm" not in sys.modules:
+        return
+    litellm: Any = sys.modules["litellm"]
+    cache = litellm.in_memory_llm_clients_cache
+    mine = f"-{id(asyncio.get_running_loop())}"
+    for key in [key for key in cache.cache_dict if str(key).endswith(mine)]:
+        client = cache.cache_dict.pop(key)
+        cache.ttl_dict.pop(key, None)
+        await client.close()
+    # Some providers are called by this one; its transport opens another session when needed.
+    shared = cast(Any, vars(litellm).get("module_level_aclient"))
+    if shared is not None:
+        await shared.client._transport.aclose()
+
+
+def _dumps(value: Json) -> bytes:
+    return orjson.dumps(value)
+
+
+def _halves(text: str) -> list[str]:
+    middle = len(text) // 2
+    return [part for part in (text[:middle], text[middle:]) if part]

@@ -1,0 +1,1 @@
+"""Whole runs against servers as strict as the providers that they speak as."""
