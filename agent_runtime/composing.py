@@ -48,6 +48,7 @@ def compose(
         calibration=resolved.calibration,
         step_limit=limit,
         max_output=resolved.max_output,
+        output_limit=resolved.output_limit,
         task=task,
         limited=resolved.limited,
         end_dead=end_if_dead,

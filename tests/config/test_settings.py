@@ -45,6 +45,7 @@ DEFAULTS: dict[str, object] = {
     "semantic_recall_timeout": 3.0,
     "context_window": None,
     "response_reserve": None,
+    "max_output_tokens": None,
     "repeat_system_prompt": False,
     "first_byte_timeout": 120.0,
     "idle_timeout": 60.0,

@@ -179,6 +179,7 @@ class ProviderServer:
     """The server, for the time of an `async with`.
 
     Attributes:
+        answers: what it answers; may be replaced.
         requests: the JSON of every request, in order.
         paths: the path of every request.
     """
@@ -186,7 +187,7 @@ class ProviderServer:
     def __init__(self, answers: Answers) -> None:
         self.requests: list[Json] = []
         self.paths: list[str] = []
-        self._answers = answers
+        self.answers = answers
         self._port = 0
 
     @property
@@ -244,7 +245,7 @@ class ProviderServer:
                 return False
         asked, n = orjson.loads(body), len(self.requests)
         self.requests.append(asked)
-        answers = self._answers
+        answers = self.answers
         pieces = answers(asked, n) if callable(answers) else answers[n]
         headers = [("content-type", "text/event-stream"), ("connection", "close")]
         await stream.send(http.send(h11.Response(status_code=200, headers=headers)) or b"")
