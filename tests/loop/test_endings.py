@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import anyio
 import orjson
 import pytest
 
-from agent_runtime import Agent, Event, LiteLLMModel, Runtime, Settings
+from agent_runtime import Agent, LiteLLMModel, Runtime, Settings
 from agent_runtime.answers import normalise
 from agent_runtime.cli.exits import MODEL, code_of_result
 from agent_runtime.exchange import Exchange
@@ -159,8 +158,6 @@ async def test_a_text_that_is_cut_is_gone_on_with_and_joined(provide: Provide, n
     async with provide(name, answers, settings={"max_output_tokens": 7}) as world:
         result = await world.run(AGENT)
         assert (result.ok, result.output, result.steps) == (True, "One, two, three.", 4)
-        notes = [one for one in world.events if one.kind == "note"]
-        assert [one.data["source"] for one in notes] == ["cut"] * 3
         assert await said(world, result.thread_id) == ["One, ", "two, ", "thr", "ee."]
         sent = orjson.dumps(world.server.requests[1]).decode()
     assert "7 output tokens (AGENT_RUNTIME_MAX_OUTPUT_TOKENS)" in sent
@@ -205,20 +202,13 @@ async def test_what_was_said_meanwhile_does_not_split_an_answer(
 ) -> None:
     async with provide(name, []) as world:
 
-        def answer(asked: dict[str, Any], n: int) -> list[bytes]:
+        async def answer(asked: dict[str, Any], n: int) -> list[bytes]:
+            if n == 0:
+                await world.runtime.steer(world.run_id, "And be brief.")
             return ends(name, ["Four", "teen."][n], cut=n == 0)
 
         world.server.answers = answer
-        first = True
-
-        def steer(event: Event) -> None:
-            nonlocal first
-            if event.kind == "text-delta" and first:
-                first = False
-                tasks.start_soon(world.runtime.steer, event.run_id, "And be brief.")
-
-        async with anyio.create_task_group() as tasks:
-            result = await world.runtime.run(AGENT, "Count.", on_event=steer)
+        result = await world.run(AGENT)
     assert result.output == "Fourteen."
 
 
@@ -331,16 +321,15 @@ async def test_a_parent_is_given_the_failure_of_its_sub_agent(
     provide: Provide, end: str, reason: str
 ) -> None:
     def answer(asked: dict[str, Any], n: int) -> list[bytes]:
-        if "You count." in orjson.dumps(asked).decode().replace("You count. Ask", ""):
+        if "You are a sub-agent" in orjson.dumps(asked["system"]).decode():
             return anthropic("One, ", end=end)
         if n == 0:
-            arguments = {"agent": "counter", "task": "Count.", "task_key": "count"}
+            arguments = {"role": "counter", "instructions": "Count.", "tools": []}
             return anthropic("", ("delegate", orjson.dumps(arguments).decode()), end="tool_use")
         return anthropic("It failed.")
 
-    child = Agent(name="counter", description="Counts.", instructions="You count.")
     async with provide(CLAUDE, answer) as world:
-        result = await world.run(Agent(delegation=[child]))
+        result = await world.run(Agent(instructions="Ask others.", tools=[double], delegation=True))
         ((outcome, text),) = await world.results(result.thread_id)
     assert outcome == "error"
     told = orjson.loads(text)

@@ -7,8 +7,9 @@ async with ProviderServer([anthropic("Hello.", end="refusal")]) as server:
 from __future__ import annotations
 
 import asyncio
+import inspect
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
 from typing import Any, TypeAlias, cast
 
@@ -20,7 +21,10 @@ import orjson
 Json: TypeAlias = dict[str, Any]
 Call: TypeAlias = tuple[str, str]
 """A tool, and the text of its arguments."""
-Answers: TypeAlias = "Sequence[list[bytes]] | Callable[[Json, int], list[bytes]]"
+Pieces: TypeAlias = list[bytes]
+Answers: TypeAlias = (
+    "Sequence[Pieces] | Callable[[Json, int], Pieces] | Callable[[Json, int], Awaitable[Pieces]]"
+)
 """The pieces of each answer's body; or what makes them of a request and its number."""
 
 
@@ -248,6 +252,8 @@ class ProviderServer:
         answers = self.answers
         pieces = answers(asked, n) if callable(answers) else answers[n]
         headers = [("content-type", "text/event-stream"), ("connection", "close")]
+        if inspect.isawaitable(pieces):
+            pieces = await pieces
         await stream.send(http.send(h11.Response(status_code=200, headers=headers)) or b"")
         for piece in pieces:
             await stream.send(http.send(h11.Data(data=piece)) or b"")
