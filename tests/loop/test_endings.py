@@ -55,7 +55,8 @@ def provide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Provide:
     ) -> AsyncGenerator[Provided]:
         async with ProviderServer(answers) as server:
             url = server.url + BASES.get(name, "")
-            model = LiteLLMModel(name, base_url=url, api_key=KEY, **({"retries": 2} | options))
+            options = {"base_url": url, "api_key": KEY, "retries": 2} | options
+            model = LiteLLMModel(name, **options)
             given = Settings(database_url=url_of_database, **(REPEATING | (settings or {})))
             async with Runtime.open(given, model=model) as runtime:
                 yield Provided(runtime, model, url_of_database, path.read_bytes, server=server)
@@ -124,13 +125,23 @@ async def test_what_is_refused_is_no_success_and_its_text_stays(
 async def test_what_is_withheld_altogether_ends_the_run_and_is_paid(
     provide: Provide, name: str, pieces: list[bytes]
 ) -> None:
-    async with provide(name, lambda asked, n: pieces) as world:
+    async with provide(name, always(pieces)) as world:
         result = await world.run(AGENT)
         assert (result.status, result.stop_reason, result.steps) == ("failed", "content_filter", 1)
         assert (result.usage.calls, result.usage.prompt_tokens) == (1, 9)
         assert len(world.server.requests) == 1
         again = await world.resume(AGENT)
     assert (again.stop_reason, again.steps) == ("content_filter", 2)
+
+
+def always(pieces: list[bytes]) -> Answers:
+    """Return what gives the same answer again and again."""
+    return lambda asked, n: pieces
+
+
+def each(make: Callable[[int], list[bytes]]) -> Answers:
+    """Return what makes each answer of its number."""
+    return lambda asked, n: make(n)
 
 
 def ends(name: str, text: str, *calls: tuple[str, str], cut: bool = True) -> list[bytes]:
@@ -165,7 +176,7 @@ async def test_a_text_that_is_cut_is_gone_on_with_and_joined(provide: Provide, n
 
 @EACH
 async def test_a_text_without_an_end_ends_the_run(provide: Provide, name: str) -> None:
-    async with provide(name, lambda asked, n: ends(name, f"{n}, ")) as world:
+    async with provide(name, each(lambda n: ends(name, f"{n}, "))) as world:
         result = await world.run(AGENT)
         assert (result.status, result.stop_reason, result.steps) == ("failed", "length", 4)
         assert "cut 4 times" in result.detail
@@ -175,7 +186,7 @@ async def test_a_text_without_an_end_ends_the_run(provide: Provide, name: str) -
 
 async def test_a_full_window_of_a_short_prompt_ends_the_run(provide: Provide) -> None:
     pieces = anthropic("More, ", end="model_context_window_exceeded")
-    async with provide(CLAUDE, lambda asked, n: pieces) as world:
+    async with provide(CLAUDE, always(pieces)) as world:
         result = await world.run(AGENT)
     assert (result.stop_reason, result.steps) == ("length", 4)
     assert "context window" in result.detail
@@ -189,7 +200,7 @@ async def test_a_paused_answer_is_gone_on_with_and_joined(provide: Provide) -> N
 
 
 async def test_endless_pauses_end(provide: Provide) -> None:
-    async with provide(CLAUDE, lambda asked, n: anthropic("Hm, ", end="pause_turn")) as world:
+    async with provide(CLAUDE, always(anthropic("Hm, ", end="pause_turn"))) as world:
         result = await world.run(AGENT)
     assert (result.status, result.stop_reason) == ("failed", "error")
     assert "pause_turn" in result.detail
@@ -220,7 +231,7 @@ async def test_reasoning_up_to_the_limit_is_no_crash(provide: Provide, name: str
         assert (result.ok, result.output) == (True, "Done.")
         assert await said(world, result.thread_id) == ["Done."]
         assert result.usage.calls == 2
-    async with provide(name, lambda asked, n: ends(name, "")) as world:
+    async with provide(name, always(ends(name, ""))) as world:
         result = await world.run(AGENT)
     assert (result.status, result.stop_reason, result.steps) == ("failed", "length", 4)
 
@@ -273,7 +284,7 @@ async def test_malformed_calls_are_made_again_and_not_for_ever(provide: Provide)
         assert (result.ok, result.output, result.steps) == (True, "It is 42.", 5)
         assert await world.results(result.thread_id) == [("ok", "42")]
         assert "MALFORMED_FUNCTION_CALL" in orjson.dumps(world.server.requests[1]).decode()
-    async with provide(GEMINI, lambda asked, n: empty if n % 2 else bad) as world:
+    async with provide(GEMINI, each(lambda n: empty if n % 2 else bad)) as world:
         result = await world.run(AGENT)
     assert (result.status, result.stop_reason, result.steps) == ("failed", "error", 4)
     assert "MALFORMED_FUNCTION_CALL" in result.detail
@@ -291,7 +302,7 @@ async def test_a_structured_output_in_two_parts_is_one(provide: Provide, name: s
 @EACH
 async def test_a_structured_output_without_an_end_is_an_error(provide: Provide, name: str) -> None:
     agent = Agent(output_type=list[int])
-    async with provide(name, lambda asked, n: ends(name, "[1, ")) as world:
+    async with provide(name, always(ends(name, "[1, "))) as world:
         result = await world.run(agent)
     assert (result.status, result.stop_reason, result.output) == ("failed", "length", None)
 
@@ -299,7 +310,7 @@ async def test_a_structured_output_without_an_end_is_an_error(provide: Provide, 
 async def test_an_output_whose_call_is_cut_is_an_error_that_says_so(provide: Provide) -> None:
     agent = Agent(output_type=list[int])
     pieces = anthropic("", ("final_result", '{"value": [1, '), end="max_tokens")
-    async with provide(CLAUDE, lambda asked, n: pieces) as world:
+    async with provide(CLAUDE, always(pieces)) as world:
         result = await world.run(agent)
     assert (result.status, result.stop_reason) == ("failed", "length")
     assert "cut at" in result.detail
@@ -324,7 +335,7 @@ async def test_a_parent_is_given_the_failure_of_its_sub_agent(
         if "You are a sub-agent" in orjson.dumps(asked["system"]).decode():
             return anthropic("One, ", end=end)
         if n == 0:
-            arguments = {"role": "counter", "instructions": "Count.", "tools": []}
+            arguments: dict[str, Any] = {"role": "counter", "instructions": "Count.", "tools": []}
             return anthropic("", ("delegate", orjson.dumps(arguments).decode()), end="tool_use")
         return anthropic("It failed.")
 

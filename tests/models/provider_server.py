@@ -39,7 +39,13 @@ def anthropic(
     """Return an answer as Anthropic's messages API streams it; `end=None` breaks it off."""
     usage = {"input_tokens": prompt, "output_tokens": 1}
     message = {"id": "msg_1", "type": "message", "role": "assistant", "model": "claude"}
-    start = {**message, "content": [], "stop_reason": None, "stop_sequence": None, "usage": usage}
+    start: Json = {
+        **message,
+        "content": [],
+        "stop_reason": None,
+        "stop_sequence": None,
+        "usage": usage,
+    }
     events: list[Json] = [{"type": "message_start", "message": start}, {"type": "ping"}]
     blocks: list[tuple[Json, list[Json]]] = []
     if thinking:
@@ -52,7 +58,7 @@ def anthropic(
         deltas = [{"type": "text_delta", "text": part} for part in _halves(text)]
         blocks.append(({"type": "text", "text": ""}, deltas))
     for number, (name, arguments) in enumerate(calls):
-        block = {"type": "tool_use", "id": f"toolu_{number}", "name": name, "input": {}}
+        block: Json = {"type": "tool_use", "id": f"toolu_{number}", "name": name, "input": {}}
         parts = _halves(arguments)
         blocks.append(
             (block, [{"type": "input_json_delta", "partial_json": part} for part in parts])
@@ -273,7 +279,7 @@ async def close_clients() -> None:
         cache.ttl_dict.pop(key, None)
         await client.close()
     # Some providers are called by this one; its transport opens another session when needed.
-    shared = cast(Any, vars(litellm).get("module_level_aclient"))
+    shared = cast("Json", vars(litellm)).get("module_level_aclient")
     if shared is not None:
         await shared.client._transport.aclose()
 
