@@ -175,12 +175,11 @@ class _Items:
 
     async def __anext__(self) -> Any:
         chunk = await anext(self._source)
-        for choice in getattr(chunk, "choices", None) or []:
+        for choice in cast("list[Any]", getattr(chunk, "choices", None) or [])[:1]:
             delta = getattr(choice, "delta", None)
             said = {"refusal": getattr(delta, "refusal", None)}
             read = {"finish_reason": getattr(choice, "finish_reason", None), "delta": said}
             self._ending.read_chunk({"choices": [read]})
-            break
         return chunk
 
 
