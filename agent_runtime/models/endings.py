@@ -55,7 +55,9 @@ _FINISH: dict[FinishReason, tuple[str, ...]] = {
 _FILTERED = "content_filter: "
 """Before the words for a prompt that is blocked, which are not those of finish reasons."""
 _EVENTS = ("message_start", "message_delta", "response.")
-_REASONS = {word: reason for reason, words in _FINISH.items() for word in words}
+_REASONS: dict[str, FinishReason] = {
+    word: reason for reason, words in _FINISH.items() for word in words
+}
 
 
 def reason_of(word: str) -> FinishReason:
