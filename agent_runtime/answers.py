@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import orjson
 
-from .errors import ModelProtocolError, ModelRejected
+from .errors import ModelProtocolError
 from .messages import AssistantMessage, ToolCall, call_id, encodable
 from .models.base import ModelAnswer, RawCall
 
@@ -20,21 +20,21 @@ MAX_DEPTH = 64
 _BAD_NAME = re.compile(r"[^a-zA-Z0-9_-]")
 
 
-def normalise(answer: ModelAnswer, seq: int) -> AssistantMessage:
+def normalise(answer: ModelAnswer, seq: int, cut: str | None = None) -> AssistantMessage:
     """Return the answer as node `seq` of the log holds it.
 
     Call ids are ours.  Arguments that are no JSON object become an empty one, with what the model
     wrote kept beside.  Names get the characters that providers take.
 
+    Args:
+        cut: what to say of a call that is not whole, where the answer was cut; None where not.
+
     Raises:
-        ModelRejected: the provider's content filter left nothing of it.
-        ModelProtocolError: it is empty, or has more calls than any task needs.
+        ModelProtocolError: it is empty though it is at its end, or has more calls than any task
+            needs.
     """
-    if not answer.calls and not answer.text.strip() and not answer.files:
-        if answer.finish == "content_filter":
-            raise ModelRejected(
-                f"{answer.model}'s content filter withheld the answer.", cure="Rephrase the task."
-            )
+    empty = not answer.calls and not answer.text.strip() and not answer.files
+    if empty and answer.finish in ("stop", "tool_calls", "pause"):
         raise ModelProtocolError(
             f"{answer.model} gave an empty answer.", cure="Try again, or use another model."
         )
@@ -43,9 +43,17 @@ def normalise(answer: ModelAnswer, seq: int) -> AssistantMessage:
             f"{answer.model} made {len(answer.calls)} calls in one answer, more than {MAX_CALLS}.",
             cure="Try again, or use another model.",
         )
+    calls = [_call(raw, seq, index) for index, raw in enumerate(answer.calls)]
+    if cut is not None:
+        last = len(calls) - 1
+        for index, call in enumerate(calls):
+            raw = answer.calls[index].arguments
+            # Only of the last one may nothing have come: an earlier one needs no arguments.
+            if call.raw is not None or (index == last and not raw.strip()):
+                calls[index] = replace(call, raw=call.raw or "", cut=cut)
     return AssistantMessage(
         text=encodable(answer.text),
-        calls=tuple(_call(raw, seq, index) for index, raw in enumerate(answer.calls)),
+        calls=tuple(calls),
         reasoning=encodable(answer.reasoning),
         opaque=answer.opaque and replace(answer.opaque, data=_encodable(answer.opaque.data)),
     )

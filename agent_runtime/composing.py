@@ -49,6 +49,7 @@ def compose(
         step_limit=limit,
         max_output=resolved.max_output,
         max_result_tokens=settings.max_result_tokens,
+        output_limit=resolved.output_limit,
         task=task,
         limited=resolved.limited,
         end_dead=end_if_dead,

@@ -81,6 +81,8 @@ def sort_out(exchange: Exchange, tools: Toolset) -> tuple[list[Ready], dict[int,
             done[index] = ToolResult(
                 f"There is no tool {call.name!r}. The tools are: {known}.", outcome="error"
             )
+        elif call.cut is not None:
+            done[index] = ToolResult(call.cut, outcome="error")
         elif call.raw is not None:
             done[index] = ToolResult(
                 "The arguments are no JSON object, so the call was not made. You wrote: "

@@ -17,7 +17,9 @@ from agent_runtime_storage.records import CallOutcome, FileKind
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
-NoteSource = Literal["runtime", "steer", "recall", "background", "plan", "guard", "limits"]
+NoteSource = Literal[
+    "runtime", "steer", "recall", "background", "plan", "guard", "limits", "cut", "malformed"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +49,14 @@ class ToolCall:
             `recall` opens the result.
         arguments: always a JSON object.
         raw: what the model wrote instead, where that was no JSON object; the call then fails.
+        cut: what its result says, where the answer was cut within it; the call is not made.
     """
 
     id: str
     name: str
     arguments: dict[str, Any]
     raw: str | None = None
+    cut: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

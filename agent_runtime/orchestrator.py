@@ -7,7 +7,7 @@ Everything durable is a row that `RunLog` writes; what is kept in memory is a `R
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
@@ -20,6 +20,8 @@ from .attaching import keep_made
 from .budget import times, usage_of
 from .context import build, check
 from .delegation.background import JOB, settling
+from .endings import GO_ON as GO_ON_EXACTLY
+from .endings import Cut, Unfinished, failure
 from .errors import (
     BudgetExceeded,
     InboxWaiting,
@@ -49,12 +51,23 @@ RECALL_SHARE = 8
 GO_ON = "The run goes on from here: finish the task."
 
 
+@dataclass(frozen=True, slots=True)
+class Billed:
+    """What is recorded of an answer, beside the answer itself."""
+
+    usage: Usage
+    spent: Amount
+    lost: Amount
+    event: NewEvent
+
+
 class Orchestrator:
     """Drives one run to its end."""
 
     def __init__(self, state: RunState) -> None:
         self.state = state
         self.log = state.log
+        self.unfinished = Unfinished()
 
     async def drive(self) -> Finish:
         """Run to the end and return how it ended, written already.
@@ -92,7 +105,7 @@ class Orchestrator:
         """Call the model with the next prompt; once more with a shorter one if it is too long."""
         prompt = await self.prepare()
         try:
-            return prompt, await self.ask(prompt)
+            return prompt, await self.attempt(prompt)
         except ModelOverflow as refused:
             self.state.narrow()
             try:
@@ -102,6 +115,20 @@ class Orchestrator:
                 raise refused from uncut
             prompt = await self.prepare()
             return prompt, await self.ask(prompt)
+
+    async def attempt(self, prompt: Prompt) -> ModelAnswer:
+        """Call the model, once more with a smaller answer if it refuses as long a one.
+
+        Some providers refuse a prompt and an answer that might not fit into the window together,
+        and limits that are larger than their own.
+        """
+        try:
+            return await self.ask(prompt)
+        except (ModelOverflow, ModelRejected):
+            if not self.state.shorten():
+                raise
+        await self.state.reserve()
+        return await self.ask(prompt)
 
     async def prepare(self) -> Prompt:
         """Return the next prompt, activated anew where it is due, reserved and checked.
@@ -202,7 +229,12 @@ class Orchestrator:
     async def record(self, prompt: Prompt, answer: ModelAnswer) -> Finish | None:
         """Write the answer ahead and run its calls; return the end if it was the last."""
         log, state = self.log, self.state
-        message = normalise(answer, log.next_seq)
+        cut = Cut.of(answer, state.next_output, state.limited_by)
+        failed = failure(answer)
+        if failed is not None or answer.finish == "malformed":
+            # What was not finished, or was refused, is not called.
+            answer = replace(answer, calls=())
+        message = normalise(answer, log.next_seq, cut and cut.result)
         if answer.files:
             files = await keep_made(answer.files, state.context("").keep)
             message = replace(message, files=files)
@@ -223,7 +255,10 @@ class Orchestrator:
         lost = times(reserved, state.lost + (answer.usage is None))
         event = self.answered(message, answer)
         if not message.calls:
-            return await self.answer(message, answer, usage, spent, lost, event)
+            goes_on = failed or self.unfinished.next(answer, cut)
+            billed = Billed(usage, spent, lost, event)
+            return await self.answer(message, billed, goes_on)
+        self.unfinished.clear()
         await log.open(message, usage, spent, lost, event, await state.keeping())
         state.recorded()
         if (waits := await self.run_tools()) is not None:
@@ -231,7 +266,7 @@ class Orchestrator:
         if state.output is None or self.final() is not None:
             return None
         if outputs.refused(log.view) > outputs.RETRIES:
-            return await self.finish(self.no_output())
+            return await self.finish(self.no_output(cut))
         return None
 
     async def run_tools(self) -> Finish | None:
@@ -279,63 +314,78 @@ class Orchestrator:
             await close(self.state.ahead)
 
     async def answer(
-        self,
-        message: AssistantMessage,
-        answer: ModelAnswer,
-        usage: Usage,
-        spent: Amount,
-        lost: Amount,
-        event: NewEvent,
+        self, message: AssistantMessage, billed: Billed, goes_on: Note | Finish | None
     ) -> Finish | None:
-        """Record an answer without calls; it ends the run, unless something came in meanwhile."""
+        """Record an answer without calls; it ends the run, unless something came in meanwhile.
+
+        Args:
+            goes_on: what the model is asked because it is not at its end, or how it ends the run.
+        """
         try:
-            return await self.append_answer(message, answer, usage, spent, lost, event)
+            return await self.append_answer(message, billed, goes_on)
         except InboxWaiting:
-            return await self.append_answer(message, answer, usage, spent, lost, event)
+            return await self.append_answer(message, billed, goes_on)
 
     async def append_answer(
-        self,
-        message: AssistantMessage,
-        answer: ModelAnswer,
-        usage: Usage,
-        spent: Amount,
-        lost: Amount,
-        event: NewEvent,
+        self, message: AssistantMessage, billed: Billed, goes_on: Note | Finish | None
     ) -> Finish | None:
         """Record an answer with what waits in the inbox.
 
         Raises:
             InboxWaiting: it was to end the run, and something came in since the inbox was read.
         """
-        items = await self.log.store.inbox(self.log.lease.thread_id)
-        notes = notes_of(items, self.log.lease.run_id)
-        finish: Finish | None = None
-        if self.state.output is not None:
-            arguments = self.state.output.from_text(message.text)
-            if arguments is not None and not notes:
-                finish = Finish("succeeded", "completed", output=orjson.dumps(arguments))
-            elif outputs.refused(self.log.view) >= outputs.RETRIES:
-                finish = self.no_output()
-            else:
-                notes = [*notes, Note(outputs.ASK)]
-        elif not notes:
-            cut = "The answer was cut at its length limit." if answer.finish == "length" else ""
-            finish = Finish("succeeded", "completed", cut, orjson.dumps(message.text))
+        items: Sequence[InboxItem] = ()
+        notes: list[Note] = []
+        finish = goes_on if isinstance(goes_on, Finish) else None
+        if finish is None:
+            items = await self.log.store.inbox(self.log.lease.thread_id)
+            notes = notes_of(items, self.log.lease.run_id)
+            finish = self.ended(message, notes, goes_on)
         if finish is None and pausing(items, self.log.lease):
             finish = PAUSED
+        # Nothing is said where reasoning used up all that there was, or all was withheld.
+        said = [message] if message.text.strip() or message.files else []
+        if not said:
+            billed = replace(
+                billed,
+                usage=replace(billed.usage, node_id=None),
+                event=replace(billed.event, node_id=None),
+            )
         await self.log.append(
-            [message, *notes],
+            [*said, *notes],
             drained=items,
             finish=finish,
-            events=[event, *([finish_event(finish)] if finish else [])],
-            usage=[usage],
-            settle=spent,
-            unsettle=lost,
+            events=[billed.event, *([finish_event(finish)] if finish else [])],
+            usage=[billed.usage],
+            settle=billed.spent,
+            unsettle=billed.lost,
             step=True,
             quiet_inbox=finish is not None and finish.status == "succeeded",
         )
         self.state.recorded()
         return finish
+
+    def ended(
+        self, message: AssistantMessage, notes: list[Note], goes_on: Note | Finish | None
+    ) -> Finish | None:
+        """Return how an answer ends the run, or add to the notes what the model is asked next."""
+        # What is not at its end is one of the parts already.
+        text = self.unfinished.joined("" if isinstance(goes_on, Note) else message.text)
+        if self.state.output is not None:
+            arguments = self.state.output.from_text(text)
+            if arguments is not None and not notes:
+                return Finish("succeeded", "completed", output=orjson.dumps(arguments))
+        if isinstance(goes_on, Note):
+            notes.append(goes_on)
+            return None
+        if self.state.output is not None:
+            if outputs.refused(self.log.view) >= outputs.RETRIES:
+                return self.no_output()
+            notes.append(Note(outputs.ASK))
+        elif not notes:
+            return Finish("succeeded", "completed", output=orjson.dumps(text))
+        self.unfinished.clear()
+        return None
 
     def answered(self, message: AssistantMessage, answer: ModelAnswer) -> NewEvent:
         """Return the event that tells of an answer."""
@@ -358,6 +408,7 @@ class Orchestrator:
         A run that is resumed after an answer which did not end it is told to go on: some
         providers refuse a prompt that ends in an answer.  Returns how the run ended, if it did.
         """
+        self.unfinished = Unfinished.of(self.log.view.entries)
         items = await self.log.store.inbox(self.log.lease.thread_id)
         notes = notes_of(items, self.log.lease.run_id)
         said = await self.state.guard.answered() if self.log.steps else None
@@ -368,7 +419,8 @@ class Orchestrator:
             notes += await self.state.wrapping_up()
         last = self.log.view.entries[-1]
         if not notes and last.message.type == "assistant" and not last.results:
-            notes.append(Note(outputs.ASK if self.state.output else GO_ON))
+            ask = Note(outputs.ASK if self.state.output else GO_ON)
+            notes.append(Note(GO_ON_EXACTLY, source="cut") if self.unfinished.ends(last) else ask)
         finish = PAUSED if pausing(items, self.log.lease) else None
         if notes or items:
             events = [finish_event(finish)] if finish else []
@@ -388,11 +440,12 @@ class Orchestrator:
         """Return the output's arguments if the branch ends in an accepted output."""
         return outputs.accepted(self.log.view) if self.state.output is not None else None
 
-    def no_output(self) -> Finish:
+    def no_output(self, cut: Cut | None = None) -> Finish:
         """Return the end of a run whose model never gave a valid output."""
-        return Finish(
-            "failed", "error", f"The model gave no valid output in {outputs.RETRIES + 1} attempts."
-        )
+        detail = f"The model gave no valid output in {outputs.RETRIES + 1} attempts."
+        if cut is None:
+            return Finish("failed", "error", detail)
+        return Finish("failed", "length", f"{detail} The last was cut at {cut.at}. {cut.cure}")
 
     async def complete(self, arguments: dict[str, Any]) -> Finish:
         """End a run whose output was accepted."""

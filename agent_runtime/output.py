@@ -8,6 +8,7 @@ from typing import Annotated, Any, cast
 
 import orjson
 
+from .endings import asks_again
 from .errors import ConfigError, ToolError
 from .messages import AssistantMessage, ToolResult, ToolSpec
 from .tools.base import Tool, ToolContext
@@ -181,10 +182,15 @@ def accepted(view: View) -> dict[str, Any] | None:
 
 def refused(view: View) -> int:
     """Return how many exchanges at the branch's end were in vain for the output."""
-    count = 0
+    count, unfinished = 0, False
     for entry in reversed(view.entries):
         message = entry.message
-        if isinstance(message, AssistantMessage):
+        if asks_again(entry):
+            unfinished = True
+        elif isinstance(message, AssistantMessage):
+            if unfinished and not message.calls:
+                unfinished = False
+                continue
             if not any(call.name == FINAL for call in message.calls) and message.calls:
                 break
             count += 1

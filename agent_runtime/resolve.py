@@ -12,6 +12,7 @@ from agent_runtime_storage.spending_records import NO_LIMITS, Limits
 
 from . import output as outputs
 from .agent import Agent
+from .endings import OutputLimit
 from .errors import ConfigError
 from .files import EVERY_FILE, FilePolicy
 from .memory.recent import Room
@@ -40,6 +41,8 @@ class Resolved:
     calibration: Calibration
     max_steps: int
     max_output: int
+    output_limit: OutputLimit
+    """What sets `max_output`."""
     output: outputs.OutputType | None
     repeat_system: bool
     temperature: float | None
@@ -95,7 +98,8 @@ async def resolve(
         tools=tools,
         calibration=calibration,
         max_steps=agent.max_steps or steps,
-        max_output=min(reserve, info.max_output),
+        max_output=min(settings.max_output_tokens or info.max_output, info.max_output),
+        output_limit=_output_limit(settings, info),
         output=output,
         repeat_system=settings.repeat_system_prompt if repeat is None else repeat,
         temperature=agent.temperature,
@@ -110,6 +114,11 @@ async def resolve(
             last_messages=room.last_messages,
         ),
     )
+
+
+def _output_limit(settings: Settings, info: ModelInfo) -> OutputLimit:
+    most = settings.max_output_tokens
+    return "model" if most is None or most >= info.max_output else "setting"
 
 
 def _planning(agent: Agent, settings: Settings) -> Agent:

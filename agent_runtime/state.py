@@ -30,6 +30,7 @@ from .branch import new_nonce
 from .budget import affordable_output, bound, times
 from .context import extend
 from .cutting import fit
+from .endings import OutputLimit
 from .errors import BudgetExceeded
 from .exchange import Exchange
 from .log import RunLog
@@ -62,6 +63,11 @@ BUDGET_WAIT = 0.1
 """Seconds between attempts to reserve what other runs of the tree hold."""
 LOOK_EVERY = 10
 """After so many attempts it is looked again whether one of those runs has died."""
+ESTIMATE_MARGIN = 1.1
+"""So much more than it is estimated at a prompt may take of the window, when room is left for a
+long answer: some providers refuse a call whose prompt and answer do not fit together."""
+BUDGET_SHARE = 8
+"""No more than this part of a budget is reserved for a long answer: others may call meanwhile."""
 LAST_OUTPUT = 1024
 """So many tokens of a last answer are kept for a run that has sub-agents."""
 NOTES = 500
@@ -84,6 +90,7 @@ class RunState:
     calibration: Calibration
     step_limit: int
     max_output: int
+    """How many tokens an answer may have, where the window and the budget have room for them."""
     max_result_tokens: int
     task: Entry | None
     limited: bool
@@ -94,6 +101,8 @@ class RunState:
     """What lets calls wait for a person."""
     guard: LoopGuard
     """What looks whether the run repeats itself."""
+    output_limit: OutputLimit = "model"
+    """What sets `max_output`."""
     output: outputs.OutputType | None = None
     memory: Memory | None = None
     """Observational memory, where it is on."""
@@ -115,6 +124,8 @@ class RunState:
     previous: Prompt | None = None
     next_output: int = 0
     """How many tokens the next answer may have, by what is reserved for it."""
+    limited_by: OutputLimit = "model"
+    """What sets that limit."""
     calling: bool = False
     """Whether a model call is under way, or has answered and is not recorded yet."""
     lost: int = 0
@@ -299,7 +310,7 @@ class RunState:
         return self.wrap_up.notes(
             steps=steps,
             budgets=await self.allowed() if self.limited else (),
-            call=self.wanted(log.view),
+            call=self._usual(log.view),
         )
 
     async def _affordable_results(self) -> int:
@@ -343,9 +354,34 @@ class RunState:
     def wanted(self, view: View, left: Amount | None = None) -> Amount:
         """Return an upper bound of the next call; its answer shrinks to what is left."""
         prompt_tokens = self.calibration.estimate(view.tokens)
+        most, self.limited_by = self.max_output, self.output_limit
+        room = self.room.window - int(prompt_tokens * ESTIMATE_MARGIN)
+        if (room := max(room, self.usual_output)) < most:
+            most, self.limited_by = room, "window"
         affordable = affordable_output(self.info, prompt_tokens, left)
-        self.next_output = min(self.max_output, max(affordable, LEAST_OUTPUT))
-        return bound(self.info, prompt_tokens, self.next_output)
+        if left is not None:
+            share = max(affordable // BUDGET_SHARE, min(affordable, self.usual_output))
+            if (share := max(share, LEAST_OUTPUT)) < most:
+                most, self.limited_by = share, "budget"
+        self.next_output = most
+        return bound(self.info, prompt_tokens, most)
+
+    @property
+    def usual_output(self) -> int:
+        """How many tokens of answer there is always room for."""
+        return min(self.max_output, self.room.reserve)
+
+    def _usual(self, view: View) -> Amount:
+        """Return what the next call may take of a budget that has little left."""
+        prompt_tokens = self.calibration.estimate(view.tokens)
+        return bound(self.info, prompt_tokens, self.usual_output)
+
+    def shorten(self) -> bool:
+        """Ask for usual answers for the rest of the run; return whether they were longer."""
+        if self.next_output <= self.usual_output:
+            return False
+        self.max_output, self.output_limit = self.usual_output, "window"
+        return True
 
     def ahead(self, view: View) -> Amount | None:
         """Return what to reserve for the next call, unless an activation comes before it."""

@@ -65,4 +65,5 @@ def code_of_result(result: RunResult) -> int:
         return SUSPENDED
     if result.stop_reason == "unsupported":
         return UNSUPPORTED
-    return MODEL if result.stop_reason == "error" else STOPPED
+    by_model = result.stop_reason in ("error", "refusal", "content_filter", "length")
+    return MODEL if by_model else STOPPED

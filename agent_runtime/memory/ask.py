@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from agent_runtime.endings import CUT
 from agent_runtime.errors import ModelError, ModelProtocolError, ModelRejected
 from agent_runtime.messages import PromptMessage
 from agent_runtime.models.base import Model, ModelAnswer, ModelRequest, Retrying
@@ -29,8 +30,27 @@ async def ask(
             died without a report of its usage has an answer without usage.
 
     Raises:
+        ModelRejected: the answer was refused, filtered or not finished; one that was cut is given.
         ModelError: the model's own retries are used up, or it has nothing to retry.
     """
+    answer = await _warm(model, system, text, max_output, calls, temperature, session)
+    if answer.finish in ("stop", "tool_calls", *CUT):
+        return answer
+    raise ModelRejected(
+        f"{model.name} gave no whole answer ({answer.word or answer.finish}).",
+        cure="Use another model for memory.",
+    )
+
+
+async def _warm(
+    model: Model,
+    system: str,
+    text: str,
+    max_output: int,
+    calls: list[Call],
+    temperature: float | None,
+    session: str,
+) -> ModelAnswer:
     messages = (PromptMessage("system", system), PromptMessage("user", text))
     request = ModelRequest(messages, max_output=max_output, session=session)
     if temperature is None:

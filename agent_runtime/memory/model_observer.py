@@ -9,6 +9,7 @@ import anyio
 import anyio.to_thread
 
 from agent_runtime.budget import bound, times
+from agent_runtime.endings import CUT
 from agent_runtime.errors import (
     AgentRuntimeError,
     ModelOverflow,
@@ -244,7 +245,7 @@ class ModelObserver:
                     raise
                 await anyio.sleep(self.wait)
                 continue
-            notes = judge(answer.text, source, cut_off=answer.finish == "length")
+            notes = judge(answer.text, source, cut_off=answer.finish in CUT)
             if not isinstance(notes, Rejected):
                 return notes
             rejected = f"{WRITE} Your first attempt was rejected. {notes.detail}"

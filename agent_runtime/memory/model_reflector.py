@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import anyio
 
 from agent_runtime.budget import bound, times
+from agent_runtime.endings import CUT
 from agent_runtime.errors import (
     AgentRuntimeError,
     ModelError,
@@ -201,7 +202,7 @@ class _Attempts:
                     return
                 raise
             before = self._size
-            if self._take(answer.text, cut_off=answer.finish == "length"):
+            if self._take(answer.text, cut_off=answer.finish in CUT):
                 return
             if self.best is not None and self._size >= before * 0.95:
                 # It does not get any further.

@@ -54,7 +54,10 @@ _FINISH: dict[FinishReason, tuple[str, ...]] = {
 }
 _FILTERED = "content_filter: "
 """Before the words for a prompt that is blocked, which are not those of finish reasons."""
-_REASONS = {word: reason for reason, words in _FINISH.items() for word in words}
+_EVENTS = ("message_start", "message_delta", "response.")
+_REASONS: dict[str, FinishReason] = {
+    word: reason for reason, words in _FINISH.items() for word in words
+}
 
 
 def reason_of(word: str) -> FinishReason:
@@ -115,17 +118,18 @@ class Ending:
         sent = cast("Mapping[str, Any]", chunk)
         kind = sent.get("type")
         if isinstance(kind, str):
-            self.read = True
+            # Others have events too, which litellm alone understands.
+            self.read |= kind.startswith(_EVENTS)
             self._read_event(kind, sent)
         elif "candidates" in sent or "promptFeedback" in sent:
             self.read = True
-            for one in _first(sent.get("candidates")):
+            for one in _objects(sent, "candidates")[:1]:
                 self._ended(one.get("finishReason"))
             if blocked := _object(sent.get("promptFeedback")).get("blockReason"):
                 self.word = f"{_FILTERED}{blocked}"
         elif "choices" in sent:
             self.read = True
-            for one in _first(sent.get("choices")):
+            for one in _objects(sent, "choices")[:1]:
                 self._ended(one.get("finish_reason"))
                 self._said(_object(one.get("delta")).get("refusal"))
         elif "done" in sent:
@@ -134,16 +138,19 @@ class Ending:
                 self._ended(sent.get("done_reason") or "stop")
 
     def _read_event(self, kind: str, sent: Mapping[str, Any]) -> None:
-        """Read an event of Anthropic's, or of OpenAI's responses API."""
+        """Read an event of Anthropic's, of Cohere's, or of OpenAI's responses API."""
         if kind == "message_delta":
             self._ended(_object(sent.get("delta")).get("stop_reason"))
+        elif kind == "message-end":
+            self._ended(_object(sent.get("delta")).get("finish_reason"))
         elif kind == "response.refusal.delta":
             self._said(sent.get("delta"))
-        elif kind == "response.completed":
-            self._ended("completed")
-        elif kind == "response.incomplete":
-            details = _object(_object(sent.get("response")).get("incomplete_details"))
-            self._ended(details.get("reason") or "incomplete")
+        elif kind in ("response.completed", "response.incomplete"):
+            response = _object(sent.get("response"))
+            details = _object(response.get("incomplete_details"))
+            self._ended(details.get("reason") or kind.removeprefix("response."))
+            if not self.refusal:
+                self._said("".join(_refusals(response)))
 
     def _ended(self, word: object) -> None:
         if word:
@@ -170,12 +177,11 @@ class _Items:
 
     async def __anext__(self) -> Any:
         chunk = await anext(self._source)
-        for choice in getattr(chunk, "choices", None) or []:
+        for choice in cast("list[Any]", getattr(chunk, "choices", None) or [])[:1]:
             delta = getattr(choice, "delta", None)
             said = {"refusal": getattr(delta, "refusal", None)}
             read = {"finish_reason": getattr(choice, "finish_reason", None), "delta": said}
             self._ending.read_chunk({"choices": [read]})
-            break
         return chunk
 
 
@@ -190,10 +196,14 @@ class _Call:
         return self.ending.overhear(await self.call(**arguments))
 
 
-def _first(value: object) -> list[Mapping[str, Any]]:
-    if not isinstance(value, list):
-        return []
-    return [_object(one) for one in cast("list[object]", value)[:1]]
+def _refusals(response: Mapping[str, Any]) -> list[str]:
+    """Return what a whole response marks as refused."""
+    parts = [part for item in _objects(response, "output") for part in _objects(item, "content")]
+    return [str(part.get("refusal") or "") for part in parts if part.get("type") == "refusal"]
+
+
+def _objects(value: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
+    return [_object(one) for one in cast("list[object]", value.get(name) or [])]
 
 
 def _object(value: object) -> Mapping[str, Any]:

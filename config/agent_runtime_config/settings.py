@@ -287,6 +287,11 @@ class Settings(BaseSettings):
         description="Tokens of the window kept free for the answer; by default the smaller of "
         "8192 and a quarter of the window.",
     )
+    max_output_tokens: Count | None = Field(
+        default=None,
+        description="The most tokens of one answer, reasoning included, where that is less than "
+        "the model's own limit. The room in the window and the budget may lower it further.",
+    )
     repeat_system_prompt: bool = Field(
         default=False,
         description="Whether to repeat the system prompt as a user message, for models that "

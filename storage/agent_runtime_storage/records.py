@@ -34,6 +34,9 @@ StopReason = Literal[
     "no_progress",
     "interrupted",
     "unsupported",
+    "refusal",
+    "content_filter",
+    "length",
 ]
 FileKind = Literal["image", "audio", "video", "document", "custom"]
 FileOrigin = Literal["upload", "tool"]

@@ -55,7 +55,6 @@ FAULTS = {
     "no credit": (failure(429, "You exceeded your current quota"), ModelAuthError, 1),
     "an unknown model": (unknown_model("test"), ModelNotFound, 1),
     "a bad request": (failure(400, f"Bad schema, key {KEY}"), ModelRejected, 1),
-    "withheld by a filter": (Reply(finish="content_filter"), ModelRejected, 1),
 }
 
 

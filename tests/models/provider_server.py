@@ -7,8 +7,9 @@ async with ProviderServer([anthropic("Hello.", end="refusal")]) as server:
 from __future__ import annotations
 
 import asyncio
+import inspect
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
 from typing import Any, TypeAlias, cast
 
@@ -20,7 +21,10 @@ import orjson
 Json: TypeAlias = dict[str, Any]
 Call: TypeAlias = tuple[str, str]
 """A tool, and the text of its arguments."""
-Answers: TypeAlias = "Sequence[list[bytes]] | Callable[[Json, int], list[bytes]]"
+Pieces: TypeAlias = list[bytes]
+Answers: TypeAlias = (
+    "Sequence[Pieces] | Callable[[Json, int], Pieces] | Callable[[Json, int], Awaitable[Pieces]]"
+)
 """The pieces of each answer's body; or what makes them of a request and its number."""
 
 
@@ -35,7 +39,13 @@ def anthropic(
     """Return an answer as Anthropic's messages API streams it; `end=None` breaks it off."""
     usage = {"input_tokens": prompt, "output_tokens": 1}
     message = {"id": "msg_1", "type": "message", "role": "assistant", "model": "claude"}
-    start = {**message, "content": [], "stop_reason": None, "stop_sequence": None, "usage": usage}
+    start: Json = {
+        **message,
+        "content": [],
+        "stop_reason": None,
+        "stop_sequence": None,
+        "usage": usage,
+    }
     events: list[Json] = [{"type": "message_start", "message": start}, {"type": "ping"}]
     blocks: list[tuple[Json, list[Json]]] = []
     if thinking:
@@ -48,7 +58,7 @@ def anthropic(
         deltas = [{"type": "text_delta", "text": part} for part in _halves(text)]
         blocks.append(({"type": "text", "text": ""}, deltas))
     for number, (name, arguments) in enumerate(calls):
-        block = {"type": "tool_use", "id": f"toolu_{number}", "name": name, "input": {}}
+        block: Json = {"type": "tool_use", "id": f"toolu_{number}", "name": name, "input": {}}
         parts = _halves(arguments)
         blocks.append(
             (block, [{"type": "input_json_delta", "partial_json": part} for part in parts])
@@ -179,6 +189,7 @@ class ProviderServer:
     """The server, for the time of an `async with`.
 
     Attributes:
+        answers: what it answers; may be replaced.
         requests: the JSON of every request, in order.
         paths: the path of every request.
     """
@@ -186,7 +197,7 @@ class ProviderServer:
     def __init__(self, answers: Answers) -> None:
         self.requests: list[Json] = []
         self.paths: list[str] = []
-        self._answers = answers
+        self.answers = answers
         self._port = 0
 
     @property
@@ -244,9 +255,11 @@ class ProviderServer:
                 return False
         asked, n = orjson.loads(body), len(self.requests)
         self.requests.append(asked)
-        answers = self._answers
+        answers = self.answers
         pieces = answers(asked, n) if callable(answers) else answers[n]
         headers = [("content-type", "text/event-stream"), ("connection", "close")]
+        if inspect.isawaitable(pieces):
+            pieces = await pieces
         await stream.send(http.send(h11.Response(status_code=200, headers=headers)) or b"")
         for piece in pieces:
             await stream.send(http.send(h11.Data(data=piece)) or b"")
@@ -266,7 +279,7 @@ async def close_clients() -> None:
         cache.ttl_dict.pop(key, None)
         await client.close()
     # Some providers are called by this one; its transport opens another session when needed.
-    shared = cast(Any, vars(litellm).get("module_level_aclient"))
+    shared = cast("Json", vars(litellm)).get("module_level_aclient")
     if shared is not None:
         await shared.client._transport.aclose()
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from agent_runtime.errors import ModelProtocolError
 from agent_runtime.models import litellm
 from agent_runtime.models.base import FinishReason, ModelAnswer, RawCall, Retrying
-from agent_runtime.models.endings import reason_of
+from agent_runtime.models.endings import Ending, reason_of
 from agent_runtime.models.litellm import LiteLLMModel
 
 from .conftest import KEY, request
@@ -156,3 +158,20 @@ async def test_a_prompt_that_gemini_blocks_is_filtered(blocked: str) -> None:
 def test_a_word_counts_in_any_case_and_an_unknown_one_is_no_success() -> None:
     assert reason_of("MAX_TOKENS") == reason_of("max_tokens") == "length"
     assert reason_of("") == reason_of("FINISH_REASON_UNSPECIFIED") == "unknown"
+
+
+def test_the_whole_of_a_response_says_what_was_refused_too() -> None:
+    ending = Ending()
+    part = {"type": "refusal", "refusal": "I will not."}
+    output = [{"type": "reasoning", "content": None}, {"type": "message", "content": [part]}]
+    ending.read_chunk({"type": "response.completed", "response": {"output": output}})
+    assert (ending.word, ending.refusal) == ("completed", "I will not.")
+
+
+def test_events_that_only_litellm_understands_are_left_to_it() -> None:
+    ending = Ending()
+    ending.read_chunk({"type": "content-delta", "delta": {}})
+    ending.read_chunk({"is_finished": True, "finish_reason": "COMPLETE"})
+    assert ending.of(SimpleNamespace(received_finish_reason="length")) == "length"
+    ending.read_chunk({"type": "message-end", "delta": {"finish_reason": "MAX_TOKENS"}})
+    assert ending.of(SimpleNamespace(received_finish_reason="stop")) == "MAX_TOKENS"
