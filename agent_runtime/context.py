@@ -20,7 +20,7 @@ from .memory.observation import Observation
 from .messages import Note, PromptMessage, decode_message, decode_result
 from .rendering import fence, render, render_front
 from .tokens import count_message, count_tools
-from .view import Entry, Prefix, Prompt, Start, View, handles
+from .view import Entry, Gap, Prefix, Prompt, Start, View, handles
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -232,23 +232,27 @@ def _check_coverage(view: View) -> None:
 
 
 def _check_observed(view: View) -> None:
-    """Assert that the observations follow each other, and that the raw nodes follow them."""
+    """Assert that what has left is observed once or named as a gap, up to the raw nodes."""
     seen = view.observations
     if tuple(one.id for one in seen) != view.start.observed:
         raise InvariantError(
             f"the activation names the observations {view.start.observed}, "
             f"there are {tuple(one.id for one in seen)}"
         )
-    for before, after in itertools.pairwise(seen):
-        if after.parent_id != before.last:
+    if not (seen or view.start.remembers):
+        return
+    reached: int | None = None
+    for one in sorted((*seen, *view.start.gaps), key=lambda one: one.first):
+        if one.parent_id != reached:
+            what = "what is left out" if isinstance(one, Gap) else f"observation {one.id}"
             raise InvariantError(
-                f"observation {after.id} begins after node {after.parent_id}, "
-                f"the one before it ends at {before.last}"
+                f"{what} begins after node {one.parent_id}, what is before it ends at {reached}"
             )
-    if seen and view.entries and view.entries[0].parent_id != seen[-1].last:
+        reached = one.last
+    if view.entries and view.entries[0].parent_id != reached:
         raise InvariantError(
             f"the raw nodes begin after node {view.entries[0].parent_id}, "
-            f"the observations end at {seen[-1].last}"
+            f"what stands for those before them ends at {reached}"
         )
 
 

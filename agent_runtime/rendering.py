@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import replace
 
 from .cutting import cut
 from .errors import InvariantError
 from .memory.observation import LEGEND, Observation
 from .messages import AssistantMessage, FileRef, LoggedMessage, PromptMessage, UserMessage
 from .tokens import count_message
-from .view import Cut, Entry, Prefix, Start
+from .view import Cut, Entry, Gap, Prefix, Start
 
 OBSERVED = "observed"
 """The name of the fence around an observation."""
+NAMED_GAPS = 5
+"""So many stretches that nothing stands for are named with their nodes."""
 
 
 def fence(text: str, nonce: str) -> str:
@@ -61,7 +64,7 @@ def render_front(
         text = f'<instructions id="{stable}">\n{system}\n</instructions>'
         front.append(PromptMessage("user", text))
     front += [PromptMessage("user", observed(one, start.nonce)) for one in observations]
-    text, files = _state(start, task, observed=bool(observations))
+    text, files = _state(start, task, observed=bool(observations), recalls=recalls)
     if text or files:
         front.append(PromptMessage("user", text, files=files))
     return tuple(front)
@@ -74,7 +77,9 @@ def observed(observation: Observation, nonce: str) -> str:
     return f"<{mark} {about}>\n{observation.text}\n</{mark}>"
 
 
-def _state(start: Start, task: Entry | None, *, observed: bool) -> tuple[str, tuple[FileRef, ...]]:
+def _state(
+    start: Start, task: Entry | None, *, observed: bool, recalls: bool
+) -> tuple[str, tuple[FileRef, ...]]:
     """Return the text and the files of the state note: the task, and what is current of the run."""
     texts: list[str] = []
     files: tuple[FileRef, ...] = ()
@@ -84,10 +89,31 @@ def _state(start: Start, task: Entry | None, *, observed: bool) -> tuple[str, tu
     if start.left_out:
         gone = f"{start.left_out} earlier messages of this thread are not shown"
         stand = "; the observations above stand for them" if observed else ""
+        if gaps := _without_task(start.gaps, task):
+            stand = _unobserved(gaps, observed=observed, recalls=recalls)
         texts.append(fence(f"{gone}{stand}.", start.nonce))
     if start.state:
         texts.append(fence(start.state, start.nonce))
     return "\n\n".join(texts), files
+
+
+def _without_task(gaps: Sequence[Gap], task: Entry | None) -> list[Gap]:
+    """Return the gaps without the task, which is shown."""
+    at = 0 if task is None else task.seq
+    shown = [replace(gap, size=gap.size - (gap.first <= at <= gap.last)) for gap in gaps]
+    return [gap for gap in shown if gap.size]
+
+
+def _unobserved(gaps: Sequence[Gap], *, observed: bool, recalls: bool) -> str:
+    """Return for how many of the messages nothing stands, where they are and what opens them."""
+    size = sum(gap.size for gap in gaps)
+    named = ", ".join(f'"{gap.first}-{gap.last}"' for gap in gaps[:NAMED_GAPS])
+    more = f" and {len(gaps) - NAMED_GAPS} more stretches" if len(gaps) > NAMED_GAPS else ""
+    where = f"nodes {named}{more}"
+    opens = ": recall(handle=...) opens them" if recalls else ""
+    if observed:
+        return f"; the observations above stand for all but {size} of them, {where}{opens}"
+    return f"; nothing stands for {size} of them yet, {where}{opens}"
 
 
 def render(entry: Entry, start: Start, *, keep_opaque: bool) -> tuple[PromptMessage, ...]:

@@ -161,6 +161,7 @@ class RunState:
 
     async def _plan(self, cause: Cause, state: str) -> View:
         old = self.log.view
+        standing = () if self.memory is None else self.memory.standing(old)
         planned = partial(
             plan,
             old,
@@ -175,7 +176,8 @@ class RunState:
             state=state,
             remembers=self.memory is not None,
             ready=() if self.memory is None else self.memory.ready(old),
-            standing=() if self.memory is None else self.memory.standing(old),
+            standing=standing,
+            gaps=() if self.memory is None else self.memory.gaps(standing),
         )
         if characters(old.entries) > PLAN_IN_THREAD:
             return await anyio.to_thread.run_sync(planned)

@@ -29,6 +29,21 @@ class Cut:
 
 
 @dataclass(frozen=True, slots=True)
+class Gap:
+    """A stretch of the branch that no observation stands for, though its nodes have left.
+
+    Attributes:
+        parent_id: the node before the first; None if that is the root.
+        size: how many messages it has.
+    """
+
+    parent_id: int | None
+    first: int
+    last: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
 class Start:
     """How prompts begin from an activation on: the content of its row.
 
@@ -46,6 +61,7 @@ class Start:
             later run wants more.
         remembers: whether observations stand for what leaves; the system prompt explains them then.
         observed: the observations that stand for what is left out, in order.
+        gaps: what is left out and not observed yet, in order; without `remembers` that is not kept.
         state: what is current of the task, the plan and the rest, beside the task itself.
     """
 
@@ -60,6 +76,7 @@ class Start:
     last_messages: int = 0
     remembers: bool = False
     observed: tuple[int, ...] = ()
+    gaps: tuple[Gap, ...] = ()
     state: str = ""
 
 
