@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from agent_runtime_storage.records import Activation, Node
 
 from .errors import InvariantError
+from .marks import masked_entry, masked_tool
 from .memory.observation import Observation
 from .messages import Note, PromptMessage, decode_message, decode_result
 from .rendering import fence, render, render_front
@@ -96,6 +97,7 @@ def view_of_rendered(
     observations: Sequence[Observation] = (),
 ) -> View:
     """Like `view_of`, of entries that look already as they do under this activation."""
+    task = None if task is None else masked_entry(task, start.nonce)
     front = render_front(start, prefix, task, observations)
     return View(
         activation_id=activation_id,
@@ -118,6 +120,7 @@ def extend(view: View, entry: Entry) -> View:
 
 
 def _place(entries: list[Entry], entry: Entry, start: Start, anchor: int | None) -> None:
+    entry = masked_entry(entry, start.nonce)
     if isinstance(entry.message, Note):
         _place_note(entries, entry, entry.message, start.nonce)
         return
@@ -166,7 +169,7 @@ def build(view: View, *, cache_marks: int = 0) -> Prompt:
     return Prompt(
         activation_id=view.activation_id,
         messages=tuple(messages),
-        tools=view.prefix.tools,
+        tools=tuple(masked_tool(tool, view.start.nonce) for tool in view.prefix.tools),
         marks=tuple(marks),
         counted=view.tokens,
     )

@@ -26,13 +26,13 @@ from .allowance import (
     kept_for_root,
     least_left,
 )
-from .branch import new_nonce
 from .budget import affordable_output, bound, times
 from .context import extend
 from .cutting import fit
 from .errors import BudgetExceeded
 from .exchange import Exchange
 from .log import RunLog
+from .marks import next_nonce
 from .memory.observational import Memory
 from .memory.recent import TARGET, Room, overdue, plan, results_budget, too_large
 from .memory.transcript import characters
@@ -168,7 +168,7 @@ class RunState:
             self.room,
             cause=cause,
             estimate=self.calibration.estimate,
-            nonce=old.start.nonce or new_nonce(),
+            nonce=next_nonce(old.start.nonce),
             task=self.task,
             model=self.model.name,
             prefix=self.prefix,

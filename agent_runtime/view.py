@@ -53,7 +53,8 @@ class Start:
         left_out: how many messages before `first` are not shown.
         cuts: call id to how its result is shown.
         model: the model whose opaque parts may be sent.
-        nonce: marks what the runtime itself says, so that no tool output can pass for it.
+        nonce: marks what the runtime itself says, so that no tool output can pass for it; see
+            `marks`.
         shrunk: whether the guaranteed recent messages are not all there as they were: the window
             could not hold them, or they had left when fewer were wanted.
         repeat_system: whether the system prompt is repeated as the first user message.

@@ -17,6 +17,7 @@ from agent_runtime.branch import observation_of
 from agent_runtime.context import entry_of
 from agent_runtime.errors import BudgetExceeded, Conflict, LeaseLost, StoreUnavailable
 from agent_runtime.log import RunLog
+from agent_runtime.marks import masked_entry
 from agent_runtime.view import Entry, View
 from agent_runtime_storage.records import Amount, Job, NewEvent
 
@@ -230,7 +231,8 @@ class Worker:
         """Return why it came to nothing; empty if it is done."""
         log, memory = self.log, self.memory
         nodes = await log.store.branch(log.lease.thread_id, old.last, first=old.first)
-        entries = tuple(entry_of(node) for node in nodes)
+        nonce = log.view.start.nonce
+        entries = tuple(masked_entry(entry_of(node), nonce) for node in nodes)
         interval = Interval(entries, memory.earlier(entries))
         held = Amount(*memory.observer.bound(interval))
         async with paid(log, held):

@@ -20,7 +20,7 @@ from agent_runtime.memory import observational
 from agent_runtime.memory.branches import fork
 from agent_runtime.models.base import ModelRequest
 from agent_runtime.models.scripted import Scripted, call, say
-from agent_runtime.view import Gap
+from agent_runtime.view import Gap, View
 
 WORDS = "what was said there, in a few words and then in a few words more; " * 24
 RULE = "Never touch billing.py."
@@ -268,6 +268,10 @@ async def test_a_run_that_ends_in_between_leaves_what_it_observed(talk: Talk) ->
     assert await talk.gaps() == ()
 
 
+def _always(view: View) -> bool:
+    return True
+
+
 async def test_a_prompt_that_claims_more_than_is_observed_begins_anew(
     talk: Talk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -275,8 +279,8 @@ async def test_a_prompt_that_claims_more_than_is_observed_begins_anew(
     await _begun(talk)
     await talk.say(3, on=False)
     with monkeypatch.context() as patch:
-        patch.setattr(observational, "observed_throughout", lambda view: True)
-        patch.setattr(context, "_check_coverage", lambda view: None)
+        patch.setattr(observational, "observed_throughout", _always)
+        patch.setattr(context, "_check_coverage", _always)
         await talk.say()
     assert RULE not in talk.text
 
@@ -290,7 +294,7 @@ async def test_no_prompt_is_sent_that_hides_what_it_leaves_out(
 ) -> None:
     await _begun(talk)
     await talk.say(3, on=False)
-    monkeypatch.setattr(observational, "observed_throughout", lambda view: True)
+    monkeypatch.setattr(observational, "observed_throughout", _always)
     sent = len(talk.sent)
     with pytest.raises(InvariantError, match="begin after node"):
         await talk.say()
