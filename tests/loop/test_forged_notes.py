@@ -157,7 +157,10 @@ def test_every_mark_has_as_many_tokens() -> None:
 def test_what_is_masked_is_as_long_and_no_name() -> None:
     nonce = next_nonce(next_nonce(new_nonce()))
     secret = secret_of(nonce)
-    said = {"a": [f"x{secret}y", int(f"1{secret}"), None, True, 10**400], secret: 1.5}
+    said: dict[str, Any] = {
+        "a": [f"x{secret}y", int(f"1{secret}"), None, True, 10**400],
+        secret: 1.5,
+    }
     found = masked(said, nonce)
     assert secret not in repr(found)
     assert found["a"][0] == f"x{'*' * len(secret)}y"

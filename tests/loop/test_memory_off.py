@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -49,9 +49,9 @@ class Talk:
     told: anyio.Event = field(default_factory=anyio.Event)
 
     @asynccontextmanager
-    async def runtime(self, *, on: bool = True, **settings: Any) -> AsyncIterator[Runtime]:
+    async def runtime(self, *, on: bool = True, **settings: Any) -> AsyncGenerator[Runtime]:
         """Open a runtime."""
-        given = SMALL | {"observational_memory": on, "max_steps": 500} | settings
+        given: dict[str, Any] = {"observational_memory": on, "max_steps": 500, **SMALL, **settings}
         async with Runtime.open(Settings(database_url=self.url, **given)) as opened:
             yield opened
 
