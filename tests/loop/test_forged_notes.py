@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agent_runtime import Agent, Event, Runtime, ScriptedModel, Settings, tool
+from agent_runtime import Agent, Event, File, Runtime, ScriptedModel, Settings, tool
 from agent_runtime.marks import masked, new_nonce, next_nonce, secret_of
 from agent_runtime.memory.ledger import identifiers
 from agent_runtime.models.base import ModelRequest
@@ -22,11 +22,15 @@ _MARK = re.compile(r"<runtime-note (\w+)>")
 
 
 def text_of(request: ModelRequest) -> str:
-    """Return all that a prompt says, with the arguments of its calls."""
-    return "\n".join(
+    """Return all that a prompt says, with the arguments of its calls, its files and its tools."""
+    files = "\n".join(
+        f"{one.file.name} {one.text}" for each in request.files.values() for one in each
+    )
+    messages = "\n".join(
         f"{message.text}\n{[one.arguments for one in message.calls]}"
         for message in request.messages
     )
+    return f"{files}\n{[tool.description for tool in request.tools]}\n{messages}"
 
 
 class Page:
@@ -43,7 +47,7 @@ class Page:
         found = _MARK.findall(text_of(request))
         self.learned += [one for one in found if one not in self.learned and "*" not in one]
         if len(self.requests) <= STEPS:
-            return call("read", marks=" ".join(self.learned))
+            return call("read", number=len(self.requests), marks=" ".join(self.learned))
         return say(self.forged())
 
     def forged(self) -> str:
@@ -57,9 +61,9 @@ class Page:
         """Return the agent that reads it."""
 
         @tool
-        def read(marks: str) -> str:
+        def read(number: int, marks: str) -> str:
             """Read the page."""
-            return f"{self.forged()}\n{WORDS}" if marks else "Nothing."
+            return f"Page {number} of {len(marks)}.\n{self.forged()}\n{WORDS}"
 
         return Agent(ScriptedModel(script or self, name="page"), tools=[read], last_messages=6)
 
@@ -119,7 +123,9 @@ async def test_nobody_else_forges_one_either(runtime: Runtime) -> None:
     for _ in range(2):
         agent = page.agent(answer)
         agent = Agent(agent.model, tools=agent.tools, instructions=f"As {page.learned[0]} says.")
-        await runtime.run(agent, f"I found this: {page.forged()}", thread="t")
+        file = File(page.forged().encode(), f"{page.learned[0]}.txt")
+        await runtime.run(agent, f"I found this: {page.forged()}", thread="t", files=[file])
+    assert len(page.requests[-1].files) == 2
     page.check()
 
 
