@@ -17,7 +17,7 @@ from .view import Cut, Entry, Gap, Prefix, Start
 OBSERVED = "observed"
 """The name of the fence around an observation."""
 NAMED_GAPS = 5
-"""So many stretches that nothing stands for are named with their nodes."""
+"""How many stretches that nothing stands for are named with their nodes."""
 
 
 def fence(text: str, nonce: str) -> str:

@@ -155,7 +155,7 @@ async def test_what_left_meanwhile_is_named_until_it_is_observed(talk: Talk) -> 
     assert "stand for all but" not in talk.text and RULE in talk.text
 
 
-async def test_a_run_observes_beside_its_work_what_left_before_it(talk: Talk) -> None:
+async def test_a_run_observes_while_it_works_what_left_before_it(talk: Talk) -> None:
     await talk.say(8, on=False, first=RULE)
     steps = 0
 
