@@ -19,7 +19,7 @@ from agent_runtime_storage.records import (
 
 from . import leases
 from .attaching import MAX_BYTES, Attachable, attach
-from .branch import activation_event, activation_row, load_view, new_nonce, node_row
+from .branch import activation_event, activation_row, load_view, node_row
 from .concurrency import outlast
 from .context import entry_of
 from .delegation.record import key_of, record_of
@@ -27,6 +27,7 @@ from .errors import ConfigError, Conflict, LeaseLost, RunCancelled, ThreadBusy
 from .events import Event
 from .execution import reopen
 from .log import RunLog
+from .marks import new_nonce
 from .memory.recent import plan
 from .messages import (
     AssistantMessage,

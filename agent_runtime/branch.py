@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
-
 from agent_runtime_storage.contract import UserStore
 from agent_runtime_storage.records import NewActivation, NewEvent, NewNode, ObservationRow
 
@@ -13,11 +11,6 @@ from .memory.observation import Observation, decode_body
 from .messages import AssistantMessage, LoggedMessage, encode_message, searchable
 from .rendering import message_tokens
 from .view import Prefix, Start, View
-
-
-def new_nonce() -> str:
-    """Return a mark that no tool output can have foreseen."""
-    return secrets.token_hex(4)
 
 
 def empty_view() -> View:

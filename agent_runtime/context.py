@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING
 from agent_runtime_storage.records import Activation, Node
 
 from .errors import InvariantError
+from .marks import masked_entry, masked_tool
 from .memory.observation import Observation
 from .messages import AssistantMessage, Note, PromptMessage, decode_message, decode_result
 from .models.returning import is_bound
 from .rendering import fence, is_of, render, render_front
 from .tokens import count_message, count_tools
-from .view import Entry, Prefix, Prompt, Start, View, handles
+from .view import Entry, Gap, Prefix, Prompt, Start, View, handles
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -97,6 +98,7 @@ def view_of_rendered(
     observations: Sequence[Observation] = (),
 ) -> View:
     """Like `view_of`, of entries that look already as they do under this activation."""
+    task = None if task is None else masked_entry(task, start.nonce)
     front = render_front(start, prefix, task, observations)
     return View(
         activation_id=activation_id,
@@ -119,6 +121,7 @@ def extend(view: View, entry: Entry) -> View:
 
 
 def _place(entries: list[Entry], entry: Entry, start: Start, anchor: int | None) -> None:
+    entry = masked_entry(entry, start.nonce)
     if isinstance(entry.message, Note):
         _place_note(entries, entry, entry.message, start.nonce)
         return
@@ -172,7 +175,7 @@ def build(view: View, *, cache_marks: int = 0) -> Prompt:
     return Prompt(
         activation_id=view.activation_id,
         messages=tuple(messages),
-        tools=view.prefix.tools,
+        tools=tuple(masked_tool(tool, view.start.nonce) for tool in view.prefix.tools),
         marks=tuple(marks),
         counted=view.tokens,
     )
@@ -239,23 +242,27 @@ def _check_coverage(view: View) -> None:
 
 
 def _check_observed(view: View) -> None:
-    """Assert that the observations follow each other, and that the raw nodes follow them."""
+    """Assert that what has left is observed once or named as a gap, up to the raw nodes."""
     seen = view.observations
     if tuple(one.id for one in seen) != view.start.observed:
         raise InvariantError(
             f"the activation names the observations {view.start.observed}, "
             f"there are {tuple(one.id for one in seen)}"
         )
-    for before, after in itertools.pairwise(seen):
-        if after.parent_id != before.last:
+    if not (seen or view.start.remembers):
+        return
+    reached: int | None = None
+    for one in sorted((*seen, *view.start.gaps), key=lambda one: one.first):
+        if one.parent_id != reached:
+            what = "what is left out" if isinstance(one, Gap) else f"observation {one.id}"
             raise InvariantError(
-                f"observation {after.id} begins after node {after.parent_id}, "
-                f"the one before it ends at {before.last}"
+                f"{what} begins after node {one.parent_id}, what is before it ends at {reached}"
             )
-    if seen and view.entries and view.entries[0].parent_id != seen[-1].last:
+        reached = one.last
+    if view.entries and view.entries[0].parent_id != reached:
         raise InvariantError(
             f"the raw nodes begin after node {view.entries[0].parent_id}, "
-            f"the observations end at {seen[-1].last}"
+            f"what stands for those before them ends at {reached}"
         )
 
 

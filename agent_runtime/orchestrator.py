@@ -43,6 +43,7 @@ from .models.base import (
     TextDelta,
 )
 from .people.pausing import PAUSE, PAUSED, pausing
+from .shown_files import masked_parts
 from .state import RunState
 from .view import Prompt, View
 
@@ -196,7 +197,7 @@ class Orchestrator:
             marks=prompt.marks,
             session=self.log.lease.thread_id,
             temperature=state.temperature,
-            files=files or {},
+            files=masked_parts(files or {}, self.log.view.start.nonce),
         )
         told = 0
         state.previous, state.calling = prompt, True

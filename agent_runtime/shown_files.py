@@ -11,7 +11,7 @@ from __future__ import annotations
 import base64
 import logging
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import anyio.to_thread
@@ -23,6 +23,7 @@ from agent_runtime_storage.records import NewEvent
 from .attaching import IN_THREAD
 from .errors import CorruptThread, NotFound, StoreError
 from .files import NOT_THERE, UNREADABLE, FilePolicy, Resolved, file_id, resolve
+from .marks import masked
 from .media_types import IMAGES, PDF, is_text, sniff
 from .messages import FileKind, FileRef, PromptMessage
 from .models.base import FilePart
@@ -96,6 +97,21 @@ def _coded(content: bytes, file: FileRef) -> _Content:
     pieces = range(0, len(content), _PIECE)
     data = "".join(base64.b64encode(content[i : i + _PIECE]).decode() for i in pieces)
     return _Content(media_type, data=data)
+
+
+def masked_parts(shown: Mapping[int, Sequence[FilePart]], nonce: str) -> dict[int, list[FilePart]]:
+    """Return files as a model may see them: the mark of the runtime's notes in none of them."""
+    return {
+        index: [
+            replace(
+                one,
+                file=replace(one.file, name=masked(one.file.name, nonce)),
+                text=masked(one.text, nonce),
+            )
+            for one in parts
+        ]
+        for index, parts in shown.items()
+    }
 
 
 class PromptFiles:

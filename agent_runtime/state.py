@@ -26,7 +26,6 @@ from .allowance import (
     kept_for_root,
     least_left,
 )
-from .branch import new_nonce
 from .budget import affordable_output, bound, times
 from .context import extend
 from .cutting import fit
@@ -34,6 +33,7 @@ from .endings import OutputLimit
 from .errors import BudgetExceeded
 from .exchange import Exchange
 from .log import RunLog
+from .marks import next_nonce
 from .memory.observational import Memory
 from .memory.recent import TARGET, Room, overdue, plan, results_budget, too_large
 from .memory.transcript import characters
@@ -173,13 +173,14 @@ class RunState:
 
     async def _plan(self, cause: Cause, state: str) -> View:
         old = self.log.view
+        standing = () if self.memory is None else self.memory.standing(old)
         planned = partial(
             plan,
             old,
             self.room,
             cause=cause,
             estimate=self.calibration.estimate,
-            nonce=old.start.nonce or new_nonce(),
+            nonce=next_nonce(old.start.nonce),
             task=self.task,
             model=self.model.name,
             prefix=self.prefix,
@@ -187,7 +188,8 @@ class RunState:
             state=state,
             remembers=self.memory is not None,
             ready=() if self.memory is None else self.memory.ready(old),
-            standing=() if self.memory is None else self.memory.standing(old),
+            standing=standing,
+            gaps=() if self.memory is None else self.memory.gaps(standing),
         )
         if characters(old.entries) > PLAN_IN_THREAD:
             return await anyio.to_thread.run_sync(planned)

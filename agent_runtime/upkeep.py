@@ -33,7 +33,7 @@ from .memory.extractive import ExtractiveObserver
 from .memory.extractive_reflector import ExtractiveReflector
 from .memory.observation import Observation
 from .memory.observational import OBSERVE, REFLECT, Memory
-from .memory.reflector import plan_reflection, size_of
+from .memory.reflector import size_of
 from .memory.report import MemoryReport, memory_report
 from .memory.worker import Worker
 from .models.base import Model
@@ -210,8 +210,10 @@ class Keeper(Worker):
     """A worker that does at once what it may, whatever the thresholds say."""
 
     async def observe_all(self) -> None:
-        """Observe all that may leave, then what rules wrote while a model failed."""
+        """Observe all that has left or may leave, then what rules wrote while a model failed."""
         memory = self.memory
+        while chunk := await memory.left_out(self.log.view):
+            await self.observe(chunk)
         while chunk := oldest(memory.raw(self.log.view), memory.bands):
             await self.observe(chunk)
         while provisional := self.provisional(self.log.view):
@@ -222,7 +224,7 @@ class Keeper(Worker):
         memory = self.memory
         present = memory.condensing(self.log.view)
         limit = min(memory.limit, sum(map(size_of, present)))
-        if reflection := plan_reflection(present, limit):
+        if reflection := memory.reflection(present, limit):
             await self.reflect(reflection)
 
 

@@ -29,6 +29,21 @@ class Cut:
 
 
 @dataclass(frozen=True, slots=True)
+class Gap:
+    """A stretch of the branch that no observation stands for, though its nodes have left.
+
+    Attributes:
+        parent_id: the node before the first; None if that is the root.
+        size: how many messages it has.
+    """
+
+    parent_id: int | None
+    first: int
+    last: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
 class Start:
     """How prompts begin from an activation on: the content of its row.
 
@@ -38,7 +53,8 @@ class Start:
         left_out: how many messages before `first` are not shown.
         cuts: call id to how its result is shown.
         model: the model whose opaque parts may be sent.
-        nonce: marks what the runtime itself says, so that no tool output can pass for it.
+        nonce: marks what the runtime itself says, so that no tool output can pass for it; see
+            `marks`.
         shrunk: whether the guaranteed recent messages are not all there as they were: the window
             could not hold them, or they had left when fewer were wanted.
         repeat_system: whether the system prompt is repeated as the first user message.
@@ -46,6 +62,7 @@ class Start:
             later run wants more.
         remembers: whether observations stand for what leaves; the system prompt explains them then.
         observed: the observations that stand for what is left out, in order.
+        gaps: what is left out and not observed yet, in order; without `remembers` that is not kept.
         state: what is current of the task, the plan and the rest, beside the task itself.
     """
 
@@ -60,6 +77,7 @@ class Start:
     last_messages: int = 0
     remembers: bool = False
     observed: tuple[int, ...] = ()
+    gaps: tuple[Gap, ...] = ()
     state: str = ""
 
 

@@ -14,11 +14,12 @@ from dataclasses import dataclass, replace
 import anyio
 
 from agent_runtime import Agent, Event, Runtime, ScriptedModel
-from agent_runtime.branch import activation_row, load_view, new_nonce, node_row, observation_of
+from agent_runtime.branch import activation_row, load_view, node_row, observation_of
 from agent_runtime.context import view_of
 from agent_runtime.errors import ConfigError
 from agent_runtime.leases import own
 from agent_runtime.log import finish_event
+from agent_runtime.marks import new_nonce
 from agent_runtime.memory.bands import Bands, covered, measure, next_chunk
 from agent_runtime.memory.reflector import plan_reflection, replaced
 from agent_runtime.messages import AssistantMessage, LoggedMessage, UserMessage

@@ -13,13 +13,14 @@ import anyio
 
 from agent_runtime.branch import observation_of
 from agent_runtime.log import RunLog
-from agent_runtime.view import Cause, Entry, View
+from agent_runtime.view import Cause, Entry, Gap, View
 from agent_runtime_storage.records import Amount, Job, NewEvent, Usage
 
 from . import keeping
 from .bands import LEAST_CUT, Bands, Raw, covered, late, measure, movable, ripe
 from .observation import Line, Notes, Observation
 from .observer import Call, Interval, Observed, Observer
+from .past import Past, in_a_row, observed_throughout, read_past, stretch_to_observe
 from .recent import last_exchange, saved_by_cuts
 from .recorded import event_of, first_sent, ledger_of, unreported, usage_rows
 from .reflector import (
@@ -68,6 +69,7 @@ class Memory:
         prepared: observations that are committed and not active on the branch yet.
         reflections: those that stand for other observations, whether active or not.
         written: those that this run committed.
+        past: the nodes before the raw ones, while observations do not stand for all of them.
         woken: set when there may be something to do.
     """
 
@@ -82,6 +84,7 @@ class Memory:
     prepared: list[Observation] = field(default_factory=list[Observation])
     reflections: list[Observation] = field(default_factory=list[Observation])
     written: list[Observation] = field(default_factory=list[Observation])
+    past: Past | None = None
     woken: anyio.Event = field(default_factory=anyio.Event)
 
     # What stands, and what is due
@@ -106,20 +109,46 @@ class Memory:
         end = max(movable(raw, self.bands), last_exchange(view.entries))
         return covered(view.entries[:end], self.prepared)[0]
 
+    def present(self, view: View) -> list[Observation]:
+        """Return what stands, what fills the gaps between that, and what is ready, in order."""
+        filling = self.past.filling(view.observations, self.prepared) if self.past else ()
+        present = (*view.observations, *filling, *self.ready(view))
+        return sorted(present, key=lambda one: one.first)
+
+    def gaps(self, standing: Sequence[Observation]) -> tuple[Gap, ...]:
+        """Return what has left the prompt and is in none of these observations."""
+        return self.past.gaps(standing) if self.past else ()
+
     def standing(self, view: View) -> tuple[Observation, ...]:
         """Return the observations with which the next activation begins.
 
         Those that a model has written again stand there in the place of the provisional ones.
         """
-        present = self.best((*view.observations, *self.ready(view)))
+        present = self.best(self.present(view))
         if sum(map(size_of, present)) <= self.limit:
             return present
         return self.condensing(view)
 
     def condensing(self, view: View) -> tuple[Observation, ...]:
         """Return what stands with all reflections that are at hand in the place of their parts."""
-        present = (*view.observations, *self.ready(view))
+        present = self.present(view)
         return replaced(self.best(replaced(present, self.reflections)), self.reflections)
+
+    def reflection(self, present: Sequence[Observation], limit: int) -> Reflection | None:
+        """Return what to condense now, never over a gap: the longest observations in a row first.
+
+        Args:
+            limit: R, in our tokens, for all of them together.
+        """
+        rows = in_a_row(present)
+        if len(rows) < 2:
+            return plan_reflection(present, limit)
+        total = sum(map(size_of, present))
+        for row in sorted(rows, key=lambda row: -sum(map(size_of, row))):
+            own = limit - total + sum(map(size_of, row))
+            if found := plan_reflection(row, max(own, limit // 4)):
+                return found
+        return None
 
     def best(self, present: Sequence[Observation]) -> tuple[Observation, ...]:
         """Return observations, what a model wrote again in the place of what is provisional."""
@@ -144,6 +173,8 @@ class Memory:
         Args:
             cold: whether the provider's cache has expired, so that all is written anew anyway.
         """
+        if self._catches_up(view):
+            return "observed"
         raw = self.raw(view)
         if cause := ripe(raw, self.bands):
             return cause
@@ -152,16 +183,31 @@ class Memory:
         saves = late(raw, self.bands) and saved_by_cuts(view) * self.ratio()
         return "late" if saves >= self.bands.observe * LEAST_CUT else None
 
+    def _catches_up(self, view: View) -> bool:
+        """Return whether the prompt is to show what was observed of what it leaves out.
+
+        That is once half of it is observed, so that even a long gap is closed in a few rewrites,
+        or where the prompt does not say what it leaves out.
+        """
+        if self.past is None:
+            return False
+        left_out = self.gaps(view.observations)
+        missing = sum(gap.size for gap in left_out)
+        filled = missing - sum(gap.size for gap in self.gaps(self.present(view)))
+        return left_out != view.start.gaps or (filled > 0 and 2 * filled >= missing)
+
     def activated(self) -> None:
         """Forget what is active now, and look what is due next."""
         view = self.log.view
+        if self.past and not self.gaps(view.observations):
+            self.past = None
         # What ends before the raw nodes is active now, or stands in for what is provisional.
         reached = view.observations[-1].last if view.observations else 0
         kept = {one.first for one in view.observations if one.provisional}
         self.prepared = [
             one
             for one in self.prepared
-            if one.last > reached or (one.first in kept and not one.provisional)
+            if self.past or one.last > reached or (one.first in kept and not one.provisional)
         ]
         self.wake()
 
@@ -184,7 +230,7 @@ class Memory:
     async def reflect_now(self, view: View) -> bool:
         """Condense the oldest observations by rules at once; False if nothing is gained."""
         present = self.condensing(view)
-        reflection = plan_reflection(present, sum(map(size_of, present)) // 2)
+        reflection = self.reflection(present, sum(map(size_of, present)) // 2)
         if reflection is None:
             return False
         done = await reflected(reflection, self.folder, self.folder, deadline=self.deadline)
@@ -209,7 +255,7 @@ class Memory:
         Args:
             instead: the provisional observation that it stands in for.
         """
-        active = (*self.log.view.observations, *self.prepared)
+        active = self.present(self.log.view)
         seen = noted.seen
         written = Observation(
             id=0,
@@ -278,9 +324,18 @@ class Memory:
 
     def earlier(self, entries: Sequence[Entry]) -> tuple[Observation, ...]:
         """Return the observations that come before nodes."""
-        view = self.log.view
-        present = (*view.observations, *self.ready(view))
+        present = self.present(self.log.view)
         return tuple(one for one in present if one.last < entries[0].seq)
+
+    async def left_out(self, view: View) -> tuple[Entry, ...]:
+        """Return the oldest nodes that have left unobserved, a chunk of them; none if there are.
+
+        They left while observational memory was off.
+        """
+        if self.past is None or not (seqs := self.past.next(self.present(view))):
+            return ()
+        nodes = await self.log.store.branch(self.log.lease.thread_id, seqs[-1], first=seqs[0])
+        return await stretch_to_observe(nodes, view.start, self.bands.observe / self.ratio())
 
     def wake(self) -> None:
         """Have the worker look whether something is due."""
@@ -292,17 +347,20 @@ class Memory:
         if not view.entries:
             return
         raw = view.entries[0].seq
-        rows = await self.log.store.observations(
-            self.log.lease.thread_id,
-            ending_from=view.observations[0].first if view.observations else raw,
-        )
+        store, thread_id = self.log.store, self.log.lease.thread_id
+        if self.past is None and not observed_throughout(view):
+            self.past = await read_past(store, thread_id, view)
+        reached = view.observations[0].first if view.observations else raw
+        rows = await store.observations(thread_id, ending_from=0 if self.past else reached)
         read = {row.id for row in rows}
         # What was committed while this was read is not among the rows.
         since = [one for one in (*self.prepared, *self.reflections) if one.id not in read]
         found = sorted((*map(observation_of, rows), *since), key=lambda one: one.id)
         provisional = {one.first for one in view.observations if one.provisional}
         self.prepared = [
-            one for one in found if not one.level and (one.last >= raw or one.first in provisional)
+            one
+            for one in found
+            if not one.level and (self.past or one.last >= raw or one.first in provisional)
         ]
         self.reflections = [one for one in found if one.level]
 

@@ -29,6 +29,7 @@ from agent_runtime.errors import (
     StoreUnavailable,
 )
 from agent_runtime.log import RunLog
+from agent_runtime.marks import masked
 from agent_runtime.messages import Note, UserMessage, call_id, encodable, repeats
 from agent_runtime.models.embedding import Vector
 from agent_runtime.tokens import count_text
@@ -390,7 +391,7 @@ class _Page:
                 continue
             size = min(HIT if hit else NEIGHBOUR, max(self.left, NEIGHBOUR))
             shown = excerpt(text, self.words if hit else (), size)[1]
-            pieces.append(Piece(" | ".join(parts), shown.replace(self.nonce or "\0", "…")))
+            pieces.append(Piece(" | ".join(parts), masked(shown, self.nonce)))
         return tuple(pieces)
 
 

@@ -16,7 +16,7 @@ from agent_runtime.cutting import cut
 from agent_runtime.errors import PromptTooLarge
 from agent_runtime.messages import PromptMessage
 from agent_runtime.tokens import count_message, count_text
-from agent_runtime.view import Cause, Cut, Entry, Prefix, Start, View, handle_of, handles
+from agent_runtime.view import Cause, Cut, Entry, Gap, Prefix, Start, View, handle_of, handles
 
 from .bands import covered
 from .ledger import left_out
@@ -105,6 +105,7 @@ def plan(
     remembers: bool = False,
     ready: Sequence[Observation] = (),
     standing: Sequence[Observation] = (),
+    gaps: Sequence[Gap] = (),
 ) -> View:
     """Return the view under the next activation.
 
@@ -120,6 +121,7 @@ def plan(
         remembers: whether observational memory is on.
         ready: the observations that take the place of the oldest raw nodes.
         standing: all observations from now on, those and the ones before them.
+        gaps: what has left and is in none of them.
 
     Raises:
         PromptTooLarge: without observational memory, even the last exchange does not fit; the
@@ -131,6 +133,7 @@ def plan(
         model=view.start.model if model is None else model,
         repeat_system=repeat_system,
         remembers=remembers,
+        gaps=tuple(gaps),
         state=state,
     )
     plan = _Plan(view, prefix or view.prefix, task, base, room.last_messages, tuple(standing))

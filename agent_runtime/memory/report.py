@@ -172,6 +172,7 @@ async def _places(
     branch = [] if head is None else await store.lineage(thread_id, head, first=first)
     on_branch = frozenset(branch)
     active = {one.id: one for one in view.observations}
+    seen = view.observations
     raw = view.entries[0].seq if view.entries else None
     known = {one.id: one for one in rows}
     gone = set(_parts(active, known))
@@ -186,6 +187,9 @@ async def _places(
         if one.id in gone:
             return "replaced"
         if not one.level and raw is not None and one.first >= raw:
+            return "prepared"
+        if not one.level and not any(each.first <= one.first <= each.last for each in seen):
+            # It left the prompt with observational memory, and is back with it.
             return "prepared"
         if one.level and one.id in condensed:
             return "replaced"

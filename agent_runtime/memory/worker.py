@@ -17,6 +17,7 @@ from agent_runtime.branch import observation_of
 from agent_runtime.context import entry_of
 from agent_runtime.errors import BudgetExceeded, Conflict, LeaseLost, StoreUnavailable
 from agent_runtime.log import RunLog
+from agent_runtime.marks import masked_entry
 from agent_runtime.view import Entry, View
 from agent_runtime_storage.records import Amount, Job, NewEvent
 
@@ -25,7 +26,7 @@ from .jobs import claimed, paid
 from .observation import Observation
 from .observational import OBSERVE, REFLECT, Memory, Noted
 from .observer import Interval, NotObserved, Observed
-from .reflector import Reflected, Reflection, Reflector, condensing, plan_reflection, reflected
+from .reflector import Reflected, Reflection, Reflector, condensing, reflected
 
 _log = logging.getLogger(__name__)
 
@@ -48,6 +49,8 @@ class Worker:
     """Whether others have written observations since they were read."""
     _retired: bool = False
     """Whether the run is over, so that nothing new begins."""
+    _past_next: bool = False
+    """Whether what left unobserved is next: it takes turns with what is about to leave."""
     _again_at: float = 0.0
     """When provisional observations may be written again, by the event loop's clock."""
 
@@ -99,11 +102,17 @@ class Worker:
             await memory.load()
             self._stale = False
         view = self.log.view
-        if chunk := next_chunk(memory.raw(view), memory.bands):
+        chunk = next_chunk(memory.raw(view), memory.bands)
+        if chunk and not (self._past_next and memory.past):
+            self._past_next = True
             await self.observe(chunk)
             return True
-        if reflection := plan_reflection(memory.condensing(view), memory.limit):
+        if reflection := memory.reflection(memory.condensing(view), memory.limit):
             await self.reflect(reflection)
+            return True
+        self._past_next = False
+        if chunk := await memory.left_out(view) or chunk:
+            await self.observe(chunk)
             return True
         if provisional := self.provisional(view):
             await self.again(provisional)
@@ -188,7 +197,7 @@ class Worker:
         memory = self.memory
         if anyio.current_time() < self._again_at:
             return None
-        present = memory.best((*view.observations, *memory.ready(view)))
+        present = memory.best(memory.present(view))
         return next((one for one in present if one.provisional and self._by_model(one)), None)
 
     def _by_model(self, one: Observation) -> bool:
@@ -222,7 +231,8 @@ class Worker:
         """Return why it came to nothing; empty if it is done."""
         log, memory = self.log, self.memory
         nodes = await log.store.branch(log.lease.thread_id, old.last, first=old.first)
-        entries = tuple(entry_of(node) for node in nodes)
+        nonce = log.view.start.nonce
+        entries = tuple(masked_entry(entry_of(node), nonce) for node in nodes)
         interval = Interval(entries, memory.earlier(entries))
         held = Amount(*memory.observer.bound(interval))
         async with paid(log, held):

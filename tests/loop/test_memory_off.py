@@ -1,0 +1,301 @@
+"""Observational memory that was off for a while: nothing is lost, prompts say what they lack."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from agent_runtime import Agent, Event, Runtime, ScriptedModel, Settings, context
+from agent_runtime.branch import load_view
+from agent_runtime.errors import InvariantError
+from agent_runtime.memory import observational
+from agent_runtime.memory.branches import fork
+from agent_runtime.models.base import ModelRequest
+from agent_runtime.models.scripted import Scripted, call, say
+from agent_runtime.view import Gap, View
+
+WORDS = "what was said there, in a few words and then in a few words more; " * 24
+RULE = "Never touch billing.py."
+SMALL: dict[str, Any] = {"observer_message_tokens": 1500, "reflector_observation_tokens": 4000}
+_OBSERVED = re.compile(r"<observed \w+ nodes (\d+) to (\d+)>\n")
+
+
+def look(number: int) -> str:
+    """Look.
+
+    Args:
+        number: at what.
+    """
+    return f"src/part_{number}.py: {WORDS}"
+
+
+@dataclass
+class Talk:
+    """A conversation in short runs, of which each may have observational memory or not."""
+
+    url: str
+    last_messages: int = 2
+    said: int = 0
+    sent: list[ModelRequest] = field(default_factory=list[ModelRequest])
+    events: list[Event] = field(default_factory=list[Event])
+    told: anyio.Event = field(default_factory=anyio.Event)
+
+    @asynccontextmanager
+    async def runtime(self, *, on: bool = True, **settings: Any) -> AsyncGenerator[Runtime]:
+        """Open a runtime."""
+        given: dict[str, Any] = {"observational_memory": on, "max_steps": 500, **SMALL, **settings}
+        async with Runtime.open(Settings(database_url=self.url, **given)) as opened:
+            yield opened
+
+    def agent(self, script: Any = None) -> Agent:
+        """The agent, which answers at once unless a script says what it does."""
+
+        def answer(request: ModelRequest) -> Scripted:
+            self.sent.append(request)
+            return say(f"Answer {len(self.sent)}. {WORDS}")
+
+        model = ScriptedModel(script or answer, name="talk")
+        return Agent(model, tools=[look], last_messages=self.last_messages)
+
+    async def say(self, times: int = 1, *, on: bool = True, first: str = "") -> None:
+        """Say something in so many runs."""
+        async with self.runtime(on=on) as runtime:
+            for number in range(times):
+                self.said += 1
+                text = f"{'' if number else first} Question {self.said}. {WORDS}"
+                result = await runtime.run(self.agent(), text, thread="t", on_event=self.hear)
+                assert result.ok
+
+    async def observe(self) -> None:
+        """Have all observed that may leave."""
+        async with self.runtime() as runtime:
+            await runtime.memory.observe(self.agent(), "t")
+
+    def hear(self, event: Event) -> None:
+        """Keep an event."""
+        self.events.append(event)
+        self.told.set()
+        self.told = anyio.Event()
+
+    @property
+    def text(self) -> str:
+        """The newest prompt."""
+        return text_of(self.sent[-1])
+
+    async def gaps(self) -> tuple[Gap, ...]:
+        """Return what the newest prompt leaves out, after a look at how it says so.
+
+        The nodes of the branch before its raw ones are each in one observation or in one gap.
+        """
+        async with self.runtime() as runtime:
+            store = runtime.store.of("local")
+            head = (await store.thread("t")).head
+            view = await load_view(store, "t", head)
+            assert head is not None
+            branch = await store.lineage("t", head)
+        raw = view.entries[0].seq
+        seen = [(int(a), int(b)) for a, b in _OBSERVED.findall(self.text)]
+        covered = sorted([*seen, *((gap.first, gap.last) for gap in view.start.gaps)])
+        parts = [[one for one in branch if a <= one <= b] for a, b in covered]
+        assert [one for part in parts for one in part] == [one for one in branch if one < raw]
+        for gap in view.start.gaps:
+            assert f'"{gap.first}-{gap.last}"' in self.text
+        return view.start.gaps
+
+
+def text_of(request: ModelRequest) -> str:
+    """Return all that a prompt says."""
+    return "\n".join(message.text for message in request.messages)
+
+
+@pytest.fixture
+def talk(tmp_path: Path) -> Talk:
+    """A conversation about nothing yet."""
+    return Talk(f"file:{tmp_path / 'run.db'}")
+
+
+async def _begun(talk: Talk) -> None:
+    """Say a rule and more, all of which is observed."""
+    await talk.say(3, first=RULE)
+    await talk.observe()
+    await talk.say()
+    assert RULE in talk.text and _OBSERVED.search(talk.text)
+
+
+async def test_a_thread_remembers_again_after_a_run_without_memory(talk: Talk) -> None:
+    await _begun(talk)
+    await talk.say(3, on=False)
+    assert not _OBSERVED.search(talk.text)
+
+    for _ in range(3):
+        await talk.say()
+        assert RULE in talk.text
+        await talk.gaps()
+
+
+async def test_what_left_meanwhile_is_named_until_it_is_observed(talk: Talk) -> None:
+    await _begun(talk)
+    await talk.say(3, on=False)
+    await talk.say()
+
+    (gap,) = await talk.gaps()
+    assert f"stand for all but {gap.size} of them" in talk.text
+
+    await talk.observe()
+    await talk.say()
+    assert await talk.gaps() == ()
+    assert "stand for all but" not in talk.text and RULE in talk.text
+
+
+async def test_a_run_observes_while_it_works_what_left_before_it(talk: Talk) -> None:
+    await talk.say(8, on=False, first=RULE)
+    steps = 0
+
+    async def script(request: ModelRequest) -> Scripted:
+        nonlocal steps
+        talk.sent.append(request)
+        steps += 1
+        if steps == 1:
+            # Nothing stands for what left, and the prompt says no other thing.
+            (gap,) = await talk.gaps()
+            assert f"nothing stands for {gap.size} of them yet" in talk.text
+            assert "observations above" not in talk.text
+        with anyio.fail_after(60):
+            while not any(one.kind == "observation" for one in talk.events):
+                await talk.told.wait()
+        if steps < 100 and re.search("nothing stands for|all but", talk.text):
+            return call("look", number=steps)
+        return say("Done.")
+
+    async with talk.runtime() as runtime:
+        agent = talk.agent(script)
+        assert (await runtime.run(agent, "Go on.", thread="t", on_event=talk.hear)).ok
+    assert RULE in talk.text
+    assert steps < 100
+
+
+async def test_a_gap_larger_than_an_observation_is_observed_in_chunks(talk: Talk) -> None:
+    await talk.say(30, on=False, first=RULE)
+    await talk.observe()
+
+    async with talk.runtime() as runtime:
+        rows = await runtime.store.of("local").observations("t", ending_from=0)
+    assert len(rows) > 10
+    assert all(before.last == after.parent_id for before, after in pairwise(rows))
+    await talk.say()
+    assert await talk.gaps() == ()
+    assert RULE in talk.text
+
+
+async def test_memory_may_be_switched_as_often_as_one_likes(talk: Talk) -> None:
+    await _begun(talk)
+    for _ in range(3):
+        await talk.say(3, on=False)
+        await talk.say(2)
+        assert RULE in talk.text
+    gaps = await talk.gaps()
+    assert len(gaps) == 3
+
+    await talk.observe()
+    await talk.say()
+    assert await talk.gaps() == ()
+    # What was written once is not written again.
+    async with talk.runtime() as runtime:
+        rows = await runtime.store.of("local").observations("t", ending_from=0)
+    base = sorted((row.first, row.last) for row in rows if not row.level)
+    assert all(before[1] < after[0] for before, after in pairwise(base))
+
+
+async def test_what_is_condensed_never_reaches_over_a_gap(talk: Talk) -> None:
+    await _begun(talk)
+    await talk.say(3, on=False)
+    await talk.say(3)
+    assert await talk.gaps()
+    async with talk.runtime(reflector_observation_tokens=500) as runtime:
+        for _ in range(3):
+            await runtime.memory.reflect(talk.agent(), "t")
+        rows = await runtime.store.of("local").observations("t", ending_from=0)
+    by_id = {row.id: row for row in rows}
+    for row in rows:
+        parts = [by_id[part] for part in row.parts]
+        assert all(before.last == after.parent_id for before, after in pairwise(parts))
+    await talk.say()
+    await talk.gaps()
+
+
+async def test_a_branch_shows_only_what_was_observed_of_it(talk: Talk) -> None:
+    await talk.say(6, first=RULE)
+    await talk.observe()
+    await talk.say(4, on=False)
+    async with talk.runtime() as runtime:
+        store = runtime.store.of("local")
+        branch = await store.lineage("t", (await store.thread("t")).head or 0)
+        await fork(store, "t", branch[-8])
+    await talk.say(4, on=False, first="Elsewhere.")
+    await talk.say()
+
+    assert RULE in talk.text
+    await talk.gaps()
+    await talk.observe()
+    await talk.say()
+    assert await talk.gaps() == ()
+
+
+async def test_a_run_that_ends_in_between_leaves_what_it_observed(talk: Talk) -> None:
+    await talk.say(20, on=False, first=RULE)
+
+    async def script(request: ModelRequest) -> Scripted:
+        talk.sent.append(request)
+        with anyio.fail_after(60):
+            while not any(one.kind == "observation" for one in talk.events):
+                await talk.told.wait()
+        raise RuntimeError("The process dies here.")
+
+    async with talk.runtime() as runtime:
+        with pytest.raises(RuntimeError):
+            await runtime.run(talk.agent(script), "Go on.", thread="t", on_event=talk.hear)
+    await talk.observe()
+    await talk.say()
+    assert RULE in talk.text
+    assert await talk.gaps() == ()
+
+
+def _always(view: View) -> bool:
+    return True
+
+
+async def test_a_prompt_that_claims_more_than_is_observed_begins_anew(
+    talk: Talk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Threads have such activations from before prompts said what they leave out."""
+    await _begun(talk)
+    await talk.say(3, on=False)
+    with monkeypatch.context() as patch:
+        patch.setattr(observational, "observed_throughout", _always)
+        patch.setattr(context, "_check_coverage", _always)
+        await talk.say()
+    assert RULE not in talk.text
+
+    await talk.say()
+    assert RULE in talk.text
+    assert len(await talk.gaps()) == 1
+
+
+async def test_no_prompt_is_sent_that_hides_what_it_leaves_out(
+    talk: Talk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await _begun(talk)
+    await talk.say(3, on=False)
+    monkeypatch.setattr(observational, "observed_throughout", _always)
+    sent = len(talk.sent)
+    with pytest.raises(InvariantError, match="begin after node"):
+        await talk.say()
+    assert len(talk.sent) == sent
