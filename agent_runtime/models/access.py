@@ -110,6 +110,30 @@ class Access:
         return [*keys, self.api_key or ""]
 
 
+class NoLookups:
+    """A client for litellm's look-ups of models, which refuses them.
+
+    litellm asks a hub, or a server at its default address, for windows and prices that nobody
+    uses here: without a deadline, on the event loop, and not where the model is.  It goes on
+    without an answer.  Only the provider's token for a key is fetched by the client it replaces.
+    """
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    def get(self, url: str, *_: Any, **__: Any) -> Any:
+        """Refuse to ask."""
+        raise ConnectionError(
+            f"Only a model's own provider is asked, not {urlsplit(url).hostname}."
+        )
+
+    def post(self, url: str, data: Any = None, **options: Any) -> Any:
+        """Fetch a token; refuse to ask for anything else."""
+        if isinstance(data, dict) and "grant_type" in data:
+            return self._client.post(url, data=data, **options)
+        return self.get(url)
+
+
 def _is_loopback(url: str | None) -> bool:
     host = urlsplit(url or "").hostname or ""
     if host == "localhost":
