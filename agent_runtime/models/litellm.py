@@ -243,7 +243,7 @@ class LiteLLMModel:
             arguments["temperature"] = request.temperature
         if self._access.base_url is not None and provider == "openai" and is_chat_model(self._name):
             arguments |= _past_the_sdk(arguments["messages"])
-        arguments |= self._access.arguments()
+        arguments |= self._access.arguments(_import_litellm())
         if request.session and provider in _ROUTING_PROVIDERS and self._access.base_url is None:
             arguments["prompt_cache_key"] = request.session
         return arguments

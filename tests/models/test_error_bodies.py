@@ -140,7 +140,10 @@ class Refusing:
         async with stream:
             received = b""
             while not _whole(received):
-                received += await stream.receive()
+                try:
+                    received += await stream.receive()
+                except (anyio.EndOfStream, anyio.BrokenResourceError):
+                    return
             self.asked += 1
             await stream.send(self._answer)
 
