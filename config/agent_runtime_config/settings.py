@@ -294,7 +294,9 @@ class Settings(RoleSettings):
         default=4, description="How often a failed model call is tried again."
     )
     model_base_url: HttpUrl | None = Field(
-        default=None, description="The address of an OpenAI-compatible server."
+        default=None,
+        description="The address of the model's server, such as an OpenAI-compatible one. It is for "
+        "that model, and for others of its provider that have no address of their own.",
     )
     tool_timeout: Seconds = Field(
         default=600.0, description="Seconds that a tool may take, unless it sets its own limit."
