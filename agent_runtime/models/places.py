@@ -24,18 +24,20 @@ def place_of(name: str, settings: Settings, role: Role) -> ModelPlace:
         ConfigError: there is a base URL or a key, and nothing says for which model.
     """
     main, own = settings.place("model"), settings.place(role)
-    if role == "model" or not _same(own.name, name, settings):
+    named = role != "model" and _same(own.name, name, settings)
+    if not named:
         own = ModelPlace(name, prefix=main.prefix)
-    provider = _provider(name, settings)
-    near = provider == _provider(main.name, settings)
-    if role == "model" and not main.name:
-        if not near and (main.base_url or main.api_key):
+    near = _provider(name, settings) == _provider(main.name, settings)
+    if not main.name and not named and role in ("model", "sub_agent"):
+        # The model is named in code, and the settings are for it.
+        if near or not (main.base_url or main.api_key):
+            return main
+        if role == "model":
             raise ConfigError(
                 f"AGENT_RUNTIME_MODEL_BASE_URL or AGENT_RUNTIME_MODEL_API_KEY is set without "
                 f"AGENT_RUNTIME_MODEL, so that they may not be meant for {name}.",
                 cure=f"Set AGENT_RUNTIME_MODEL={name} if they are, or unset them.",
             )
-        return main
     if own.base_url is None and near:
         own = replace(own, base_url=main.base_url, api_key=own.api_key or main.api_key)
     if not _same(main.name, name, settings):

@@ -295,8 +295,8 @@ class Settings(RoleSettings):
     )
     model_base_url: HttpUrl | None = Field(
         default=None,
-        description="The address of the model's server, such as an OpenAI-compatible one. It is for "
-        "that model, and for others of its provider that have no address of their own.",
+        description="The address of the model's server, such as an OpenAI-compatible one. It is "
+        "for that model, and for others of its provider that have no address of their own.",
     )
     tool_timeout: Seconds = Field(
         default=600.0, description="Seconds that a tool may take, unless it sets its own limit."
