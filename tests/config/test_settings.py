@@ -6,6 +6,7 @@ import pytest
 from pydantic import SecretStr, ValidationError
 
 from agent_runtime_config import ConfigError, Settings, load_settings
+from agent_runtime_config.model_settings import RoleSettings
 
 DEFAULTS: dict[str, object] = {
     "model": "",
@@ -195,7 +196,13 @@ BAD: list[tuple[str, str]] = [
 
 
 def test_an_empty_environment_gives_every_default() -> None:
-    assert load_settings({}).model_dump() == DEFAULTS
+    assert load_settings({}).model_dump() == DEFAULTS | _roles()
+
+
+def _roles() -> dict[str, object]:
+    """Return the defaults of the models' settings: nothing is given for any."""
+    unset = dict.fromkeys(name for name in RoleSettings.model_fields if name not in DEFAULTS)
+    return {**unset, "sub_agent_model": "same"}
 
 
 @pytest.mark.parametrize(("name", "text", "value"), GOOD)
