@@ -268,8 +268,10 @@ def _seconds(value: str | None, unit: float = 1.0) -> float | None:
 
 def _after(value: str | None) -> float | None:
     """Return the seconds of a header `retry-after`: a number, or a date."""
-    if value is None or (seconds := _seconds(value)) is not None:
-        return None if value is None else seconds
+    if value is None:
+        return None
+    if (seconds := _seconds(value)) is not None:
+        return seconds
     try:
         return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - time.time())
     except (ValueError, TypeError, OverflowError):

@@ -211,7 +211,19 @@ def test_a_good_value_is_read(name: str, text: str, value: object) -> None:
 
 
 def test_every_setting_has_a_good_value_tested() -> None:
-    assert {name.lower() for name, _, _ in GOOD} == set(Settings.model_fields)
+    tested = {name.lower() for name, _, _ in GOOD}
+    assert tested | set(RoleSettings.model_fields) == set(Settings.model_fields)
+
+
+def test_the_settings_of_each_role_are_read() -> None:
+    texts = {"model": "a/b", "url": "http://h/v1", "key": "k", "window": "5000", "tokens": "7"}
+    given = {name: texts.get(name.rpartition("_")[2], "2") for name in RoleSettings.model_fields}
+    models = {"observer_model": "a/c", "reflector_model": "a/d"}
+    environ = {f"AGENT_RUNTIME_{k.upper()}": v for k, v in (given | models).items()}
+    settings = load_settings(environ)
+    assert all(getattr(settings, name) is not None for name in given)
+    assert settings.place("reflector").window == 5000
+    assert "SecretStr('**********')" in repr(settings)
 
 
 @pytest.mark.parametrize(("name", "text"), BAD)
