@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from agent_runtime_config import Settings
+from agent_runtime_config.model_settings import Role
 
 from .errors import AgentRuntimeError
 from .memory.bands import Bands
@@ -37,7 +38,7 @@ class _Choice:
     info: ModelInfo
     warnings: list[str] = field(default_factory=list[str])
 
-    async def named(self, name: str, job: str) -> tuple[Model, ModelInfo] | None:
+    async def named(self, name: str, role: Role, job: str) -> tuple[Model, ModelInfo] | None:
         """Return the model of a name; None for rules, also where it cannot be called."""
         # A script answers what it was written for, and nothing else.
         if name == "extractive" or (name == "same" and isinstance(self.model, ScriptedModel)):
@@ -46,9 +47,8 @@ class _Choice:
             return self.model, self.info
         from .models import model_from_name
 
-        # The window and the prices of the settings are those of the run's own model.
-        other = model_from_name(name, self.settings, window=None, price=None)
         try:
+            other = model_from_name(name, self.settings, role=role)
             await other.check()
         except AgentRuntimeError as error:
             self.warnings.append(
@@ -86,8 +86,8 @@ async def remembering(
     if not settings.observational_memory:
         return None
     choice = _Choice(settings, model, info)
-    observing = await choice.named(settings.observer_model, "observe")
-    reflecting = await choice.named(settings.reflector_model, "condense observations")
+    observing = await choice.named(settings.observer_model, "observer", "observe")
+    reflecting = await choice.named(settings.reflector_model, "reflector", "condense observations")
     tokens = settings.observer_message_tokens, settings.reflector_observation_tokens
     bands = Bands(*tokens, last_messages).within(room)
     if settings.activation == "price":

@@ -72,9 +72,9 @@ async def resolve(
     """
     await warm()
     agent = _planning(agent, settings)
-    model = model_of(agent, settings, default)
+    model = model_of(agent, settings, default, child=child)
     info = await model.info()
-    window = agent.context_window or settings.context_window or info.window
+    window = agent.context_window or _window(agent, settings, default, info)
     reserve = settings.response_reserve or default_reserve(window)
     if reserve >= window:
         raise ConfigError(
@@ -82,7 +82,7 @@ async def resolve(
             cure="Set AGENT_RUNTIME_RESPONSE_RESERVE to less than AGENT_RUNTIME_CONTEXT_WINDOW.",
         )
     output = None if agent.output_type in (None, str) else outputs.output_type(agent.output_type)
-    tools = toolset(agent, output, levels=settings.delegation_depth)
+    tools = toolset(_delegating(agent, settings), output, levels=settings.delegation_depth)
     steps = settings.sub_agent_max_steps if child else settings.max_steps
     repeat = agent.repeat_system_prompt
     room = Room(window, reserve, agent.last_messages or settings.last_messages)
@@ -131,6 +131,24 @@ def _planning(agent: Agent, settings: Settings) -> Agent:
     return replace(agent, tools=(*agent.tools, plan_tool(phases=phases)))
 
 
+def _delegating(agent: Agent, settings: Settings) -> Agent:
+    """Return the agent as its sub-agents take after it: with their model, where one is set."""
+    name = settings.sub_agent_model
+    return agent if name in ("", "same") else replace(agent, model=name)
+
+
+def _window(agent: Agent, settings: Settings, default: Model | None, info: ModelInfo) -> int:
+    """Return the window of the agent's model: the settings', where they are for that model."""
+    if isinstance(agent.model, str) or (agent.model is None and default is None):
+        # A model of a name has its settings already.
+        named = bool(agent.model or settings.model)
+        return info.window if named else settings.context_window or info.window
+    from .models.places import is_main
+
+    own = settings.context_window if is_main(info.name, settings) else None
+    return own or info.window
+
+
 def _own_notes(tools: Toolset) -> tuple[StateFunction, ...]:
     """Return what the runtime's own tools have to say in the state note."""
     from .tools.plan import PlanTool, plan_note
@@ -145,7 +163,9 @@ def default_reserve(window: int) -> int:
     return min(DEFAULT_RESERVE, window // 4)
 
 
-def model_of(agent: Agent, settings: Settings, default: Model | None) -> Model:
+def model_of(
+    agent: Agent, settings: Settings, default: Model | None, *, child: bool = False
+) -> Model:
     """Return the agent's model: its own, the runtime's, the settings', or the offline one."""
     if agent.model is not None and not isinstance(agent.model, str):
         return agent.model
@@ -158,7 +178,7 @@ def model_of(agent: Agent, settings: Settings, default: Model | None) -> Model:
         return offline_model()
     from .models import model_from_name
 
-    return model_from_name(name, settings)
+    return model_from_name(name, settings, role="sub_agent" if child else "model")
 
 
 def toolset(agent: Agent, output: outputs.OutputType | None, *, levels: int = 0) -> Toolset:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import anyio
 
 from agent_runtime_config import Settings
+from agent_runtime_config.model_settings import Role
 from agent_runtime_storage.contract import Store, UserStore
 from agent_runtime_storage.ids import new_id
 from agent_runtime_storage.records import Budget, Finish, NewRun, UsageTotal
@@ -151,8 +152,8 @@ class ThreadMemory:
                 "Observational memory is off.",
                 cure="Set AGENT_RUNTIME_OBSERVATIONAL_MEMORY=true.",
             )
-        name = self.settings.observer_model if kind == OBSERVE else self.settings.reflector_model
-        await _check(name, resolved.model, self.settings)
+        role: Role = "observer" if kind == OBSERVE else "reflector"
+        await _check(role, resolved.model, self.settings)
         limits = limits_of(self.settings)
         require_price(resolved.info, in_money(self.budget, limits), self.settings)
         run_id = new_id()
@@ -190,7 +191,7 @@ def memory_of(
     )
 
 
-async def _check(name: str, own: Model, settings: Settings) -> None:
+async def _check(role: Role, own: Model, settings: Settings) -> None:
     """Look whether the model that is to write can be called: one that is asked for is wanted.
 
     Raises:
@@ -199,9 +200,10 @@ async def _check(name: str, own: Model, settings: Settings) -> None:
     from .models import model_from_name
     from .models.litellm import LiteLLMModel
 
+    name = settings.place(role).name
     if name == "extractive":
         return
-    model = own if name == "same" else model_from_name(name, settings)
+    model = own if name == "same" else model_from_name(name, settings, role=role)
     if isinstance(model, LiteLLMModel):
         await model.check()
 

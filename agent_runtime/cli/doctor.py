@@ -18,7 +18,9 @@ from .terminal import printable, write_json
 
 if TYPE_CHECKING:
     from agent_runtime_config import Settings
+    from agent_runtime_config.model_settings import Role
 
+ROLES: tuple[Role, ...] = ("sub_agent", "observer", "reflector")
 POSTGRES_SCHEMES = ("postgres", "postgresql")
 PACKAGES = (
     "anyio",
@@ -85,6 +87,7 @@ async def _checks() -> list[Check]:
     return [
         *checks,
         await check_model(settings),
+        *[check for role in ROLES if (check := await check_role(role, settings))],
         await check_embedder(settings),
         await check_database(settings),
         await check_objects(settings),
@@ -149,6 +152,8 @@ async def check_model(settings: Settings) -> Check:
         found += ", price unknown"
     if settings.model_base_url is not None:
         return Check("model", "ok", f"{found}, at {redact_url(settings.model_base_url)}")
+    if settings.model_api_key is not None:
+        return Check("model", "ok", f"{found}, its key is set")
     litellm = await load_litellm()
     missing: list[str] = litellm.validate_environment(model=info.name).get("missing_keys") or []
     if not missing:
@@ -157,6 +162,29 @@ async def check_model(settings: Settings) -> Check:
     state = "fail" if all(name.endswith("_API_KEY") for name in missing) else "warn"
     names = " or ".join(missing)
     return Check("model", state, f"{found}, but {names} is not set", f"Set {names}.")
+
+
+async def check_role(role: Role, settings: Settings) -> Check | None:
+    """Check where a role's own model is, and its key; None where it has none of its own."""
+    from agent_runtime.errors import AgentRuntimeError
+    from agent_runtime.models import model_from_name
+    from agent_runtime.models.places import place_of
+
+    name = settings.place(role).name
+    if name in ("", "same", "extractive"):
+        return None
+    try:
+        model = model_from_name(name, settings, role=role)
+        await model.check()
+    except AgentRuntimeError as error:
+        return Check(role, "fail", error.message, error.cure)
+    info, place = await model.info(), place_of(name, settings, role)
+    found = f"{info.name}, window {info.window:,} tokens"
+    if info.price is None:
+        found += ", price unknown"
+    if place.base_url is not None:
+        found += f", at {redact_url(place.base_url)}"
+    return Check(role, "ok", found)
 
 
 async def check_embedder(settings: Settings) -> Check:

@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, Any
 from agent_runtime.errors import ConfigError
 
 if TYPE_CHECKING:
+    from pydantic import SecretStr
+
     from agent_runtime_config import Settings
+    from agent_runtime_config.model_settings import ModelPlace, Role
 
     from .base import Price
     from .embedding import LiteLLMEmbedder
@@ -19,16 +22,21 @@ OFFLINE = ("", "scripted", "offline")
 """Names that mean no language model."""
 
 
-def model_from_name(name: str, settings: Settings | None = None, **options: Any) -> LiteLLMModel:
+def model_from_name(
+    name: str, settings: Settings | None = None, *, role: Role = "model", **options: Any
+) -> LiteLLMModel:
     """Return the language model of a name; nothing is loaded or called yet.
 
     Args:
         name: litellm's name, such as `anthropic/claude-sonnet-4-5`; also `provider:model`.
-        settings: deadlines, retries, base URL and prices; by default the model's own.
+        settings: deadlines and retries; address, key, limits and prices of the role's model, where
+            it is that one.  By default the model's own.
+        role: for what the model is used.
         options: more arguments of `LiteLLMModel`, which win over the settings.
 
     Raises:
-        ConfigError: the name means no language model, or only a part of a price is given.
+        ConfigError: the name means no language model, only a part of a price is given, or it is
+            not clear whether the main model's address and key are for this one.
     """
     if name.strip() in OFFLINE:
         raise ConfigError(
@@ -37,7 +45,7 @@ def model_from_name(name: str, settings: Settings | None = None, **options: Any)
         )
     from .litellm import LiteLLMModel
 
-    known = {} if settings is None else _options(name, settings)
+    known = {} if settings is None else _options(name, settings, role)
     return LiteLLMModel(name, **(known | options))
 
 
@@ -49,34 +57,46 @@ def embedder_from_name(name: str, settings: Settings) -> LiteLLMEmbedder:
     """
     from .embedding import LiteLLMEmbedder
 
+    place = settings.place("embedder")
     return LiteLLMEmbedder(
         name,
-        base_url=settings.embedder_base_url,
+        base_url=place.base_url,
+        api_key=_secret(place.api_key),
         timeout=settings.embedder_timeout,
         retries=settings.model_retries,
+        price=None if place.price_input is None else round(place.price_input * 1000),
         local_only=settings.forbid_real_models,
     )
 
 
-def _options(name: str, settings: Settings) -> dict[str, Any]:
+def _options(name: str, settings: Settings, role: Role) -> dict[str, Any]:
+    from .places import place_of
+
+    place = place_of(name, settings, role)
     return {
-        "base_url": settings.model_base_url,
+        "base_url": place.base_url,
+        "api_key": _secret(place.api_key),
         "first_byte_timeout": settings.first_byte_timeout,
         "idle_timeout": settings.idle_timeout,
         "retries": settings.model_retries,
-        "window": settings.context_window,
-        "price": _price(name, settings),
+        "window": place.window,
+        "max_output": place.max_output,
+        "price": _price(name, place),
         "local_only": settings.forbid_real_models,
     }
 
 
-def _price(name: str, settings: Settings) -> Price | None:
+def _secret(key: SecretStr | None) -> str | None:
+    return None if key is None else key.get_secret_value()
+
+
+def _price(name: str, place: ModelPlace) -> Price | None:
     """Return the price that the settings give, completed by the known one; None for none."""
     given = {
-        "input": settings.price_input,
-        "output": settings.price_output,
-        "cache_read": settings.price_cache_read,
-        "cache_write": settings.price_cache_write,
+        "input": place.price_input,
+        "output": place.price_output,
+        "cache_read": place.price_cache_read,
+        "cache_write": place.price_cache_write,
     }
     if all(value is None for value in given.values()):
         return None
@@ -89,7 +109,7 @@ def _price(name: str, settings: Settings) -> Price | None:
     if known is None and not {"input", "output"} <= nano.keys():
         raise ConfigError(
             f"The price of {name} is not known, and the settings give only a part of it.",
-            cure="Set both AGENT_RUNTIME_PRICE_INPUT and AGENT_RUNTIME_PRICE_OUTPUT.",
+            cure=f"Set both {place.prefix}PRICE_INPUT and {place.prefix}PRICE_OUTPUT.",
         )
     plain = nano.get("input", known.input if known else 0)
     return Price(

@@ -16,6 +16,38 @@ FORBID = "AGENT_RUNTIME_FORBID_REAL_MODELS"
 """While this environment variable is true, only models on this machine may be called."""
 
 _NO_KEY = "none"
+# The variables in which litellm looks for a key, where they are not called by the provider's name.
+_KEYS = {
+    "azure": ("AZURE_API_KEY", "AZURE_OPENAI_API_KEY", "AZURE_AD_TOKEN"),
+    "cohere_chat": ("COHERE_API_KEY", "CO_API_KEY"),
+    "cohere": ("COHERE_API_KEY", "CO_API_KEY"),
+    "gemini": ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+    "anthropic": ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"),
+    "huggingface": ("HUGGINGFACE_API_KEY", "HF_TOKEN"),
+    "openrouter": ("OPENROUTER_API_KEY", "OR_API_KEY"),
+    "text-completion-openai": ("OPENAI_API_KEY",),
+    "ollama_chat": ("OLLAMA_API_KEY",),
+}
+# Their requests are signed, or carry a token that a key of another kind is exchanged for.
+_SIGNING = (
+    "bedrock",
+    "databricks",
+    "gigachat",
+    "github_copilot",
+    "chatgpt",
+    "oci",
+    "sagemaker",
+    "sagemaker_chat",
+    "sap",
+    "snowflake",
+    "vertex_ai",
+    "vertex_ai_beta",
+    "watsonx",
+)
+# litellm asks their own hosts, whatever base URL it is given.
+_ONE_HOST = ("chatgpt", "gigachat", "github_copilot", "replicate")
+# litellm appends the version to the base URL of these itself.
+_WITHOUT_VERSION = ("anthropic", "ollama", "ollama_chat")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -41,7 +73,7 @@ class Access:
         """Return the access to a model by the name that its user gave.
 
         Raises:
-            ConfigError: the name is empty.
+            ConfigError: the name is empty, or the provider takes no base URL.
         """
         full = full_name(name)
         if not full:
@@ -51,6 +83,11 @@ class Access:
             )
         if base_url is not None and "/" not in full:
             full = f"openai/{full}"
+        if base_url is not None and provider_of(full) in _ONE_HOST:
+            raise ConfigError(
+                f"{full} is always called at its provider's own host, not at a base URL.",
+                cure="Unset its base URL, or name the model as openai/… of that server.",
+            )
         return cls(full, base_url, api_key, local_only)
 
     def check_allowed(self) -> None:
@@ -86,19 +123,28 @@ class Access:
                 cure=f"Set {variables}.",
             )
 
-    def arguments(self) -> dict[str, Any]:
+    def arguments(self, litellm: Any) -> dict[str, Any]:
         """Return what a call of litellm needs of address and key."""
         arguments: dict[str, Any] = {}
         if self.base_url is not None:
-            arguments["api_base"] = self.base_url
+            arguments["api_base"] = _root(self.base_url, provider_of(self.name))
         if self.api_key is not None:
             arguments["api_key"] = self.api_key
-        elif self.base_url is not None:
-            provider = provider_of(self.name)
-            if f"{provider.upper()}_API_KEY" not in os.environ:
-                # Servers of one's own mostly need no key, but the client insists on one.
-                arguments["api_key"] = _NO_KEY
+        elif self._lacks_key(litellm):
+            # Servers of one's own mostly need no key, but the client insists on one, and would
+            # else take OpenAI's for any provider.
+            arguments["api_key"] = _NO_KEY
         return arguments
+
+    def _lacks_key(self, litellm: Any) -> bool:
+        """Return whether litellm would find no key of the model's own provider."""
+        provider = provider_of(self.name)
+        names = _KEYS.get(provider, (f"{provider.upper()}_API_KEY",))
+        if provider in _SIGNING or any(os.environ.get(name) for name in names):
+            return False
+        if provider in litellm.openai_compatible_providers:
+            return not litellm.get_llm_provider(self.name, api_base=self.base_url)[2]
+        return self.base_url is not None
 
     def secrets(self) -> list[str]:
         """Return the keys that may stand in an error's text: the given one, and all at hand."""
@@ -107,7 +153,37 @@ class Access:
             for name, value in os.environ.items()
             if name.endswith(("_API_KEY", "_TOKEN", "_SECRET", "_ACCESS_KEY"))
         ]
-        return [*keys, self.api_key or ""]
+        return [*keys, self.api_key or "", urlsplit(self.base_url or "").password or ""]
+
+
+def _root(url: str, provider: str) -> str:
+    """Return a base URL as litellm wants it."""
+    url = url.rstrip("/")
+    return url.removesuffix("/v1") if provider in _WITHOUT_VERSION else url
+
+
+class NoLookups:
+    """A client for litellm's look-ups of models, which refuses them.
+
+    litellm asks a hub, or a server at its default address, for windows and prices that nobody
+    uses here: without a deadline, on the event loop, and not where the model is.  It goes on
+    without an answer.  Only the provider's token for a key is fetched by the client it replaces.
+    """
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    def get(self, url: str, *_: Any, **__: Any) -> Any:
+        """Refuse to ask."""
+        raise ConnectionError(
+            f"Only a model's own provider is asked, not {urlsplit(url).hostname}."
+        )
+
+    def post(self, url: str, data: Any = None, **options: Any) -> Any:
+        """Fetch a token; refuse to ask for anything else."""
+        if isinstance(data, dict) and "grant_type" in data:
+            return self._client.post(url, data=data, **options)
+        return self.get(url)
 
 
 def _is_loopback(url: str | None) -> bool:

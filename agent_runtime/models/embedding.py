@@ -166,7 +166,7 @@ class LiteLLMEmbedder:
         }
         try:
             with anyio.fail_after(self._timeout):
-                response = await litellm.aembedding(**arguments, **self._access.arguments())
+                response = await litellm.aembedding(**arguments, **self._access.arguments(litellm))
             return _tokens_of(response), vectors_of(_rows(response), len(texts), self.name)
         except TimeoutError:
             stalled = ModelStalled(

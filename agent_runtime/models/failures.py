@@ -1,18 +1,15 @@
 """What went wrong in a model call: litellm's exceptions as errors of ours, without secrets.
 
-They are told apart by status code and by the few class names that mean one thing only: litellm
-reports a refused connection and a missing key alike as an internal server error, and some wrong
-keys as a bad request.
+They are told apart by the status and the codes of the provider's response, and by the few class
+names that mean one thing only: litellm reports a refused connection and a missing key alike as an
+internal server error, and some wrong keys as a bad request.
 """
 
 from __future__ import annotations
 
-import email.utils
 import re
-import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import cast
 
 from agent_runtime.errors import (
     ModelAuthError,
@@ -25,6 +22,8 @@ from agent_runtime.errors import (
     ModelUnavailable,
 )
 from agent_runtime.messages import encodable
+
+from .error_bodies import ErrorBody, plain, read_error
 
 _SECRETS = re.compile(
     r"(?i)\bbearer\s+\S+"
@@ -44,7 +43,6 @@ _OVERFLOW = re.compile(
 _KEY_TROUBLE = re.compile(
     r"api[ _-]?key|x-api-key|unauthori[sz]ed|authentication|credentials", re.IGNORECASE
 )
-_QUOTA = re.compile(r"insufficient_quota|exceeded your current quota|credit balance", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,25 +79,24 @@ def failure_of(
         streaming: whether the answer had begun to arrive, so that it may be charged.
         secrets: keys that must not appear in the text.
     """
-    raw = str(getattr(error, "message", "") or error)
-    text = _said(raw, secrets)
-    refused = _refusal(error, raw, text, model)
+    said = read_error(error)
+    text = _said(said.message or str(getattr(error, "message", "") or error), secrets)
+    refused = _refusal(error, said, text, model)
     if refused is not None:
         return Failure(refused, retry=False)
-    status = _status(error)
-    if status == 429:
+    if said.limited and not streaming:
         limited = ModelUnavailable(
             f"{model} is rate-limited: {text}",
             cure="Wait, lower the number of runs at a time, or raise the limit at the provider.",
         )
-        return Failure(limited, retry=True, wait=_retry_after(_headers(error)))
+        return Failure(limited, retry=True, wait=said.wait)
     if streaming:
         broken = ModelProtocolError(
             f"The answer of {model} broke off in the middle: {text}",
             cure="Try again; if it persists, look at the connection and at the provider's status.",
         )
-        return Failure(broken, retry=True, billed=True)
-    if status == 408:
+        return Failure(broken, retry=True, wait=said.wait, billed=True)
+    if said.status == 408:
         late = ModelStalled(
             f"{model} did not answer in time: {text}",
             cure="Try again, or raise AGENT_RUNTIME_FIRST_BYTE_TIMEOUT.",
@@ -109,15 +106,20 @@ def failure_of(
         f"{model} cannot be reached or failed: {text}",
         cure="Check the network, the base URL and the provider's status, then try again.",
     )
-    return Failure(down, retry=True, wait=_retry_after(_headers(error)))
+    return Failure(down, retry=True, wait=said.wait)
 
 
-def _refusal(error: Exception, raw: str, text: str, model: str) -> ModelError | None:
+def _refusal(error: Exception, said: ErrorBody, text: str, model: str) -> ModelError | None:
     """Return the error that no further attempt can change; None if one may."""
-    status, kinds = _status(error), {kind.__name__ for kind in type(error).__mro__}
+    status, kinds = said.status, {kind.__name__ for kind in type(error).__mro__}
     asked = f"{model} refuses the request: {text}"
+    if said.used_up:
+        return ModelAuthError(
+            f"The account for {model} has no credit or quota left: {text}",
+            cure="Add credit or raise the quota at the provider, or use another key or model.",
+        )
     if "ContextWindowExceededError" in kinds or (
-        status in (400, 413, 422) and _OVERFLOW.search(raw)
+        status in (400, 413, 422) and _OVERFLOW.search(f"{text} {' '.join(said.codes)}")
     ):
         return ModelOverflow(
             f"The prompt is too long for {model}: {text}",
@@ -125,23 +127,20 @@ def _refusal(error: Exception, raw: str, text: str, model: str) -> ModelError | 
         )
     if "ContentPolicyViolationError" in kinds:
         return ModelRejected(asked, cure="The provider's content policy refuses it: rephrase it.")
-    if _QUOTA.search(raw):
-        return ModelAuthError(
-            f"The account for {model} has no credit left: {text}",
-            cure="Add credit at the provider, or use another key.",
-        )
-    wrong_key = status in (400, 500) and _KEY_TROUBLE.search(raw) is not None
+    if said.limited:
+        return None
+    wrong_key = status in (400, 500) and _KEY_TROUBLE.search(text) is not None
     if status in (401, 403) or wrong_key or "AuthenticationError" in kinds:
         return ModelAuthError(
             f"{model} does not accept the key: {text}",
             cure="Check the provider's key variable, and that the key may use this model.",
         )
-    if status == 404 or "LLM Provider NOT provided" in raw:
+    if status == 404 or "LLM Provider NOT provided" in str(error):
         return ModelNotFound(
             f"The provider does not know {model}: {text}",
             cure="Write it as provider/model, such as anthropic/claude-sonnet-4-5.",
         )
-    if status is not None and 400 <= status < 500 and status not in (408, 409, 425, 429):
+    if status is not None and 400 <= status < 500 and status not in (408, 409, 425):
         return ModelRejected(asked, cure="See what the provider says; the request is not retried.")
     return None
 
@@ -149,36 +148,7 @@ def _refusal(error: Exception, raw: str, text: str, model: str) -> ModelError | 
 def _said(raw: str, secrets: Iterable[str]) -> str:
     """Return what the provider said: one line, without litellm's prefixes and without keys."""
     text = scrub(encodable(raw), secrets).split("Traceback (most recent call last)")[0]
-    text = _NOISE.sub("", " ".join(text.split()))
+    text = _NOISE.sub("", plain(text))
     if len(text) > _LONGEST:
         return text[:_LONGEST] + "…"
     return text if text.endswith((".", "!", "?")) else f"{text}."
-
-
-def _status(error: Exception) -> int | None:
-    status = getattr(error, "status_code", None)
-    return status if isinstance(status, int) else None
-
-
-def _headers(error: Exception) -> Mapping[str, str]:
-    for source in (error, getattr(error, "response", None)):
-        for name in ("litellm_response_headers", "headers"):
-            found = getattr(source, name, None)
-            if found:
-                return cast("Mapping[str, str]", found)
-    return {}
-
-
-def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds that the header `retry-after` asks for: a number, or a date."""
-    value = next((v for k, v in headers.items() if k.lower() == "retry-after"), None)
-    if value is None:
-        return None
-    try:
-        return max(0.0, float(value))
-    except ValueError:
-        pass
-    try:
-        return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - time.time())
-    except (ValueError, TypeError):
-        return None

@@ -29,7 +29,7 @@ import anyio.to_thread
 from agent_runtime.errors import ModelProtocolError, ModelStalled
 from agent_runtime.messages import FileKind
 
-from .access import FORBID, Access
+from .access import FORBID, Access, NoLookups
 from .base import ModelAnswer, ModelEvent, ModelInfo, ModelRequest, Price, Retrying
 from .catalog import cost_of, is_chat_model, model_info, provider_of
 from .endings import Ending
@@ -41,11 +41,16 @@ FIRST_WAIT = 0.5
 LONGEST_WAIT = 60.0
 """Seconds: no wait before a retry is longer, whatever `retry-after` asks for."""
 
-# They decide what litellm's import does: fetch a price list, read the project's `.env`, log.
+# They decide what litellm's import does: read the project's `.env`, log.
 _ENVIRONMENT = {
-    "LITELLM_LOCAL_MODEL_COST_MAP": "True",
     "LITELLM_MODE": "PRODUCTION",
     "LITELLM_LOG": "ERROR",
+}
+# Whatever the environment says: these lists are in the wheel, and nobody is asked for newer ones.
+_OFFLINE = {
+    "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+    "LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS": "True",
+    "LITELLM_LOCAL_BLOG_POSTS": "True",
 }
 # Providers whose servers are known to take OpenAI's `prompt_cache_key`.
 _ROUTING_PROVIDERS = ("openai", "azure")
@@ -239,7 +244,7 @@ class LiteLLMModel:
             arguments["temperature"] = request.temperature
         if self._access.base_url is not None and provider == "openai" and is_chat_model(self._name):
             arguments |= _past_the_sdk(arguments["messages"])
-        arguments |= self._access.arguments()
+        arguments |= self._access.arguments(_import_litellm())
         if request.session and provider in _ROUTING_PROVIDERS and self._access.base_url is None:
             arguments["prompt_cache_key"] = request.session
         return arguments
@@ -276,6 +281,7 @@ class _AttemptError(Exception):
 def _import_litellm() -> Any:
     for variable, value in _ENVIRONMENT.items():
         os.environ.setdefault(variable, value)
+    os.environ.update(_OFFLINE)
     collecting = gc.isenabled()
     # The import makes a million objects that stay: collecting among them doubles its time.
     gc.disable()
@@ -288,6 +294,9 @@ def _import_litellm() -> Any:
         if collecting:
             gc.enable()
     module.suppress_debug_info = True
+    # Else names such as `llama-3` make it fetch a tokenizer from a hub, on the event loop.
+    module.disable_hf_tokenizer_download = True
+    module.module_level_client = NoLookups(module.module_level_client)
     return module
 
 

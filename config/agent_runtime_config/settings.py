@@ -20,7 +20,8 @@ from pydantic_settings import (
 
 from .approvals import approval_rules
 from .errors import ConfigError
-from .limits import MAX_DOLLARS, MAX_SECONDS, MAX_TOKENS
+from .limits import MAX_DOLLARS, MAX_SECONDS
+from .model_settings import Count, HttpUrl, Price, Role, RoleSettings
 from .urls import url_scheme
 
 PREFIX = "AGENT_RUNTIME_"
@@ -58,12 +59,6 @@ def _no_keywords(url: str) -> str:
     return url
 
 
-def _http_url(url: str) -> str:
-    if url_scheme(url) not in ("http", "https"):
-        raise PydanticCustomError("http_url", "must be a URL that begins with http:// or https://")
-    return url
-
-
 def _approvals(text: str) -> str:
     try:
         approval_rules(text)
@@ -91,15 +86,12 @@ def _lower(value: object) -> object:
 
 DatabaseUrl = Annotated[str, AfterValidator(_database_url)]
 ObjectStoreUrl = Annotated[str, AfterValidator(_object_store_url)]
-HttpUrl = Annotated[str, AfterValidator(_http_url)]
-Count = Annotated[int, Field(ge=1, le=MAX_TOKENS)]
 Seconds = Annotated[float, Field(gt=0, le=MAX_SECONDS, allow_inf_nan=False)]
 Dollars = Annotated[float, Field(gt=0, le=MAX_DOLLARS, allow_inf_nan=False)]
-Price = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Synchronous = Annotated[Literal["full", "normal"], BeforeValidator(_lower)]
 
 
-class Settings(BaseSettings):
+class Settings(RoleSettings):
     """What the runtime obeys, as an immutable value.
 
     The constructor reads no environment: what is not given has its default.  `load_settings`
@@ -307,7 +299,9 @@ class Settings(BaseSettings):
         default=4, description="How often a failed model call is tried again."
     )
     model_base_url: HttpUrl | None = Field(
-        default=None, description="The address of an OpenAI-compatible server."
+        default=None,
+        description="The address of the model's server, such as an OpenAI-compatible one. It is "
+        "for that model, and for others of its provider that have no address of their own.",
     )
     tool_timeout: Seconds = Field(
         default=600.0, description="Seconds that a tool may take, unless it sets its own limit."
@@ -464,12 +458,30 @@ def _invalid(detail: ErrorDetails, database_variable: str) -> _Problem:
 
 
 def _contradictions(settings: Settings) -> list[_Problem]:
+    problems = _without_models(settings)
     window, reserve = settings.context_window, settings.response_reserve
-    if window is None or reserve is None or reserve < window:
-        return []
-    variable = variable_of("response_reserve")
-    reason = f"must be smaller than {variable_of('context_window')} ({window})"
-    return [_Problem(variable, reason, f"Lower {variable}, or unset it.")]
+    if window is not None and reserve is not None and reserve >= window:
+        variable = variable_of("response_reserve")
+        reason = f"must be smaller than {variable_of('context_window')} ({window})"
+        problems.append(_Problem(variable, reason, f"Lower {variable}, or unset it."))
+    return problems
+
+
+def _without_models(settings: Settings) -> list[_Problem]:
+    """Return what is set for a role that has no model of its own to apply it to."""
+    problems: list[_Problem] = []
+    roles: tuple[Role, ...] = ("sub_agent", "observer", "reflector")
+    for role in roles:
+        named = settings.place(role).name
+        fields = [one for one in RoleSettings.model_fields if one.startswith(f"{role}_")]
+        given = [
+            one for one in fields if one != f"{role}_model" and getattr(settings, one) is not None
+        ]
+        if given and named in ("", "same", "extractive"):
+            variable, names = variable_of(f"{role}_model"), " and ".join(map(variable_of, given))
+            reason = f"is set, but {variable} names no model of its own ({named or 'none'})"
+            problems.append(_Problem(names, reason, f"Name one by {variable}, or unset {names}."))
+    return problems
 
 
 def _config_error(problems: list[_Problem]) -> ConfigError:

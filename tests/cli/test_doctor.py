@@ -82,6 +82,25 @@ def test_a_server_of_ones_own_needs_no_key() -> None:
     assert "price unknown, at http://***@127.0.0.1:1/v1" in checks["model"]["detail"]
 
 
+def test_each_roles_own_model_is_shown_without_its_key() -> None:
+    environ = {
+        "AGENT_RUNTIME_OBSERVER_MODEL": "openai/small",
+        "AGENT_RUNTIME_OBSERVER_BASE_URL": "http://ada:hunter2@127.0.0.1:1/v1",
+        "AGENT_RUNTIME_OBSERVER_API_KEY": "hunter2-of-the-observer",
+        "AGENT_RUNTIME_OBSERVER_CONTEXT_WINDOW": "9000",
+        "AGENT_RUNTIME_REFLECTOR_MODEL": "replicate/x",
+        "AGENT_RUNTIME_REFLECTOR_BASE_URL": "http://127.0.0.1:1/v1",
+    }
+    code, checks = _doctor(environ)
+    assert code == exits.INTERNAL
+    assert checks["observer"]["state"] == "ok"
+    assert "window 9,000" in checks["observer"]["detail"]
+    assert "at http://***@127.0.0.1:1/v1" in checks["observer"]["detail"]
+    assert checks["reflector"]["state"] == "fail" and "own host" in checks["reflector"]["detail"]
+    shown = CliRunner().invoke(main, ["config"], env=environ).output
+    assert "hunter2" not in json.dumps(checks) + shown
+
+
 def test_an_embedder_without_its_key_fails_and_one_of_ones_own_needs_none() -> None:
     environ = {"AGENT_RUNTIME_EMBEDDER_MODEL": "openai/text-embedding-3-small"}
     code, checks = _doctor(environ)

@@ -6,6 +6,7 @@ import pytest
 from pydantic import SecretStr, ValidationError
 
 from agent_runtime_config import ConfigError, Settings, load_settings
+from agent_runtime_config.model_settings import RoleSettings
 
 DEFAULTS: dict[str, object] = {
     "model": "",
@@ -198,7 +199,13 @@ BAD: list[tuple[str, str]] = [
 
 
 def test_an_empty_environment_gives_every_default() -> None:
-    assert load_settings({}).model_dump() == DEFAULTS
+    assert load_settings({}).model_dump() == DEFAULTS | _roles()
+
+
+def _roles() -> dict[str, object]:
+    """Return the defaults of the models' settings: nothing is given for any."""
+    unset = dict.fromkeys(name for name in RoleSettings.model_fields if name not in DEFAULTS)
+    return {**unset, "sub_agent_model": "same"}
 
 
 @pytest.mark.parametrize(("name", "text", "value"), GOOD)
@@ -207,7 +214,19 @@ def test_a_good_value_is_read(name: str, text: str, value: object) -> None:
 
 
 def test_every_setting_has_a_good_value_tested() -> None:
-    assert {name.lower() for name, _, _ in GOOD} == set(Settings.model_fields)
+    tested = {name.lower() for name, _, _ in GOOD}
+    assert tested | set(RoleSettings.model_fields) == set(Settings.model_fields)
+
+
+def test_the_settings_of_each_role_are_read() -> None:
+    texts = {"model": "a/b", "url": "http://h/v1", "key": "k", "window": "5000", "tokens": "7"}
+    given = {name: texts.get(name.rpartition("_")[2], "2") for name in RoleSettings.model_fields}
+    models = {"observer_model": "a/c", "reflector_model": "a/d"}
+    environ = {f"AGENT_RUNTIME_{k.upper()}": v for k, v in (given | models).items()}
+    settings = load_settings(environ)
+    assert all(getattr(settings, name) is not None for name in given)
+    assert settings.place("reflector").window == 5000
+    assert "SecretStr('**********')" in repr(settings)
 
 
 @pytest.mark.parametrize(("name", "text"), BAD)

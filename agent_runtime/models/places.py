@@ -1,0 +1,69 @@
+"""Which of the settings are for a model: where it is, its key, its limits and prices."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+
+from agent_runtime.errors import ConfigError
+from agent_runtime_config import Settings
+from agent_runtime_config.model_settings import ModelPlace, Role
+
+from .catalog import full_name, provider_of
+
+_ACCESS = ("base_url", "api_key")
+
+
+def place_of(name: str, settings: Settings, role: Role) -> ModelPlace:
+    """Return what the settings give for a model that is used in a role.
+
+    A role's settings are for the model that the settings name for it, the main model's for that
+    one wherever it is used.  Another model takes the main model's base URL and key only if it has
+    no base URL of its own and is of the same provider, so that no key reaches another one.
+
+    Raises:
+        ConfigError: there is a base URL or a key, and nothing says for which model.
+    """
+    main, own = settings.place("model"), settings.place(role)
+    named = role != "model" and _same(own.name, name, settings)
+    if not named:
+        own = ModelPlace(name, prefix=main.prefix)
+    near = _provider(name, settings) == _provider(main.name, settings)
+    if not main.name and not named and role in ("model", "sub_agent"):
+        # The model is named in code, and the settings are for it.
+        if near or not (main.base_url or main.api_key):
+            return main
+        if role == "model":
+            raise ConfigError(
+                f"AGENT_RUNTIME_MODEL_BASE_URL or AGENT_RUNTIME_MODEL_API_KEY is set without "
+                f"AGENT_RUNTIME_MODEL, so that they may not be meant for {name}.",
+                cure=f"Set AGENT_RUNTIME_MODEL={name} if they are, or unset them.",
+            )
+    if own.base_url is None and near:
+        own = replace(own, base_url=main.base_url, api_key=own.api_key or main.api_key)
+    if not _same(main.name, name, settings):
+        return own
+    missing = [one.name for one in fields(own) if getattr(own, one.name) is None]
+    return replace(own, **{one: getattr(main, one) for one in missing if one not in _ACCESS})
+
+
+def is_main(name: str, settings: Settings) -> bool:
+    """Return whether the main model's settings are for a model that was made in code."""
+    return not settings.model or _same(settings.model, name, settings)
+
+
+def _same(one: str, other: str, settings: Settings) -> bool:
+    return bool(one) and _full(one, settings) == _full(other, settings)
+
+
+def _full(name: str, settings: Settings) -> str:
+    # A name without a provider means the one of the table, or an OpenAI-compatible server.
+    full = full_name(name)
+    return full if "/" in full else f"{_provider(name, settings)}/{full}"
+
+
+def _provider(name: str, settings: Settings) -> str:
+    full = full_name(name)
+    main = full_name(settings.model)
+    if not full or (settings.model_base_url and full == main and "/" not in full):
+        return "openai"
+    return provider_of(full) or "openai"
