@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from .cutting import cut
 from .errors import InvariantError
+from .memory import constraints
 from .memory.observation import LEGEND, Observation
 from .messages import AssistantMessage, FileRef, LoggedMessage, PromptMessage, UserMessage
 from .tokens import count_message
@@ -85,6 +86,10 @@ def _state(start: Start, task: Entry | None, *, observed: bool) -> tuple[str, tu
         gone = f"{start.left_out} earlier messages of this thread are not shown"
         stand = "; the observations above stand for them" if observed else ""
         texts.append(fence(f"{gone}{stand}.", start.nonce))
+    if start.remembers and (
+        required := constraints.shown(start.constraints, first=start.first, task=start.task)
+    ):
+        texts.append(fence(required.replace(start.nonce or "\0", "..."), start.nonce))
     if start.state:
         texts.append(fence(start.state, start.nonce))
     return "\n\n".join(texts), files

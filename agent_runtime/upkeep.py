@@ -221,7 +221,7 @@ class Keeper(Worker):
         memory = self.memory
         present = memory.condensing(self.log.view)
         limit = min(memory.limit, sum(map(size_of, present)))
-        if reflection := plan_reflection(present, limit):
+        if reflection := plan_reflection(present, limit, stated=memory.stated(self.log.view)):
             await self.reflect(reflection)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from .memory.constraints import Constraints
 from .memory.observation import Observation
 from .messages import LoggedMessage, PromptMessage, ToolResult, ToolSpec, call_id
 
@@ -47,6 +48,7 @@ class Start:
         remembers: whether observations stand for what leaves; the system prompt explains them then.
         observed: the observations that stand for what is left out, in order.
         state: what is current of the task, the plan and the rest, beside the task itself.
+        constraints: what the user requires, as far as the branch was read.
     """
 
     first: int | None = None
@@ -61,6 +63,7 @@ class Start:
     remembers: bool = False
     observed: tuple[int, ...] = ()
     state: str = ""
+    constraints: Constraints = field(default_factory=Constraints)
 
 
 @dataclass(frozen=True, slots=True)

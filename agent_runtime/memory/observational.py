@@ -7,7 +7,7 @@ they are committed.  Whatever fails is written by rules instead, and marked prov
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import anyio
 
@@ -18,11 +18,13 @@ from agent_runtime_storage.records import Amount, Job, NewEvent, Usage
 
 from . import keeping
 from .bands import LEAST_CUT, Bands, Raw, covered, late, measure, movable, ripe
+from .constraints import stated
 from .observation import Line, Notes, Observation
 from .observer import Call, Interval, Observed, Observer
 from .recent import last_exchange, saved_by_cuts
 from .recorded import event_of, first_sent, ledger_of, unreported, usage_rows
 from .reflector import (
+    GROWTH,
     Reflected,
     Reflection,
     Reflector,
@@ -83,6 +85,8 @@ class Memory:
     reflections: list[Observation] = field(default_factory=list[Observation])
     written: list[Observation] = field(default_factory=list[Observation])
     woken: anyio.Event = field(default_factory=anyio.Event)
+    resting: int = 0
+    """Below so many tokens of observations none are condensed: it came to nothing not long ago."""
 
     # What stands, and what is due
 
@@ -121,6 +125,23 @@ class Memory:
         present = (*view.observations, *self.ready(view))
         return replaced(self.best(replaced(present, self.reflections)), self.reflections)
 
+    def to_condense(self, view: View) -> Reflection | None:
+        """Return what is to be condensed now; None if nothing is due, or nothing new to try."""
+        present = self.condensing(view)
+        total = sum(map(size_of, present))
+        if total < self.resting and total <= self.limit:
+            return None
+        return plan_reflection(present, self.limit, stated=self.stated(view))
+
+    def rest(self, view: View) -> None:
+        """Condense nothing until there is more, or too much: it came to nothing."""
+        total = sum(map(size_of, self.condensing(view)))
+        self.resting = total + int(self.limit * GROWTH)
+
+    def stated(self, view: View) -> tuple[str, ...]:
+        """Return what prompts say of the user's constraints beside the observations."""
+        return stated(view.start.constraints, first=view.start.first, task=view.start.task)
+
     def best(self, present: Sequence[Observation]) -> tuple[Observation, ...]:
         """Return observations, what a model wrote again in the place of what is provisional."""
         better = {
@@ -137,6 +158,11 @@ class Memory:
     def limit(self) -> int:
         """R, in our tokens."""
         return int(self.bands.reflect / self.ratio())
+
+    @property
+    def constraint_tokens(self) -> int:
+        """What the user's constraints may take of prompts, in our tokens."""
+        return int(self.limit * self.bands.required)
 
     def due(self, view: View, *, cold: bool = False) -> Cause | None:
         """Return why observational memory wants the prompt to begin anew, or None.
@@ -184,9 +210,12 @@ class Memory:
     async def reflect_now(self, view: View) -> bool:
         """Condense the oldest observations by rules at once; False if nothing is gained."""
         present = self.condensing(view)
-        reflection = plan_reflection(present, sum(map(size_of, present)) // 2)
+        half = sum(map(size_of, present)) // 2
+        reflection = plan_reflection(present, half, stated=self.stated(view))
         if reflection is None:
             return False
+        # The window is full: what gets no further is archived, but no more than has to be.
+        reflection = replace(reflection, room=False, excess=0)
         done = await reflected(reflection, self.folder, self.folder, deadline=self.deadline)
         if done.observation.tokens >= _tokens_of(done.observation.parts, reflection):
             return False
