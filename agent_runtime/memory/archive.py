@@ -35,6 +35,9 @@ def archived(
     for count, part in enumerate(parts, 1):
         before += part.tokens
         note = _note(parts[:count], stated)
+        if part.origin == "archive" and count == 1 < len(parts):
+            # It would only lose what is kept beside it.
+            continue
         if note.tokens < before and before - note.tokens >= least:
             return note
     return note or _note(parts, stated)
@@ -102,10 +105,8 @@ def pointing(notes: Notes, archive: Archive | None) -> Notes:
 def pointer(archive: Archive) -> str:
     """Return the line that points to an archive."""
     spans = f", {archive.since} to {archive.until}" if archive.since else ""
-    text = (
-        f"{_POINTER}{archive.first} to {archive.last}{spans}; recall opens and searches their "
-        f"messages. {archive.lines} notes are left out."
-    )
+    nodes = f"{_POINTER}{archive.first} to {archive.last}{spans}"
+    text = f"{nodes}; recall finds their {archive.lines} notes."
     if archive.critical:
         text = f"{text} {archive.critical} critical notes are among them."
     return text

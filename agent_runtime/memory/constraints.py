@@ -25,7 +25,7 @@ GENERAL = 0.5
 """What share of the rest goes to the most general ones first, however old they are."""
 NAME_CHARS = 48
 """How much of a constraint names it."""
-NODES_CHARS = 80
+NODES_CHARS = 48
 """How much names the nodes of those that have no name of their own."""
 KEPT_CHARS = 64_000
 """How many characters of constraints are kept for prompts; older ones are only in the log."""
@@ -35,7 +35,7 @@ HEADER = (
 NAMES = "There is no room for these; `recall` opens their nodes:"
 
 _LINE_TOKENS = 3
-_LAST_TOKENS = 24
+_LAST_TOKENS = 40
 _SPACE = re.compile(r"[\s.!;,:。！；，]+")
 _UNIVERSAL = re.compile(
     r"\b(?:always|never|every|each|all|any|no|none|nobody|nothing|everything|whenever|only|immer|"

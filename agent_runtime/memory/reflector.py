@@ -236,7 +236,7 @@ async def reflected(
     observations are over R, the oldest parts are archived.
 
     Raises:
-        NotReflected: nothing gets any further, and there is room.
+        NotReflected: nothing gets any further, and there is room or nothing to archive.
     """
     ledger = ledger_of(reflection.parts)
     calls: tuple[Call, ...] = ()
@@ -257,6 +257,10 @@ async def reflected(
         if reflection.room:
             raise NotReflected(why, calls, lost=lost) from None
         oldest = archived(reflection.parts, least=reflection.excess, stated=reflection.stated)
+        if oldest.tokens >= sum(
+            part.tokens for part in reflection.parts if part.id in oldest.parts
+        ):
+            raise NotReflected(why, calls, lost=lost) from None
         return Reflected(oldest, calls, f"{why} The oldest notes are archived.", lost)
     observation = replace(observation_of(reflection, done, ledger), provisional=True)
     return Reflected(observation, calls, why, lost)

@@ -18,6 +18,10 @@ from .rules import binding, one_line, shorten, words
 
 LONGEST = 800
 """How many characters of one constraint are kept; a longer one names its node."""
+PIECE = 20_000
+"""How many characters of a line are read at once."""
+SENTENCE = 2_000
+"""How much of a sentence is looked through; what goes on without an end is data."""
 QUESTION_CHARS = 160
 """How much of a question is kept with its answer."""
 _SAYS_SO = re.compile(
@@ -40,8 +44,9 @@ _SAYS_SO = re.compile(
     # Romance
     r"|\b(?:jamais|toujours|doi(?:s|t|vent)|devez|interdit\w*|seulement|uniquement|sans|évite\w*|"
     r"il faut|obligatoire\w*|désormais|dorénavant|ne .{1,40} pas|nunca|jamás|siempre|sempre|"
-    r"debe\w*|deve\w*|prohibid\w*|proibid\w*|vietat\w*|evit\w+|hay que|a partir de (?:ahora|agora)|não|"
-    r"apenas|somente|non .{1,60}|mai|senza|solo|sólo|no (?:\w+es|\w+as)|sin|sem)\b|"
+    r"debe\w*|deve\w*|prohibid\w*|proibid\w*|vietat\w*|evit\w+|hay que|não|apenas|"
+    r"a partir de (?:ahora|agora)|somente|non .{1,60}|mai|senza|solo|sólo|"
+    r"no (?:\w+es|\w+as)|sin|sem)\b|"
     r"\bn'.{1,40} pas\b"
     # Slavic, Turkish, Vietnamese, Indonesian
     r"|\b(?:никогда|всегда|нельзя|долж\w+|не|только|без|обязательн\w+|запрещ\w+|используй\w*|ніколи|"
@@ -241,6 +246,12 @@ def _continues(before: str, line: str) -> bool:
 
 def _sentences(text: str) -> Iterator[str]:
     """Yield the sentences of a line, as they were written."""
+    # Nothing is looked for in more than a piece at once, so the time is linear in any text.
+    for start in range(0, max(1, len(text)), PIECE):
+        yield from _sentences_of(text[start : start + PIECE])
+
+
+def _sentences_of(text: str) -> Iterator[str]:
     begin = 0
     for end in _ENDS.finditer(text):
         if _SHORT_FOR.search(text[max(begin, end.start() - 8) : end.start()]):
@@ -252,6 +263,7 @@ def _sentences(text: str) -> Iterator[str]:
 
 def _is(sentence: str) -> bool:
     """Return whether a sentence requires, forbids or corrects something."""
+    sentence = sentence[:SENTENCE]
     if not any(map(str.isalpha, sentence)):
         return False
     if sentence.rstrip("\"')").endswith(("?", "？", "؟")) and not _ASKS.search(sentence):
