@@ -6,6 +6,7 @@ with a decision.  Nothing that a tool, a model or the runtime says becomes a con
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -96,6 +97,7 @@ _FROM_NOW_ON = re.compile(
     r"从现在起|今后|今後|これから",
     re.IGNORECASE,
 )
+_ENDS_SOMETHING = re.compile(f"{_NO_LONGER.pattern}|{_FROM_NOW_ON.pattern}", re.IGNORECASE)
 _INSTEAD = re.compile(
     r"\b(?:instead|rather|stattdessen|à la place|en (?:su )?lugar|invece|вместо)\b|"
     r"改为|改用|代わりに",
@@ -149,7 +151,8 @@ def read(
         last = node
         said = [_constraint(node, text) for text in required(_words_of(message))]
         for one in (*said, *by_node.get(node, ())):
-            items = [each for each in items if not supersedes(one.text, each.text)]
+            if _ENDS_SOMETHING.search(one.text):
+                items = [each for each in items if not supersedes(one.text, each.text)]
             items.append(one)
     return kept(known, items, last)
 
@@ -301,6 +304,7 @@ def _ended(new: str) -> Iterator[str]:
             yield found[1]
 
 
+@functools.lru_cache(8192)
 def _content(text: str) -> frozenset[str]:
     """Return the words of a text that say what it is about, without their endings."""
     plain = _NUMBERED.sub(r"rule_\1", text.casefold())

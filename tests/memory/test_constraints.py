@@ -116,9 +116,8 @@ def test_all_is_shown_within_the_budget_and_named_beyond_it() -> None:
     rules = tuple(Constraint(n, f"Never open the door {n} before noon.") for n in range(1, 61))
     known = Constraints((Constraint(0, "Always ask first."), *rules), read=60)
     whole = fitted(Constraints(known.items, 60, 0, 2000), first=100, task=None)
-    assert all(
-        f"- {one.text}\n" in f"{shown(whole, first=100, task=None)}\n" for one in known.items
-    )
+    lines = shown(whole, first=100, task=None).splitlines()
+    assert lines[1:] == [f"- {one.text}" for one in known.items]
     few = fitted(Constraints(known.items, 60, 0, 400), first=100, task=None)
     text = shown(few, first=100, task=None)
     assert "- Always ask first." in text
