@@ -30,6 +30,7 @@ DEFAULTS: dict[str, object] = {
     "observer_message_tokens": 30_000,
     "reflector_model": "same",
     "reflector_observation_tokens": 40_000,
+    "constraint_share": 0.1,
     "observer_timeout": 120.0,
     "activation": "threshold",
     "activate_after_idle": 300.0,

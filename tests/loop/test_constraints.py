@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -112,7 +112,7 @@ class Chat:
 
 
 @asynccontextmanager
-async def _chat(path: Path, **settings: Any) -> AsyncIterator[Chat]:
+async def _chat(path: Path, **settings: Any) -> AsyncGenerator[Chat]:
     url = f"file:{path / 'run.db'}"
     async with Runtime.open(Settings(database_url=url, **(LIMITS | settings))) as runtime:
         yield Chat(runtime)
