@@ -108,6 +108,7 @@ GOOD: list[tuple[str, str, object]] = [
     ("OBSERVER_MESSAGE_TOKENS", "1000", 1000),
     ("REFLECTOR_MODEL", "openai/gpt-5-mini", "openai/gpt-5-mini"),
     ("REFLECTOR_OBSERVATION_TOKENS", "500", 500),
+    ("CONSTRAINT_SHARE", "0.05", 0.05),
     ("OBSERVER_TIMEOUT", "30", 30.0),
     ("CONTEXT_WINDOW", "1000", 1000),
     ("RESPONSE_RESERVE", "1", 1),
