@@ -7,6 +7,7 @@ from agent_runtime_storage.records import NewActivation, NewEvent, NewNode, Obse
 
 from .context import decode_activation, encode_prefix, encode_start, entry_of, view_of
 from .errors import CorruptThread
+from .memory.constraints import unstated
 from .memory.observation import Observation, decode_body
 from .messages import AssistantMessage, LoggedMessage, encode_message, searchable
 from .rendering import message_tokens
@@ -75,6 +76,10 @@ def activation_event(old: View, new: View, cause: str) -> NewEvent:
         "cut": len(new.start.cuts.keys() - old.start.cuts.keys()),
         "tokens": new.tokens,
     }
+    if new.start.remembers and (
+        left := unstated(new.start.constraints, first=new.start.first, task=new.start.task)
+    ):
+        data["constraints_named"] = left
     return NewEvent("activation", new.anchor, data)
 
 

@@ -50,7 +50,8 @@ class Event:
             - `tool-start`: `call_id`, `tool`; live also `arguments`
             - `tool-finish`: `call_id`, `tool`, `outcome`, `chars`, `cut` (bool)
             - `note`: `source`
-            - `activation`: `cause`, `left_out` (nodes), `cut` (results), `tokens`
+            - `activation`: `cause`, `left_out` (nodes), `cut` (results), `tokens`; where what the
+              user requires does not fit its budget, `constraints_named` (how many are only named)
             - `memory` (live only), when it begins to work: `purpose` (`observe` or `reflect`),
               `tokens` (of what it reads), `again` (bool: what rules wrote is written by a model)
             - `observation`: `id`, `level`, `first` and `last` (nodes), `tokens`, `of` (tokens of

@@ -89,7 +89,7 @@ async def remembering(
     observing = await choice.named(settings.observer_model, "observer", "observe")
     reflecting = await choice.named(settings.reflector_model, "reflector", "condense observations")
     tokens = settings.observer_message_tokens, settings.reflector_observation_tokens
-    bands = Bands(*tokens, last_messages).within(room)
+    bands = Bands(*tokens, last_messages, required=settings.constraint_share).within(room)
     if settings.activation == "price":
         bands = replace(bands, prices=_prices(choice, observing))
     return Remembering(

@@ -9,6 +9,7 @@ from dataclasses import replace
 from .cutting import cut
 from .errors import InvariantError
 from .marks import masked, secret_of
+from .memory import constraints
 from .memory.observation import LEGEND, Observation
 from .messages import (
     AssistantMessage,
@@ -120,6 +121,10 @@ def _state(
         if gaps := _without_task(start.gaps, task):
             stand = _unobserved(gaps, observed=observed, recalls=recalls)
         texts.append(fence(f"{gone}{stand}.", start.nonce))
+    if start.remembers and (
+        required := constraints.shown(start.constraints, first=start.first, task=start.task)
+    ):
+        texts.append(fence(masked(required, start.nonce), start.nonce))
     if start.state:
         texts.append(fence(start.state, start.nonce))
     return "\n\n".join(texts), files

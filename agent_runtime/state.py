@@ -34,8 +34,10 @@ from .errors import BudgetExceeded
 from .exchange import Exchange
 from .log import RunLog
 from .marks import next_nonce
+from .memory.constraints import Constraints
 from .memory.observational import Memory
 from .memory.recent import TARGET, Room, overdue, plan, results_budget, too_large
+from .memory.requiring import constraints_of
 from .memory.transcript import characters
 from .memory.worker import Worker
 from .messages import Note, ToolCall, ToolResult
@@ -157,7 +159,8 @@ class RunState:
         """Begin prompts anew: what leaves and what is cut is decided by `memory.recent`."""
         self.calibration.reset_anchor()
         state = await state_note(self.restating, self.context(""))
-        view = await self._plan(cause, state)
+        required = await self._required()
+        view = await self._plan(cause, state, required)
         goal = int(self.room.limit * TARGET) if cause == "overflow" else self.room.limit
         while self.memory is not None and self.calibration.estimate(view.tokens) > goal:
             # Nothing leaves unobserved, so what has to leave at once is observed by rules.
@@ -166,12 +169,18 @@ class RunState:
                 if self.calibration.estimate(view.tokens) > self.room.limit:
                     raise too_large(view, self.room, self.calibration.estimate)
                 break
-            view = await self._plan(cause, state)
+            view = await self._plan(cause, state, required)
         await self.log.activate(view, cause)
         if self.memory is not None:
             self.memory.activated()
 
-    async def _plan(self, cause: Cause, state: str) -> View:
+    async def _required(self) -> Constraints:
+        required = await constraints_of(self.log)
+        if self.memory is None:
+            return required
+        return replace(required, budget=self.memory.constraint_tokens)
+
+    async def _plan(self, cause: Cause, state: str, required: Constraints) -> View:
         old = self.log.view
         standing = () if self.memory is None else self.memory.standing(old)
         planned = partial(
@@ -186,6 +195,7 @@ class RunState:
             prefix=self.prefix,
             repeat_system=self.repeat_system,
             state=state,
+            required=required,
             remembers=self.memory is not None,
             ready=() if self.memory is None else self.memory.ready(old),
             standing=standing,

@@ -226,7 +226,7 @@ class Keeper(Worker):
         memory = self.memory
         present = memory.condensing(self.log.view)
         limit = min(memory.limit, sum(map(size_of, present)))
-        if reflection := memory.reflection(present, limit):
+        if reflection := memory.reflection(self.log.view, present, limit):
             await self.reflect(reflection)
 
 

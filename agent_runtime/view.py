@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from .memory.constraints import Constraints
 from .memory.observation import Observation
 from .messages import LoggedMessage, PromptMessage, ToolResult, ToolSpec, call_id
 
@@ -64,6 +65,7 @@ class Start:
         observed: the observations that stand for what is left out, in order.
         gaps: what is left out and not observed yet, in order; without `remembers` that is not kept.
         state: what is current of the task, the plan and the rest, beside the task itself.
+        constraints: what the user requires, as far as the branch was read.
     """
 
     first: int | None = None
@@ -79,6 +81,7 @@ class Start:
     observed: tuple[int, ...] = ()
     gaps: tuple[Gap, ...] = ()
     state: str = ""
+    constraints: Constraints = field(default_factory=Constraints)
 
 
 @dataclass(frozen=True, slots=True)

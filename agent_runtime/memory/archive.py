@@ -1,4 +1,7 @@
-"""Archive notes: one line that stands for a whole interval, where condensing it got no further."""
+"""Archive notes: a line that stands for a whole interval, where condensing it got no further.
+
+The line stays in front of whatever stands for the interval later, and counts all that was archived.
+"""
 
 from __future__ import annotations
 
@@ -8,32 +11,41 @@ from dataclasses import replace
 from agent_runtime.tokens import count_text
 
 from .kept import critical_lines
-from .observation import Line, Notes, Observation
+from .observation import Archive, Line, Notes, Observation
 from .rules import shorten
 
 KEPT_TOKENS = 200
 """How much of the critical lines stays beside the archive note, the newest first."""
 _LINE_CHARS = 160
+_POINTER = "Archived: nodes "
 
 
-def archived(parts: Sequence[Observation]) -> Observation:
+def archived(
+    parts: Sequence[Observation], *, least: int = 0, stated: Sequence[str] = ()
+) -> Observation:
     """Return the archive note that stands for the oldest of some observations; the log keeps all.
 
     It stands for one, or for as many as it takes to be smaller than they are.
+
+    Args:
+        least: by how many tokens it should be smaller.
+        stated: what prompts say beside the observations.
     """
-    for count in range(1, len(parts) + 1):
-        note = _note(parts[:count])
-        if note.tokens < sum(part.tokens for part in parts[:count]):
+    before, note = 0, None
+    for count, part in enumerate(parts, 1):
+        before += part.tokens
+        note = _note(parts[:count], stated)
+        if part.origin == "archive" and count == 1 < len(parts):
+            # It would only lose what is kept beside it.
+            continue
+        if note.tokens < before and before - note.tokens >= least:
             return note
-    return _note(parts)
+    return note or _note(parts, stated)
 
 
-def _note(parts: Sequence[Observation]) -> Observation:
-    first, last = parts[0].first, parts[-1].last
-    times = [line.at for part in parts for line in part.notes.lines if line.at]
-    spans = f", {min(times)} to {max(times)}" if times else ""
-    text = f"Archived: nodes {first} to {last}{spans}; recall opens and searches their messages."
-    critical = critical_lines(parts)
+def _note(parts: Sequence[Observation], stated: Sequence[str]) -> Observation:
+    lines = [line for part in parts for line in part.notes.lines if not is_pointer(line)]
+    critical = critical_lines(parts, stated)
     kept: list[Line] = []
     left = min(KEPT_TOKENS, sum(part.tokens for part in parts) // 3)
     for line in reversed(critical):
@@ -42,15 +54,64 @@ def _note(parts: Sequence[Observation]) -> Observation:
         if left < 0:
             break
         kept.insert(0, shown)
-    if len(kept) < len(critical):
-        text = f"{text} {len(critical) - len(kept)} critical notes are among them."
+    times = [line.at for line in lines if line.at]
+    own = Archive(
+        first=parts[0].first,
+        last=parts[-1].last,
+        lines=len(lines) - len(kept),
+        critical=len(critical) - len(kept),
+        since=min(times, default=""),
+        until=max(times, default=""),
+    )
+    archive = _joined([*(part.archive for part in parts if part.archive), own])
     return Observation(
         id=0,
         level=max(part.level for part in parts) + 1,
         parent_id=parts[0].parent_id,
-        first=first,
-        last=last,
-        notes=Notes((Line("", "info", text), *kept)),
+        first=parts[0].first,
+        last=parts[-1].last,
+        notes=pointing(Notes(tuple(kept)), archive),
         parts=tuple(part.id for part in parts),
         origin="archive",
+        archive=archive,
     )
+
+
+def archive_of(parts: Sequence[Observation]) -> Archive | None:
+    """Return what observations point to, all together."""
+    found = [part.archive for part in parts if part.archive]
+    return _joined(found) if found else None
+
+
+def _joined(archives: Sequence[Archive]) -> Archive:
+    return Archive(
+        first=min(one.first for one in archives),
+        last=max(one.last for one in archives),
+        lines=sum(one.lines for one in archives),
+        critical=sum(one.critical for one in archives),
+        since=min((one.since for one in archives if one.since), default=""),
+        until=max(one.until for one in archives),
+    )
+
+
+def pointing(notes: Notes, archive: Archive | None) -> Notes:
+    """Return notes that begin with the line that points to an archive, and with no other such."""
+    lines = tuple(line for line in notes.lines if not is_pointer(line))
+    if archive is None:
+        return replace(notes, lines=lines)
+    return replace(notes, lines=(Line("", "info", pointer(archive)), *lines))
+
+
+def pointer(archive: Archive) -> str:
+    """Return the line that points to an archive."""
+    spans = f", {archive.since} to {archive.until}" if archive.since else ""
+    nodes = f"{_POINTER}{archive.first} to {archive.last}{spans}"
+    text = f"{nodes}; recall finds their {archive.lines} notes."
+    if archive.critical:
+        text = f"{text} {archive.critical} critical notes are among them."
+    return text
+
+
+def is_pointer(line: Line) -> bool:
+    """Return whether a line points to an archive; what says so of its own accord has a time."""
+    return not line.at and line.priority == "info" and line.text.startswith(_POINTER)

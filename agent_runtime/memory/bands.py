@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from agent_runtime.view import Cause, Entry
 
+from .constraints import SHARE
 from .observation import Observation
 from .price import AHEAD, Prices, carrying_calls
 
@@ -53,12 +54,14 @@ class Bands:
         reflect: R, of observations.
         last_messages: N, which always stay raw.
         prices: what decides within T when messages leave; None for T alone.
+        required: what share of R the user's constraints may take beside the observations.
     """
 
     observe: int
     reflect: int
     last_messages: int
     prices: Prices | None = None
+    required: float = SHARE
 
     def within(self, limit: int) -> Bands:
         """Return them as a prompt of at most `limit` tokens allows."""
@@ -67,6 +70,7 @@ class Bands:
             min(self.reflect, int(limit * WINDOW_OBSERVED)),
             self.last_messages,
             self.prices,
+            self.required,
         )
 
 

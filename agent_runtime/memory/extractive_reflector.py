@@ -7,6 +7,7 @@ rest; finished work; the rest, at last what the user said.  A line tells how muc
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -14,6 +15,7 @@ import anyio.lowlevel
 
 from agent_runtime.tokens import count_text
 
+from .archive import is_pointer
 from .kept import critical_lines, open_task, restored
 from .observation import Line, Notes, Observation, Priority
 from .observer import NotObserved
@@ -25,6 +27,7 @@ _SHORT = (240, 120)
 _DONE_CHARS = 90
 _FOLDED = 5
 _LINE_TOKENS = 8
+_LEFT_OUT = re.compile(r"(\d{1,9}) older lines are left out; recall finds their messages\.$")
 
 
 class ExtractiveReflector:
@@ -37,7 +40,7 @@ class ExtractiveReflector:
             NotObserved: what must stay is no progress by itself.
         """
         await anyio.lowlevel.checkpoint()
-        notes = folded(reflection.parts, reflection.goal, ledger)
+        notes = folded(reflection.parts, reflection.goal, ledger, reflection.stated)
         if notes_tokens(notes, ledger) > reflection.most:
             raise NotObserved("What must stay of the observations cannot be condensed further.")
         return Condensed(notes, origin="rules")
@@ -47,17 +50,22 @@ class ExtractiveReflector:
         return 0, 0
 
 
-def folded(parts: Sequence[Observation], goal: int, ledger: Sequence[str] = ()) -> Notes:
+def folded(
+    parts: Sequence[Observation],
+    goal: int,
+    ledger: Sequence[str] = (),
+    stated: Sequence[str] = (),
+) -> Notes:
     """Return notes that stand for observations, with the ledger about `goal` tokens.
 
-    Critical lines alone may make it more.
+    Critical lines alone may make it more, but for what prompts say beside the observations.
     """
     base = Notes((), open_task(parts))
-    fold = _Fold(list(_distinct(parts)))
+    fold = _Fold(list(_distinct(parts, stated)))
     beside = notes_tokens(base, ledger) + 24
     notes = base
     for room in (goal - beside, int((goal - beside) * 0.8), int((goal - beside) * 0.5)):
-        notes = restored(replace(base, lines=fold.within(room)), parts)
+        notes = restored(replace(base, lines=fold.within(room)), parts, stated)
         if notes_tokens(notes, ledger) <= goal:
             break
     return notes
@@ -99,10 +107,10 @@ class _Fold:
         return tuple(_rendered(told))
 
 
-def _distinct(parts: Sequence[Observation]) -> Iterator[Line]:
+def _distinct(parts: Sequence[Observation], stated: Sequence[str]) -> Iterator[Line]:
     """Yield the lines of observations by their day, the same words once: where they came last."""
-    wanted = {line.text for line in critical_lines(parts)}
-    lines = [line for part in parts for line in part.notes.lines]
+    wanted = {line.text for line in critical_lines(parts, stated)}
+    lines = [line for part in parts for line in part.notes.lines if not is_pointer(line)]
     seen: set[tuple[str, bool]] = set()
     newest: list[Line] = []
     for line in reversed(lines):
@@ -137,7 +145,10 @@ def _drop(told: Sequence[_Told], priority: Priority, used: int, room: int) -> in
 
 def _rendered(told: Sequence[_Told]) -> Iterator[Line]:
     """Yield what is told; finished work of a day that was shortened is one line."""
-    left_out = sum(not one.kept for one in told)
+    # What was left out before is counted still.
+    left_out = sum(int(found[1]) for one in told if (found := _LEFT_OUT.match(one.line.text)))
+    told = [one for one in told if not _LEFT_OUT.match(one.line.text)]
+    left_out += sum(not one.kept for one in told)
     if left_out:
         yield Line("", "info", f"{left_out} older lines are left out; recall finds their messages.")
     done: list[_Told] = []

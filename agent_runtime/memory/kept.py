@@ -30,6 +30,8 @@ _TURNING = frozenset(
     ("not", "never", "no", "only", "must", "always", "without", "unless", "except", "don", "cannot")
 )
 _THEN = "Task then: "
+_SPEAKER = re.compile(r"^(?:User:|\(cont\.\)|The user (?:says|said):)\s*")
+_LEAST_STATED = 12
 
 
 def substance(text: str) -> frozenset[str]:
@@ -38,15 +40,36 @@ def substance(text: str) -> frozenset[str]:
     return frozenset((*identifiers(text), *_NUMBER.findall(text), *map(str.strip, quoted))) - {""}
 
 
-def critical_lines(parts: Sequence[Observation]) -> list[Line]:
-    """Return the critical lines of observations, in order, the same words once: the newest."""
+def critical_lines(parts: Sequence[Observation], stated: Sequence[str] = ()) -> list[Line]:
+    """Return the critical lines of observations, in order, the same words once: the newest.
+
+    Args:
+        stated: what prompts say beside the observations; a line that says nothing else is left out.
+    """
     newest = {
         " ".join(line.text.split()): line
         for part in parts
         for line in part.notes.lines
         if line.priority == "critical"
     }
-    return list(newest.values())
+    known = {_bare(text) for text in stated}
+    return [line for line in newest.values() if not _is_stated(line.text, known)]
+
+
+def _is_stated(text: str, known: set[str]) -> bool:
+    """Return whether all that the user says in a line is known, sentence by sentence."""
+    bare = _bare(_SPEAKER.sub("", text))
+    if not known or bare in known:
+        return bare in known
+    # A line of several sentences: what is left of it once the known ones are taken out.
+    for one in known:
+        if len(one) > _LEAST_STATED:
+            bare = bare.replace(one, " ")
+    return not _WORD.search(bare)
+
+
+def _bare(text: str) -> str:
+    return " ".join(_WORD.findall(text.casefold()))
 
 
 def tasks(parts: Sequence[Observation]) -> list[Line]:
@@ -67,17 +90,20 @@ def open_task(parts: Sequence[Observation]) -> str:
     return next((part.notes.task for part in reversed(parts) if part.notes.task), "")
 
 
-def restored(notes: Notes, parts: Sequence[Observation]) -> Notes:
+def restored(notes: Notes, parts: Sequence[Observation], stated: Sequence[str] = ()) -> Notes:
     """Return notes with all that they may not lose: what is lost is put in, as it was written.
 
     A line that stands for a critical one becomes critical itself, or the next reflection could
     lose it.
+
+    Args:
+        stated: what prompts say beside the observations, which they may lose.
     """
     notes = replace(notes, task=open_task(parts) or notes.task)
     lines = list(notes.lines)
     known = _Known([line.text for line in lines], notes.task)
     missing: list[Line] = []
-    for line in critical_lines(parts):
+    for line in critical_lines(parts, stated):
         place = known.place_of(line.text)
         if place is None:
             missing.append(line)
@@ -90,12 +116,12 @@ def restored(notes: Notes, parts: Sequence[Observation]) -> Notes:
     return replace(notes, lines=_merged(lines, missing))
 
 
-def lost(notes: Notes, parts: Sequence[Observation]) -> list[Line]:
+def lost(notes: Notes, parts: Sequence[Observation], stated: Sequence[str] = ()) -> list[Line]:
     """Return the critical lines of observations that no critical line of notes stands for."""
     critical = [line.text for line in notes.lines if line.priority == "critical"]
     others = [line.text for line in notes.lines if line.priority != "critical"]
     known = _Known(critical, "\n".join((*others, notes.task)))
-    return [line for line in critical_lines(parts) if known.place_of(line.text) is None]
+    return [line for line in critical_lines(parts, stated) if known.place_of(line.text) is None]
 
 
 class _Known:

@@ -41,6 +41,9 @@ STRENGTHS = (
 SHARES = (1.0, 0.8, 0.6, 0.4)
 """What share of the goal each of them is told to write."""
 
+MOST_DENSE = 2
+"""How many attempts are made where what may not be lost is no progress by itself."""
+
 WRITE = "Write the condensed notes now, in the form that you were told."
 """What ends every message: the last word is the runtime's."""
 
@@ -173,6 +176,8 @@ class _Attempts:
         self.best: Notes | None = None
         self.rejected = ""
         self._size = reflection.most + 1
+        floor = restored(Notes(()), reflection.parts, reflection.stated)
+        self._dense = notes_tokens(floor, ledger) > reflection.most
 
     async def run(self) -> None:
         """Ask until notes are within the goal, or four attempts are made.
@@ -181,7 +186,7 @@ class _Attempts:
             ModelError: the model failed for good, or twice.
         """
         by, failed = self._by, False
-        for strength, share in zip(STRENGTHS, SHARES, strict=True):
+        for attempt, (strength, share) in enumerate(zip(STRENGTHS, SHARES, strict=True), 1):
             try:
                 answer = await ask(
                     by.model,
@@ -207,6 +212,9 @@ class _Attempts:
             if self.best is not None and self._size >= before * 0.95:
                 # It does not get any further.
                 return
+            if self.best is None and self._dense and attempt == MOST_DENSE:
+                # Almost all has to stay, and it does not find what can be joined.
+                return
 
     def _request(self, strength: str, share: float) -> str:
         goal = max(64, int((self._of.goal - notes_tokens(Notes(()), self._ledger)) * share))
@@ -231,8 +239,8 @@ class _Attempts:
         if notes is None or isinstance(notes, Rejected):
             self.rejected = notes.detail if notes else "There is something to note."
             return False
-        missing = len(lost(notes, self._of.parts))
-        notes = restored(notes, self._of.parts)
+        missing = len(lost(notes, self._of.parts, self._of.stated))
+        notes = restored(notes, self._of.parts, self._of.stated)
         size = notes_tokens(notes, self._ledger)
         if size < self._size:
             self.best, self._size = notes, size

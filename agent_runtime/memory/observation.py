@@ -53,6 +53,24 @@ class Notes:
     next_step: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Archive:
+    """What an observation only points to: notes that were left out of it for good.
+
+    Attributes:
+        first, last: the nodes that the notes were of.
+        lines, critical: how many lines there were, and how many of them were critical.
+        since, until: the times of the oldest and the newest one; empty if unknown.
+    """
+
+    first: int
+    last: int
+    lines: int
+    critical: int
+    since: str = ""
+    until: str = ""
+
+
 @dataclass(frozen=True)
 class Observation:
     """Notes that stand for an interval of a branch.
@@ -68,6 +86,7 @@ class Observation:
         origin: whether a `model` wrote the notes, or `rules`, or it is an `archive` note.
         provisional: whether a model is to write it again when it can.
         model: which one wrote it; empty for rules.
+        archive: what it points to, all that its parts pointed to included.
     """
 
     id: int
@@ -81,6 +100,7 @@ class Observation:
     origin: Origin = "model"
     provisional: bool = False
     model: str = ""
+    archive: Archive | None = None
 
     @functools.cached_property
     def text(self) -> str:
@@ -126,6 +146,7 @@ class _Body:
     ledger: tuple[str, ...]
     origin: Origin
     model: str
+    archive: Archive | None = None
 
 
 @functools.cache
@@ -137,7 +158,13 @@ def _body() -> TypeAdapter[_Body]:
 
 def encode_body(observation: Observation) -> bytes:
     """Return what the store keeps of an observation beside its columns: JSON."""
-    body = _Body(observation.notes, observation.ledger, observation.origin, observation.model)
+    body = _Body(
+        observation.notes,
+        observation.ledger,
+        observation.origin,
+        observation.model,
+        observation.archive,
+    )
     return _body().dump_json(body)
 
 
@@ -166,4 +193,5 @@ def decode_body(
         origin=kept.origin,
         provisional=provisional,
         model=kept.model,
+        archive=kept.archive,
     )

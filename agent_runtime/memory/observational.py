@@ -7,7 +7,7 @@ they are committed.  Whatever fails is written by rules instead, and marked prov
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import anyio
 
@@ -18,12 +18,14 @@ from agent_runtime_storage.records import Amount, Job, NewEvent, Usage
 
 from . import keeping
 from .bands import LEAST_CUT, Bands, Raw, covered, late, measure, movable, ripe
+from .constraints import stated
 from .observation import Line, Notes, Observation
 from .observer import Call, Interval, Observed, Observer
 from .past import Past, in_a_row, observed_throughout, read_past, stretch_to_observe
 from .recent import last_exchange, saved_by_cuts
 from .recorded import event_of, first_sent, ledger_of, unreported, usage_rows
 from .reflector import (
+    GROWTH,
     Reflected,
     Reflection,
     Reflector,
@@ -86,6 +88,8 @@ class Memory:
     written: list[Observation] = field(default_factory=list[Observation])
     past: Past | None = None
     woken: anyio.Event = field(default_factory=anyio.Event)
+    resting: int = 0
+    """Below so many tokens of observations none are condensed: it came to nothing not long ago."""
 
     # What stands, and what is due
 
@@ -134,21 +138,41 @@ class Memory:
         present = self.present(view)
         return replaced(self.best(replaced(present, self.reflections)), self.reflections)
 
-    def reflection(self, present: Sequence[Observation], limit: int) -> Reflection | None:
+    def reflection(
+        self, view: View, present: Sequence[Observation], limit: int
+    ) -> Reflection | None:
         """Return what to condense now, never over a gap: the longest observations in a row first.
 
         Args:
             limit: R, in our tokens, for all of them together.
         """
-        rows = in_a_row(present)
+        stated, rows = self.stated(view), in_a_row(present)
         if len(rows) < 2:
-            return plan_reflection(present, limit)
+            return plan_reflection(present, limit, stated=stated)
         total = sum(map(size_of, present))
         for row in sorted(rows, key=lambda row: -sum(map(size_of, row))):
             own = limit - total + sum(map(size_of, row))
-            if found := plan_reflection(row, max(own, limit // 4)):
-                return found
+            if found := plan_reflection(row, max(own, limit // 4), stated=stated):
+                # Nothing is archived while all together have room.
+                return found if total > limit else replace(found, room=True, excess=0)
         return None
+
+    def to_condense(self, view: View) -> Reflection | None:
+        """Return what is to be condensed now; None if nothing is due, or nothing new to try."""
+        present = self.condensing(view)
+        total = sum(map(size_of, present))
+        if total < self.resting and total <= self.limit:
+            return None
+        return self.reflection(view, present, self.limit)
+
+    def rest(self, view: View) -> None:
+        """Condense nothing until there is more, or too much: it came to nothing."""
+        total = sum(map(size_of, self.condensing(view)))
+        self.resting = total + int(self.limit * GROWTH)
+
+    def stated(self, view: View) -> tuple[str, ...]:
+        """Return what prompts say of the user's constraints beside the observations."""
+        return stated(view.start.constraints, first=view.start.first, task=view.start.task)
 
     def best(self, present: Sequence[Observation]) -> tuple[Observation, ...]:
         """Return observations, what a model wrote again in the place of what is provisional."""
@@ -166,6 +190,11 @@ class Memory:
     def limit(self) -> int:
         """R, in our tokens."""
         return int(self.bands.reflect / self.ratio())
+
+    @property
+    def constraint_tokens(self) -> int:
+        """What the user's constraints may take of prompts, in our tokens."""
+        return int(self.limit * self.bands.required)
 
     def due(self, view: View, *, cold: bool = False) -> Cause | None:
         """Return why observational memory wants the prompt to begin anew, or None.
@@ -230,9 +259,11 @@ class Memory:
     async def reflect_now(self, view: View) -> bool:
         """Condense the oldest observations by rules at once; False if nothing is gained."""
         present = self.condensing(view)
-        reflection = self.reflection(present, sum(map(size_of, present)) // 2)
+        reflection = self.reflection(view, present, sum(map(size_of, present)) // 2)
         if reflection is None:
             return False
+        # The window is full: what gets no further is archived, but no more than has to be.
+        reflection = replace(reflection, room=False, excess=0)
         done = await reflected(reflection, self.folder, self.folder, deadline=self.deadline)
         if done.observation.tokens >= _tokens_of(done.observation.parts, reflection):
             return False

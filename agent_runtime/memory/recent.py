@@ -18,7 +18,9 @@ from agent_runtime.messages import PromptMessage
 from agent_runtime.tokens import count_message, count_text
 from agent_runtime.view import Cause, Cut, Entry, Gap, Prefix, Start, View, handle_of, handles
 
+from . import constraints
 from .bands import covered
+from .constraints import Constraints
 from .ledger import left_out
 from .observation import Observation
 
@@ -102,6 +104,7 @@ def plan(
     prefix: Prefix | None = None,
     repeat_system: bool = False,
     state: str = "",
+    required: Constraints | None = None,
     remembers: bool = False,
     ready: Sequence[Observation] = (),
     standing: Sequence[Observation] = (),
@@ -118,6 +121,7 @@ def plan(
         model: the model from now on, where it changes.
         prefix: the system prompt and tools from now on, where they change.
         state: what is current of the run beside its task.
+        required: what the user requires, with the tokens that it may take; None for as before.
         remembers: whether observational memory is on.
         ready: the observations that take the place of the oldest raw nodes.
         standing: all observations from now on, those and the ones before them.
@@ -135,6 +139,7 @@ def plan(
         remembers=remembers,
         gaps=tuple(gaps),
         state=state,
+        constraints=view.start.constraints if required is None else required,
     )
     plan = _Plan(view, prefix or view.prefix, task, base, room.last_messages, tuple(standing))
     if remembers:
@@ -196,14 +201,16 @@ class _Plan:
         short = sum(entry.size for entry in kept) < self.least
         pinned = self.task if self.task and not any(e.seq == self.task.seq for e in kept) else None
         gone = sum(e.size for e in dropped) + self.base.left_out + (self.old.task is not None)
+        task_id = pinned.seq if pinned else None
         start = replace(
             self.base,
             first=first,
-            task=pinned.seq if pinned else None,
+            task=task_id,
             left_out=gone - (pinned is not None),
             cuts=kept_cuts,
             last_messages=self.least,
             observed=tuple(one.id for one in self._observations),
+            constraints=constraints.fitted(self.base.constraints, first=first, task=task_id),
             shrunk=first is not None and (short or recent_cut(kept, kept_cuts)),
         )
         return start, pinned

@@ -15,7 +15,7 @@ import anyio
 
 from agent_runtime.tokens import count_text
 
-from .archive import archived
+from .archive import archive_of, archived, pointer, pointing
 from .ledger import merge_ledgers
 from .observation import Notes, Observation, Origin, render_notes
 from .observer import Call, NotObserved
@@ -36,6 +36,10 @@ SETTLED = 0.3
 """Earlier reflections, up to this share of R, are left alone: each rewriting loses something."""
 LEDGER_KEPT = 0.6
 """What share of the identifiers' tokens a reflection keeps."""
+ARCHIVED_TO = 0.8
+"""Where nothing gets further than R, the oldest observations are archived to this share of it."""
+GROWTH = 0.2
+"""After a reflection without progress none is tried before so much more of R is observed."""
 GRACE = 1.0
 """Seconds that a Reflector has after the deadline to hand over what it has, and what it cost."""
 FENCE_TOKENS = 24
@@ -49,10 +53,16 @@ class Reflection:
     Attributes:
         parts: observations that follow each other, the oldest first.
         goal: how many tokens should stand for them, in our count.
+        room: whether all observations are within R, so that none of them is archived.
+        excess: how many tokens have to leave where they are not.
+        stated: what prompts say beside the observations, which may leave them.
     """
 
     parts: tuple[Observation, ...]
     goal: int
+    room: bool = False
+    excess: int = 0
+    stated: tuple[str, ...] = ()
 
     @property
     def tokens(self) -> int:
@@ -61,8 +71,10 @@ class Reflection:
 
     @property
     def most(self) -> int:
-        """The most tokens that are progress."""
-        return int(self.tokens * PROGRESS)
+        """The most tokens that are progress, but for the line that points to an archive."""
+        archive = archive_of(self.parts)
+        pointed = count_text(pointer(archive)) + 2 if archive else 0
+        return int(self.tokens * PROGRESS) - pointed
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +104,19 @@ class Condensed:
     model: str = ""
 
 
+class NotReflected(Exception):
+    """Nothing gets any further with observations that are within R, so they stay as they are.
+
+    Attributes:
+        calls: what was paid for that.
+        lost: whether what was billed is not known.
+    """
+
+    def __init__(self, message: str, calls: tuple[Call, ...], *, lost: bool) -> None:
+        super().__init__(message)
+        self.message, self.calls, self.lost = message, calls, lost
+
+
 class Reflector(Protocol):
     """Writes notes that stand for several observations.
 
@@ -116,7 +141,11 @@ def size_of(observation: Observation) -> int:
 
 
 def plan_reflection(
-    observations: Sequence[Observation], limit: int, *, coming: int = 0
+    observations: Sequence[Observation],
+    limit: int,
+    *,
+    coming: int = 0,
+    stated: tuple[str, ...] = (),
 ) -> Reflection | None:
     """Return what to condense now; None if nothing is due, or nothing may be.
 
@@ -125,6 +154,7 @@ def plan_reflection(
             prepared reflections in the place of their parts.
         limit: R, in our tokens.
         coming: how many tokens of observations are expected on top before a reflection is done.
+        stated: what prompts say beside the observations.
     """
     total = sum(map(size_of, observations))
     if total + coming < limit * START:
@@ -143,7 +173,8 @@ def plan_reflection(
         gained += size_of(observations[stop]) * (1 - CONDENSED)
         stop += 1
     parts = tuple(observations[start:stop])
-    return condensing(parts)
+    excess = max(0, int(total - limit * ARCHIVED_TO)) if over else 0
+    return replace(condensing(parts), room=not over, excess=excess, stated=stated)
 
 
 def condensing(parts: tuple[Observation, ...]) -> Reflection:
@@ -198,11 +229,14 @@ def replaced(
 async def reflected(
     reflection: Reflection, reflector: Reflector, fallback: Reflector, *, deadline: float
 ) -> Reflected:
-    """Return what stands for the parts from now on; never raises but when it is cancelled.
+    """Return what stands for the parts from now on.
 
     The Reflector has until the deadline, in seconds, and a moment more to hand over what it has;
-    then the fallback writes it, marked provisional; where that gets no further either, the oldest
-    part alone is archived.
+    then the fallback writes it, marked provisional.  Where that gets no further either, and the
+    observations are over R, the oldest parts are archived.
+
+    Raises:
+        NotReflected: nothing gets any further, and there is room or nothing to archive.
     """
     ledger = ledger_of(reflection.parts)
     calls: tuple[Call, ...] = ()
@@ -219,9 +253,15 @@ async def reflected(
     try:
         done = await fallback.reflect(reflection, ledger)
     except NotObserved as error:
-        oldest = archived(reflection.parts)
-        why = f"{why} {error.message} The oldest part is archived."
-        return Reflected(oldest, calls, why, lost)
+        why = f"{why} {error.message}"
+        if reflection.room:
+            raise NotReflected(why, calls, lost=lost) from None
+        oldest = archived(reflection.parts, least=reflection.excess, stated=reflection.stated)
+        if oldest.tokens >= sum(
+            part.tokens for part in reflection.parts if part.id in oldest.parts
+        ):
+            raise NotReflected(why, calls, lost=lost) from None
+        return Reflected(oldest, calls, f"{why} The oldest notes are archived.", lost)
     observation = replace(observation_of(reflection, done, ledger), provisional=True)
     return Reflected(observation, calls, why, lost)
 
@@ -229,17 +269,19 @@ async def reflected(
 def observation_of(reflection: Reflection, done: Condensed, ledger: tuple[str, ...]) -> Observation:
     """Return the observation that stands for exactly the interval of the parts."""
     parts = reflection.parts
+    archive = archive_of(parts)
     return Observation(
         id=0,
         level=max(part.level for part in parts) + 1,
         parent_id=parts[0].parent_id,
         first=parts[0].first,
         last=parts[-1].last,
-        notes=done.notes,
+        notes=pointing(done.notes, archive),
         ledger=ledger,
         parts=tuple(part.id for part in parts),
         origin=done.origin,
         model=done.model,
+        archive=archive,
     )
 
 

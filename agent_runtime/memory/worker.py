@@ -26,7 +26,7 @@ from .jobs import claimed, paid
 from .observation import Observation
 from .observational import OBSERVE, REFLECT, Memory, Noted
 from .observer import Interval, NotObserved, Observed
-from .reflector import Reflected, Reflection, Reflector, condensing, reflected
+from .reflector import NotReflected, Reflected, Reflection, Reflector, condensing, reflected
 
 _log = logging.getLogger(__name__)
 
@@ -36,6 +36,8 @@ RETRY_SECONDS = 5.0
 """How long the worker waits after the store, or another claim, was in its way."""
 GRACE_SECONDS = 5.0
 """How much longer than its deadline an Observer is waited for."""
+REST_SECONDS = 3600.0
+"""How long the same observations are left as they are once nothing gets any further with them."""
 AGAIN_SECONDS = 60.0
 """How long after a failure a model is left in peace before it is to write again what rules did."""
 
@@ -107,7 +109,7 @@ class Worker:
             self._past_next = True
             await self.observe(chunk)
             return True
-        if reflection := memory.reflection(memory.condensing(view), memory.limit):
+        if reflection := memory.to_condense(view):
             await self.reflect(reflection)
             return True
         self._past_next = False
@@ -169,19 +171,55 @@ class Worker:
         """Condense observations and commit it, unless somebody else does."""
         memory = self.memory
         key = ",".join(str(part.id) for part in reflection.parts)
+        # What came to nothing while there was room is done once there is none.
+        key = key if reflection.room else f"{key} over"
         async with self._claimed(REFLECT, key) as job:
             if job is None:
                 await self._wait_for_others()
+                if reflection.room and memory.to_condense(self.log.view) == reflection:
+                    # It came to nothing in an earlier run, or whoever does it is slow.
+                    memory.rest(self.log.view)
                 return
             self._tell(REFLECT, reflection.tokens)
             held = Amount(*memory.reflector.bound(reflection))
             try:
                 async with paid(self.log, held):
-                    done = await self._condensed(reflection, memory.reflector)
-                    await memory.commit_reflection(job, reflection, done, held)
+                    await self._reflect(job, reflection, held)
             except BudgetExceeded as error:
-                done = await self._condensed(reflection, memory.folder)
-                await memory.commit_reflection(job, reflection, replace(done, why=error.message))
+                await self._fold(job, reflection, error.message)
+
+    async def _reflect(self, job: Job, reflection: Reflection, held: Amount) -> None:
+        memory = self.memory
+        try:
+            done = await self._condensed(reflection, memory.reflector)
+        except NotReflected as error:
+            await memory.book(error.calls, REFLECT, held, lost=error.lost)
+            await self._give_up(job, error)
+            return
+        await memory.commit_reflection(job, reflection, done, held)
+        self._condensed_to(done)
+
+    async def _fold(self, job: Job, reflection: Reflection, why: str) -> None:
+        """Condense by rules what there is no budget for."""
+        memory = self.memory
+        try:
+            done = await self._condensed(reflection, memory.folder)
+        except NotReflected as error:
+            await self._give_up(job, error)
+            return
+        await memory.commit_reflection(job, reflection, replace(done, why=why))
+        self._condensed_to(done)
+
+    def _condensed_to(self, done: Reflected) -> None:
+        """Rest after an archive: what was not condensed now will not be at once."""
+        self.memory.resting = 0
+        if done.observation.origin == "archive":
+            self.memory.rest(self.log.view)
+
+    async def _give_up(self, job: Job, error: NotReflected) -> None:
+        """Leave observations as they are until there is more to condense."""
+        self.memory.rest(self.log.view)
+        await self.log.store.fail_job(job, retry_after=REST_SECONDS, detail=error.message)
 
     async def _condensed(self, reflection: Reflection, reflector: Reflector) -> Reflected:
         deadline = self.memory.deadline + GRACE_SECONDS

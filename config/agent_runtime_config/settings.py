@@ -215,6 +215,11 @@ class Settings(RoleSettings):
         description="From how many tokens of observations on the oldest are condensed; at most a "
         "quarter of what a prompt may have.",
     )
+    constraint_share: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] = Field(
+        default=0.1,
+        description="What share of REFLECTOR_OBSERVATION_TOKENS what the user requires, forbids or "
+        "corrects may take in prompts, in the user's words, beside the observations.",
+    )
     observer_timeout: Seconds = Field(
         default=120.0, description="Seconds that the Observer may take for a chunk of messages."
     )

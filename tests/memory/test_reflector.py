@@ -18,12 +18,20 @@ from agent_runtime.memory.extractive_reflector import ExtractiveReflector, folde
 from agent_runtime.memory.kept import critical_lines, lost, restored, substance
 from agent_runtime.memory.ledger import spelled_out
 from agent_runtime.memory.model_reflector import INSTRUCTIONS, ModelReflector
-from agent_runtime.memory.observation import Line, Notes, Observation, Priority
+from agent_runtime.memory.observation import (
+    Line,
+    Notes,
+    Observation,
+    Priority,
+    decode_body,
+    encode_body,
+)
 from agent_runtime.memory.observer import NotObserved
 from agent_runtime.memory.reflector import (
     LEDGER_KEPT,
     PROGRESS,
     Condensed,
+    NotReflected,
     Reflected,
     Reflection,
     Reflector,
@@ -201,6 +209,75 @@ async def test_what_cannot_be_condensed_is_refused_and_archived() -> None:
     assert "critical notes are among them" in note.notes.lines[0].text
     assert note.tokens < parts[0].tokens
     assert done.why
+
+
+def dense(start: int, lines: int = 40) -> Notes:
+    """Return notes of which nothing can be left out."""
+    return Notes(
+        tuple(
+            Line("2026-11-20", "critical", f"User: never open the door {number} of building {k}")
+            for k, number in enumerate(range(start, start + lines))
+        )
+    )
+
+
+async def test_nothing_is_archived_while_there_is_room() -> None:
+    parts = chain([dense(1000), dense(2000), dense(3000)])
+    total = sum(map(size_of, parts))
+    planned = plan_reflection(parts, int(total * 1.2))
+    assert planned is not None and planned.room
+    with pytest.raises(NotReflected):
+        await reflected(planned, RULES, RULES, deadline=5)
+    planned = plan_reflection(parts, total - 1)
+    assert planned is not None and not planned.room
+    assert (await reflected(planned, RULES, RULES, deadline=5)).observation.origin == "archive"
+
+
+async def test_what_was_archived_is_pointed_to_and_counted_ever_after() -> None:
+    parts = chain([dense(1000), dense(2000), work(2), work(3), work(4)])
+    told: list[Observation] = [*parts]
+    for count in (1, 2):
+        note = replace(archived(told[:count]), id=10 + count)
+        told = list(replaced(told, [note]))
+    archive = told[0].archive
+    assert archive is not None
+    assert (archive.first, archive.last) == (1, 20)
+    shown = [line for line in told[0].notes.lines if line.priority == "critical"]
+    assert archive.lines == archive.critical == 80 - len(shown)
+    done = await reflected(of(told), RULES, RULES, deadline=5)
+    one = done.observation
+    assert one.origin == "rules"
+    assert one.archive == archive
+    assert one.notes.lines[0].text.startswith("Archived: nodes 1 to 20,")
+    assert f"{archive.critical} critical notes are among them" in one.text
+    kept = decode_body(
+        encode_body(one),
+        identity=1,
+        level=1,
+        parent_id=None,
+        first=1,
+        last=50,
+        parts=(),
+        provisional=False,
+    )
+    assert kept.archive == archive
+
+
+def test_lines_that_were_left_out_are_counted_over_reflections() -> None:
+    parts = chain([work(0, 60), work(1, 60), work(2, 60)])
+    once = folded(parts[:2], 200)
+    [first] = [line.text for line in once.lines if "older lines are left out" in line.text]
+    both = folded([replace(parts[0], notes=once), parts[2]], 200)
+    [second] = [line.text for line in both.lines if "older lines are left out" in line.text]
+    assert int(second.split()[0]) >= int(first.split()[0]) + 50
+
+
+def test_what_prompts_say_of_the_user_anyway_may_leave_a_reflection() -> None:
+    stated = ("Never open the door 1000 of building 0.",)
+    two = Line("", "critical", "User: Never open the door 1000 of building 0. The port is 8443.")
+    parts = chain([Notes((*dense(1000, 2).lines, two))])
+    assert critical_lines(parts, stated) == [parts[0].notes.lines[1], two]
+    assert len(critical_lines(parts)) == 3
 
 
 # By a model
@@ -409,11 +486,18 @@ async def test_observations_stay_within_the_limit_whatever_comes(
         newest, rounds = one.text, 0
         while (planned := plan_reflection(observations, limit)) is not None:
             before = sum(map(size_of, observations))
-            done = await reflected(planned, reflector, reflector, deadline=5)
+            try:
+                done = await reflected(planned, reflector, reflector, deadline=5)
+            except NotReflected:
+                # Nothing is archived while there is room.
+                assert before <= limit
+                break
             identity += 1
             observations = commit(observations, done, identity)
             assert sum(map(size_of, observations)) < before
-            if done.observation.origin != "archive":
+            if done.observation.origin == "archive":
+                assert before > limit
+            else:
                 assert not lost(done.observation.notes, planned.parts)
                 assert done.observation.tokens <= sum(p.tokens for p in planned.parts) * PROGRESS
             rounds += 1
