@@ -86,6 +86,14 @@ def is_dead(run: Run) -> bool:
     return not run.lease_live
 
 
+def may_run_elsewhere(owner: LeaseOwner) -> bool:
+    """Return whether an owner's processes may live on where they cannot be seen from here."""
+    here = own()
+    rebooted = owner.boot.partition(":")[0] != here.boot.partition(":")[0]
+    same_machine = (owner.host, owner.machine) == (here.host, here.machine)
+    return _place(owner) != _place(here) and not (same_machine and rebooted)
+
+
 def _is_process(owner: LeaseOwner, here: LeaseOwner) -> bool:
     return (owner.boot, owner.pid, owner.started) == (here.boot, here.pid, here.started)
 
