@@ -121,6 +121,9 @@ async def _watch(
         async for kind in signals:
             if kind == signal.SIGHUP:
                 _let_go(terminals)
+                if outcome.interrupted:
+                    # The kernel and the shell may both tell of a closed terminal.
+                    continue
             if outcome.interrupted:
                 # Every step is written ahead, so that leaving here loses nothing that is done.
                 os._exit(exits.INTERRUPTED)

@@ -18,7 +18,7 @@ from agent_runtime.messages import ToolResult
 
 from .base import ToolContext
 from .environment import project_environment
-from .supervised import Supervised
+from .supervised import Ended, Supervised
 
 MOST_BYTES = 256 << 10
 """Of the output, so much of its beginning and so much of its end are kept."""
@@ -59,7 +59,7 @@ class Shell:
             timeout: seconds after which it is killed; the default is the most that is allowed.
         """
         seconds = min(timeout or self._longest, self._longest)
-        output = Output()
+        output, ended = Output(), Ended()
         supervised = await Supervised.start(self._folder, await self._variables(), context)
         try:
             with anyio.move_on_after(seconds):

@@ -33,7 +33,7 @@ class Ended:
         error: why it could not be run; else empty.
     """
 
-    code: int
+    code: int = -signal.SIGKILL
     left: tuple[str, ...] = ()
     error: str = ""
 
@@ -73,9 +73,12 @@ class Supervised:
             raise
         ours.setblocking(False)
         command = commands.Command.of(context.call_id, mark, process.pid)
+        started = cls(process, ours, command, None)
         with anyio.CancelScope(shield=True):
-            record = await anyio.to_thread.run_sync(commands.record, context.run_id, command)
-        return cls(process, ours, command, record)
+            started.record = await anyio.to_thread.run_sync(
+                commands.record, context.run_id, command
+            )
+        return started
 
     async def give(self, command: str) -> None:
         """Have the command run."""

@@ -76,15 +76,14 @@ def _stat(pid: int) -> list[str]:
         return []
 
 
-def _control(option: int, value: int | bytes) -> None:
+def _control(option: int, value: ctypes.c_ulong | ctypes.c_char_p) -> None:
     if _LINUX:
-        kind = ctypes.c_char_p if isinstance(value, bytes) else ctypes.c_ulong
-        ctypes.CDLL(None).prctl(ctypes.c_int(option), kind(value), 0, 0, 0)
+        ctypes.CDLL(None).prctl(ctypes.c_int(option), value, 0, 0, 0)
 
 
 def _die_with(parent: int) -> None:
     """Have this process killed when its parent ends, unless it has ended already."""
-    _control(_PDEATHSIG, signal.SIGKILL)
+    _control(_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL))
     if os.getppid() != parent:
         os._exit(1)
 
@@ -177,9 +176,9 @@ def _end_all(between: int, group: int) -> list[str]:
 
 def main() -> None:
     """Run the command that comes by the socket."""
-    _control(_SUBREAPER, 1)
-    _control(_PDEATHSIG, signal.SIGTERM)
-    _control(_NAME, b"agent-command")
+    _control(_SUBREAPER, ctypes.c_ulong(1))
+    _control(_PDEATHSIG, ctypes.c_ulong(signal.SIGTERM))
+    _control(_NAME, ctypes.c_char_p(b"agent-command"))
     wake, waker = os.pipe()
     for end in (wake, waker):
         os.set_blocking(end, False)
