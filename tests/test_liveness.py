@@ -115,10 +115,10 @@ import os, sys
 from agent_runtime import marker
 with marker.at_work("r"):
     if os.fork() == 0:
-        os.write(1, f"child {marker.instance()}\n".encode())
+        os.write(1, f"child {marker.instance()}\\n".encode())
         sys.stdin.read()
         os._exit(0)
-    os.write(1, f"parent {marker.instance()}\n".encode())
+    os.write(1, f"parent {marker.instance()}\\n".encode())
     os._exit(0)
 """
 
