@@ -6,10 +6,13 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import anyio.to_thread
+
 from agent_runtime_storage.contract import UserStore
 from agent_runtime_storage.records import (
     ACTIVE,
     Budget,
+    LeaseOwner,
     NewEvent,
     NewNode,
     NewRun,
@@ -26,7 +29,7 @@ from .delegation.record import key_of, record_of
 from .errors import ConfigError, Conflict, LeaseLost, RunCancelled, ThreadBusy
 from .events import Event
 from .execution import reopen
-from .log import RunLog
+from .log import Exchange, RunLog
 from .marks import new_nonce
 from .memory.recent import plan
 from .messages import (
@@ -40,9 +43,11 @@ from .messages import (
 from .resolve import Resolved
 from .run_spec import RunSpec
 from .takeover import end_dead, end_if_dead, holding, take_log
+from .tools import commands
 from .view import Entry, View
 
 UNANSWERED = "(The run before this one stopped without an answer.)"
+COMMAND_TOOL = "run_command"
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,6 +250,7 @@ async def take_over(
                 f"Run {run.id} was cancelled while nobody worked on it.",
                 cure="Resume it once more to go on with it all the same.",
             )
+        owner = run.owner
         log, run = await take_log(store, run, on_event)
     except LeaseLost as error:
         raise ThreadBusy(
@@ -265,12 +271,31 @@ async def take_over(
             known = log.exchange.results.keys() | taken.uncertain.keys()
             calls = enumerate(log.exchange.message.calls)
             again = {call.id for index, call in calls if index not in known}
+            await _tell_of_commands(run, owner, log.exchange, taken.uncertain)
         await _end_children(store, run, again)
         if run.task_id is not None:
             taken.task = entry_of(await store.node(run.thread_id, run.task_id))
         begun = started(agent, resolved, taken.limit, made=run.steps)
         await log.tell_of(of_child(begun, run.parent_run_id, RunSpec.of(run)))
     return taken
+
+
+async def _tell_of_commands(
+    run: Run, owner: LeaseOwner | None, exchange: Exchange, uncertain: dict[int, ToolResult]
+) -> None:
+    """Say in the results of interrupted commands what of them may still run."""
+    if not uncertain:
+        return
+    left = await anyio.to_thread.run_sync(commands.end_of_run, run.id)
+    for index, result in uncertain.items():
+        call = exchange.message.calls[index]
+        if names := left.get(call.id):
+            text = f"What it started could not all be ended; still there: {', '.join(names)}."
+        elif call.name == COMMAND_TOOL and owner is not None and leases.may_run_elsewhere(owner):
+            text = f"It ran on {owner.host}: what it started may still run there."
+        else:
+            continue
+        uncertain[index] = replace(result, text=f"{result.text} {text}")
 
 
 def check_free(run: Run) -> None:

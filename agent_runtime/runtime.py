@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -41,6 +41,7 @@ from .people.gate import waits_for
 from .people.questions import OnQuestion
 from .planning import Planner, ThreadPlans
 from .recall import Recall
+from .renewal import Renewer
 from .resolve import Resolved, resolve
 from .results import RunResult, RunStream, streaming
 from .run_spec import RunSpec
@@ -82,6 +83,7 @@ class Runtime(Control):
         self.store = store
         self.model = model
         self._recall = recall
+        self._renewer: Renewer | None = None
         self._background = Background()
         self._contents = ContentCache()
 
@@ -111,13 +113,16 @@ class Runtime(Control):
         settings = settings or load_settings()
         recall = Recall.of(settings, embedder)
         token = settings.database_auth_token
-        store = await open_store(
+        connect = partial(
+            open_store,
             settings.database_url,
             synchronous=settings.synchronous,
             auth_token=token.get_secret_value() if token else None,
             objects=settings.object_store_url,
         )
+        store = await connect()
         runtime = cls(settings, store, model, recall, program)
+        runtime._renewer = renewer = Renewer(partial(connect, migrate=False))
         try:
             yield runtime
         finally:
@@ -125,6 +130,7 @@ class Runtime(Control):
                 if recall is not None:
                     await recall.close()
                 await runtime._background.close()
+                await renewer.close()
                 await store.close()
 
     # Running
@@ -462,10 +468,12 @@ class Runtime(Control):
 
     async def _finish(self, driver: Driver, resolved: Resolved) -> RunResult:
         """Drive a run to its end and say how it ended."""
-        finish = await execute(driver, settings=self.settings, background=self._background)
+        store, lease = driver.log.store, driver.log.lease
+        renewed = self._renewer.keeping(store.user_id, lease) if self._renewer else nullcontext()
+        with renewed:
+            finish = await execute(driver, settings=self.settings, background=self._background)
         if self._recall is not None:
             self._recall.end(driver.log)
-        store, lease = driver.log.store, driver.log.lease
         if isinstance(driver, node_runs.NodeDriver):
             await driver.node.keep(store, lease)
             if days := self.settings.node_memory_keep_days:

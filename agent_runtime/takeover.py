@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
 
 import anyio
+import anyio.to_thread
 
 from agent_runtime_storage.contract import UserStore
 from agent_runtime_storage.records import ACTIVE, Commit, Finish, Lease, Run
@@ -21,6 +22,7 @@ from .execution import abandon, reopen
 from .log import RunLog, cancelled, finish_event
 from .messages import encodable
 from .tokens import count_text
+from .tools import commands
 from .tools.base import Toolset
 
 END_SECONDS = 10.0
@@ -30,10 +32,15 @@ DEAD_RESULT_TOKENS = 4000
 
 
 async def take_lease(store: UserStore, run: Run) -> Lease:
-    """Take over the lease of a run, for this process, if it still is as it was read."""
-    return await store.take_lease(
+    """Take over the lease of a run, for this process, if it still is as it was read.
+
+    The commands that its former owner left at work on this machine are ended.
+    """
+    lease = await store.take_lease(
         run.id, leases.own(), seconds=leases.LEASE_SECONDS, replaces=run.epoch, was=run.status
     )
+    await anyio.to_thread.run_sync(commands.end_of_run, run.id)
+    return lease
 
 
 async def take_log(store: UserStore, run: Run, emit: Callable[[Event], None]) -> tuple[RunLog, Run]:

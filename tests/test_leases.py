@@ -220,9 +220,8 @@ async def test_an_owner_on_this_host_is_known_to_live_or_to_be_dead(runtime: Run
         assert not is_dead(run)
     # This process lives, but does not work on the run any more.
     assert is_dead(run)
-    # The same pid, but of a process that started at another time, or before the last boot.
+    # The same pid, but of a process that started at another time.
     assert is_dead(replace(run, owner=replace(here, started="1")))
-    assert is_dead(replace(run, owner=replace(here, boot="another")))
     assert is_dead(replace(run, owner=None))
 
 

@@ -28,7 +28,7 @@ MEANINGS = {
     NOTHING: "the thread is busy, or there is no such thread or run, or nothing to resume",
     DATABASE: "the database failed",
     SUSPENDED: "suspended: a question waits for its answer, or the run is paused",
-    INTERRUPTED: "interrupted by Ctrl-C or SIGTERM",
+    INTERRUPTED: "interrupted by Ctrl-C, SIGTERM or SIGHUP",
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -68,7 +68,7 @@ def follow(settings: Settings, start: Start, resume: Resume) -> Outcome:
 
     What it asks is asked here if somebody sits at the terminal, and then it is resumed.
 
-    The first SIGINT or SIGTERM cancels the run and waits until what it did is recorded; the
+    The first SIGINT, SIGTERM or SIGHUP cancels the run and waits until what it did is recorded; the
     second one ends the process at once.  Errors of the run are in the outcome; errors of the
     store when it is opened are raised.
     """
@@ -112,15 +112,40 @@ async def _watch(
 ) -> None:
     import anyio
 
-    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+    kinds = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+        # Under `nohup` a closed terminal ends nothing.
+        kinds.append(signal.SIGHUP)
+    terminals = [number for number in range(3) if _is_terminal(number)]
+    with anyio.open_signal_receiver(*kinds) as signals:
         task_status.started()
-        async for _ in signals:
+        async for kind in signals:
+            if kind == signal.SIGHUP:
+                _let_go(terminals)
+                if outcome.interrupted:
+                    # The kernel and the shell may both tell of a closed terminal.
+                    continue
             if outcome.interrupted:
                 # Every step is written ahead, so that leaving here loses nothing that is done.
                 os._exit(exits.INTERRUPTED)
             outcome.interrupted = True
             progress.say("Stopping. What was done is being recorded; Ctrl-C again leaves at once.")
             work.cancel()
+
+
+def _is_terminal(number: int) -> bool:
+    try:
+        return os.isatty(number)
+    except OSError:
+        return False
+
+
+def _let_go(terminals: Sequence[int]) -> None:
+    """Have what is still said go nowhere: a terminal that was closed refuses it with an error."""
+    null = os.open(os.devnull, os.O_RDWR)
+    for number in terminals:
+        os.dup2(null, number)
+    os.close(null)
 
 
 async def _consume(

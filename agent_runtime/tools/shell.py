@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import os
 import re
-import signal
-import subprocess
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
 import anyio
+import anyio.to_thread
 from anyio.abc import ByteReceiveStream, Process
 from pydantic import Field
 
 from agent_runtime.messages import ToolResult
 
+from .base import ToolContext
+from .environment import project_environment
+from .supervised import Ended, Supervised
+
 MOST_BYTES = 256 << 10
 """Of the output, so much of its beginning and so much of its end are kept."""
 AFTER_EXIT = 2.0
-"""Seconds for what a command's own descendants still write after they were killed."""
+"""Seconds for what is still written after a command and its descendants were killed."""
 
 _SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|AUTH\b|DATABASE_URL|DSN\b", re.IGNORECASE)
 
@@ -32,7 +34,8 @@ class Shell:
     Args:
         folder: where commands run.
         longest: the most seconds that one may take.
-        environment: their variables; None for this process's own, without what looks secret.
+        environment: their variables; None for those of the project: this process's own, without
+            the runtime's virtual environment and what looks secret.
     """
 
     def __init__(self, folder: Path, longest: float, environment: Mapping[str, str] | None) -> None:
@@ -41,7 +44,10 @@ class Shell:
         self._environment = environment
 
     async def run_command(
-        self, command: str, timeout: Annotated[float | None, Field(gt=0)] = None
+        self,
+        context: ToolContext,
+        command: str,
+        timeout: Annotated[float | None, Field(gt=0)] = None,
     ) -> ToolResult:
         """Run a command by `sh` in the workspace; return its output and its exit code.
 
@@ -53,27 +59,30 @@ class Shell:
             timeout: seconds after which it is killed; the default is the most that is allowed.
         """
         seconds = min(timeout or self._longest, self._longest)
-        output = Output()
-        process = await anyio.open_process(
-            ["/bin/sh", "-c", command],
-            cwd=self._folder,
-            env=visible(os.environ) if self._environment is None else self._environment,
-            stdin=subprocess.DEVNULL,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+        output, ended = Output(), Ended()
+        supervised = await Supervised.start(self._folder, await self._variables(), context)
         try:
             with anyio.move_on_after(seconds):
-                await _follow(process, output)
+                await supervised.give(command)
+                await _follow(supervised.process, output)
         finally:
-            kill_group(process.pid)
             with anyio.CancelScope(shield=True):
-                await process.aclose()
-        code = process.returncode
+                ended = await supervised.end()
+        rest = f"\nCould not be ended: {', '.join(ended.left)}." if ended.left else ""
+        if ended.error:
+            return ToolResult(f"It could not be run: {ended.error}.", outcome="error")
         if output.ended:
-            return ToolResult(f"Exit code {code}.\n{output.text()}")
-        text = f"It was killed after {seconds:g} s. Its output until then:\n{output.text()}"
+            return ToolResult(f"Exit code {ended.code}.\n{output.text()}{rest}")
+        text = f"It was killed after {seconds:g} s. Its output until then:\n{output.text()}{rest}"
         return ToolResult(text, outcome="error")
+
+    async def _variables(self) -> Mapping[str, str]:
+        if self._environment is not None:
+            return self._environment
+        # It looks at folders, which may be slow.
+        return await anyio.to_thread.run_sync(
+            project_environment, visible(os.environ), self._folder
+        )
 
 
 @dataclass(slots=True)
@@ -107,12 +116,6 @@ def visible(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environment.items() if not _SECRET.search(name)}
 
 
-def kill_group(group: int) -> None:
-    """Kill every process of a group, if there is one left."""
-    with suppress(ProcessLookupError):
-        os.killpg(group, signal.SIGKILL)
-
-
 async def _follow(process: Process, output: Output) -> None:
     """Collect the output until the command has ended and nobody writes any more."""
     stream = process.stdout
@@ -121,9 +124,8 @@ async def _follow(process: Process, output: Output) -> None:
     async with anyio.create_task_group() as group:
         group.start_soon(_collect, stream, output)
         await process.wait()
-        # What it left in the background would hold the output open.
-        kill_group(process.pid)
         output.ended = True
+        # What could not be ended may hold the output open.
         group.cancel_scope.deadline = anyio.current_time() + AFTER_EXIT
 
 

@@ -53,7 +53,8 @@ def workspace_tools(
         shell_approval: which commands a person has to allow, as of `@tool(needs_approval=...)`.
         shell_timeout: the most seconds that a command may take.
         environment: the variables that commands see; None for this process's own, without those
-            whose names look like secrets (keys, tokens, passwords, database URLs).
+            whose names look like secrets (keys, tokens, passwords, database URLs), and with the
+            folder's virtual environment (`.venv`, `venv`) instead of the runtime's own.
 
     Raises:
         ConfigError: it is no folder.

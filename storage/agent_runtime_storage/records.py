@@ -122,12 +122,23 @@ class Activation:
 
 @dataclass(frozen=True, slots=True)
 class LeaseOwner:
-    """Who holds a lease: enough to tell, on the same host, whether the holder still lives."""
+    """Who holds a lease: enough to tell, on the same machine, whether the holder still lives.
+
+    Attributes:
+        host: the machine's name, for people.
+        boot: the boot of its kernel, and the namespace of the process's id.
+        pid: the process, and when it
+        started: by the kernel's clock.
+        machine: the machine's id; empty if it has none.
+        instance: a random id of the process; empty if it has none, as of older versions.
+    """
 
     host: str
     boot: str
     pid: int
     started: str
+    machine: str = ""
+    instance: str = ""
 
 
 @dataclass(frozen=True, slots=True)

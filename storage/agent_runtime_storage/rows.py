@@ -154,7 +154,8 @@ def to_run(row: Row) -> Run:
     (open_node, steps, max_steps, cancel_requested, spec, inline, codec, data) = row[9:17]
     (epoch, host, boot, pid, started, lease_live) = row[17:23]
     budget, reserved, settled, unsettled = row[23:25], row[25:27], row[27:29], row[29:31]
-    kept, (created_at, updated_at, finished_at) = row[31:33], row[33:]
+    kept, (created_at, updated_at, finished_at) = row[31:33], row[33:36]
+    machine, instance = row[36:]
     caller, internal = decode_spec(spec)
     return Run(
         id=run_id,
@@ -174,7 +175,7 @@ def to_run(row: Row) -> Run:
         internal=internal,
         output=unpack(inline, codec, data, {"run": run_id}),
         epoch=epoch,
-        owner=None if host is None else LeaseOwner(host, boot, pid, started),
+        owner=None if host is None else LeaseOwner(host, boot, pid, started, machine, instance),
         lease_live=bool(lease_live),
         budget=Budget(*budget),
         reserved=Amount(*reserved),

@@ -78,6 +78,8 @@ class RunStatements(Indexing, People, SpendingOfOwner):
                 "boot": run.owner.boot,
                 "pid": run.owner.pid,
                 "started": run.owner.started,
+                "machine": run.owner.machine,
+                "instance": run.owner.instance,
                 "seconds": run.lease_seconds,
                 "budget_tokens": run.budget.tokens,
                 "budget_cost": run.budget.cost,

@@ -73,6 +73,8 @@ class Runs(Commits):
             "boot": owner.boot,
             "pid": owner.pid,
             "started": owner.started,
+            "machine": owner.machine,
+            "instance": owner.instance,
             "seconds": seconds,
         }
         thread, root = await self._place(run_id)

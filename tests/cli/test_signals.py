@@ -44,3 +44,47 @@ def test_a_second_signal_leaves_at_once(tmp_path: Path) -> None:
         assert process.stderr.readline().startswith("Stopping.")
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=60) == exits.INTERRUPTED
+
+
+HUNG_UP = """
+import anyio
+from agent_runtime.cli.progress import PlainProgress
+from agent_runtime.cli.session import Outcome, _watch
+
+async def main():
+    outcome, work = Outcome(), anyio.CancelScope()
+    async with anyio.create_task_group() as group:
+        await group.start(_watch, work, outcome, PlainProgress())
+        with work:
+            print("ready", flush=True)
+            await anyio.sleep_forever()
+        print("recorded", flush=True)
+        await anyio.to_thread.run_sync(input)
+        group.cancel_scope.cancel()
+
+anyio.run(main)
+"""
+
+
+def test_a_closed_terminal_stops_the_run_and_lets_it_be_recorded(tmp_path: Path) -> None:
+    # Whoever started the tests may have it ignored.
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    process = subprocess.Popen(
+        [sys.executable, "-c", HUNG_UP],
+        cwd=tmp_path,
+        env=clean_environ(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    signal.signal(signal.SIGHUP, before)
+    with process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGHUP)
+        assert process.stdout.readline() == "recorded\n"
+        # The kernel and the shell may both tell of it: the second one changes nothing.
+        process.send_signal(signal.SIGHUP)
+        process.communicate("go on\n", timeout=60)
+    assert process.returncode == 0

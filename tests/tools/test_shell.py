@@ -92,7 +92,6 @@ async def test_secrets_of_the_environment_are_not_handed_on(
     monkeypatch.setenv("PLAIN", "seen")
     shown = await text(runner(tmp_path), command="env")
     assert "PLAIN=seen" in shown
-    assert f"PATH={os.environ['PATH']}" in shown
     assert "sk-123" not in shown
     assert "postgresql" not in shown
 

@@ -117,6 +117,7 @@ SET status = :status, stop_reason = :stop_reason, detail = :detail, output = :ou
     output_blob = :output_blob,
     finished_at = CASE WHEN :status <> 'suspended' THEN unix_seconds() END,
     lease_host = NULL, lease_boot = NULL, lease_pid = NULL, lease_started = NULL,
+    lease_machine = '', lease_instance = '',
     lease_until = NULL,
     worked_seconds = worked_seconds + coalesce(greatest(unix_seconds() - working_since, 0), 0),
     working_since = NULL,

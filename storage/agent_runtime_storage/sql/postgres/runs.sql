@@ -9,7 +9,8 @@ SELECT r.id, r.thread_id, r.parent_run_id, r.root_run_id, r.agent, r.status, r.s
        coalesce(r.lease_until > unix_seconds(), false),
        r.budget_tokens, r.budget_cost, r.tree_reserved_tokens, r.tree_reserved_cost,
        r.tree_settled_tokens, r.tree_settled_cost, r.tree_unsettled_tokens, r.tree_unsettled_cost,
-       r.kept_tokens, r.kept_cost, r.created_at, r.updated_at, r.finished_at
+       r.kept_tokens, r.kept_cost, r.created_at, r.updated_at, r.finished_at,
+       r.lease_machine, r.lease_instance
 FROM runs AS r
 LEFT JOIN blobs AS b
     ON b.user_id = r.user_id AND b.thread_id = r.thread_id AND b.hash = r.output_blob
@@ -70,11 +71,12 @@ WHERE user_id = :user_id AND id = :parent_run_id AND root_run_id = :root_run_id
 INSERT INTO runs (user_id, id, thread_id, parent_run_id, root_run_id, agent, status, task_id,
                   max_steps, spec, epoch, lease_host, lease_boot, lease_pid, lease_started,
                   lease_until, budget_tokens, budget_cost, own_reserved_tokens, own_reserved_cost,
-                  created_at, updated_at, working_since)
+                  created_at, updated_at, working_since, lease_machine, lease_instance)
 VALUES (:user_id, :run_id, :thread_id, :parent_run_id, :root_run_id, :agent, 'running', :task_id,
         :max_steps, :spec, 1, :host, :boot, :pid, :started,
         unix_seconds() + :seconds, :budget_tokens, :budget_cost, :own_tokens, :own_cost,
-        unix_seconds(), unix_seconds(), unix_seconds());
+        unix_seconds(), unix_seconds(), unix_seconds(),
+        :machine, :instance);
 
 -- name: begin_thread
 UPDATE threads
@@ -93,6 +95,7 @@ SET status = 'running', stop_reason = NULL, detail = '', output = '', output_blo
     finished_at = NULL, epoch = epoch + 1,
     cancel_requested = CASE WHEN status IN ('queued', 'running', 'suspended') THEN cancel_requested ELSE 0 END,
     lease_host = :host, lease_boot = :boot, lease_pid = :pid, lease_started = :started,
+    lease_machine = :machine, lease_instance = :instance,
     -- Of a process that died nobody knows more than when it last wrote, or renewed its lease.
     worked_seconds = worked_seconds
         + coalesce(greatest(updated_at - working_since, lease_until - :seconds - working_since, 0), 0),

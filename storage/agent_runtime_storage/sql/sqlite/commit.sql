@@ -116,6 +116,7 @@ SET status = :status, stop_reason = :stop_reason, detail = :detail, output = :ou
     output_blob = :output_blob,
     finished_at = iif(:status = 'suspended', NULL, unixepoch('subsec')),
     lease_host = NULL, lease_boot = NULL, lease_pid = NULL, lease_started = NULL,
+    lease_machine = '', lease_instance = '',
     lease_until = NULL,
     worked_seconds = worked_seconds + coalesce(max(unixepoch('subsec') - working_since, 0), 0),
     working_since = NULL,

@@ -1,0 +1,200 @@
+"""Marks which runs this process works on, by locks that the operating system ends with it.
+
+Each process has a file of its own, named by a random id, in the user's state folder.  It locks one
+byte of it for as long as it lives, and one more for each run that it is at work on.  Neither a
+reused process id, nor a stopped process, nor a clock that jumps deceives who looks at them.
+"""
+
+from __future__ import annotations
+
+import atexit
+import fcntl
+import hashlib
+import os
+import struct
+import sys
+import tempfile
+import threading
+import time
+import uuid
+from collections import Counter
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Literal
+
+Found = Literal["working", "idle", "gone", "unknown"]
+
+_KEPT_SECONDS = 7 * 24 * 3600.0
+"""How long the file of a dead process stays: by then the leases that name it have expired."""
+
+
+def state_folders() -> list[Path]:
+    """Return where this user's state on this machine may lie, the best place first."""
+    found: list[Path] = []
+    given = Path(os.environ.get("XDG_STATE_HOME", ""))
+    if given.is_absolute():
+        found.append(given / "agent-runtime")
+    else:
+        with suppress(RuntimeError):
+            found.append(Path.home() / ".local" / "state" / "agent-runtime")
+    found.append(Path(tempfile.gettempdir()) / f"agent-runtime-{os.getuid()}")
+    return found
+
+
+def private_folder(folder: Path) -> None:
+    """Create a folder that only this user can use. Raises `OSError` if it is another user's."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    about = folder.lstat()
+    if about.st_uid != os.geteuid() or about.st_mode & 0o022:
+        raise PermissionError(f"{folder} is not private to this user")
+
+
+class _Marker:
+    """The file of this process; without one, nobody sees its marks."""
+
+    def __init__(self) -> None:
+        self.instance = uuid.uuid4().hex
+        self.path: Path | None = None
+        self.file = -1
+        for folder in _folders():
+            path = folder / self.instance
+            try:
+                private_folder(folder.parent)
+                private_folder(folder)
+                self.file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+                fcntl.lockf(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+            except OSError:
+                self.close()
+                continue
+            self.path = path
+            break
+
+    def mark(self, run_id: str, *, working: bool) -> None:
+        """Lock the run's byte, or unlock it."""
+        if self.path is not None:
+            kind = fcntl.LOCK_EX | fcntl.LOCK_NB if working else fcntl.LOCK_UN
+            with suppress(OSError):
+                fcntl.lockf(self.file, kind, 1, _place(run_id))
+
+    def close(self) -> None:
+        """Close the file, which drops all its locks."""
+        if self.file >= 0:
+            os.close(self.file)
+        self.file = -1
+
+
+_marker: _Marker | None = None
+_changing = threading.RLock()
+_at_work = Counter[str]()
+"""How many in this process hold the lease of a run, or may be about to take it."""
+
+
+def instance() -> str:
+    """Return the random id of this process; a process that it forks has its own."""
+    return _own().instance
+
+
+def is_at_work(run_id: str) -> bool:
+    """Return whether this process works on a run."""
+    return run_id in _at_work
+
+
+@contextmanager
+def at_work(run_id: str) -> Generator[None]:
+    """Mark a run as being worked on in this process, for as long as its lease may be held here."""
+    with _changing:
+        _at_work[run_id] += 1
+        _own().mark(run_id, working=True)
+    try:
+        yield
+    finally:
+        with _changing:
+            _at_work[run_id] -= 1
+            if _at_work[run_id] <= 0:
+                del _at_work[run_id]
+                _own().mark(run_id, working=False)
+
+
+def look(other: str, run_id: str) -> Found:
+    """Return what another process does about a run: works on it, something else, or nothing.
+
+    It is unknown where the process left no file that can be seen from here.
+    """
+    for folder in _folders() if _is_name(other) else []:
+        try:
+            private_folder(folder)
+            file = os.open(folder / other, os.O_RDONLY | os.O_NOFOLLOW)
+        except OSError:
+            continue
+        try:
+            if _locked(file, _place(run_id)):
+                return "working"
+            return "idle" if _locked(file, 0) else "gone"
+        except OSError:
+            continue
+        finally:
+            os.close(file)
+    return "unknown"
+
+
+def _own() -> _Marker:
+    global _marker
+    with _changing:
+        if _marker is None:
+            _marker = _Marker()
+            _remove_old()
+        return _marker
+
+
+def _folders() -> list[Path]:
+    return [folder / "processes" for folder in state_folders()]
+
+
+def _is_name(text: str) -> bool:
+    return len(text) == 32 and text.isalnum()
+
+
+def _place(run_id: str) -> int:
+    # Byte 0 is the process itself.
+    return 1 + int.from_bytes(hashlib.blake2b(run_id.encode(), digest_size=7).digest(), "big")
+
+
+def _locked(file: int, place: int) -> bool:
+    """Return whether another process has locked a byte, without locking it meanwhile."""
+    if sys.platform == "linux":
+        asked = struct.pack("@hhqqi4x", fcntl.F_RDLCK, os.SEEK_SET, place, 1, 0)
+        kind = struct.unpack("@hhqqi4x", fcntl.fcntl(file, fcntl.F_GETLK, asked))[0]
+    else:
+        asked = struct.pack("@qqihh", place, 1, 0, fcntl.F_RDLCK, os.SEEK_SET)
+        kind = struct.unpack("@qqihh", fcntl.fcntl(file, fcntl.F_GETLK, asked))[3]
+    return kind != fcntl.F_UNLCK
+
+
+def _remove_old() -> None:
+    for folder in _folders():
+        with suppress(OSError):
+            for path in list(folder.iterdir()):
+                age = time.time() - path.stat().st_mtime
+                if _is_name(path.name) and age > _KEPT_SECONDS and look(path.name, "") == "gone":
+                    path.unlink()
+
+
+@atexit.register
+def _leave() -> None:
+    """Remove the file of a process that leaves no run behind."""
+    if _marker is not None and _marker.path is not None and not _at_work:
+        with suppress(OSError):
+            _marker.path.unlink()
+
+
+def _forked() -> None:
+    """Forget the parent's marks: they are its own, and so are the locks."""
+    global _marker, _changing
+    if _marker is not None:
+        _marker.close()
+    _marker, _changing = None, threading.RLock()
+    _at_work.clear()
+
+
+os.register_at_fork(after_in_child=_forked)

@@ -1,0 +1,106 @@
+"""The environment that commands see: that of the project they work on, not the runtime's own."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+_OURS = (
+    "PYTHONHOME",
+    "PYTHONPATH",
+    "PYTHONEXECUTABLE",
+    "__PYVENV_LAUNCHER__",
+    "UV",
+    "UV_PROJECT",
+    "UV_PROJECT_ENVIRONMENT",
+    "UV_RUN_RECURSION_DEPTH",
+    "UV_WORKING_DIRECTORY",
+    "UV_WORKING_DIR",
+)
+"""Variables that hold the runtime's interpreter or project, or lead tools to them."""
+_UV_INTERNAL = "UV_INTERNAL_"
+_CONDA = re.compile(r"CONDA_(PREFIX|DEFAULT_ENV|PROMPT_MODIFIER|SHLVL)(_\d+)?")
+
+
+def own_environments() -> set[Path]:
+    """Return the virtual environments that this process imports from."""
+    places = [Path(sys.prefix)] if sys.prefix != sys.base_prefix else []
+    for entry in sys.path:
+        # lib/python3.x/site-packages, or Lib/site-packages.
+        places += list(Path(entry).parents)[:3] if entry.endswith("-packages") else []
+    return {place.resolve() for place in places if (place / "pyvenv.cfg").is_file()}
+
+
+def project_environment(
+    environment: Mapping[str, str], folder: Path, own: Iterable[Path] | None = None
+) -> dict[str, str]:
+    """Return the variables for commands in a folder.
+
+    The runtime's own environment is left, as if it had never been activated.  The folder's own
+    (`.venv` or `venv`) is activated, even if it is the runtime's: then the project is what the
+    runtime is installed for.
+
+    Args:
+        own: the runtime's environments; None for those of this process.
+    """
+    ours = own_environments() if own is None else set(own)
+    found = {
+        name: value
+        for name, value in environment.items()
+        if name not in _OURS and not name.startswith(_UV_INTERNAL)
+    }
+    active = found.get("VIRTUAL_ENV")
+    if active is not None and Path(active).resolve() in ours:
+        del found["VIRTUAL_ENV"]
+        found.pop("VIRTUAL_ENV_PROMPT", None)
+    places = found.get("PATH", "").split(os.pathsep) if "PATH" in found else []
+    places = [place for place in places if not _is_inside(place, ours)]
+    places = _without_conda(found, places)
+    if (project := _environment_of(folder)) is not None:
+        found["VIRTUAL_ENV"] = str(project)
+        places = [str(project / "bin"), *(places or os.defpath.split(os.pathsep))]
+    if places or "PATH" in found:
+        # An empty path would mean the folder itself.
+        found["PATH"] = os.pathsep.join(places) or os.defpath
+    return found
+
+
+def _is_inside(place: str, environments: set[Path]) -> bool:
+    """Return whether an entry of PATH is an environment's folder of programs."""
+    if not place:
+        return False
+    # Never by what a program in it leads to: its interpreter is a link out of the environment.
+    return Path(place).resolve() in {
+        one / name for one in environments for name in ("bin", "Scripts")
+    }
+
+
+def _without_conda(found: dict[str, str], places: list[str]) -> list[str]:
+    """Leave a conda environment that the runtime runs in, for the one below it."""
+    prefix = found.get("CONDA_PREFIX")
+    if prefix is None or Path(prefix).resolve() != Path(sys.prefix).resolve():
+        return places
+    level = found.get("CONDA_SHLVL", "1")
+    outer = found.get(f"CONDA_PREFIX_{int(level) - 1}", "") if level.isdigit() else ""
+    for name in [one for one in found if _CONDA.fullmatch(one)]:
+        del found[name]
+    own = Path(prefix).resolve() / "bin"
+    kept: list[str] = []
+    for place in places:
+        if not place or Path(place).resolve() != own:
+            kept.append(place)
+        elif outer:
+            kept.append(str(Path(outer) / "bin"))
+    return kept
+
+
+def _environment_of(folder: Path) -> Path | None:
+    """Return the virtual environment of a project."""
+    for name in (".venv", "venv"):
+        place = folder / name
+        if (place / "pyvenv.cfg").is_file() and (place / "bin").is_dir():
+            return place
+    return None

@@ -1,0 +1,213 @@
+"""Runs one command and ends all that it started: a program of its own between runtime and command.
+
+It runs with the standard library alone (`python -I -S`).  File 0 is a socket to the runtime: the
+command comes by it, its end by either side ends the command, and how that ended goes back by it.
+
+On Linux whatever loses its parent becomes a child of the supervisor, so that nothing escapes by a
+session of its own.  The command's parent is a process between: a command that kills or stops its
+parent leaves the supervisor as it is.  Elsewhere only the command's process group is ended.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import select
+import signal
+import struct
+import sys
+import time
+from contextlib import suppress
+
+MARK = "AGENT_COMMAND_MARK"
+"""The variable by which a command's processes are found whose supervisor was killed."""
+END_SECONDS = 5.0
+"""How long ending what a command started may take."""
+
+_LINUX = sys.platform == "linux"
+_PDEATHSIG, _NAME, _SUBREAPER = 1, 15, 36
+_STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+def parents() -> dict[int, int]:
+    """Return the parent of every process that can be seen here and is no zombie."""
+    found: dict[int, int] = {}
+    with suppress(OSError):
+        for name in os.listdir("/proc"):  # noqa: PTH208  (pathlib is slow to import)
+            if name.isdigit() and (fields := _stat(int(name))) and fields[0] not in "ZX":
+                found[int(name)] = int(fields[1])
+    return found
+
+
+def below(root: int) -> list[int]:
+    """Return all descendants of a process."""
+    children: dict[int, list[int]] = {}
+    for pid, parent in parents().items():
+        children.setdefault(parent, []).append(pid)
+    found: list[int] = []
+    waiting = [root]
+    while waiting:
+        some = children.get(waiting.pop(), [])
+        found += some
+        waiting += some
+    return found
+
+
+def name_of(pid: int) -> str:
+    """Return a process's id and name."""
+    try:
+        with open(f"/proc/{pid}/comm", errors="replace") as file:  # noqa: PTH123
+            return f"{pid} ({file.read().strip()})"
+    except OSError:
+        return str(pid)
+
+
+def kill(pid: int) -> None:
+    """Kill a process, if it is there and may be killed."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def _stat(pid: int) -> list[str]:
+    try:
+        with open(f"/proc/{pid}/stat", errors="replace") as file:  # noqa: PTH123
+            return file.read().rpartition(")")[2].split()
+    except OSError:
+        return []
+
+
+def _control(option: int, value: ctypes.c_ulong | ctypes.c_char_p) -> None:
+    if _LINUX:
+        ctypes.CDLL(None).prctl(ctypes.c_int(option), value, 0, 0, 0)
+
+
+def _die_with(parent: int) -> None:
+    """Have this process killed when its parent ends, unless it has ended already."""
+    _control(_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL))
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def _read_command() -> bytes:
+    data = b""
+    while len(data) < 8 or len(data) < 8 + struct.unpack("!Q", data[:8])[0]:
+        more = os.read(0, 1 << 16)
+        if not more:
+            os._exit(1)
+        data += more
+    return data[8:]
+
+
+def _execute(command: bytes, told: int) -> None:
+    """Become the command."""
+    parent = os.getppid()
+    os.setsid()
+    _die_with(parent)
+    try:
+        os.execv("/bin/sh", ["/bin/sh", "-c", command])
+    except OSError as error:
+        os.write(told, f"error {error.strerror}\n".encode())
+    os._exit(127)
+
+
+def _between(command: bytes, told: int, supervisor: int) -> None:
+    """Be the command's parent, and tell how it ended."""
+    signal.set_wakeup_fd(-1)
+    for one in (*_STOPS, signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(one, signal.SIG_DFL)
+    os.setpgid(0, 0)
+    _die_with(supervisor)
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 0)
+    shell = os.fork()
+    if not shell:
+        _execute(command, told)
+    os.dup2(null, 1)
+    os.dup2(null, 2)
+    os.write(told, f"group {shell}\n".encode())
+    _, status = os.waitpid(shell, 0)
+    os.write(told, f"exit {os.waitstatus_to_exitcode(status)}\n".encode())
+    os._exit(0)
+
+
+def _wait(between: int, wake: int) -> None:
+    """Wait until the command has ended, or has to."""
+    while True:
+        ready, _, _ = select.select([0, wake], [], [])
+        if 0 in ready:
+            return
+        if any(number in _STOPS for number in os.read(wake, 512)):
+            return
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED)
+            except ChildProcessError:
+                return
+            if not pid:
+                break
+            if pid == between and os.WIFSTOPPED(status):
+                os.kill(between, signal.SIGCONT)
+            elif pid == between:
+                return
+
+
+def _end_all(between: int, group: int) -> list[str]:
+    """Kill the whole tree; return what could not be killed."""
+    until = time.monotonic() + END_SECONDS
+    pause = 0.001
+    while True:
+        if group and not _LINUX:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(group, signal.SIGKILL)
+            kill(between)
+        found = below(os.getpid())
+        for pid in found:
+            kill(pid)
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            return []
+        if time.monotonic() > until:
+            return [name_of(pid) for pid in below(os.getpid())]
+        time.sleep(pause)
+        pause = min(2 * pause, 0.05)
+
+
+def main() -> None:
+    """Run the command that comes by the socket."""
+    _control(_SUBREAPER, ctypes.c_ulong(1))
+    _control(_PDEATHSIG, ctypes.c_ulong(signal.SIGTERM))
+    _control(_NAME, ctypes.c_char_p(b"agent-command"))
+    wake, waker = os.pipe()
+    for end in (wake, waker):
+        os.set_blocking(end, False)
+    signal.set_wakeup_fd(waker)
+    for one in (*_STOPS, signal.SIGCHLD):
+        signal.signal(one, lambda number, frame: None)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    command = _read_command()
+    heard, told = os.pipe()
+    supervisor = os.getpid()
+    between = os.fork()
+    if not between:
+        _between(command, told, supervisor)
+    os.close(told)
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 1)
+    os.dup2(null, 2)
+    _wait(between, wake)
+    os.set_blocking(heard, False)
+    lines: list[str] = []
+    with suppress(BlockingIOError):
+        lines = os.read(heard, 4096).decode().splitlines()
+    group = next((int(line.split()[1]) for line in lines if line.startswith("group ")), 0)
+    lines += [f"left {one}" for one in _end_all(between, group)]
+    lines.append("over")
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    with suppress(OSError):
+        os.write(0, "\n".join(lines).encode())
+
+
+if __name__ == "__main__":
+    main()

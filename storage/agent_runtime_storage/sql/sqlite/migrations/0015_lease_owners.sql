@@ -1,0 +1,7 @@
+-- Who holds a lease is named by its machine and by a random id of its process as well.
+
+-- name: add_lease_machine
+ALTER TABLE runs ADD COLUMN lease_machine TEXT NOT NULL DEFAULT '';
+
+-- name: add_lease_instance
+ALTER TABLE runs ADD COLUMN lease_instance TEXT NOT NULL DEFAULT '';

@@ -1,0 +1,131 @@
+"""Ends of commands: whatever they started, and however it hides, it ends with them."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import anyio
+import pytest
+
+from agent_runtime.tools import commands, supervisor
+from agent_runtime.tools.base import Tool
+from agent_runtime.tools.workspace import workspace_tools
+
+from .calling import call, error, text
+from .test_shell import ended
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="it needs Linux")
+
+TREE = """
+sh -c 'echo $$ >> pids; exec sleep 600' &
+setsid sh -c 'echo $$ >> pids; exec sleep 600' &
+(setsid nohup sh -c 'echo $$ >> pids; exec sleep 600' >/dev/null 2>&1 &)
+env -i setsid sh -c '(echo $$ >> pids; exec sleep 600) & exit' &
+while [ $(cat pids 2>/dev/null | wc -l) -lt 4 ]; do sleep 0.01; done
+"""
+
+
+def runner(root: Path, timeout: float = 60) -> Tool:
+    tools = workspace_tools(root, shell=True, shell_timeout=timeout)
+    return next(one for one in tools if one.name == "run_command")
+
+
+async def all_ended(root: Path) -> None:
+    """Wait until all processes are gone that a command has written down."""
+    for line in (root / "pids").read_text().split():
+        await ended(int(line))
+
+
+async def test_a_whole_tree_ends_with_its_command(tmp_path: Path) -> None:
+    assert await text(runner(tmp_path), command=f"{TREE} exit 3") == "Exit code 3.\n"
+    await all_ended(tmp_path)
+
+
+async def test_a_whole_tree_ends_with_the_time_limit(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "never")
+    told = await error(runner(tmp_path, 3), command=f"{TREE} echo begun; read x < never")
+    assert told.startswith("It was killed after 3 s.")
+    if (tmp_path / "pids").exists():
+        await all_ended(tmp_path)
+
+
+async def test_a_whole_tree_ends_with_a_cancel(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "told")
+    async with anyio.create_task_group() as group:
+        command = f"{TREE} echo > told; sleep 600"
+        group.start_soon(lambda: call(runner(tmp_path), command=command))
+        await anyio.to_thread.run_sync((tmp_path / "told").read_text)
+        group.cancel_scope.cancel()
+    await all_ended(tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["KILL", "STOP"])
+async def test_a_tree_ends_whose_command_ends_or_stops_its_parent(
+    tmp_path: Path, kind: str
+) -> None:
+    command = f"{TREE} kill -{kind} $PPID; exit 3"
+    with anyio.fail_after(60):
+        shown = await text(runner(tmp_path), command=command)
+    assert shown.startswith("Exit code ")
+    await all_ended(tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["KILL", "TERM"])
+async def test_a_tree_ends_whose_command_ends_its_supervisor(tmp_path: Path, kind: str) -> None:
+    # The parent's parent is the supervisor; only what keeps its environment is found then.
+    command = """
+        setsid sh -c 'echo $$ >> pids; exec sleep 600' &
+        while [ ! -s pids ]; do sleep 0.01; done
+        kill -%s $(cut -d' ' -f4 /proc/$PPID/stat)
+        sleep 600
+    """
+    with anyio.fail_after(60):
+        await call(runner(tmp_path), command=command % kind)
+    await all_ended(tmp_path)
+
+
+async def test_a_stopped_supervisor_is_woken_at_the_time_limit(tmp_path: Path) -> None:
+    command = "echo $$ > pids; kill -STOP $(cut -d' ' -f4 /proc/$PPID/stat); sleep 600"
+    with anyio.fail_after(60):
+        await error(runner(tmp_path, 2), command=command)
+    await all_ended(tmp_path)
+
+
+async def test_a_command_that_was_killed_tells_its_signal(tmp_path: Path) -> None:
+    assert await text(runner(tmp_path), command="kill -TERM $$") == "Exit code -15.\n"
+
+
+async def test_a_command_that_is_too_long_to_run_is_an_error(tmp_path: Path) -> None:
+    told = await error(runner(tmp_path), command="true " + "x" * 300_000)
+    assert told.startswith("It could not be run: ")
+
+
+async def test_a_command_has_no_trace_of_the_runtimes_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SOME_API_KEY", "sk-123")
+    shown = await text(runner(tmp_path), command="cat /proc/$PPID/environ")
+    assert supervisor.MARK in shown
+    assert "sk-123" not in shown
+
+
+async def test_nothing_is_kept_of_a_command_that_ended(tmp_path: Path) -> None:
+    assert await text(runner(tmp_path), command="exit 0") == "Exit code 0.\n"
+    assert commands.end_of_run("run") == {}
+
+
+async def test_a_supervisor_that_nobody_ended_is_ended_with_its_command(tmp_path: Path) -> None:
+    # As a resume finds it whose runtime was killed, and whose supervisor was stopped.
+    os.mkfifo(tmp_path / "told")
+    async with anyio.create_task_group() as group:
+        command = f"{TREE} echo $PPID > told; sleep 600"
+        group.start_soon(lambda: call(runner(tmp_path), command=command))
+        parent = int(await anyio.to_thread.run_sync((tmp_path / "told").read_text))
+        above = supervisor.parents()[parent]
+        os.kill(above, signal.SIGSTOP)
+
+        assert await anyio.to_thread.run_sync(commands.end_of_run, "run") == {}
+        await all_ended(tmp_path)
+        await ended(above)
