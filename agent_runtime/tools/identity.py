@@ -1,0 +1,188 @@
+"""What tells one tool from another of the same name: its schema, its code, and what it holds.
+
+An approval is bound to it, so that it never covers another tool.  Code is followed into functions
+of the same package; what lies in other packages counts by its name.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import json
+import types
+from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
+from pathlib import PurePath
+from typing import Any, cast
+
+DEEPEST = 8
+"""How far functions and objects are followed."""
+_CHANGING = (int, float, complex, list, dict, set, bytearray)
+"""What a tool may use to count or to collect: it counts as it was when the tool was made."""
+
+
+def digest(*parts: Any) -> str:
+    """Return a digest of JSON values, the same in every process."""
+    text = json.dumps(parts, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def identity(held: Any, *, made: bool) -> str:
+    """Return a digest of a function or an object, the same in every process.
+
+    Args:
+        made: whether to see numbers and containers that it holds, which may change while it
+            works; otherwise only their types.
+    """
+    return digest(_Look(made).at(held))
+
+
+class _Look:
+    """One look at a function or an object, and what it holds."""
+
+    def __init__(self, made: bool) -> None:
+        self._made = made
+        self._seen: dict[int, object] = {}
+        self._package = ""
+
+    def at(self, value: Any, depth: int = 0) -> Any:
+        changing = isinstance(value, _CHANGING) and not isinstance(value, bool | Enum)
+        if changing and not self._made:
+            return type(value).__qualname__
+        if isinstance(value, Enum):
+            return [type(value).__qualname__, value.name]
+        if value is None or isinstance(value, str | int | float | complex | bytes | bytearray):
+            return _plain(value)
+        if isinstance(value, PurePath):
+            return ["path", str(value)]
+        if isinstance(value, type | types.ModuleType):
+            return [type(value).__qualname__, _name(value)]
+        if id(value) in self._seen or depth > DEEPEST:
+            return ["seen", type(value).__qualname__]
+        # Kept, so that no other object gets its id meanwhile.
+        self._seen[id(value)] = value
+        return self._inside(value, depth + 1)
+
+    def _inside(self, value: Any, depth: int) -> Any:
+        if isinstance(value, dict | types.MappingProxyType):
+            pairs = cast("Mapping[Any, Any]", value).items()
+            return ["dict", _ordered([self.at(key, depth), self.at(one, depth)]
+                                     for key, one in pairs)]  # fmt: skip
+        if isinstance(value, list | tuple):
+            return ["list", [self.at(one, depth) for one in cast("list[Any]", value)]]
+        if isinstance(value, set | frozenset):
+            return ["set", _ordered(self.at(one, depth) for one in cast("set[Any]", value))]
+        if isinstance(value, types.FunctionType):
+            return self._function(value, depth)
+        if isinstance(value, types.MethodType):
+            return ["method", self.at(value.__func__, depth), self._object(value.__self__, depth)]
+        if isinstance(value, functools.partial):
+            made = cast("functools.partial[Any]", value)
+            held = (made.func, made.args, made.keywords)
+            return ["partial", [self.at(one, depth) for one in held]]
+        if isinstance(value, types.CodeType):
+            return self._code(value, depth)
+        if isinstance(value, types.BuiltinFunctionType | types.MethodWrapperType):
+            return ["builtin", _name(value)]
+        return self._object(value, depth)
+
+    def _function(self, function: types.FunctionType, depth: int) -> Any:
+        self._package = self._package or _package(function)
+        return [
+            "function",
+            function.__qualname__,
+            self.at(function.__code__, depth),
+            # Also where they change: a default of another value is another function.
+            _Look(True).at(function.__defaults__, depth),
+            _Look(True).at(function.__kwdefaults__, depth),
+            [self._cell(cell, depth) for cell in function.__closure__ or ()],
+            self._globals(function, depth),
+        ]
+
+    def _cell(self, cell: types.CellType, depth: int) -> Any:
+        try:
+            return self.at(cell.cell_contents, depth)
+        except ValueError:
+            return "empty"
+
+    def _globals(self, function: types.FunctionType, depth: int) -> Any:
+        """Look at the functions and the constants of its package that a function names."""
+        found: list[Any] = []
+        for name in sorted(_names(function.__code__)):
+            value = function.__globals__.get(name)
+            own = isinstance(value, types.FunctionType) and _package(value) == self._package
+            constant = name.isupper() and isinstance(value, str | int | float | bytes | tuple)
+            if own or constant:
+                found.append(
+                    [name, _Look(True).at(value, depth) if constant else self.at(value, depth)]
+                )
+        return found
+
+    def _code(self, code: types.CodeType, depth: int) -> Any:
+        consts = [_Look(True).at(one, depth) for one in code.co_consts]
+        names = [code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars]
+        return [code.co_name, code.co_code.hex(), code.co_flags, names, consts]
+
+    def _object(self, value: Any, depth: int) -> Any:
+        """Look at an object: its class, and its attributes unless it is another package's."""
+        kind = type(value)
+        name = kind.__qualname__
+        if isinstance(value, type):
+            return self.at(value, depth)
+        if callable(getattr(value, "stream", None)) and isinstance(getattr(value, "name", 0), str):
+            # A model, which is known by its name.
+            return [name, value.name]
+        self._package = self._package or _package(kind)
+        if _package(kind) != self._package and not dataclasses.is_dataclass(value):
+            return [name]
+        own = [one for one in kind.__mro__ if _package(one) == self._package]
+        methods = {key: one for each in reversed(own) for key, one in vars(each).items()}
+        code = [
+            [key, self.at(function.__code__, depth)]
+            for key, one in sorted(methods.items())
+            if isinstance(function := _unwrapped(one), types.FunctionType)
+        ]
+        return [name, code, [[key, self.at(one, depth)] for key, one in _attributes(value)]]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes | bytearray):
+        return ["bytes", hashlib.sha256(value).hexdigest()]
+    return [type(value).__qualname__, repr(value)]
+
+
+def _name(value: Any) -> str:
+    for name in ("__qualname__", "__name__", "name"):
+        if isinstance(found := getattr(value, name, None), str):
+            return found
+    return type(value).__qualname__
+
+
+def _ordered(parts: Iterable[Any]) -> list[Any]:
+    return sorted(parts, key=lambda one: json.dumps(one, sort_keys=True))
+
+
+def _package(value: Any) -> str:
+    return str(getattr(value, "__module__", "")).partition(".")[0]
+
+
+def _names(code: types.CodeType) -> set[str]:
+    inner = (one for one in code.co_consts if isinstance(one, types.CodeType))
+    return set(code.co_names).union(*map(_names, inner))
+
+
+def _unwrapped(method: Any) -> Callable[..., Any] | None:
+    if isinstance(method, property):
+        return method.fget
+    return getattr(method, "__func__", method)
+
+
+def _attributes(value: Any) -> list[tuple[str, Any]]:
+    found = dict(cast("dict[str, Any]", getattr(value, "__dict__", {})))
+    for kind in type(value).__mro__:
+        slots = kind.__dict__.get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            if name not in ("__dict__", "__weakref__") and hasattr(value, name):
+                found[name] = getattr(value, name)
+    return sorted(found.items())
