@@ -21,6 +21,8 @@ from urllib.parse import unquote, urlsplit
 COMMANDS = frozenset({"command", "cmd", "script", "code", "argv", "args"})
 """Names of arguments that are taken for commands."""
 MASK = "*** (a secret that this process knows; not shown)"
+LONGEST_COMMAND = 2000
+"""Of longer ones nobody can say what they run."""
 LONGEST_PATH = 4096
 """No system opens a longer path."""
 LONGEST_NUMBER = 400
@@ -76,9 +78,7 @@ def covers(
     """
     return all(
         name in given
-        and (
-            given[name] == pattern or not (name in COMMANDS and _SHELL.search(text_of(given[name])))
-        )
+        and not (name in COMMANDS and _hides(given[name], pattern))
         and _is(given[name], pattern, folder)
         for name, pattern in patterns.items()
     )
@@ -112,10 +112,9 @@ def _hides(command: Any, pattern: str) -> bool:
 
 def _may_run(command: Any, pattern: str) -> bool:
     """Return whether a command runs what a pattern names, or could."""
-    text = (
-        " ".join(map(text_of, cast("list[Any]", command))) if isinstance(command, list) else command
-    )
-    if not isinstance(text, str) or _SHELL.search(text):
+    parts = cast("list[Any]", command) if isinstance(command, list) else [command]
+    text = " ".join(map(text_of, parts))
+    if len(text) > LONGEST_COMMAND or _SHELL.search(text):
         return True
     words = text.split()
     for at, word in enumerate(words):

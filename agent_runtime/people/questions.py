@@ -109,18 +109,18 @@ So does a cancellation, or an error, while it asks.
 
 
 def encode_answer(
-    question: Question, answer: Answer, given: Mapping[str, Any] | None = None
+    question: Question, answer: Answer, arguments: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """Return an answer as it is kept.
 
     Args:
-        given: of an approval, the arguments of the call where they are not shown as they are.
+        arguments: of an approval, those of the call where they are not shown as they are.
 
     Raises:
         InvalidAnswer: it is not what the question asks for.
     """
     if question.kind in ("approval", "continue"):
-        return _decision(question, answer, question.arguments if given is None else given)
+        return _decision(question, answer, question.arguments if arguments is None else arguments)
     if question.kind == "text":
         if not isinstance(answer, str) or not answer.strip():
             raise _invalid(question, "is no text", "Answer with a text.")

@@ -159,9 +159,12 @@ class Tool(ABC):
             ToolError: they are not valid.
         """
         properties: dict[str, Any] = self.spec.parameters.get("properties", {})
-        known = {name: one for name, one in properties.items() if isinstance(one, Mapping)}
-        defaults = {name: one["default"] for name, one in known.items() if "default" in one}
-        return deepcopy(defaults | arguments)
+        known: dict[str, Any] = {
+            name: one["default"]
+            for name, one in properties.items()
+            if isinstance(one, dict) and "default" in one
+        }
+        return deepcopy(known | arguments)
 
     def takes(self, name: str) -> bool:
         """Return whether it may have an argument of this name."""
@@ -238,7 +241,7 @@ class FunctionTool(Tool, Generic[P, R]):
         self.in_thread = not is_async(function)
         # Now, since a function may count and collect in what it holds.
         self._made = identity(function, made=True)
-        if isinstance(needs_approval, Mapping):
+        if not isinstance(needs_approval, bool) and not callable(needs_approval):
             self._check_patterns(needs_approval)
 
     @property

@@ -43,26 +43,34 @@ class _Look:
 
     def __init__(self, made: bool) -> None:
         self._made = made
-        self._seen: dict[int, object] = {}
+        # With the values themselves, so that none of their ids is given away meanwhile.
+        self._seen: dict[int, tuple[object, Any]] = {}
+        self._within: set[int] = set()
         self._package = ""
 
     def at(self, value: Any, depth: int = 0) -> Any:
-        changing = isinstance(value, _CHANGING) and not isinstance(value, bool | Enum)
-        if changing and not self._made:
-            return type(value).__qualname__
+        kind = cast("type[object]", type(value))
         if isinstance(value, Enum):
-            return [type(value).__qualname__, value.name]
+            return [kind.__qualname__, value.name]
+        if kind is not bool and issubclass(kind, _CHANGING) and not self._made:
+            return kind.__qualname__
         if value is None or isinstance(value, str | int | float | complex | bytes | bytearray):
             return _plain(value)
         if isinstance(value, PurePath):
             return ["path", str(value)]
         if isinstance(value, type | types.ModuleType):
-            return [type(value).__qualname__, _name(value)]
-        if id(value) in self._seen or depth > DEEPEST:
-            return ["seen", type(value).__qualname__]
-        # Kept, so that no other object gets its id meanwhile.
-        self._seen[id(value)] = value
-        return self._inside(value, depth + 1)
+            return [kind.__qualname__, _name(value)]
+        if id(value) in self._within or depth > DEEPEST:
+            return ["above", kind.__qualname__]
+        if id(value) in self._seen:
+            return self._seen[id(value)][1]
+        self._within.add(id(value))
+        found = self._inside(value, depth + 1)
+        self._within.discard(id(value))
+        if not isinstance(value, tuple | frozenset | types.CodeType):
+            # Equal constants may be one object in one process, and several in another.
+            self._seen[id(value)] = value, found
+        return found
 
     def _inside(self, value: Any, depth: int) -> Any:
         if isinstance(value, dict | types.MappingProxyType):
@@ -126,7 +134,7 @@ class _Look:
 
     def _object(self, value: Any, depth: int) -> Any:
         """Look at an object: its class, and its attributes unless it is another package's."""
-        kind = type(value)
+        kind = cast("type[object]", type(value))
         name = kind.__qualname__
         if isinstance(value, type):
             return self.at(value, depth)
