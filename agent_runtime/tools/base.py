@@ -239,8 +239,9 @@ class FunctionTool(Tool, Generic[P, R]):
         self._untyped: Callable[..., Any] = function
         self._signature = signature
         self.in_thread = not is_async(function)
-        # Now, since a function may count and collect in what it holds.
-        self._made = identity(function, made=True)
+        # Now, since a function may count and collect in what it holds; the runtime's own do not.
+        own = str(getattr(function, "__module__", "")).startswith("agent_runtime.")
+        self._made = "" if own else identity(function, made=True)
         if not isinstance(needs_approval, bool) and not callable(needs_approval):
             self._check_patterns(needs_approval)
 
@@ -267,6 +268,7 @@ class FunctionTool(Tool, Generic[P, R]):
         return self._signature.given(arguments)
 
     def _held(self) -> tuple[str, ...]:
+        self._made = self._made or identity(self.function, made=True)
         return (self._made, identity(self.function, made=False))
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:

@@ -13,11 +13,14 @@ import json
 import types
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
+from itertools import islice
 from pathlib import PurePath
 from typing import Any, cast
 
 DEEPEST = 8
 """How far functions and objects are followed."""
+MOST = 20_000
+"""How many values are looked at; a tool may hold a whole table."""
 _CHANGING = (int, float, complex, list, dict, set, bytearray)
 """What a tool may use to count or to collect: it counts as it was when the tool was made."""
 
@@ -46,6 +49,7 @@ class _Look:
         # With the values themselves, so that none of their ids is given away meanwhile.
         self._seen: dict[int, tuple[object, Any]] = {}
         self._within: set[int] = set()
+        self._looked = 0
         self._package = ""
 
     def at(self, value: Any, depth: int = 0) -> Any:
@@ -60,7 +64,8 @@ class _Look:
             return ["path", str(value)]
         if isinstance(value, type | types.ModuleType):
             return [kind.__qualname__, _name(value)]
-        if id(value) in self._within or depth > DEEPEST:
+        self._looked += 1
+        if id(value) in self._within or depth > DEEPEST or self._looked > MOST:
             return ["above", kind.__qualname__]
         if id(value) in self._seen:
             return self._seen[id(value)][1]
@@ -74,11 +79,11 @@ class _Look:
 
     def _inside(self, value: Any, depth: int) -> Any:
         if isinstance(value, dict | types.MappingProxyType):
-            pairs = cast("Mapping[Any, Any]", value).items()
+            pairs = islice(cast("Mapping[Any, Any]", value).items(), MOST)
             return ["dict", _ordered([self.at(key, depth), self.at(one, depth)]
                                      for key, one in pairs)]  # fmt: skip
         if isinstance(value, list | tuple):
-            return ["list", [self.at(one, depth) for one in cast("list[Any]", value)]]
+            return ["list", [self.at(one, depth) for one in cast("list[Any]", value)[:MOST]]]
         if isinstance(value, set | frozenset):
             return ["set", _ordered(self.at(one, depth) for one in cast("set[Any]", value))]
         if isinstance(value, types.FunctionType):
@@ -193,4 +198,5 @@ def _attributes(value: Any) -> list[tuple[str, Any]]:
         for name in (slots,) if isinstance(slots, str) else slots:
             if name not in ("__dict__", "__weakref__") and hasattr(value, name):
                 found[name] = getattr(value, name)
-    return sorted(found.items())
+    # What a tool was when it was made comes to it late.
+    return sorted((name, one) for name, one in found.items() if name != "_made")
