@@ -22,7 +22,7 @@ from agent_runtime_storage.records import Commit, Finish, Lease, NewEvent
 from .patterns import covers, shown_arguments
 from .pausing import PAUSED
 from .questions import Question, allows, refusal_of, result_of
-from .rules import binding_of, digest_of, given_of, pattern_of
+from .rules import binding_of, concerned, digest_of, given_of, pattern_of
 from .showing import known_secrets
 from .waiting import Waits, may_wait, questions_of
 
@@ -102,9 +102,13 @@ class Gate:
         known = await self._known(exchange)
         asking: list[Asking] = []
         for one in found.ready:
+            asked = isinstance(one.tool, AskUser) or one.index in known
+            if not asked and not concerned(one.tool, self.rules):
+                gated.ready.append(one)
+                continue
             given = given_of(one.tool, one.call.arguments)
             pattern = pattern_of(one.tool, given, self.rules)
-            if pattern is None and not isinstance(one.tool, AskUser) and one.index not in known:
+            if pattern is None and not asked:
                 gated.ready.append(one)
             else:
                 asking.append(Asking(one, given, pattern))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
-from agent_runtime.errors import ConfigError, ToolError
+from agent_runtime.errors import ConfigError
 from agent_runtime.tools.ask_user import AskUser
 from agent_runtime.tools.base import FunctionTool, Tool
 from agent_runtime.tools.identity import digest
@@ -45,12 +45,19 @@ def given_of(tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
     """
     try:
         first, second = tool.given(arguments), tool.given(arguments)
-    except ToolError:
+    except Exception:
+        # Whatever a type of the tool's own fails with: patterns decide by what was written.
         return arguments
     return {
         name: value if value == second.get(name) else arguments.get(name, UNSETTLED)
         for name, value in first.items()
     }
+
+
+def concerned(tool: Tool, rules: Sequence[ApprovalRule]) -> bool:
+    """Return whether a call of a tool may need an approval, whatever its arguments."""
+    own = tool.needs_approval is not False or type(tool).approval is not Tool.approval
+    return own or any(_names(rule, tool.name) for rule in rules)
 
 
 def pattern_of(

@@ -23,6 +23,7 @@ from .elsewhere import agent, started
 
 pytestmark = pytest.mark.backends("file")
 Make = Callable[[str, list[str]], Tool]
+numbers = iter(range(1000))
 
 
 def _closure(target: str, ran: list[str]) -> Tool:
@@ -163,8 +164,6 @@ async def test_an_answer_does_not_count_where_defaults_have_changed(play: Play) 
 
 
 async def test_a_default_that_is_another_each_time_is_asked_about_once(play: Play) -> None:
-    numbers = iter(range(1000))
-
     def ship(number: Annotated[int, Field(default_factory=lambda: next(numbers))]) -> str:
         """Ship."""
         return "done"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,7 +21,7 @@ from agent_runtime import (
 from agent_runtime.errors import ConfigError
 from agent_runtime.messages import ToolSpec
 from agent_runtime.models.base import ModelAnswer, ModelRequest
-from agent_runtime.models.scripted import call, say
+from agent_runtime.models.scripted import call, calls, raw_call, say
 from agent_runtime.tools.base import REFUSED
 from agent_runtime.tools.workspace import workspace_tools
 from tests.delegation.helpers import is_child, step
@@ -68,9 +67,7 @@ async def _asks(play: Play, rule: str, tools: list[Any], made: Any) -> bool:
         return (await world.run(Agent(tools=tools))).status == "suspended"
 
 
-@pytest.mark.parametrize(
-    "rule", ["wirte_file", "deploi:path=x", "Deploy", "dep?", "double,nothing"]
-)
+@pytest.mark.parametrize("rule", ["wirte_file", "deploi:path=x", "Deploy", "dep?", "deploy,no"])
 async def test_a_rule_that_names_no_tool_is_an_error(play: Play, rule: str) -> None:
     async with play([call("deploy"), say("Done.")], settings={"approve": rule}) as world:
         with pytest.raises(ConfigError, match="names no tool of this run") as raised:
@@ -149,60 +146,54 @@ async def test_what_no_pattern_names_is_not_asked_about(
     assert not await _asks(play, rule, [deploy], call("deploy", **arguments)) and len(ran) == 1
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/etc/passwd",
-        "//etc/passwd",
-        "///etc//passwd",
-        "/./etc/passwd",
-        "/etc/./passwd",
-        "/tmp/../etc/passwd",
-        " /etc/passwd",
-        "/ETC/passwd",
-        "file:///etc/passwd",
-        "file:///%65tc/passwd",
-        "/proc/self/root/etc/passwd",
-        "/" + "./" * 3000 + "etc/passwd",
-    ],
+FORMS = (
+    "/etc/passwd",
+    "//etc/passwd",
+    "///etc//passwd",
+    "/./etc/passwd",
+    "/etc/./passwd",
+    "/tmp/../etc/passwd",
+    " /etc/passwd",
+    "/ETC/passwd",
+    "file:///etc/passwd",
+    "file:///%65tc/passwd",
+    "/proc/self/root/etc/passwd",
+    "/" + "./" * 3000 + "etc/passwd",
 )
+
+
 @pytest.mark.parametrize("by", ["setting", "tool"])
-async def test_every_form_of_a_path_is_asked_about(play: Play, path: str, by: str) -> None:
+async def test_every_form_of_a_path_is_asked_about(play: Play, by: str) -> None:
     own = deploy
     if by == "tool":
         own = tool(deploy.function, needs_approval={"path": "/etc/*"})
     rule = "deploy:path=/etc/*" if by == "setting" else ""
-    assert await _asks(play, rule, [own], call("deploy", path=path)) and ran == []
+    made = calls(*(raw_call("deploy", path=one) for one in FORMS))
+    async with play([made, say("Done.")], settings={"approve": rule}) as world:
+        asked = (await world.run(Agent(tools=[own]))).questions
+        assert [one.arguments["path"] for one in asked] == [*FORMS] and ran == []
 
 
 @pytest.mark.parametrize("rule", ["secrets/*", "./secrets/*", "{root}/secrets/*", "vault/*"])
-@pytest.mark.parametrize(
-    "path",
-    [
-        "secrets/a",
-        "./secrets/a",
-        "secrets//a",
-        "x/../secrets/a",
-        "{root}/secrets/a",
-        "{root}/./secrets/a",
-        "link/a",
-        "vault/a",
-        "file.txt",
-    ],
-)
 async def test_a_rule_on_a_folder_of_the_workspace_holds_for_each_way_into_it(
-    play: Play, tmp_path: Path, rule: str, path: str
+    play: Play, tmp_path: Path, rule: str
 ) -> None:
     (tmp_path / "vault").mkdir()
     (tmp_path / "secrets").symlink_to("vault")
     (tmp_path / "link").symlink_to(tmp_path / "vault")
     (tmp_path / "vault" / "a").touch()
     (tmp_path / "file.txt").symlink_to("vault/a")
-    made = call("write_file", path=path.format(root=tmp_path), content="x")
+    inside = ["secrets/a", "./secrets/a", "secrets//a", "x/../secrets/a", f"{tmp_path}/secrets/a"]
+    inside += [f"{tmp_path}/./secrets/a", "link/a", "vault/a", "file.txt"]
+    paths = [*inside, "other.txt", "x/vault/a"]
+    made = calls(*(raw_call("write_file", path=one, content="x") for one in paths))
+    settings = {"approve": f"write_file:path={rule.format(root=tmp_path)}"}
 
-    rule = f"write_file:path={rule.format(root=tmp_path)}"
-    assert await _asks(play, rule, workspace_tools(tmp_path), made)
-    assert (tmp_path / "vault" / "a").read_text() == ""
+    async with play([made, say("Done.")], settings=settings) as world:
+        asked = (await world.run(Agent(tools=workspace_tools(tmp_path)))).questions
+
+    assert [one.arguments["path"] for one in asked] == inside
+    assert (tmp_path / "vault" / "a").read_text() == "" and (tmp_path / "other.txt").exists()
 
 
 async def test_a_path_below_home_is_known_by_its_tilde(
@@ -211,18 +202,16 @@ async def test_a_path_below_home_is_known_by_its_tilde(
     monkeypatch.setenv("HOME", str(tmp_path))
     for rule, path in (("~/.ssh/*", f"{tmp_path}/.ssh/id"), (f"{tmp_path}/*", "~/.ssh/id")):
         assert await _asks(play, f"deploy:path={rule}", [deploy], call("deploy", path=path))
-    relative = os.path.relpath(tmp_path / ".ssh" / "id")
-    assert await _asks(play, "deploy:path=~/.ssh/*", [deploy], call("deploy", path=relative))
 
 
-@pytest.mark.parametrize("command", ["rm x", "  rm x", "/bin/rm x", "sudo rm x", "ls; rm x",
-                                     "r''m x", "r\\m x", "$(echo rm) x", "RM x", "rm"])  # fmt: skip
-async def test_a_pattern_of_commands_is_not_got_around(
-    play: Play, tmp_path: Path, command: str
-) -> None:
+async def test_a_pattern_of_commands_is_not_got_around(play: Play, tmp_path: Path) -> None:
     tools = workspace_tools(tmp_path, shell=True, shell_approval={"command": "rm *"})
-    assert await _asks(play, "", tools, call("run_command", command=command))
-    assert not await _asks(play, "", tools, call("run_command", command="ls -l"))
+    commands = ["rm x", "  rm x", "/bin/rm x", "sudo rm x", "ls; rm x", "r''m x", "r\\m x"]
+    commands += ["$(echo rm) x", "RM x", "rm"]
+    made = calls(*(raw_call("run_command", command=one) for one in [*commands, "ls -l"]))
+    async with play([made, say("Done.")]) as world:
+        asked = (await world.run(Agent(tools=tools))).questions
+        assert [one.arguments["command"] for one in asked] == commands
 
 
 @pytest.mark.parametrize("properties", [{}, {"path": {}}, {"path": {"default": "/etc/x"}}])
