@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from agent_runtime.people.questions import Answer, Question
     from agent_runtime.runtime import Runtime
 
+MARK = "  | "
+"""Begins each row that a model wrote."""
 LATER = "later"
 """What leaves a question open."""
 
@@ -55,7 +57,7 @@ def show(question: Question) -> None:
         say(f"{who} wants to call {question.tool}:")
         lines = call_lines(question)
         for line in lines:
-            say(f"  {line}")
+            _say_within(line, "  ")
         # What scrolls away is missed by its end.
         count, size = len(lines), sum(map(len, lines))
         arguments = f"{count} argument{'s' * (count != 1)}, {size:,} characters"
@@ -63,7 +65,7 @@ def show(question: Question) -> None:
     else:
         _quote(question.text)
     for place, choice in enumerate(question.choices, 1):
-        say(f"  {place}) {visible(choice)}")
+        _say_within(f"{place}) {visible(choice)}", "  ")
 
 
 def call_lines(question: Question) -> list[str]:
@@ -86,7 +88,23 @@ def _quote(text: str) -> None:
     from agent_runtime.people.showing import shown_lines
 
     for line in shown_lines(text):
-        say(f"  {line}")
+        _say_within(line, "")
+
+
+def _say_within(line: str, indent: str) -> None:
+    """Say a line so that on a terminal none of its rows can pass for one of ours."""
+    rows = [line]
+    if sys.stderr.isatty():
+        import shutil
+
+        from rich.cells import chop_cells
+
+        width = shutil.get_terminal_size().columns - len(MARK) - 1
+        rows = chop_cells(line, max(20, width))
+    first, *more = rows or [""]
+    say(f"{indent}{first}")
+    for row in more:
+        say(f"{MARK}{row}")
 
 
 def asker(question: Question) -> str:

@@ -45,7 +45,7 @@ def shown_value(value: Any) -> str:
 
 def shown_lines(text: str) -> list[str]:
     """Return the lines of a text, each marked, so that none can pass for one of the program's."""
-    return [f"| {visible(line)}" for line in text.split("\n")]
+    return [f"  | {visible(line)}" for line in text.split("\n")]
 
 
 def _escaped(text: str) -> str:
