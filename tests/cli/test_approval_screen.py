@@ -14,7 +14,7 @@ __all__ = ["machine"]
 
 STEPS = [{"description": f"Step number {n}."} for n in range(6)]
 PLAN = Reply(calls=(("plan", {"action": "create", "goal": "Ship.", "steps": STEPS}),))
-PROMPT = "or later] > "
+PROMPT = "(every call of run_command), or later] >"
 
 
 def test_an_approval_that_was_answered_stays_above_the_plan(machine: Machine) -> None:
@@ -32,7 +32,7 @@ def test_an_approval_that_was_answered_stays_above_the_plan(machine: Machine) ->
         screen.until("resumes", "Step number 5.")
 
         order = ["wants to call run_command:", "command: echo made > made.txt"]
-        order += ["timeout: null", "That is the whole call of run_command", f"{PROMPT}y"]
+        order += ["timeout: null", "That is the whole call of run_command", f"{PROMPT} y"]
         order += ["resumes", "step 2/", "Step number 0."]
         rows = [screen.row(text) for text in order]
         assert -1 not in rows and rows == sorted(rows), "\n".join(screen.rows)
