@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
+import inspect
 import json
 import types
 from collections.abc import Callable, Iterable, Mapping
@@ -143,9 +144,9 @@ class _Look:
         name = kind.__qualname__
         if isinstance(value, type):
             return self.at(value, depth)
-        if callable(getattr(value, "stream", None)) and isinstance(getattr(value, "name", 0), str):
+        if all(callable(inspect.getattr_static(value, one, None)) for one in ("stream", "info")):
             # A model, which is known by its name.
-            return [name, value.name]
+            return [name, _name(value)]
         self._package = self._package or _package(kind)
         if _package(kind) != self._package and not dataclasses.is_dataclass(value):
             return [name]
