@@ -158,14 +158,16 @@ class Control:
             NotFound: this owner has no such question.
         """
         store = self._store_of(user)
-        question = Question.of(await store.question(question_id))
-        encoded = encode_answer(question, answer)
+        row = await store.question(question_id)
+        question = Question.of(row)
+        encoded = encode_answer(question, answer, row.body.get("given"))
         pattern: Mapping[str, str] | None = encoded.get("remember")
         root = await store.run((await store.run(question.run_id)).root_run_id)
         remember = None
         if pattern is not None:
             # What is allowed to a sub-agent is so for the thread that it works for.
-            remember = NewApproval(new_id(), question.tool, pattern, root.thread_id)
+            binding = str(row.body.get("binding", ""))
+            remember = NewApproval(new_id(), question.tool, pattern, root.thread_id, binding)
         await store.answer(question_id, encoded, remember=remember)
         at_work = root.status in ACTIVE and not leases.is_dead(root)
         return not at_work and not await questions_of(store, root.id)

@@ -13,6 +13,7 @@ import anyio
 import orjson
 
 from agent_runtime_config import Settings, load_settings
+from agent_runtime_config.approvals import approval_rules
 from agent_runtime_storage import Store, UserStore, open_store
 from agent_runtime_storage.ids import new_id
 from agent_runtime_storage.records import Budget, Run, UsageTotal
@@ -39,6 +40,7 @@ from .models.embedding import Embedder
 from .orchestrator import Orchestrator
 from .people.gate import waits_for
 from .people.questions import OnQuestion
+from .people.rules import check_rules
 from .planning import Planner, ThreadPlans
 from .recall import Recall
 from .renewal import Renewer
@@ -341,6 +343,9 @@ class Runtime(Control):
             thread_id=thread_id,
             child=child,
         )
+        if isinstance(agent, Agent) and not child:
+            for warning in check_rules(approval_rules(self.settings.approve), resolved.tools):
+                _log.warning("%s", warning)
         if isinstance(agent, Workflow):
             # No model reads its thread: the nodes' own runs remember.
             resolved.remembering = None

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from .terminal import printable, say, short_arguments
+from .terminal import say
 
 if TYPE_CHECKING:
     from agent_runtime.people.questions import Answer, Question
     from agent_runtime.runtime import Runtime
 
+MARK = "  | "
+"""Begins each row that a model wrote."""
 LATER = "later"
 """What leaves a question open."""
 
@@ -44,25 +46,74 @@ async def ask_all(runtime: Runtime, questions: Sequence[Question]) -> bool:
 
 def show(question: Question) -> None:
     """Tell what is asked, and what can be answered."""
+    from agent_runtime.people.showing import visible
+
     say("")
     who = f"The {asker(question)}"
     if question.why:
-        say(f"{who} says: {printable(question.why)}")
+        say(f"{who} says:")
+        _quote(question.why)
     if question.kind == "approval":
         say(f"{who} wants to call {question.tool}:")
-        for name, value in question.arguments.items():
-            say(f"  {name}: {printable(value if isinstance(value, str) else repr(value))}")
+        lines = call_lines(question)
+        for line in lines:
+            _say_within(line, "  ")
+        # What scrolls away is missed by its end.
+        count, size = len(lines), sum(map(len, lines))
+        arguments = f"{count} argument{'s' * (count != 1)}, {size:,} characters"
+        say(f"That is the whole call of {question.tool}: {arguments}.")
     else:
-        say(printable(question.text))
+        _quote(question.text)
     for place, choice in enumerate(question.choices, 1):
-        say(f"  {place}) {printable(choice)}")
+        _say_within(f"{place}) {visible(choice)}", "  ")
+
+
+def call_lines(question: Question) -> list[str]:
+    """Return the arguments of the call that an approval is about, each whole on one line."""
+    from agent_runtime.people.showing import shown_value, visible
+
+    arguments = question.arguments.items()
+    return [f"{visible(name)}: {shown_value(value)}" for name, value in arguments]
+
+
+def patterns_text(patterns: Mapping[str, str]) -> str:
+    """Return what is allowed for good, whole: by argument the pattern of its value."""
+    from agent_runtime.people.showing import visible
+
+    return " ".join(f'{visible(name)}="{visible(one)}"' for name, one in patterns.items())
+
+
+def _quote(text: str) -> None:
+    """Show a model's text, of which no line can pass for one of ours."""
+    from agent_runtime.people.showing import shown_lines
+
+    for line in shown_lines(text):
+        _say_within(line, "")
+
+
+def _say_within(line: str, indent: str) -> None:
+    """Say a line so that on a terminal none of its rows can pass for one of ours."""
+    rows = [line]
+    if sys.stderr.isatty():
+        import shutil
+
+        from rich.cells import chop_cells
+
+        width = shutil.get_terminal_size().columns - len(MARK) - 1
+        rows = chop_cells(line, max(20, width))
+    first, *more = rows or [""]
+    say(f"{indent}{first}")
+    for row in more:
+        say(f"{MARK}{row}")
 
 
 def asker(question: Question) -> str:
     """Return who asks: the agent, or a sub-agent with its role and its task."""
     if not question.role:
         return "agent"
-    return printable(f"sub-agent {question.role} [{question.task_key}]")
+    from agent_runtime.people.showing import visible
+
+    return f"sub-agent {visible(question.role)} [{visible(question.task_key)}]"
 
 
 def hint(question: Question) -> str:
@@ -81,8 +132,8 @@ def hint(question: Question) -> str:
 
 
 def _always(question: Question) -> str:
-    arguments = short_arguments(dict(question.pattern))
-    return f"{question.tool} with {arguments}" if arguments else f"every call of {question.tool}"
+    patterns = patterns_text(question.pattern)
+    return f"{question.tool} with {patterns}" if patterns else f"every call of {question.tool}"
 
 
 def parse(question: Question, text: str) -> Answer:

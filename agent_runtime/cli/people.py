@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .asking import asker
+from .asking import asker, call_lines, patterns_text
 from .options import json_lines_option, json_object_option
-from .terminal import say, short_arguments, shorten, time_text, write_json, write_output
+from .terminal import say, time_text, write_json, write_output
 
 if TYPE_CHECKING:
     from agent_runtime.people.questions import Question
@@ -25,6 +25,7 @@ def questions(thread: str | None, everything: bool, as_json: bool) -> None:
     """List the questions that runs wait for."""
     import anyio
 
+    from agent_runtime.people.showing import visible
     from agent_runtime_config import load_settings
 
     found = anyio.run(_questions, load_settings(), thread, everything)
@@ -32,14 +33,15 @@ def questions(thread: str | None, everything: bool, as_json: bool) -> None:
         if as_json:
             write_json(dataclasses.asdict(question))
             continue
-        what = question.text
-        if question.kind == "approval":
-            what = f"{question.tool} {short_arguments(dict(question.arguments))}"
+        approval = question.kind == "approval"
+        what = question.tool if approval else visible(question.text)
         who = f"{asker(question)}: " if question.role else ""
         write_output(
             f"{question.id}  {time_text(question.asked_at)}  {question.status:<9}  "
-            f"{question.kind:<8}  run {question.run_id}  {shorten(who + what, 100)}"
+            f"{question.kind:<8}  run {question.run_id}  {who}{what}"
         )
+        for line in call_lines(question) if approval else ():
+            write_output(f"    {line}")
     if not found and not as_json:
         say("No run waits for an answer." if not everything else "Nothing was ever asked.")
 
@@ -111,7 +113,7 @@ def approvals(thread: str, forget: str | None, as_json: bool) -> None:
         if as_json:
             write_json(dataclasses.asdict(one))
         else:
-            what = short_arguments(dict(one.arguments)) or "every call"
+            what = patterns_text(one.arguments) or "every call"
             write_output(f"{one.id}  {time_text(one.created_at)}  {one.tool}  {what}")
     if not found and not as_json:
         say(f"Nothing is allowed for the rest of thread {thread}.")

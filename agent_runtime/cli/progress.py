@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from .checklist import MOST_SHOWN as MOST_ITEMS
@@ -296,12 +297,16 @@ class LiveProgress:
         self._console = Console(stderr=True, highlight=False)
         self._spinner = Spinner("dots", style="green")
         self._above = ["starting"]
-        self._live = Live(
-            get_renderable=self._beneath, console=self._console, refresh_per_second=10,
+        self._new = partial(
+            Live, get_renderable=self._beneath, console=self._console, refresh_per_second=10,
             transient=True,
         )  # fmt: skip
+        self._live = self._new()
 
     def __enter__(self) -> None:
+        # One that is entered again would take back lines which it no longer owns: it remembers how
+        # high it stood, and a person may have answered meanwhile.
+        self._live = self._new()
         self._live.start()
 
     def __exit__(self, *_: object) -> None:

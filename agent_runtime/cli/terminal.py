@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from typing import Any
 
@@ -26,8 +27,6 @@ def shorten(text: str, width: int) -> str:
 
 def short_arguments(arguments: dict[str, Any], width: int = 80) -> str:
     """Return a tool's arguments on one line: `path="a.py" limit=20`."""
-    import json
-
     parts = (
         f"{name}={shorten(json.dumps(value, ensure_ascii=False, default=str), 48)}"
         for name, value in arguments.items()
@@ -58,7 +57,13 @@ def write_json(value: object) -> None:
     """Write one JSON value on one line to stdout."""
     import orjson
 
-    click.echo(orjson.dumps(value, default=str).decode())
+    text = orjson.dumps(value, default=str).decode()
+    # JSON says every character in another way, too, which cannot drive a terminal.
+    click.echo(text if text.isprintable() else "".join(map(_escaped, text)))
+
+
+def _escaped(one: str) -> str:
+    return one if one.isprintable() else json.dumps(one)[1:-1]
 
 
 def say(text: str) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from agent_runtime.delegation.record import record_of
 from agent_runtime.errors import ToolError
 from agent_runtime.log import Exchange, RunLog, finish_event
-from agent_runtime.messages import ToolCall, ToolResult, encodable
+from agent_runtime.messages import ToolResult, encodable
 from agent_runtime.tools.ask_user import NOBODY, AskUser, asked
 from agent_runtime.tools.base import REFUSED
 from agent_runtime_config import Settings
@@ -19,14 +19,15 @@ from agent_runtime_storage.ids import new_id
 from agent_runtime_storage.people_records import ApprovalRow, NewQuestion, QuestionKind
 from agent_runtime_storage.records import Commit, Finish, Lease, NewEvent
 
-from .patterns import climbs, matches, may_match, shown_arguments
+from .patterns import covers, shown_arguments
 from .pausing import PAUSED
 from .questions import Question, allows, refusal_of, result_of
+from .rules import binding_of, concerned, digest_of, given_of, pattern_of
+from .showing import known_secrets
 from .waiting import Waits, may_wait, questions_of
 
 if TYPE_CHECKING:
     from agent_runtime.execution import Ready
-    from agent_runtime.tools.base import Tool
 
 MAX_WHY = 1000
 """How many characters are shown of what the model said with a call."""
@@ -49,6 +50,25 @@ class Gated:
 
 
 @dataclass(frozen=True, slots=True)
+class Asking:
+    """A call that may have to wait for a person.
+
+    Attributes:
+        given: its arguments as the tool takes them.
+        pattern: by which pattern of these it needs an approval; None if it needs none any more.
+    """
+
+    one: Ready
+    given: Mapping[str, Any]
+    pattern: Mapping[str, str] | None
+
+    @property
+    def digest(self) -> str:
+        """What an answer is bound to."""
+        return digest_of(self.one.tool, self.one.call, self.given)
+
+
+@dataclass(frozen=True, slots=True)
 class Gate:
     """Stands between the calls of a run and their tools.
 
@@ -56,50 +76,60 @@ class Gate:
         rules: the settings' rules on what needs an approval.
         seconds: how long a question stays open.
         reopened: the exchange with which a resumed run begins; it alone may have questions.
+        secrets: what questions do not show.
     """
 
     log: RunLog
     rules: Sequence[ApprovalRule]
     seconds: float
     reopened: int | None = None
+    secrets: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, log: RunLog, settings: Settings) -> Gate:
         """Return the gate of a run."""
         reopened = log.exchange.seq if log.exchange is not None else None
-        return cls(log, approval_rules(settings.approve), settings.answer_timeout, reopened)
+        rules = approval_rules(settings.approve)
+        return cls(log, rules, settings.answer_timeout, reopened, known_secrets(settings))
 
     async def sort(self, exchange: Exchange, found: Gated) -> Gated:
         """Say which of the calls that could run may, by what people have answered so far.
 
-        A call that was started before a crash has passed already.  What was asked stays asked,
-        also where nobody would ask any more.
+        What was asked stays asked, also where nobody would ask any more, and what was allowed is
+        so for the same call of the same tool alone: also for one that was started before a crash.
         """
         gated = Gated([], found.done)
         known = await self._known(exchange)
-        asking: list[tuple[Ready, Mapping[str, str] | None]] = []
+        asking: list[Asking] = []
         for one in found.ready:
-            pattern = approval_pattern(one.tool, one.call.arguments, self.rules)
-            free = pattern is None and not isinstance(one.tool, AskUser) and one.index not in known
-            if free or one.index in exchange.started:
+            asked = isinstance(one.tool, AskUser) or one.index in known
+            if not asked and not concerned(one.tool, self.rules):
+                gated.ready.append(one)
+                continue
+            given = given_of(one.tool, one.call.arguments)
+            pattern = pattern_of(one.tool, given, self.rules)
+            if pattern is None and not asked:
                 gated.ready.append(one)
             else:
-                asking.append((one, pattern))
+                asking.append(Asking(one, given, pattern))
         if asking and not await may_wait(self.log.store, self.log.lease.run_id):
-            for one, _ in asking:
-                text = NOBODY if isinstance(one.tool, AskUser) else REFUSED
-                gated.done[one.index] = ToolResult(text, outcome="refused")
+            for each in asking:
+                text = NOBODY if isinstance(each.one.tool, AskUser) else REFUSED
+                gated.done[each.one.index] = ToolResult(text, outcome="refused")
         elif asking:
             await self._ask(exchange, asking, known, gated)
         return gated
 
-    async def _known(self, exchange: Exchange) -> dict[int, Question]:
-        """Return what was asked for calls of the exchange, by their places in it."""
+    async def _known(self, exchange: Exchange) -> dict[int, tuple[Question, str]]:
+        """Return what was asked last for calls of the exchange, by their places in it.
+
+        With each the digest of what was shown.
+        """
         if exchange.seq != self.reopened:
             return {}
         rows = await self.log.store.questions(run_id=self.log.lease.run_id, limit=10_000)
         return {
-            row.position: Question.of(row)
+            row.position: (Question.of(row), str(row.body.get("digest", "")))
             for row in rows
             if row.node_id == exchange.seq
             and row.position is not None
@@ -109,30 +139,41 @@ class Gate:
     async def _ask(
         self,
         exchange: Exchange,
-        asking: Sequence[tuple[Ready, Mapping[str, str] | None]],
-        known: Mapping[int, Question],
+        asking: Sequence[Asking],
+        known: Mapping[int, tuple[Question, str]],
         gated: Gated,
     ) -> None:
         allowed, asker = await self._allowed(), await self._asker()
-        for one, pattern in asking:
-            question = known.get(one.index)
+        for each in asking:
+            one = each.one
+            question, digest = known.get(one.index, (None, ""))
             if question is not None and question.status == "open":
                 gated.waiting += 1
             elif isinstance(one.tool, AskUser):
                 self._ask_user(exchange, one, question, gated)
             elif question is not None and not allows(question):
                 gated.done[one.index] = refusal_of(question)
-            elif question is not None or remembered(one.call, allowed):
+            elif (question is not None and digest == each.digest) or (
+                question is None and remembered(each, allowed)
+            ):
                 gated.ready.append(one)
             else:
-                body = {
-                    "text": f"May the agent call {one.call.name}?",
-                    "tool": one.call.name,
-                    "arguments": shown_arguments(one.call.arguments),
-                    "pattern": dict(pattern or {}),
-                    **asker,
-                }
-                self._add(exchange, one, "approval", body, gated)
+                self._add(exchange, one, "approval", self._body(each) | asker, gated)
+
+    def _body(self, asking: Asking) -> dict[str, Any]:
+        """Return what is kept of a question: what is shown, and what its answer is bound to."""
+        name, given = asking.one.call.name, dict(asking.given)
+        shown = shown_arguments(given, self.secrets)
+        return {
+            "text": f"May the agent call {name}?",
+            "tool": name,
+            "arguments": shown,
+            "pattern": dict(asking.pattern or {}),
+            "digest": asking.digest,
+            "binding": binding_of(asking.one.tool),
+            # The answer is compared with the values themselves, which the log has anyway.
+            **({} if shown == given else {"given": given}),
+        }
 
     async def _allowed(self) -> list[ApprovalRow]:
         """Return what is allowed: for a sub-agent what is so on the thread of its root, too."""
@@ -201,32 +242,15 @@ def _awaiting(own: int, below: Sequence[Waits]) -> Finish:
     return Finish("suspended", "awaiting_user", f"It waits for {' and '.join(what)}.")
 
 
-def approval_pattern(
-    tool: Tool, arguments: dict[str, Any], rules: Sequence[ApprovalRule]
-) -> Mapping[str, str] | None:
-    """Return by which pattern of its arguments a call needs an approval; None if it needs none."""
-    if isinstance(tool, AskUser):
-        return None
-    for rule in rules:
-        if matches({"tool": rule.tool}, {"tool": tool.name}) and may_match(
-            rule.arguments, arguments
-        ):
-            return rule.arguments
-    return tool.approval(arguments)
-
-
-def remembered(call: ToolCall, allowed: Sequence[ApprovalRow]) -> bool:
-    """Return whether a call is allowed for the rest of its thread.
-
-    What goes up in folders is allowed word for word only: no pattern of a folder covers it.
-    """
-    return any(one.tool == call.name and _covers(one.arguments, call) for one in allowed)
-
-
-def _covers(patterns: Mapping[str, str], call: ToolCall) -> bool:
-    return matches(patterns, call.arguments) and not any(
-        climbs(call.arguments[name]) and call.arguments[name] != pattern
-        for name, pattern in patterns.items()
+def remembered(asking: Asking, allowed: Sequence[ApprovalRow]) -> bool:
+    """Return whether a call is allowed for the rest of its thread, of this very tool."""
+    tool = asking.one.tool
+    named = [one for one in allowed if one.tool == tool.name]
+    if not named:
+        return False
+    binding = binding_of(tool)
+    return any(
+        one.binding == binding and covers(one.arguments, asking.given, tool.folder) for one in named
     )
 
 

@@ -1,70 +1,292 @@
-"""Patterns over a call's arguments, and what of the arguments a person is shown."""
+"""Patterns over a call's arguments, and what of the arguments a person is shown.
+
+What asks a person matches where a value *may* be meant, in any of the ways to write it; what allows
+without asking covers only what is surely meant.  Where a pattern cannot decide, a person does.
+"""
 
 from __future__ import annotations
 
+import json
+import os
 import re
-from collections.abc import Mapping
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping, Set
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import Any, cast
+from urllib.parse import unquote, urlsplit
 
-import orjson
-
-from agent_runtime.models.failures import scrub
-
-MAX_VALUE = 2000
-"""How many characters of a value are shown."""
+COMMANDS = frozenset({"command", "cmd", "script", "code", "argv", "args"})
+"""Names of arguments that are taken for commands."""
+MASK = "*** (a secret that this process knows; not shown)"
+LONGEST_COMMAND = 2000
+"""Of longer ones nobody can say what they run."""
+LONGEST_PATH = 4096
+"""No system opens a longer path."""
+LONGEST_NUMBER = 400
+"""Of a float; longer ones are text."""
+UNSETTLED = "(chosen when the call is made)"
+"""Stands for a default that is another one each time."""
 _SEPARATORS = re.compile(r"[/\\]")
-_SECRET_NAME = re.compile(
-    r"pass(?:word|wd|phrase)?$|secret|token|api_?key|access_?key|private_?key|credential|auth",
-    re.IGNORECASE,
-)
-_SECRET_TEXT = re.compile(
-    r"((?:password|passwd|secret|token|api_?key|access_?key)\w*\s*[=:]\s*[\"']?)[^\s\"']+"
-    r"|(\w+://[^\s:/@]*:)[^\s@/]+(?=@)",
-    re.IGNORECASE,
-)
+_WILDCARD = re.compile(r"[*?\[]")
+# By these a shell makes another command of what is written.
+_SHELL = re.compile(r"[;&|<>$`\\\"'(){}\[\]*?~#!\r\n]")
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """The arguments of a call.
+
+    Attributes:
+        given: as the tool is called with them.
+        takes: says of a name whether the tool may have such an argument.
+        folder: what relative paths start from; None for the process's folder.
+    """
+
+    given: Mapping[str, Any]
+    takes: Callable[[str], bool]
+    folder: Path | None = None
 
 
 def text_of(value: Any) -> str:
     """Return a value as patterns see it: text as it is, the rest as JSON."""
-    return value if isinstance(value, str) else orjson.dumps(value).decode()
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
 
 
-def matches(patterns: Mapping[str, str], arguments: Mapping[str, Any]) -> bool:
-    """Return whether every named argument is there and matches its pattern (`*`, `?`, `[…]`)."""
+def may_match(patterns: Mapping[str, str], arguments: Arguments) -> bool:
+    """Return whether every named argument matches its pattern (`*`, `?`, `[…]`), or could."""
     return all(
-        name in arguments and fnmatchcase(text_of(arguments[name]), pattern)
+        (name in COMMANDS and _may_run(arguments.given[name], pattern))
+        or _may_be(arguments.given[name], pattern, arguments.folder)
+        if name in arguments.given
+        else arguments.takes(name)
         for name, pattern in patterns.items()
     )
 
 
-def may_match(patterns: Mapping[str, str], arguments: Mapping[str, Any]) -> bool:
-    """Return whether arguments match, or could: a path that goes up in folders may lead there."""
+def covers(
+    patterns: Mapping[str, str], given: Mapping[str, Any], folder: Path | None = None
+) -> bool:
+    """Return whether every named argument is there and surely matches its pattern.
+
+    What goes up in folders, and a command of which a shell could make another one, is covered word
+    for word only; what a link leads elsewhere is not covered.
+    """
     return all(
-        name in arguments and (climbs(arguments[name]) or matches({name: pattern}, arguments))
+        name in given
+        and not (name in COMMANDS and _hides(given[name], pattern))
+        and _is(given[name], pattern, folder)
         for name, pattern in patterns.items()
     )
 
 
 def climbs(value: Any) -> bool:
     """Return whether a value goes up in folders as paths do, so that it may lead out of one."""
-    return isinstance(value, str) and ".." in _SEPARATORS.split(value)
+    return isinstance(value, str) and ".." in _SEPARATORS.split(value.strip())
 
 
-def shown_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return arguments as a person is shown them: shortened, without what looks like a secret."""
-    return {name: _shown(name, value) for name, value in arguments.items()}
+# What may be meant
 
 
-def _shown(name: str, value: Any) -> Any:
-    if _SECRET_NAME.search(name) and value not in (None, "", False, True):
-        return "***"
+def _may_be(value: Any, pattern: str, folder: Path | None) -> bool:
+    wanted: set[str] | None = None
+    for one in _leaves(value):
+        if one == UNSETTLED or climbs(one) or _same_number(one, pattern):
+            return True
+        if wanted is None:
+            wanted = _pattern_forms(pattern, folder)
+        found = _forms(one, folder)
+        if any(fnmatchcase(form, each) for form in found for each in wanted):
+            return True
+    return False
+
+
+def _hides(command: Any, pattern: str) -> bool:
+    """Return whether a shell could make another command of one than the pattern says."""
+    return command != pattern and _SHELL.search(text_of(command)) is not None
+
+
+def _may_run(command: Any, pattern: str) -> bool:
+    """Return whether a command runs what a pattern names, or could."""
+    parts = cast("list[Any]", command) if isinstance(command, list) else [command]
+    text = " ".join(map(text_of, parts))
+    if len(text) > LONGEST_COMMAND or _SHELL.search(text):
+        return True
+    words = text.split()
+    for at, word in enumerate(words):
+        for first in {word, word.rpartition("/")[2]}:
+            line = " ".join([first, *words[at + 1 :]])
+            # A pattern of arguments also means the command without any.
+            if any(fnmatchcase(_alike(one), _alike(pattern)) for one in (line, f"{line} ")):
+                return True
+    return False
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    """Yield a value, and all that is in it."""
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        yield one
+        if isinstance(one, Mapping):
+            pairs = cast("Mapping[Any, Any]", one)
+            waiting += [*pairs.keys(), *pairs.values()]
+        elif isinstance(one, list | tuple):
+            waiting += cast("list[Any]", one)
+
+
+def _same_number(value: Any, pattern: str) -> bool:
+    if not isinstance(value, str | int | float) or len(text_of(value)) > 400:
+        return False
+    try:
+        return Decimal(text_of(int(value) if isinstance(value, bool) else value)) == Decimal(
+            pattern
+        )
+    except InvalidOperation:
+        return False
+
+
+def _forms(value: Any, folder: Path | None) -> set[str]:
+    """Return the ways to write a value: whole numbers, and every form of a path."""
+    text = text_of(value)
+    found = {text}
+    if isinstance(value, float) and value.is_integer():
+        found.add(str(int(value)))
     if isinstance(value, str):
-        text = scrub(_SECRET_TEXT.sub(lambda found: f"{found[1] or found[2]}***", value))
-        cut = len(text) - MAX_VALUE
-        return text if cut <= 0 else f"{text[:MAX_VALUE]} [... {cut:,} more characters ...]"
+        for one in {text, text.strip(), _file_of(text.strip())}:
+            found |= _path_forms(one, folder)
+    return found | set(map(_alike, found))
+
+
+def _path_forms(text: str, folder: Path | None) -> set[str]:
+    plain = _normal(_expanded(text))
+    if not text or "\0" in text or len(plain) > LONGEST_PATH:
+        return {text}
+    whole, real = _places(text, folder)
+    found = {text, plain, whole, real}
+    for start in {_start(folder), _real(_start(folder))}:
+        inside = [one for one in (whole, real) if one.startswith(start.rstrip("/") + "/")]
+        found |= {os.path.relpath(one, start) for one in inside}
+        if start in (whole, real):
+            found.add(".")
+    # A folder matches what its content does.
+    return found | {f"{one}/" for one in found} | {f"./{one}" for one in found}
+
+
+def _pattern_forms(pattern: str, folder: Path | None) -> set[str]:
+    """Return a pattern as it is, and as one of whole paths, of links and of where they lead."""
+    text = _expanded(pattern.strip())
+    found = {pattern, text, _normal(text)}
+    first = _WILDCARD.search(text)
+    fixed = text[: first.start()] if first else text
+    if fixed and "\0" not in fixed and len(fixed) <= LONGEST_PATH:
+        head, _, _ = fixed.rpartition("/")
+        head = head if first else fixed
+        rest = text[len(head) :] if head or text.startswith("/") else f"/{text}"
+        for place in _places(head or ("/" if text.startswith("/") else "."), folder):
+            found.add(_normal(place + rest) if rest else place)
+    return found | set(map(_alike, found))
+
+
+def _alike(text: str) -> str:
+    """Return what a file system without cases, or with another form of accents, takes it for."""
+    return unicodedata.normalize("NFC", text.casefold())
+
+
+def _file_of(text: str) -> str:
+    """Return the path of a `file:` URL; other text as it is."""
+    if text[:5].lower() != "file:":
+        return text
+    try:
+        return unquote(urlsplit(text).path)
+    except ValueError:
+        return text
+
+
+# What is surely meant
+
+
+def _is(value: Any, pattern: str, folder: Path | None) -> bool:
+    text = text_of(value)
+    if not isinstance(value, str):
+        simple = value is None or isinstance(value, bool | int | float)
+        matched = fnmatchcase(text, pattern) or (simple and _same_number(value, pattern))
+        return matched if simple else pattern in (text, "*")
+    if climbs(value) or value == UNSETTLED:
+        return value == pattern
+    whole, real = _places(value, folder)
+    wanted = pattern if _WILDCARD.match(pattern) else _places(pattern, folder, follow=False)[0]
+    if not (fnmatchcase(value, pattern) or fnmatchcase(whole, wanted)):
+        return False
+    return real == whole or not pattern.strip("*") or fnmatchcase(real, wanted)
+
+
+# Paths
+
+
+def _places(text: str, folder: Path | None, *, follow: bool = True) -> tuple[str, str]:
+    """Return a path as a whole one, and where its links lead; `~` is the user's folder."""
+    # `Path` would fail where there is no such user, and drop a `.` that says something.
+    joined = os.path.join(_start(folder), _expanded(text))  # noqa: PTH118
+    whole = _normal(joined)
+    return whole, _real(joined) if follow else whole
+
+
+def _real(path: str) -> str:
+    if len(_normal(path)) > LONGEST_PATH:
+        return _normal(path)
+    try:
+        return _normal(os.path.realpath(path))
+    except (OSError, ValueError):
+        # No file can have such a name.
+        return _normal(path)
+
+
+def _expanded(text: str) -> str:
+    return os.path.expanduser(text)  # noqa: PTH111
+
+
+def _start(folder: Path | None) -> str:
+    if folder is not None:
+        return str(folder)
+    try:
+        return str(Path.cwd())
+    except FileNotFoundError:
+        return "/"
+
+
+def _normal(path: str) -> str:
+    # Two slashes at its begin are left by `normpath`, and mean one.
+    return re.sub(r"^//+", "/", os.path.normpath(path)) if path else path
+
+
+# What is shown
+
+
+def shown_arguments(
+    arguments: Mapping[str, Any], secrets: Set[str] = frozenset()
+) -> dict[str, Any]:
+    """Return arguments as a person is shown them: all of them, whole.
+
+    Only a value that is a known secret, exactly, is masked; nothing is in commands, of which a
+    person must see what runs.
+    """
+    return {
+        name: value if name in COMMANDS else _masked(value, secrets)
+        for name, value in arguments.items()
+    }
+
+
+def _masked(value: Any, secrets: Set[str]) -> Any:
+    if isinstance(value, str):
+        return MASK if value in secrets else value
     if isinstance(value, dict):
-        return shown_arguments(cast("dict[str, Any]", value))
+        pairs = cast("dict[str, Any]", value).items()
+        return {key: _masked(one, secrets) for key, one in pairs}
     if isinstance(value, list):
-        return [_shown("", one) for one in cast("list[Any]", value)]
+        return [_masked(one, secrets) for one in cast("list[Any]", value)]
     return value

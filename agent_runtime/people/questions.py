@@ -10,7 +10,7 @@ from agent_runtime.errors import InvalidAnswer
 from agent_runtime.messages import ToolResult, encodable
 from agent_runtime_storage.people_records import QuestionKind, QuestionRow, QuestionStatus
 
-from .patterns import matches
+from .patterns import covers
 
 MAX_ANSWER = 100_000
 """How many characters the text of an answer may have."""
@@ -27,8 +27,9 @@ class Question:
         text: what is asked.
         choices: of `single` and `multiple`.
         tool: of an `approval`, the tool that is to be called.
-        arguments: of an `approval`, what it is to be called with: long values shortened, secrets
-            left out. The call runs with the whole of them.
+        arguments: of an `approval`, all that it is to be called with, defaults too; only a value
+            that is a secret of this process is masked.  They are as the model wrote them: show them
+            by `agent_runtime.people.showing.shown_value` where text could hide or forge something.
         pattern: of an `approval`, what `remember=True` allows for the rest of the thread: by
             argument the pattern of its value; empty for every call of the tool.
         why: what the model said with the call.
@@ -107,14 +108,19 @@ So does a cancellation, or an error, while it asks.
 """
 
 
-def encode_answer(question: Question, answer: Answer) -> dict[str, Any]:
+def encode_answer(
+    question: Question, answer: Answer, arguments: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """Return an answer as it is kept.
+
+    Args:
+        arguments: of an approval, those of the call where they are not shown as they are.
 
     Raises:
         InvalidAnswer: it is not what the question asks for.
     """
     if question.kind in ("approval", "continue"):
-        return _decision(question, answer)
+        return _decision(question, answer, question.arguments if arguments is None else arguments)
     if question.kind == "text":
         if not isinstance(answer, str) or not answer.strip():
             raise _invalid(question, "is no text", "Answer with a text.")
@@ -132,7 +138,7 @@ def encode_answer(question: Question, answer: Answer) -> dict[str, Any]:
     return {"choices": list(given)}
 
 
-def _decision(question: Question, answer: Answer) -> dict[str, Any]:
+def _decision(question: Question, answer: Answer, given: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(answer, bool):
         answer = Decision(answer)
     if not isinstance(answer, Decision):
@@ -144,7 +150,7 @@ def _decision(question: Question, answer: Answer) -> dict[str, Any]:
         raise _invalid(question, "cannot be remembered", "Remember only what is allowed.")
     if answer.remember is True:
         return decided | {"remember": dict(question.pattern)}
-    if not matches(answer.remember, question.arguments):
+    if not covers(answer.remember, given):
         problem = "is to be remembered for other calls than this one"
         raise _invalid(question, problem, "Widen its patterns.")
     return decided | {"remember": dict(answer.remember)}

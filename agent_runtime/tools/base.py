@@ -7,7 +7,9 @@ import re
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeAlias, TypeVar, overload
 
 import anyio
@@ -17,9 +19,10 @@ from anyio.lowlevel import RunVar
 from agent_runtime.attaching import MAX_BYTES, File, keep
 from agent_runtime.errors import ConfigError, ToolError, text_of
 from agent_runtime.messages import FileRef, ToolResult, ToolSpec, encodable
-from agent_runtime.people.patterns import may_match
+from agent_runtime.people.patterns import Arguments, may_match
 from agent_runtime_storage.contract import UserStore
 
+from .identity import digest, identity
 from .returned import has_files, render, render_files
 from .signature import function_name, is_async, read_signature
 from .timer import ToolTimer
@@ -104,6 +107,7 @@ class Tool(ABC):
 
     Attributes:
         in_thread: whether its calls work in threads, which go on after a cancellation.
+        folder: what relative paths among its arguments start from; None for the process's folder.
 
     Raises:
         ConfigError: the name or a limit is not usable.
@@ -111,6 +115,7 @@ class Tool(ABC):
 
     in_thread: bool = False
     max_result_tokens: int | None = None
+    folder: Path | None = None
 
     def __init__(
         self,
@@ -156,20 +161,56 @@ class Tool(ABC):
         """
         ...
 
+    def given(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Return the arguments as JSON values, as the tool takes them: with its defaults.
+
+        Raises:
+            ToolError: they are not valid.
+        """
+        properties: dict[str, Any] = self.spec.parameters.get("properties", {})
+        known: dict[str, Any] = {
+            name: one["default"]
+            for name, one in properties.items()
+            if isinstance(one, dict) and "default" in one
+        }
+        return deepcopy(known | arguments)
+
+    def takes(self, name: str) -> bool:
+        """Return whether it may have an argument of this name."""
+        schema = self.spec.parameters
+        if name in (properties := schema.get("properties", {})):
+            return True
+        return not properties and schema.get("additionalProperties") is not False
+
+    def binding(self) -> str:
+        """Return a digest of what it is, the same in every process, to bind approvals to."""
+        spec = [self.spec.name, self.spec.description, self.spec.parameters]
+        return digest(spec, str(self.folder), *self._held())
+
+    def _held(self) -> tuple[str, ...]:
+        return (identity(self, made=False),)
+
     def approval(self, arguments: dict[str, Any]) -> Mapping[str, str] | None:
         """Return by which pattern of its arguments a call needs an approval; None if it does not.
 
         A function that fails on the arguments does not allow them.
+
+        Args:
+            arguments: as `given` returns them.
         """
         wanted = self.needs_approval
         if isinstance(wanted, bool):
             return {} if wanted else None
         if callable(wanted):
             try:
-                return {} if wanted(arguments) else None
+                return {} if wanted(deepcopy(arguments)) else None
             except Exception:
                 return {}
-        return wanted if may_match(wanted, arguments) else None
+        return wanted if may_match(wanted, self.arguments(arguments)) else None
+
+    def arguments(self, given: Mapping[str, Any]) -> Arguments:
+        """Return the arguments of a call as patterns look at them."""
+        return Arguments(given, self.takes, self.folder)
 
     def refusal(self) -> ToolResult:
         """Return the result of a call that nobody can approve."""
@@ -209,6 +250,37 @@ class FunctionTool(Tool, Generic[P, R]):
         self._untyped: Callable[..., Any] = function
         self._signature = signature
         self.in_thread = not is_async(function)
+        # Now, since a function may count and collect in what it holds; the runtime's own do not.
+        own = str(getattr(function, "__module__", "")).startswith("agent_runtime.")
+        self._made = "" if own else identity(function, made=True)
+        if not isinstance(needs_approval, bool) and not callable(needs_approval):
+            self._check_patterns(needs_approval)
+
+    @property
+    def takes_context(self) -> bool:
+        """Whether its function takes a `ToolContext`, by which it can run agents."""
+        return self._signature.context is not None
+
+    def _check_patterns(self, patterns: Mapping[str, str]) -> None:
+        if unknown := [one for one in patterns if not self.takes(one)]:
+            known = ", ".join(self.spec.parameters.get("properties", {})) or "none"
+            raise ConfigError(
+                f"The tool {self.name} needs an approval by arguments that it does not have: "
+                f"{', '.join(unknown)}.",
+                cure=f"Its arguments are: {known}.",
+            )
+
+    def given(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Return the arguments as JSON values: validated, coerced, and with their defaults.
+
+        Raises:
+            ToolError: they are not valid.
+        """
+        return self._signature.given(arguments)
+
+    def _held(self) -> tuple[str, ...]:
+        self._made = self._made or identity(self.function, made=True)
+        return (self._made, identity(self.function, made=False))
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function itself, without validation, thread or timeout."""
@@ -345,8 +417,9 @@ def tool(
         idempotent: whether it may run again after a crash that left its effect unknown.
         needs_approval: which calls a person has to allow: all (True); those whose arguments match
             patterns, as `{"path": "/etc/*"}`; or those of which a function of the arguments says
-            so.  Patterns see the text that the model wrote: where a value can be written in
-            several ways, as paths can, take True or a function.
+            so.  Both see what the tool is called with: coerced values, with defaults, as JSON.
+            Paths match in every form, relative ones from the process's folder; where a pattern
+            cannot decide, a person is asked.
         max_result_tokens: how much of a result prompts show, at any window; None for the setting.
 
     Raises:

@@ -7,7 +7,7 @@ import re
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, ValidationError, create_model
 from pydantic.fields import FieldInfo
@@ -40,15 +40,33 @@ class Signature:
         Raises:
             ToolError: an argument is missing, unknown or of the wrong type; says which and why.
         """
-        try:
-            model = self._arguments.model_validate(arguments)
-        except ValidationError as error:
-            known = [info.alias for info in self._arguments.model_fields.values()]
-            raise ToolError(_problems(error, ", ".join(map(str, known)))) from None
+        model = self._validated(arguments)
         return {
             typing.cast("str", info.alias): getattr(model, name)
             for name, info in self._arguments.model_fields.items()
         }
+
+    def given(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what the function is called with as JSON values.
+
+        Of the models in it defaults that say nothing (None, False) are left out.
+
+        Raises:
+            ToolError: an argument is missing, unknown or of the wrong type, or no JSON can say it.
+        """
+        try:
+            model = self._validated(arguments)
+            made = model.model_dump(mode="json", by_alias=True, warnings=False, fallback=str)
+        except (PydanticUserError, ValueError, TypeError, AttributeError) as error:
+            raise ToolError(f"The arguments cannot be said as JSON: {error}") from None
+        return {name: _said(value, arguments.get(name)) for name, value in made.items()}
+
+    def _validated(self, arguments: Mapping[str, Any]) -> BaseModel:
+        try:
+            return self._arguments.model_validate(arguments)
+        except ValidationError as error:
+            known = [info.alias for info in self._arguments.model_fields.values()]
+            raise ToolError(_problems(error, ", ".join(map(str, known)))) from None
 
 
 def read_signature(function: Callable[..., Any], context_type: type) -> Signature:
@@ -138,6 +156,29 @@ def _problems(error: ValidationError, known: str) -> str:
             what = f"there is no such argument; there are: {known or 'none'}"
         lines.append(f"- {where}: {what}")
     return "\n".join(lines)
+
+
+def _said(made: Any, given: Any) -> Any:
+    """Return a value as it was made of what was given, with all of that.
+
+    A model's own way to write JSON may leave fields out, or hide what they hold.
+    """
+    if isinstance(made, dict):
+        old = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
+        new = cast("dict[str, Any]", made)
+        kept = {key: _said(one, old.get(key)) for key, one in new.items()
+                if key in old or one not in (None, False)}  # fmt: skip
+        return {**{key: one for key, one in old.items() if key not in new}, **kept}
+    if isinstance(made, list):
+        news = cast("list[Any]", made)
+        olds = cast("list[Any]", given) if isinstance(given, list) else []
+        return [_said(one, olds[n] if n < len(olds) else None) for n, one in enumerate(news)]
+    hidden = made is None or (isinstance(made, str) and not made.strip("*"))
+    if hidden and given is not None:
+        return given
+    # What the store's JSON cannot carry.
+    large = isinstance(made, int) and not -(1 << 63) <= made < 1 << 63
+    return str(made) if large else made
 
 
 class _Schema(GenerateJsonSchema):

@@ -71,6 +71,8 @@ def workspace_tools(
     if shell:
         commands = Shell(folder.path, shell_timeout, environment)
         tools.append(tool(commands.run_command, timeout=math.inf, needs_approval=shell_approval))
+    for one in tools:
+        one.folder = folder.path
     return tools
 
 

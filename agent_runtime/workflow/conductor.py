@@ -316,7 +316,8 @@ class Conductor:
         named: dict[str, dict[int, Step]] = {}
         for one in steps:
             named.setdefault(one.name, {})[one.iteration] = one
-        tools = Toolset(Node(name, iterations) for name, iterations in named.items())
+        rules = self.state.gate.rules
+        tools = Toolset(Node(name, steps, rules) for name, steps in named.items())
 
         async def close(done: dict[int, ToolResult]) -> None:
             results = log.open_exchange().results | done

@@ -6,6 +6,7 @@ import inspect
 import re
 import typing
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, cast
@@ -16,9 +17,12 @@ from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from agent_runtime.errors import ConfigError, NodeFailed
 from agent_runtime.messages import ToolResult, encodable
+from agent_runtime.people.patterns import Arguments
+from agent_runtime.people.rules import rule_pattern
 from agent_runtime.tools.base import FunctionTool, Tool, ToolContext
 from agent_runtime.tools.returned import NO_RESULT
 from agent_runtime.tools.signature import is_async
+from agent_runtime_config.approvals import ApprovalRule
 
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
@@ -33,6 +37,7 @@ class Step:
     Attributes:
         asked: its arguments, as the log has them.
         work: what runs it.
+        needs: says whether a person would have to allow it, under the rules of the settings.
         repeatable: whether it may run again when nobody saw its end.
         speaks: whether its value is a message of the shared state.
         path: where it stands among parallel branches.
@@ -55,6 +60,7 @@ class Step:
     cause: Exception | None = None
     stop_reason: str = ""
     done: anyio.Event = field(default_factory=anyio.Event)
+    needs: Callable[[Sequence[ApprovalRule]], bool] = lambda rules: False
 
     def __post_init__(self) -> None:
         if not NAME.fullmatch(self.name):
@@ -101,16 +107,17 @@ class Step:
 class Node(Tool):
     """The iterations of one node that run at the same time, as the exchange's tool."""
 
-    def __init__(self, name: str, steps: Mapping[int, Step]) -> None:
+    def __init__(self, name: str, steps: Mapping[int, Step], rules: Sequence[ApprovalRule]) -> None:
         super().__init__(name=name)
         self._steps = steps
+        self._rules = rules
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
         """Run one iteration."""
-        work = self._steps[arguments["iteration"]].work
-        if work.approval({}) is not None:
-            return work.refusal()
-        return await work.call({}, context)
+        step = self._steps[arguments["iteration"]]
+        if step.needs(self._rules):
+            return self.refusal()
+        return await step.work.call({}, context)
 
 
 def function_step(
@@ -149,7 +156,6 @@ def function_step(
         on_loop if is_async(inner) else in_thread,
         name=name if NAME.fullmatch(name) else "node",
         timeout=made.timeout if made else None,
-        needs_approval=made is not None and made.needs_approval,
     )
     asked: dict[str, Any] = {}
     if args:
@@ -157,7 +163,47 @@ def function_step(
     if kwargs:
         asked["kwargs"] = plain(dict(kwargs))
     step = Step(name, asked, work, repeatable=made is not None and made.idempotent)
+    step.needs = partial(_needs, name, inner, made, args, kwargs)
     return step
+
+
+def _needs(
+    name: str,
+    function: Callable[..., Any],
+    made: FunctionTool[..., Any] | None,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    rules: Sequence[ApprovalRule],
+) -> bool:
+    """Return whether a person would have to allow a call, by any of the names that it has."""
+    if not rules and (made is None or made.needs_approval is False):
+        return False
+    given: dict[str, Any] = {}
+    signature: inspect.Signature | None = None
+    with suppress(TypeError, ValueError):
+        signature = inspect.signature(function)
+        bound = signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        given = plain(_flat(bound, signature))
+
+    def takes(one: str) -> bool:
+        # Of a function without a signature nothing is known.
+        return signature is None or one in signature.parameters
+
+    arguments = Arguments(given, takes, made.folder if made else None)
+    names = {name, getattr(function, "__name__", name), made.name if made else name}
+    if rule_pattern(names, arguments, rules) is not None:
+        return True
+    return made is not None and made.approval(given) is not None
+
+
+def _flat(bound: inspect.BoundArguments, signature: inspect.Signature) -> dict[str, Any]:
+    """Return arguments by their names, with those of a `**` beside the others."""
+    flat: dict[str, Any] = {}
+    for name, value in bound.arguments.items():
+        several = signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD
+        flat |= value if several else {name: value}
+    return flat
 
 
 # Values

@@ -163,8 +163,9 @@ class Settings(RoleSettings):
     approve: Annotated[str, AfterValidator(_approvals)] = Field(
         default="",
         description="Which calls a person has to allow, beside those of tools that need it anyway: "
-        "`shell,write_file:path=/etc/*` for all of `shell`, and those of `write_file` whose `path` "
-        "matches. Rules stand between commas, a rule's arguments between `;`.",
+        "`run_command,write_file:path=/etc/*` for all of `run_command`, which may be named `shell` "
+        "too, and those of `write_file` whose `path` matches. Rules stand between commas, a rule's "
+        "arguments between `;`.",
     )
     answer_timeout: Seconds = Field(
         default=86_400.0,

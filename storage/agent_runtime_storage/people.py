@@ -62,6 +62,7 @@ class People(Owner):
                 "id": remember.id,
                 "tool": remember.tool,
                 "arguments": encode_json(remember.arguments, "arguments' patterns"),
+                "binding": remember.binding,
             }
             batch.append(self._statement("remember_approval", values))
         try:
@@ -84,8 +85,8 @@ class People(Owner):
         if not rows:
             await self._require_thread(thread_id)
         return [
-            ApprovalRow(thread, identity, tool, orjson.loads(arguments), at)
-            for thread, identity, tool, arguments, at in rows
+            ApprovalRow(thread, identity, tool, orjson.loads(arguments), at, binding)
+            for thread, identity, tool, arguments, at, binding in rows
         ]
 
     async def forget_approval(self, thread_id: str, approval_id: str) -> None:

@@ -58,20 +58,27 @@ class NewApproval:
     Attributes:
         arguments: by argument, the pattern that its value has to match; none matches every call.
         thread_id: None for the thread of the question that is answered.
+        binding: a digest of the tool; no other tool of its name is meant.
     """
 
     id: str
     tool: str
     arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
     thread_id: str | None = None
+    binding: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRow:
-    """Calls that are allowed on a thread."""
+    """Calls that are allowed on a thread.
+
+    Attributes:
+        binding: a digest of the tool; empty for one that an older version allowed.
+    """
 
     thread_id: str
     id: str
     tool: str
     arguments: Mapping[str, Any]
     created_at: float
+    binding: str = ""

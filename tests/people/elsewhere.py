@@ -39,9 +39,12 @@ async def effect(path: str, text: str) -> str:
     return "done"
 
 
+again = tool(effect.function, name="again", needs_approval=True, idempotent=True)
+
+
 def agent(model: Model) -> Agent:
     """Return the agent that asks, and whose effects need an approval."""
-    return Agent(model, tools=[effect], asking=True, name="asks")
+    return Agent(model, tools=[effect, again], asking=True, name="asks")
 
 
 def asking() -> ScriptedModel:

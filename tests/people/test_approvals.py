@@ -10,7 +10,7 @@ import pytest
 from agent_runtime import Agent, Decision, ToolContext, tool
 from agent_runtime.errors import InvalidAnswer, NotFound, QuestionClosed
 from agent_runtime.models.scripted import call, calls, raw_call, say
-from agent_runtime.people.patterns import shown_arguments
+from agent_runtime.people.patterns import MASK, shown_arguments
 from agent_runtime.tools.base import REFUSED
 from tests.loop.conftest import Play, double
 
@@ -58,7 +58,7 @@ async def test_what_is_allowed_is_what_runs_and_runs_once(play: Play) -> None:
         [question] = asked.questions
         assert (question.kind, question.tool, question.pattern) == ("approval", "erase", {})
         assert question.arguments["path"] == "/a"
-        assert len(question.arguments["note"]) < 3000
+        assert question.arguments["note"] == "x" * 5000
         assert await world.runtime.answer(question.id, True)
         result = await world.resume(AGENT)
 
@@ -193,7 +193,7 @@ async def test_a_function_that_fails_on_the_arguments_does_not_allow_them(play: 
 
 @pytest.mark.backends("file")
 async def test_a_setting_says_what_else_needs_an_approval(play: Play) -> None:
-    settings = {"approve": "double:number=4*,other"}
+    settings = {"approve": "double:number=4*,pay"}
     script = [call("double", number=7), call("double", number=42), say("Done.")]
     async with play(script, settings=settings) as world:
         [question] = (await world.run(AGENT)).questions
@@ -253,16 +253,19 @@ async def test_an_approved_call_is_made_once_though_its_process_dies(
         assert outcome == "interrupted" and "unverified" in text
 
 
-def test_a_person_is_shown_no_secrets() -> None:
-    shown = shown_arguments(
-        {
-            "command": "curl -H 'Authorization: Bearer abcdefgh' postgresql://u:hunter2@h/db",
-            "api_key": "hunter2",
-            "env": {"DB_PASSWORD": "hunter2", "HOME": "/root"},
-            "lines": ["export TOKEN=hunter2", "sk-0123456789abcdef"],
-        }
-    )
+def test_only_a_known_secret_is_masked_and_nothing_in_a_command() -> None:
+    given: dict[str, Any] = {
+        "command": "TOKEN=$(touch${IFS}x) make test --token=$(id) https://x:;id;@host",
+        "author": "Ada",
+        "max_tokens": 7,
+        "env": {"DB_PASSWORD": "hunter2-hunter2", "HOME": "/root"},
+        "lines": ["export TOKEN=hunter2-hunter2", "hunter2-hunter2"],
+    }
 
-    text = str(shown)
-    assert "hunter2" not in text and "abcdefgh" not in text and "0123456789" not in text
-    assert "/root" in text and "curl" in text
+    shown = shown_arguments(given, {"hunter2-hunter2", given["command"]})
+
+    assert shown == {
+        **given,
+        "env": {"DB_PASSWORD": MASK, "HOME": "/root"},
+        "lines": ["export TOKEN=hunter2-hunter2", MASK],
+    }

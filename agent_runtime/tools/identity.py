@@ -1,0 +1,203 @@
+"""What tells one tool from another of the same name: its schema, its code, and what it holds.
+
+An approval is bound to it, so that it never covers another tool.  Code is followed into functions
+of the same package; what lies in other packages counts by its name.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import inspect
+import json
+import types
+from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
+from itertools import islice
+from pathlib import PurePath
+from typing import Any, cast
+
+DEEPEST = 8
+"""How far functions and objects are followed."""
+MOST = 20_000
+"""How many values are looked at; a tool may hold a whole table."""
+_CHANGING = (int, float, complex, list, dict, set, bytearray)
+"""What a tool may use to count or to collect: it counts as it was when the tool was made."""
+
+
+def digest(*parts: Any) -> str:
+    """Return a digest of JSON values, the same in every process."""
+    text = json.dumps(parts, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def identity(held: Any, *, made: bool) -> str:
+    """Return a digest of a function or an object, the same in every process.
+
+    Args:
+        made: whether to see numbers and containers that it holds, which may change while it
+            works; otherwise only their types.
+    """
+    return digest(_Look(made).at(held))
+
+
+class _Look:
+    """One look at a function or an object, and what it holds."""
+
+    def __init__(self, made: bool) -> None:
+        self._made = made
+        # With the values themselves, so that none of their ids is given away meanwhile.
+        self._seen: dict[int, tuple[object, Any]] = {}
+        self._within: set[int] = set()
+        self._looked = 0
+        self._package = ""
+
+    def at(self, value: Any, depth: int = 0) -> Any:
+        kind = cast("type[object]", type(value))
+        if isinstance(value, Enum):
+            return [kind.__qualname__, value.name]
+        if kind is not bool and issubclass(kind, _CHANGING) and not self._made:
+            return kind.__qualname__
+        if value is None or isinstance(value, str | int | float | complex | bytes | bytearray):
+            return _plain(value)
+        if isinstance(value, PurePath):
+            return ["path", str(value)]
+        if isinstance(value, type | types.ModuleType):
+            return [kind.__qualname__, _name(value)]
+        self._looked += 1
+        if id(value) in self._within or depth > DEEPEST or self._looked > MOST:
+            return ["above", kind.__qualname__]
+        if id(value) in self._seen:
+            return self._seen[id(value)][1]
+        self._within.add(id(value))
+        found = self._inside(value, depth + 1)
+        self._within.discard(id(value))
+        if not isinstance(value, tuple | frozenset | types.CodeType):
+            # Equal constants may be one object in one process, and several in another.
+            self._seen[id(value)] = value, found
+        return found
+
+    def _inside(self, value: Any, depth: int) -> Any:
+        if isinstance(value, dict | types.MappingProxyType):
+            pairs = islice(cast("Mapping[Any, Any]", value).items(), MOST)
+            return ["dict", _ordered([self.at(key, depth), self.at(one, depth)]
+                                     for key, one in pairs)]  # fmt: skip
+        if isinstance(value, list | tuple):
+            return ["list", [self.at(one, depth) for one in cast("list[Any]", value)[:MOST]]]
+        if isinstance(value, set | frozenset):
+            return ["set", _ordered(self.at(one, depth) for one in cast("set[Any]", value))]
+        if isinstance(value, types.FunctionType):
+            return self._function(value, depth)
+        if isinstance(value, types.MethodType):
+            return ["method", self.at(value.__func__, depth), self._object(value.__self__, depth)]
+        if isinstance(value, functools.partial):
+            made = cast("functools.partial[Any]", value)
+            held = (made.func, made.args, made.keywords)
+            return ["partial", [self.at(one, depth) for one in held]]
+        if isinstance(value, types.CodeType):
+            return self._code(value, depth)
+        if isinstance(value, types.BuiltinFunctionType | types.MethodWrapperType):
+            return ["builtin", _name(value)]
+        return self._object(value, depth)
+
+    def _function(self, function: types.FunctionType, depth: int) -> Any:
+        self._package = self._package or _package(function)
+        return [
+            "function",
+            function.__qualname__,
+            self.at(function.__code__, depth),
+            # Also where they change: a default of another value is another function.
+            _Look(True).at(function.__defaults__, depth),
+            _Look(True).at(function.__kwdefaults__, depth),
+            [self._cell(cell, depth) for cell in function.__closure__ or ()],
+            self._globals(function, depth),
+        ]
+
+    def _cell(self, cell: types.CellType, depth: int) -> Any:
+        try:
+            return self.at(cell.cell_contents, depth)
+        except ValueError:
+            return "empty"
+
+    def _globals(self, function: types.FunctionType, depth: int) -> Any:
+        """Look at the functions and the constants of its package that a function names."""
+        found: list[Any] = []
+        for name in sorted(_names(function.__code__)):
+            value = function.__globals__.get(name)
+            own = isinstance(value, types.FunctionType) and _package(value) == self._package
+            constant = name.isupper() and isinstance(value, str | int | float | bytes | tuple)
+            if own or constant:
+                found.append(
+                    [name, _Look(True).at(value, depth) if constant else self.at(value, depth)]
+                )
+        return found
+
+    def _code(self, code: types.CodeType, depth: int) -> Any:
+        consts = [_Look(True).at(one, depth) for one in code.co_consts]
+        names = [code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars]
+        return [code.co_name, code.co_code.hex(), code.co_flags, names, consts]
+
+    def _object(self, value: Any, depth: int) -> Any:
+        """Look at an object: its class, and its attributes unless it is another package's."""
+        kind = cast("type[object]", type(value))
+        name = kind.__qualname__
+        if isinstance(value, type):
+            return self.at(value, depth)
+        if all(callable(inspect.getattr_static(value, one, None)) for one in ("stream", "info")):
+            # A model, which is known by its name.
+            return [name, _name(value)]
+        self._package = self._package or _package(kind)
+        if _package(kind) != self._package and not dataclasses.is_dataclass(value):
+            return [name]
+        own = [one for one in kind.__mro__ if _package(one) == self._package]
+        methods = {key: one for each in reversed(own) for key, one in vars(each).items()}
+        code = [
+            [key, self.at(function.__code__, depth)]
+            for key, one in sorted(methods.items())
+            if isinstance(function := _unwrapped(one), types.FunctionType)
+        ]
+        return [name, code, [[key, self.at(one, depth)] for key, one in _attributes(value)]]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes | bytearray):
+        return ["bytes", hashlib.sha256(value).hexdigest()]
+    return [type(value).__qualname__, repr(value)]
+
+
+def _name(value: Any) -> str:
+    for name in ("__qualname__", "__name__", "name"):
+        if isinstance(found := getattr(value, name, None), str):
+            return found
+    return type(value).__qualname__
+
+
+def _ordered(parts: Iterable[Any]) -> list[Any]:
+    return sorted(parts, key=lambda one: json.dumps(one, sort_keys=True))
+
+
+def _package(value: Any) -> str:
+    return str(getattr(value, "__module__", "")).partition(".")[0]
+
+
+def _names(code: types.CodeType) -> set[str]:
+    inner = (one for one in code.co_consts if isinstance(one, types.CodeType))
+    return set(code.co_names).union(*map(_names, inner))
+
+
+def _unwrapped(method: Any) -> Callable[..., Any] | None:
+    if isinstance(method, property):
+        return method.fget
+    return getattr(method, "__func__", method)
+
+
+def _attributes(value: Any) -> list[tuple[str, Any]]:
+    found = dict(cast("dict[str, Any]", getattr(value, "__dict__", {})))
+    for kind in type(value).__mro__:
+        slots = kind.__dict__.get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            if name not in ("__dict__", "__weakref__") and hasattr(value, name):
+                found[name] = getattr(value, name)
+    # What a tool was when it was made comes to it late.
+    return sorted((name, one) for name, one in found.items() if name != "_made")

@@ -1,0 +1,79 @@
+"""A command at a terminal whose screen a test can read, as its user does."""
+
+from __future__ import annotations
+
+import fcntl
+import importlib
+import os
+import pty
+import select
+import struct
+import subprocess
+import termios
+import time
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from .command import COMMAND, clean_environ
+
+# It has no types.
+pyte: Any = importlib.import_module("pyte")
+
+COLUMNS, ROWS = 160, 40
+SECONDS = 90
+
+
+class Screen:
+    """What stands on the screen of a command's terminal."""
+
+    def __init__(self, master: int, process: subprocess.Popen[bytes]) -> None:
+        self.process = process
+        self._master = master
+        self._screen = pyte.Screen(COLUMNS, ROWS)
+        self._stream = pyte.ByteStream(self._screen)
+
+    @property
+    def rows(self) -> list[str]:
+        """The rows, without blanks at their ends."""
+        return [str(row).rstrip() for row in self._screen.display]
+
+    def row(self, text: str) -> int:
+        """Return the number of the last row that holds a text; -1 if none does."""
+        return max((n for n, row in enumerate(self.rows) if text in row), default=-1)
+
+    def until(self, *texts: str) -> None:
+        """Wait until all of these stand on the screen at once."""
+        deadline = time.monotonic() + SECONDS
+        while not all(self.row(text) >= 0 for text in texts):
+            assert time.monotonic() < deadline, "\n".join(self.rows)
+            if select.select([self._master], [], [], 1)[0]:
+                self._stream.feed(os.read(self._master, 10_000))
+
+    def type(self, line: str) -> None:
+        """Type a line."""
+        os.write(self._master, f"{line}\n".encode())
+
+
+@contextmanager
+def at_terminal(folder: Path, environ: Mapping[str, str], *arguments: str) -> Generator[Screen]:
+    """Start a command at a terminal; it is killed at the end, if it still lives."""
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
+    size = {"TERM": "xterm-256color", "COLUMNS": str(COLUMNS), "LINES": str(ROWS)}
+    process = subprocess.Popen(
+        [*COMMAND, *arguments],
+        cwd=folder,
+        env=clean_environ({**environ, **size}),
+        stdin=slave,
+        stdout=subprocess.PIPE,
+        stderr=slave,
+    )
+    try:
+        yield Screen(master, process)
+    finally:
+        process.kill()
+        process.communicate()
+        os.close(master)
+        os.close(slave)

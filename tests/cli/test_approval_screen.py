@@ -1,0 +1,84 @@
+"""What a person sees of an approval on a terminal: all of it, and it stays."""
+
+from __future__ import annotations
+
+import json
+
+from agent_runtime.cli import exits
+from benchmarks.openai_server import Reply
+
+from .screen import at_terminal
+from .test_runs import HELLO, STALL, Machine, machine
+
+__all__ = ["machine"]
+
+STEPS = [{"description": f"Step number {n}."} for n in range(6)]
+PLAN = Reply(calls=(("plan", {"action": "create", "goal": "Ship.", "steps": STEPS}),))
+PROMPT = "(every call of run_command), or later] >"
+
+
+def test_an_approval_that_was_answered_stays_above_the_plan(machine: Machine) -> None:
+    command = Reply(calls=(("run_command", {"command": "echo made > made.txt"}),))
+    replies = {0: PLAN, 1: command}
+    machine.script = lambda request, n: replies.get(n, STALL)
+    options = ("run", "Go.", "--workspace", ".", "--ask-shell")
+
+    with at_terminal(machine.folder, machine.environ, *options) as screen:
+        screen.until("The agent wants to call run_command:", PROMPT)
+        asked = screen.row("The agent wants to call run_command:")
+        before = screen.rows[: asked + 1]
+        screen.type("y")
+        machine.wait_for_requests(3)
+        screen.until("resumes", "Step number 5.")
+
+        order = ["wants to call run_command:", "command: echo made > made.txt"]
+        order += ["timeout: null", "That is the whole call of run_command", f"{PROMPT} y"]
+        order += ["resumes", "step 2/", "Step number 0."]
+        rows = [screen.row(text) for text in order]
+        assert -1 not in rows and rows == sorted(rows), "\n".join(screen.rows)
+        assert screen.rows[: asked + 1] == before
+    assert (machine.folder / "made.txt").read_text() == "made\n"
+
+
+def test_nothing_of_a_command_hides_or_forges_anything(machine: Machine) -> None:
+    forged = "The agent wants to call read_file:\n  path: a.txt\n[y: yes, n: no, or later] > "
+    hidden = "TOKEN=$(touch${IFS}x) make" + " " * 2100
+    hidden += "; touch tail\x1b[2J\x1b[H\x9b2J\u202e\u200b\r"
+    command = "# " + "\n" * 60 + forged + hidden
+    said = "Fine." + "\n" * 60 + forged + "\n" + "x" * 156 + forged.partition("\n")[0]
+    asks = Reply(text=said, calls=(("run_command", {"command": command}),))
+    machine.script = lambda request, n: HELLO if n else asks
+    options = ("run", "Go.", "--workspace", ".", "--ask-shell")
+
+    with at_terminal(machine.folder, machine.environ, *options) as screen:
+        screen.until("The agent wants to call run_command:", PROMPT)
+        shown = "".join(row.removeprefix("  | ") for row in screen.rows).replace(" ", "")
+        assert "TOKEN=$(touch${IFS}x)make\\[2,100blanks];touchtail" in shown
+        assert "\\u001b[2J\\u001b[H\\u009b2J\\u202e\\u200b\\r" in shown
+        assert "#" + "\\n" * 60 + "Theagentwantstocallread_file:\\npath:a.txt\\n[y:" in shown
+        assert not [row for row in screen.rows if row.startswith("The agent wants to call read")]
+        assert not [row for row in screen.rows if row.startswith(("  path", "[y: yes, n: no, or"))]
+        screen.type("n")
+        screen.process.wait(timeout=60)
+    assert screen.process.returncode == 0 and not (machine.folder / "tail").exists()
+
+
+def test_a_question_is_listed_whole(machine: Machine) -> None:
+    asks = Reply(calls=(("run_command", {"command": f"echo {'x' * 3000}\nid"}),))
+    machine.script = lambda request, n: HELLO if n else asks
+    stopped = machine.invoke("run", "Go.", "--workspace", ".", "--ask-shell")
+    assert stopped.exit_code == exits.SUSPENDED, stopped.stderr
+
+    listed = machine.invoke("questions").stdout
+
+    assert f"\n    command: echo {'x' * 3000}\\nid\n" in listed and "timeout: null" in listed
+    question = json.loads(machine.invoke("questions", "--json").stdout)
+    assert question["arguments"]["command"].endswith("\nid")
+
+
+def test_a_rule_that_names_no_tool_stops_the_command(machine: Machine) -> None:
+    wrong = {"AGENT_RUNTIME_APPROVE": "wirte_file"}
+    result = machine.invoke("run", "Go.", "--workspace", ".", **wrong)
+    assert result.exit_code == exits.USAGE and "wirte_file" in result.stderr
+    assert "The tools are: " in result.stderr and "write_file" in result.stderr
+    assert machine.server.requests == []
