@@ -225,6 +225,7 @@ async def take_over(
         RunCancelled: its cancel was asked for while nobody worked on it; it is ended now.
         Conflict: it has succeeded, or its thread went on without it.
     """
+    check_own(run)
     if UPKEEP in run.spec:
         raise Conflict(
             f"Run {run.id} looked after the memory of its thread; it has no task to go on with.",
@@ -266,6 +267,15 @@ async def take_over(
         begun = started(agent, resolved, taken.limit, made=run.steps)
         await log.tell_of(of_child(begun, run.parent_run_id, run.spec))
     return taken
+
+
+def check_own(run: Run) -> None:
+    """Refuse to go on with what was imported: it is history. Raises `Conflict`."""
+    if run.stop_reason == "imported":
+        raise Conflict(
+            f"Run {run.id} was imported: it is history, and nothing of it goes on.",
+            cure=f"Start a new run on its thread, {run.thread_id}.",
+        )
 
 
 def check_free(run: Run) -> None:

@@ -250,12 +250,14 @@ async def _prepare(
     budget_usd: float | None,
 ) -> tuple[Run, Agent]:
     """Return the run to resume, with the budget given, and its agent built again."""
+    from agent_runtime.beginning import check_own
     from agent_runtime.errors import ConfigError
     from agent_runtime.runtime import Runtime
 
     async with Runtime.open(settings) as runtime:
         store = runtime.store.of(settings.user)
         found = await store.run(run_id) if run_id else await _last(store, thread)
+        check_own(found)
         if "workspace" not in found.spec:
             raise ConfigError(
                 f"Run {found.id} was not started from the command line; its agent is not known "
@@ -307,7 +309,8 @@ async def _last(store: UserStore, thread: str | None) -> Run:
             continue
         seen.add(run.thread_id)
         at_work = run.status in ACTIVE and not is_dead(run)
-        if run.status != "succeeded" and (thread is not None or not at_work):
+        over = run.status == "succeeded" or run.stop_reason == "imported"
+        if not over and (thread is not None or not at_work):
             return run
     raise NotFound(
         "There is no run to resume" + (f" on thread {thread}." if thread else "."),

@@ -38,7 +38,7 @@ def threads(ctx: click.Context, limit: int, every: bool, as_json: bool) -> None:
         else:
             mark = "active" if thread.active_run else "      "
             title = shorten(thread.title, 80)
-            click.echo(f"{thread.id}  {time_text(thread.updated_at)}  {mark}  {title}".rstrip())
+            write_output(f"{thread.id}  {time_text(thread.updated_at)}  {mark}  {title}".rstrip())
     if not found and not as_json:
         say("There are no threads yet.")
 
@@ -126,7 +126,7 @@ def _write_event(event: Event, *, as_json: bool) -> None:
         return
     node = "" if event.node_id is None else f"  node {event.node_id}"
     data = short_arguments(dict(event.data), 160)
-    click.echo(f"{event.id:>6}  {time_text(event.created_at)}  {event.kind:<12}{node}  {data}")
+    write_output(f"{event.id:>6}  {time_text(event.created_at)}  {event.kind:<12}{node}  {data}")
 
 
 def _node_lines(node: Node, *, full: bool) -> Iterator[str]:
