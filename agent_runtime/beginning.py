@@ -44,6 +44,9 @@ UNANSWERED = "(The run before this one stopped without an answer.)"
 UPKEEP = "memory"
 """What the spec of a run has that only looks after its thread's memory; see `upkeep`."""
 
+WORKSPACE = "workspace"
+"""What the spec of a run, and the metadata of a thread that it begins, call the folder it is in."""
+
 
 @dataclass(frozen=True, slots=True)
 class Order:
@@ -92,7 +95,9 @@ async def begin(store: UserStore, resolved: Resolved, order: Order) -> tuple[Run
         InvalidFile: a file cannot be kept.
     """
     title = encodable(order.task.text.strip().partition("\n")[0][:80]) if order.task else ""
-    thread = await store.ensure_thread(order.thread_id, title=title)
+    workspace = order.spec.get(WORKSPACE)
+    metadata = {WORKSPACE: workspace} if isinstance(workspace, str) else None
+    thread = await store.ensure_thread(order.thread_id, title=title, metadata=metadata)
     await end_upkeep(store, thread)
     task = await _with_files(store, thread, order)
     old = await load_view(store, thread.id, thread.head)

@@ -65,6 +65,8 @@ def as_history(section: Section, fields: Fields) -> bool:
     match section.name:
         case "thread":
             fields.values |= {"active_run": None, "last_activation": 0, "last_inbox": 0}
+            # A folder of the exporter's machine means another one here.
+            fields.values["metadata"].pop("workspace", None)
         case "runs":
             _end(fields.values)
         case "nodes":

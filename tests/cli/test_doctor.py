@@ -38,6 +38,7 @@ def test_a_fresh_install_passes_and_says_that_no_model_is_set() -> None:
         "embedder": "ok",
         "database": "ok",
         "objects": "ok",
+        "state": "ok",
     }
     assert "AGENT_RUNTIME_MODEL" in checks["model"]["cure"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 import subprocess
@@ -12,9 +13,14 @@ from pathlib import Path
 
 import anyio
 import pytest
+from click.testing import CliRunner
 
 from agent_runtime import Agent, Runtime, Settings
-from agent_runtime.errors import ConfigError, ToolError
+from agent_runtime.cli import main
+from agent_runtime.cli.agents import Spec
+from agent_runtime.cli.state import misplaced, readable_by_others
+from agent_runtime.errors import ConfigError, ModelError, ToolError
+from agent_runtime.models.base import ModelAnswer
 from agent_runtime.models.scripted import ScriptedModel, call, calls, raw_call, say
 from agent_runtime.tools.root import Root
 from agent_runtime.tools.workspace import workspace_tools
@@ -128,8 +134,10 @@ anyio.run(main)
 def test_processes_that_create_the_state_at_once_all_have_it_private(tmp_path: Path) -> None:
     home, objects = tmp_path / "home", tmp_path / "objects"
     command = [sys.executable, "-c", _OPENER, str(objects)]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    processes = [subprocess.Popen(command, env=environ(home), **pipes) for _ in range(3)]
+    processes = [
+        subprocess.Popen(command, env=environ(home), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        for _ in range(3)
+    ]
     for process in processes:
         assert process.stdout is not None and process.stdout.readline() == b"ready\n"
     for process in processes:
@@ -254,3 +262,67 @@ def test_an_object_that_is_written_is_never_seen_open(tmp_path: Path) -> None:
     finally:
         os.umask(old)
     assert too_open(tmp_path / "objects") == {}
+
+
+async def ran_in(workspace: Path, thread: str, answer: ModelAnswer | None) -> None:
+    """Run an agent whose folder is the workspace; without an answer it fails."""
+    model = ScriptedModel([] if answer is None else [answer])
+    agent = Agent(model, tools=workspace_tools(workspace))
+    spec = Spec("", str(workspace)).to_json()
+    async with Runtime.open(Settings()) as runtime:
+        with suppress(ModelError):
+            await runtime.run(agent, f"Work in {workspace.name}", thread=thread, spec=spec)
+
+
+def test_what_belongs_to_a_folder_is_listed_first_there_and_resumed_there_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("AGENT_RUNTIME_DATABASE_URL", raising=False)
+    one, two = tmp_path / "one", tmp_path / "two"
+    (one / "below").mkdir(parents=True)
+    two.mkdir()
+    anyio.run(ran_in, one, "t-one", None)
+    anyio.run(ran_in, two, "t-two", say("Done."))
+
+    for folder, first in ((one, "t-one"), (one / "below", "t-one"), (two, "t-two")):
+        monkeypatch.chdir(folder)
+        threads = CliRunner().invoke(main, ["threads"]).stdout.splitlines()
+        assert [" in /" in line for line in threads] == [False, True]
+        assert threads[0].startswith(first)
+        runs = CliRunner().invoke(main, ["runs", "--json"]).stdout.splitlines()
+        assert json.loads(runs[0])["thread_id"] == first and len(runs) == 2
+
+    refused = CliRunner().invoke(main, ["resume"])
+    assert "There is no run to resume in this folder." in refused.stderr
+
+
+def test_a_database_in_a_work_tree_and_an_old_one_are_told_of(
+    tmp_path: Path, state_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "deep").mkdir()
+    monkeypatch.chdir(tmp_path / "deep")
+    assert list(misplaced(Settings())) == []
+    [problem] = misplaced(Settings(database_url="file:own.db"))
+    assert f"git work tree {tmp_path}" in problem.text and problem.cure
+    Path("agent_runtime.db").touch()
+    [problem] = misplaced(Settings())
+    assert "is not used" in problem.text and "DATABASE_URL=file:agent_runtime.db" in problem.cure
+
+
+async def test_doctor_tells_of_what_others_may_use(tmp_path: Path, state_home: Path) -> None:
+    settings = Settings(database_url=f"file:{tmp_path / 'store.db'}")
+    async with Runtime.open(settings) as runtime:
+        await runtime.run(Agent(ScriptedModel([say("a" + LARGE)])), "Go.")
+    assert list(readable_by_others(settings)) == []
+
+    (tmp_path / "store.db").chmod(0o644)
+    (tmp_path / "store.objects").chmod(0o755)
+
+    found = list(readable_by_others(settings))
+    assert [one.text.partition(" ")[0] for one in found] == [
+        str(tmp_path / "store.db"), str(tmp_path / "store.objects")
+    ]  # fmt: skip
+    for one in found:
+        await anyio.run_process(one.cure)
+    assert list(readable_by_others(settings)) == []
