@@ -66,7 +66,8 @@ def as_history(section: Section, fields: Fields) -> bool:
         case "thread":
             fields.values |= {"active_run": None, "last_activation": 0, "last_inbox": 0}
             # A folder of the exporter's machine means another one here.
-            fields.values["metadata"].pop("workspace", None)
+            kept = {k: v for k, v in fields.values["metadata"].items() if k != "workspace"}
+            fields.values["metadata"] = kept
         case "runs":
             _end(fields.values)
         case "nodes":

@@ -280,9 +280,8 @@ def test_times_of_an_import_do_not_break_what_lists_it(desk: Desk) -> None:
 
 def test_no_id_of_an_import_drives_the_terminal(desk: Desk) -> None:
     hostile = "\x1b]52;c;aGk=\x07\u202e\x9b31m"
-    refused = desk.take(
-        [one | {"id": hostile} if one["section"] == "thread" else one for one in desk.records]
-    )
+    records = changed(desk.records, "thread", id=hostile)
+    refused = desk.take(changed(records, "log", thread=hostile))
     assert refused.exit_code != 0 and "cannot be shown" in refused.stderr
     assert desk.take(changed(desk.records, "thread", title=hostile)).exit_code == 0
 
