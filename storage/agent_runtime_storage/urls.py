@@ -177,6 +177,6 @@ async def _open_objects(driver: Driver, url: str, objects: str | None) -> Object
             return None
         objects = str(default_folder(file_path(url)))
     held = await open_objects(driver, objects)
-    if url_scheme(objects) in ("", "file"):
+    if held is not None and url_scheme(objects) in ("", "file"):
         keep_folder(folder_of(objects), held)
     return held
