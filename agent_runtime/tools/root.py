@@ -25,8 +25,10 @@ from agent_runtime.errors import ConfigError, ToolError
 from agent_runtime_storage.open_files import (
     identity,
     is_kept,
+    is_linked,
     kept_folders,
     kept_identities,
+    open_identities,
     open_paths,
 )
 
@@ -211,7 +213,7 @@ class Root:
     ) -> list[tuple[str, ...]]:
         """Add what lies in one folder; return the folders to look through next."""
         below: list[tuple[str, ...]] = []
-        kept = kept_identities()
+        kept = kept_identities() | open_identities()
         with os.scandir(folder) as entries:
             for entry in entries:
                 path = "/".join((*parts, entry.name))
@@ -223,7 +225,8 @@ class Root:
                 if stat.S_ISDIR(status.st_mode) and entry.name in SKIPPED:
                     walk.skipped.append(f"{path}/")
                     continue
-                if identity(status) in kept or is_kept(status):
+                linked = stat.S_ISREG(status.st_mode) and status.st_nlink > 1
+                if identity(status) in kept or (linked and is_linked(status)):
                     walk.skipped.append(path)
                     continue
                 kind = _kind(status)

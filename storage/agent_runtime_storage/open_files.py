@@ -10,6 +10,7 @@ from them as well: whoever changes an object there loses what the log refers to.
 from __future__ import annotations
 
 import os
+import stat
 import threading
 from collections.abc import Iterable
 from pathlib import Path
@@ -94,8 +95,11 @@ def is_kept(status: os.stat_result) -> bool:
     """Return whether a file, by whatever name, is one of a database or of such a folder."""
     if identity(status) in open_identities():
         return True
-    if status.st_nlink < 2:
-        return False
+    return status.st_nlink > 1 and stat.S_ISREG(status.st_mode) and is_linked(status)
+
+
+def is_linked(status: os.stat_result) -> bool:
+    """Return whether a file that has several names has one in a folder that holds state."""
     # Only a hard link leads from elsewhere to a file that lies there.
     return any(
         identity(status) in _identities(Path(folder, name) for name in names)
