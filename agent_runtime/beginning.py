@@ -49,6 +49,9 @@ from .view import Entry, View
 UNANSWERED = "(The run before this one stopped without an answer.)"
 COMMAND_TOOL = "run_command"
 
+WORKSPACE = "workspace"
+"""What the spec of a run, and the metadata of a thread that it begins, call the folder it is in."""
+
 
 @dataclass(frozen=True, slots=True)
 class Order:
@@ -99,7 +102,9 @@ async def begin(store: UserStore, resolved: Resolved, order: Order) -> tuple[Run
         InvalidFile: a file cannot be kept.
     """
     title = encodable(order.task.text.strip().partition("\n")[0][:80]) if order.task else ""
-    thread = await store.ensure_thread(order.thread_id, title=title)
+    workspace = order.spec.caller.get(WORKSPACE)
+    metadata = {WORKSPACE: workspace} if isinstance(workspace, str) else None
+    thread = await store.ensure_thread(order.thread_id, title=title, metadata=metadata)
     await end_upkeep(store, thread)
     task = await _with_files(store, thread, order)
     old = await load_view(store, thread.id, thread.head)
@@ -235,6 +240,7 @@ async def take_over(
         RunCancelled: its cancel was asked for while nobody worked on it; it is ended now.
         Conflict: it has succeeded, or its thread went on without it.
     """
+    check_own(run)
     if RunSpec.of(run).upkeep:
         raise Conflict(
             f"Run {run.id} looked after the memory of its thread; it has no task to go on with.",
@@ -296,6 +302,15 @@ async def _tell_of_commands(
         else:
             continue
         uncertain[index] = replace(result, text=f"{result.text} {text}")
+
+
+def check_own(run: Run) -> None:
+    """Refuse to go on with what was imported: it is history. Raises `Conflict`."""
+    if run.stop_reason == "imported":
+        raise Conflict(
+            f"Run {run.id} was imported: it is history, and nothing of it goes on.",
+            cure=f"Start a new run on its thread, {run.thread_id}.",
+        )
 
 
 def check_free(run: Run) -> None:

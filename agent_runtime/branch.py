@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from agent_runtime_storage.contract import UserStore
 from agent_runtime_storage.records import NewActivation, NewEvent, NewNode, ObservationRow
 
@@ -11,12 +13,16 @@ from .memory.constraints import unstated
 from .memory.observation import Observation, decode_body
 from .messages import AssistantMessage, LoggedMessage, encode_message, searchable
 from .rendering import message_tokens
-from .view import Prefix, Start, View
+from .view import Entry, Prefix, Start, View
 
 
 def empty_view() -> View:
     """Return the view of a thread that has no nodes and no activation yet."""
-    return view_of(0, None, Start(), Prefix(system=""), None, ())
+    return _unactivated(())
+
+
+def _unactivated(entries: Sequence[Entry]) -> View:
+    return view_of(0, None, Start(), Prefix(system=""), None, entries)
 
 
 async def load_view(store: UserStore, thread_id: str, head: int | None) -> View:
@@ -27,7 +33,9 @@ async def load_view(store: UserStore, thread_id: str, head: int | None) -> View:
     """
     row = await store.activation(thread_id, head)
     if row is None:
-        return empty_view()
+        # A branch without an activation was imported: its first run makes one.
+        imported = [] if head is None else await store.branch(thread_id, head)
+        return _unactivated([entry_of(node) for node in imported])
     start, prefix = decode_activation(row)
     nodes = [] if head is None else await store.branch(thread_id, head, first=start.first)
     task = None if start.task is None else entry_of(await store.node(thread_id, start.task))

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
+import itertools
 import os
+import shutil
+import tempfile
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 
@@ -29,6 +34,19 @@ from .services.skips import pytest_sessionfinish as pytest_sessionfinish
 
 # No test may ever call a model that is not on this machine, whatever keys its user has set.
 os.environ["AGENT_RUNTIME_FORBID_REAL_MODELS"] = "1"
+# Nor may one write to the state of whoever runs it.
+_STATE = Path(tempfile.mkdtemp(prefix="agent-runtime-tests-"))
+atexit.register(shutil.rmtree, _STATE, ignore_errors=True)
+os.environ["XDG_STATE_HOME"] = str(_STATE)
+_tests = itertools.count()
+
+
+@pytest.fixture(autouse=True)
+def state_home(monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder for the state of this test alone; it is not there before something lies in it."""
+    home = _STATE / str(next(_tests))
+    monkeypatch.setenv("XDG_STATE_HOME", str(home))
+    return home
 
 
 @pytest.fixture(scope="session")

@@ -91,6 +91,7 @@ async def _checks() -> list[Check]:
         await check_embedder(settings),
         await check_database(settings),
         await check_objects(settings),
+        *check_state(settings),
     ]
 
 
@@ -246,6 +247,23 @@ async def check_objects(settings: Settings) -> Check:
     except AgentRuntimeError as error:
         return Check("objects", "fail", error.message, error.cure)
     return Check("objects", "ok", "large bodies lie in the database; no object store is set")
+
+
+def check_state(settings: Settings) -> Iterator[Check]:
+    """Check where the database lies, and that its files and those of its objects are private."""
+    from agent_runtime.errors import AgentRuntimeError
+
+    from .state import misplaced, readable_by_others
+
+    try:
+        found = [*misplaced(settings), *readable_by_others(settings)]
+    except (AgentRuntimeError, OSError):
+        # The check of the database tells what is wrong with it.
+        return
+    for one in found:
+        yield Check("state", "warn", one.text, one.cure)
+    if not found:
+        yield Check("state", "ok", "nobody else may use its files")
 
 
 def broken_litellm(version: str) -> bool:

@@ -12,7 +12,7 @@ import click
 
 from .files import replacing
 from .options import json_lines_option
-from .terminal import say, shorten, time_text, write_json
+from .terminal import say, shorten, time_text, write_json, write_output
 
 if TYPE_CHECKING:
     from agent_runtime.runtime import Runtime
@@ -132,6 +132,9 @@ def import_thread(file: IO[bytes], rename: str | None, as_json: bool) -> None:
     """Read a thread that `export` wrote from FILE, or from stdin if that is `-`.
 
     It is there whole, or not at all.  Prints its id, then those of its sub-agents' threads.
+
+    What comes is history: whoever wrote the file, nothing of it runs, and no run of it can be
+    resumed.  A new run (`run TASK --thread THREAD`) goes on with the conversation.
     """
     import anyio
 
@@ -141,7 +144,7 @@ def import_thread(file: IO[bytes], rename: str | None, as_json: bool) -> None:
     if as_json:
         write_json({"thread": imported[0], "imported": imported})
     for thread_id in () if as_json else imported:
-        click.echo(thread_id)
+        write_output(thread_id)
 
 
 def confirm(question: str, *, yes: bool) -> None:
@@ -255,13 +258,14 @@ async def _export(settings: Settings, thread_id: str, file: IO[bytes]) -> None:
 
 
 async def _import(settings: Settings, file: IO[bytes], rename: str | None) -> list[str]:
+    from agent_runtime.imports import vet
     from agent_runtime.runtime import Runtime
     from agent_runtime_storage.transfer_format import load_records
 
     async with Runtime.open(settings) as runtime:
         store = runtime.store.of(settings.user)
         records = load_records(_lines(file))
-        return await store.import_thread(records, rename=rename, texts=text_of)
+        return await store.import_thread(records, rename=rename, texts=text_of, vet=vet)
 
 
 def text_of(kind: str, body: bytes) -> str:
@@ -293,7 +297,7 @@ def _tell_idle(thread: Thread, *, as_json: bool) -> None:
         write_json({"thread": thread.id, "title": thread.title, "updated_at": thread.updated_at})
     else:
         title = shorten(thread.title, 80)
-        click.echo(f"{thread.id}  {time_text(thread.updated_at)}  {title}".rstrip())
+        write_output(f"{thread.id}  {time_text(thread.updated_at)}  {title}".rstrip())
 
 
 def _count(number: int, what: str) -> str:

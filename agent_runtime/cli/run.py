@@ -13,6 +13,7 @@ import click
 from . import session
 from .agents import Spec, build_agent, is_of_command
 from .asking import ask_all, can_ask
+from .folders import elsewhere, workspaces
 from .options import budget_option, json_object_option, timeout_option
 from .terminal import say, write_json
 
@@ -220,7 +221,7 @@ def resume(
     timeout: float | None,
     as_json: bool,
 ) -> None:
-    """Go on with RUN, or with the last run that did not succeed.
+    """Go on with RUN, or with the last run of this folder that did not succeed.
 
     What is done stays done. A tool that was interrupted runs again only where that is harmless.
     A run keeps the budget with which it began, unless it is given another one.
@@ -250,12 +251,14 @@ async def _prepare(
     budget_usd: float | None,
 ) -> tuple[Run, Agent]:
     """Return the run to resume, with the budget given, and its agent built again."""
+    from agent_runtime.beginning import check_own
     from agent_runtime.errors import ConfigError
     from agent_runtime.runtime import Runtime
 
     async with Runtime.open(settings) as runtime:
         store = runtime.store.of(settings.user)
         found = await store.run(run_id) if run_id else await _last(store, thread)
+        check_own(found)
         if not is_of_command(found):
             raise ConfigError(
                 f"Run {found.id} was not started from the command line; its agent is not known "
@@ -293,7 +296,10 @@ def respecified(
 
 
 async def _last(store: UserStore, thread: str | None) -> Run:
-    """Return the newest run that can be resumed: the last of its thread, not done, not at work."""
+    """Return the newest run that can be resumed: the last of its thread, not done, not at work.
+
+    Without a thread it is one of this folder: another one's is resumed by its id.
+    """
     from agent_runtime.errors import NotFound
     from agent_runtime.leases import is_dead
     from agent_runtime.run_spec import RunSpec
@@ -302,16 +308,22 @@ async def _last(store: UserStore, thread: str | None) -> Run:
     if thread is not None:
         await store.thread(thread)
     seen: set[str] = set()
-    for run in await store.runs(thread_id=thread, limit=1000):
+    runs = await store.runs(thread_id=thread, limit=1000)
+    folders = await workspaces(store, runs)
+    for run in runs:
+        if thread is None and elsewhere(folders[run.id]):
+            continue
         if run.parent_run_id is not None or run.thread_id in seen or RunSpec.of(run).upkeep:
             continue
         seen.add(run.thread_id)
         at_work = run.status in ACTIVE and not is_dead(run)
-        if run.status != "succeeded" and (thread is not None or not at_work):
+        over = run.status == "succeeded" or run.stop_reason == "imported"
+        if not over and (thread is not None or not at_work):
             return run
     raise NotFound(
-        "There is no run to resume" + (f" on thread {thread}." if thread else "."),
-        cure="`agent-runtime threads` lists the threads; start a run with `agent-runtime run`.",
+        "There is no run to resume" + (f" on thread {thread}." if thread else " in this folder."),
+        cure="`agent-runtime runs` lists those of other folders too, which their ids resume; start "
+        "one with `agent-runtime run`.",
     )
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from .folders import elsewhere, told, workspaces
 from .options import json_lines_option
 from .terminal import say, shorten, time_text, write_json, write_output
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from agent_runtime_config import Settings
     from agent_runtime_storage.records import Run
 
+LOOKED_AT = 1000
+"""How many of the newest runs are looked at to find those of this folder."""
 WAYS = {
     "resume": "go on with: agent-runtime resume {run}",
     "answer": "it waits for an answer: agent-runtime questions",
@@ -32,7 +35,7 @@ WAYS = {
 @json_lines_option
 @click.pass_context
 def runs(ctx: click.Context, thread: str | None, limit: int, as_json: bool) -> None:
-    """List runs, the newest first, those of sub-agents included."""
+    """List runs, those of this folder first, the newest first, those of sub-agents included."""
     if ctx.invoked_subcommand is not None:
         return
     import anyio
@@ -40,11 +43,11 @@ def runs(ctx: click.Context, thread: str | None, limit: int, as_json: bool) -> N
     from agent_runtime_config import load_settings
 
     found = anyio.run(_runs, load_settings(), thread, limit)
-    for run, way in found:
+    for run, way, workspace in found:
         if as_json:
-            write_json(_run_json(run, way))
+            write_json({**_run_json(run, way), "workspace": workspace})
         else:
-            below = "  sub-agent" if run.parent_run_id else ""
+            below = ("  sub-agent" if run.parent_run_id else "") + told(workspace)
             write_output(
                 f"{run.id}  {time_text(run.created_at)}  {run.status:<9}  {run.steps:>4} steps  "
                 f"{shorten(run.agent, 40)}{below}{_shown(run, way)}"
@@ -132,7 +135,9 @@ def described(run: TreeRun) -> str:
     )
 
 
-async def _runs(settings: Settings, thread: str | None, limit: int) -> list[tuple[Run, Way | None]]:
+async def _runs(
+    settings: Settings, thread: str | None, limit: int
+) -> list[tuple[Run, Way | None, str]]:
     from agent_runtime.runtime import Runtime
     from agent_runtime.sweep import way_on
 
@@ -140,8 +145,10 @@ async def _runs(settings: Settings, thread: str | None, limit: int) -> list[tupl
         store = runtime.store.of(settings.user)
         if thread is not None:
             await store.thread(thread)
-        found = await store.runs(thread_id=thread, limit=limit)
-        return [(run, await way_on(store, run)) for run in found]
+        found = await store.runs(thread_id=thread, limit=max(limit, LOOKED_AT))
+        folders = await workspaces(store, found)
+        found.sort(key=lambda run: elsewhere(folders[run.id]))
+        return [(run, await way_on(store, run), folders[run.id]) for run in found[:limit]]
 
 
 async def _tree(settings: Settings, run: str) -> tuple[TreeRun, dict[str, Way | None]]:

@@ -74,6 +74,11 @@ def follow(settings: Settings, start: Start, resume: Resume) -> Outcome:
     """
     import anyio
 
+    from .state import misplaced
+
+    for problem in misplaced(settings):
+        say(f"warning: {problem.text}")
+        say(f"cure: {problem.cure}")
     return anyio.run(_follow, settings, start, resume)
 
 

@@ -42,10 +42,13 @@ def short_number(tokens: int) -> str:
 
 
 def time_text(seconds: float) -> str:
-    """Return a moment in local time."""
+    """Return a moment in local time; one that no calendar has as a question mark."""
     import datetime
 
-    return datetime.datetime.fromtimestamp(seconds).strftime("%Y-%m-%d %H:%M:%S")
+    try:
+        return datetime.datetime.fromtimestamp(seconds).strftime("%Y-%m-%d %H:%M:%S")
+    except (ValueError, OverflowError, OSError):
+        return "?"
 
 
 def write_output(text: str) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from . import moving
+from .folders import MOST, here_first, told, workspace_of
 from .options import json_lines_option
 from .terminal import say, short_arguments, shorten, time_text, write_json, write_output
 
@@ -24,21 +25,21 @@ RESULT_CHARS = 400
 @json_lines_option
 @click.pass_context
 def threads(ctx: click.Context, limit: int, every: bool, as_json: bool) -> None:
-    """List threads, the most recently used first; or delete, export and import them."""
+    """List threads, those of this folder first; or delete, export and import them."""
     if ctx.invoked_subcommand is not None:
         return
     import anyio
 
     from agent_runtime_config import load_settings
 
-    found = anyio.run(_threads, load_settings(), limit, every)
+    found = here_first(anyio.run(_threads, load_settings(), MOST, every))[:limit]
     for thread in found:
         if as_json:
             write_json(_thread_json(thread))
         else:
             mark = "active" if thread.active_run else "      "
-            title = shorten(thread.title, 80)
-            click.echo(f"{thread.id}  {time_text(thread.updated_at)}  {mark}  {title}".rstrip())
+            title = shorten(thread.title, 80) + told(workspace_of(thread))
+            write_output(f"{thread.id}  {time_text(thread.updated_at)}  {mark}  {title}".rstrip())
     if not found and not as_json:
         say("There are no threads yet.")
 
@@ -126,7 +127,7 @@ def _write_event(event: Event, *, as_json: bool) -> None:
         return
     node = "" if event.node_id is None else f"  node {event.node_id}"
     data = short_arguments(dict(event.data), 160)
-    click.echo(f"{event.id:>6}  {time_text(event.created_at)}  {event.kind:<12}{node}  {data}")
+    write_output(f"{event.id:>6}  {time_text(event.created_at)}  {event.kind:<12}{node}  {data}")
 
 
 def _node_lines(node: Node, *, full: bool) -> Iterator[str]:
@@ -200,6 +201,7 @@ def _thread_json(thread: Thread) -> dict[str, Any]:
     return {
         "id": thread.id,
         "title": thread.title,
+        "workspace": workspace_of(thread),
         "active_run": thread.active_run,
         "nodes": thread.last_seq,
         "created_at": thread.created_at,

@@ -4,8 +4,8 @@ A path is resolved first, links and all, and refused if it ends outside.  What i
 then opened folder by folder, and no link is followed on the way, so one that is swapped in
 meanwhile makes the call fail instead of leading it out.
 
-Not fenced: hard links and mounts that lie in the folder, and a replacement of the folder itself
-(or of one above it) while a tool is at work.
+Not fenced: hard links (but for those to the runtime's own state) and mounts that lie in the folder,
+and a replacement of the folder itself (or of one above it) while a tool is at work.
 """
 
 from __future__ import annotations
@@ -22,7 +22,15 @@ from pathlib import Path
 from typing import BinaryIO, Literal
 
 from agent_runtime.errors import ConfigError, ToolError
-from agent_runtime_storage.open_files import identity, open_identities, open_paths
+from agent_runtime_storage.open_files import (
+    identity,
+    is_kept,
+    is_linked,
+    kept_folders,
+    kept_identities,
+    open_identities,
+    open_paths,
+)
 
 Kind = Literal["file", "folder", "link", "other"]
 SKIPPED = frozenset(
@@ -80,8 +88,8 @@ class Walk:
 class Root:
     """A folder, and the files in it.
 
-    The files of a database that this process has open are named, and never opened: closing them
-    would drop the database's locks.
+    The runtime's own state is named, and never opened: closing the file of a database that this
+    process has open would drop its locks, and what is changed there is lost to the log.
 
     Every method blocks, and raises `ToolError` for what cannot be done; it names paths relative
     to the root.
@@ -96,6 +104,11 @@ class Root:
             raise ConfigError(
                 f"The workspace {self.path} is no folder.", cure="Create it, or name another one."
             )
+        if any(self.path.is_relative_to(one) for one in kept_folders()):
+            raise ConfigError(
+                f"The workspace {self.path} lies where the runtime keeps its own state.",
+                cure="Name another folder.",
+            )
 
     def parts(self, path: str) -> tuple[str, ...]:
         """Return the parts below the root of what a path leads to."""
@@ -108,13 +121,14 @@ class Root:
                 f"{show(path)} lies outside of the workspace.",
                 cure="Give a path relative to its root.",
             ) from None
-        if real in open_paths():
-            raise _database(path)
+        if real in open_paths() or any(real.is_relative_to(one) for one in kept_folders()):
+            raise _state(path)
         return parts
 
     @contextmanager
     def folder(self, parts: Sequence[str], *, create: bool = False) -> Generator[int]:
         """Open a folder, without following links; raises `OSError`."""
+        kept = kept_identities()
         opened = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             for part in parts:
@@ -124,6 +138,8 @@ class Root:
                 child = os.open(part, _FOLDER, dir_fd=opened)
                 os.close(opened)
                 opened = child
+                if identity(os.fstat(opened)) in kept:
+                    raise _state("/".join(parts))
             yield opened
         finally:
             os.close(opened)
@@ -197,7 +213,7 @@ class Root:
     ) -> list[tuple[str, ...]]:
         """Add what lies in one folder; return the folders to look through next."""
         below: list[tuple[str, ...]] = []
-        databases = open_identities()
+        kept = kept_identities() | open_identities()
         with os.scandir(folder) as entries:
             for entry in entries:
                 path = "/".join((*parts, entry.name))
@@ -209,7 +225,8 @@ class Root:
                 if stat.S_ISDIR(status.st_mode) and entry.name in SKIPPED:
                     walk.skipped.append(f"{path}/")
                     continue
-                if identity(status) in databases:
+                linked = stat.S_ISREG(status.st_mode) and status.st_nlink > 1
+                if identity(status) in kept or (linked and is_linked(status)):
                     walk.skipped.append(path)
                     continue
                 kind = _kind(status)
@@ -279,12 +296,12 @@ def _status(path: str, name: str, folder: int) -> os.stat_result | None:
         status = os.lstat(name, dir_fd=folder)
     except FileNotFoundError:
         return None
-    if identity(status) in open_identities():
-        raise _database(path)
+    if is_kept(status):
+        raise _state(path)
     return status
 
 
-def _database(path: str) -> ToolError:
+def _state(path: str) -> ToolError:
     return ToolError(f"{show(path)} belongs to the runtime's database and is kept from its tools.")
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .approvals import ApprovalRule, approval_rules
     from .describe import SettingRow, describe_settings, settings_table
     from .settings import Settings, load_settings
+    from .state import default_database_url, state_folder
 
 __all__ = [
     "AgentRuntimeError",
@@ -22,9 +23,11 @@ __all__ = [
     "SettingRow",
     "Settings",
     "approval_rules",
+    "default_database_url",
     "describe_settings",
     "load_settings",
     "settings_table",
+    "state_folder",
 ]
 
 _HOMES = {
@@ -32,9 +35,11 @@ _HOMES = {
     "SettingRow": "describe",
     "Settings": "settings",
     "approval_rules": "approvals",
+    "default_database_url": "state",
     "describe_settings": "describe",
     "load_settings": "settings",
     "settings_table": "describe",
+    "state_folder": "state",
 }
 
 

@@ -22,6 +22,7 @@ from .approvals import approval_rules
 from .errors import ConfigError
 from .limits import MAX_DOLLARS, MAX_SECONDS
 from .model_settings import Count, HttpUrl, Price, Role, RoleSettings
+from .state import SHOWN, default_database_url
 from .urls import url_scheme
 
 PREFIX = "AGENT_RUNTIME_"
@@ -117,10 +118,11 @@ class Settings(RoleSettings):
         "provider's own variable, such as `ANTHROPIC_API_KEY`.",
     )
     database_url: DatabaseUrl = Field(
-        default="file:agent_runtime.db",
+        default_factory=default_database_url,
         description="The database: a file, as `file:…` or a path; a libSQL server, as `libsql:…`, "
         "`http(s):…` or (with the extra `libsql`) `ws(s):…`; or Postgres, as `postgresql:…`. Where "
-        "it is unset, `DATABASE_URL` counts if it names Postgres.",
+        "it is unset, `DATABASE_URL` counts if it names Postgres; else it is a file in the user's "
+        "folder for state, which `XDG_STATE_HOME` moves.",
     )
     database_auth_token: SecretStr | None = Field(
         default=None, description="The token that a libSQL server asks for."
@@ -497,7 +499,7 @@ def _config_error(problems: list[_Problem]) -> ConfigError:
 
 def default_text(field: str) -> str:
     """Return a setting's default as one would write it in the environment; "none" for unset."""
-    return value_text(Settings.model_fields[field].default)
+    return SHOWN if field == "database_url" else value_text(Settings.model_fields[field].default)
 
 
 def value_text(value: object) -> str:

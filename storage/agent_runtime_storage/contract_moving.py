@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterable, Mapping
 from typing import Any, Protocol
 
-from .records import TextOf, Thread
+from .records import TextOf, Thread, Vet
 
 
 class MovingContract(Protocol):
@@ -70,18 +70,26 @@ class MovingContract(Protocol):
         *,
         rename: str | None = None,
         texts: TextOf | None = None,
+        vet: Vet | None = None,
+        trusted: bool = False,
     ) -> list[str]:
         """Write an exported thread with those of its sub-agents; return the ids of all.
 
-        Ids, times, heads and all else are those of the original, so exporting it again gives the
-        same records; runs whose parent is not in the export become roots.  Nothing of it is seen
-        until all of it is there: what a failure or cancellation leaves is deleted, what a crash
+        What comes is history, and starts nothing: runs are over for good and have no spec, calls
+        that were not done are refused, and questions, inbox, jobs, activations and vectors stay
+        behind.  A new run goes on with the conversation.
+
+        Runs whose parent is not in the export become roots.  Nothing of it is seen until all of it
+        is there: what a failure or cancellation leaves is deleted, what a crash
         leaves stays hidden until `clean_up`, or the next import 5 minutes later.
 
         Args:
             rename: another id for the thread; sub-agents' threads, runs and jobs get new ones.
             texts: gives the text that search finds a node or result by; without it nothing of the
                 import is found by search.
+            vet: refuses bodies that the engine could not read, as `agent_runtime.imports.vet`.
+            trusted: whether the records come straight from a database of this owner's own: then
+                all is as in the original, and exporting it again gives the same records.
 
         Raises:
             InvalidExport: the records are no whole export, or of another version.

@@ -8,6 +8,7 @@ import fcntl
 import hashlib
 import os
 import re
+import secrets
 import shutil
 import time
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
@@ -31,7 +32,7 @@ _LIST_CHUNK = 1000
 # It is the time that ends them.
 _RETRIES = 1000
 _LONGEST_WAIT = timedelta(seconds=2)
-# obstore writes beside the object and renames; a killed writer leaves the file behind.
+# What is written lies beside the object until it is whole; a killed writer leaves the file behind.
 _HALF_WRITTEN = re.compile(r"#\d+$")
 # A writer holds the lock for milliseconds; one that is stopped must not stop the others for ever.
 _LOCK_SECONDS = 30.0
@@ -45,8 +46,8 @@ T = TypeVar("T")
 class Folder:
     """A room in a folder, by obstore's local store.
 
-    Each operation is one job of a worker thread.  obstore writes atomically, but leaves the data
-    in the system's cache; so the file and the folders that name it are synchronised afterwards.
+    Each operation is one job of a worker thread.  Files and folders are their user's alone.  A
+    file is there whole or not at all; it and the folders that name it are synchronised afterwards.
     """
 
     def __init__(self, root: Path, room: str) -> None:
@@ -105,13 +106,27 @@ class Folder:
             if not (self._room / key).parent.is_dir():
                 self._lasting.clear()
             try:
-                obstore.put(self._store(), key, data, use_multipart=False)
+                self._write(self._room / key, data)
                 self._sync(key)
                 return
             except Exception as error:
                 # Whoever deletes a thread removes its folder, also while it is written into.
                 if os_number(error) != errno.ENOENT or last:
                     raise
+
+    def _write(self, path: Path, data: bytes) -> None:
+        """Write a file whole or not at all, for its user alone from its first byte on."""
+        # obstore has no say in what may be read by whom.
+        for folder in reversed(path.relative_to(self._room).parents[:-1]):
+            (self._room / folder).mkdir(mode=0o700, exist_ok=True)
+        half = path.with_name(f"{path.name}#{secrets.randbelow(2**63)}")
+        try:
+            with open(half, "xb", opener=_private) as file:
+                file.write(data)
+            half.replace(path)
+        except BaseException:
+            half.unlink(missing_ok=True)
+            raise
 
     def _replace(self, key: str, data: bytes, version: Version | None) -> bool:
         self._make_room()
@@ -148,8 +163,8 @@ class Folder:
         if not self._room.is_dir():
             # Not their parents: an unmounted disk is to be noticed.
             check_folder(self._root)
-            self._root.mkdir(exist_ok=True)
-            self._room.mkdir(exist_ok=True)
+            self._root.mkdir(mode=0o700, exist_ok=True)
+            self._room.mkdir(mode=0o700, exist_ok=True)
 
     def _sync(self, key: str) -> None:
         path = self._room / key
@@ -334,6 +349,10 @@ def _locked(folder: Path) -> Generator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def _fsync(path: Path) -> None:

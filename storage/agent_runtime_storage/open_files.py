@@ -1,17 +1,23 @@
-"""Which files of this machine the open databases of this process are made of.
+"""Which files and folders of this machine hold the runtime's own state.
 
 SQLite keeps other processes out by POSIX locks, and those belong to the process: closing *any*
 descriptor of a locked file drops them all, also one that a tool opened only to read.  Another
 process then writes at the same time, and the database breaks.  So whoever opens files on a model's
-behalf asks here first.
+behalf asks here first.  The folder of a store's objects, and the user's folder for state, are kept
+from them as well: whoever changes an object there loses what the log refers to.
 """
 
 from __future__ import annotations
 
 import os
+import stat
 import threading
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TypeAlias
+from weakref import WeakKeyDictionary
+
+from agent_runtime_config.state import state_folder
 
 Identity: TypeAlias = tuple[int, int]
 """Device and inode: the file itself, whatever its name."""
@@ -19,6 +25,7 @@ Identity: TypeAlias = tuple[int, int]
 _ENDINGS = ("", "-wal", "-shm", "-journal")
 _lock = threading.Lock()
 _open: set[OpenDatabase] = set()
+_folders: WeakKeyDictionary[object, Path] = WeakKeyDictionary()
 
 
 class OpenDatabase:
@@ -64,6 +71,51 @@ def open_paths() -> frozenset[Path]:
 def open_identities() -> frozenset[Identity]:
     """Return what the files of the open databases are known by, whatever their names."""
     return frozenset[Identity]().union(*(one.identities() for one in _databases()))
+
+
+def keep_folder(path: Path, owner: object) -> None:
+    """Keep a folder of objects from tools, be it there or not, for as long as its owner lives."""
+    real = path.resolve()
+    with _lock:
+        _folders[owner] = real
+
+
+def kept_folders() -> list[Path]:
+    """Return the resolved paths of the folders that hold state, also of those not there yet."""
+    with _lock:
+        return [*_folders.values(), state_folder().resolve()]
+
+
+def kept_identities() -> frozenset[Identity]:
+    """Return what those of them that are there are known by, whatever their names."""
+    return frozenset(_identities(kept_folders()))
+
+
+def is_kept(status: os.stat_result) -> bool:
+    """Return whether a file, by whatever name, is one of a database or of such a folder."""
+    if identity(status) in open_identities():
+        return True
+    return status.st_nlink > 1 and stat.S_ISREG(status.st_mode) and is_linked(status)
+
+
+def is_linked(status: os.stat_result) -> bool:
+    """Return whether a file that has several names has one in a folder that holds state."""
+    # Only a hard link leads from elsewhere to a file that lies there.
+    return any(
+        identity(status) in _identities(Path(folder, name) for name in names)
+        for kept in kept_folders()
+        for folder, _, names in os.walk(kept)
+    )
+
+
+def _identities(paths: Iterable[Path]) -> set[Identity]:
+    found: set[Identity] = set()
+    for path in paths:
+        try:
+            found.add(identity(path.lstat()))
+        except OSError:
+            continue
+    return found
 
 
 def _databases() -> list[OpenDatabase]:

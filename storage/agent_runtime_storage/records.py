@@ -37,6 +37,7 @@ StopReason = Literal[
     "refusal",
     "content_filter",
     "length",
+    "imported",
 ]
 FileKind = Literal["image", "audio", "video", "document", "custom"]
 FileOrigin = Literal["upload", "tool"]
@@ -505,5 +506,10 @@ class NewRun:
     """What the engine keeps with the run, apart from the caller's `spec`."""
 
 
+Vet = Callable[[Literal["node", "call", "observation", "plan"], bytes], tuple[str, int]]
+"""Reads a body as the engine wrote it; raises `ValueError` if it did not.
+
+Of a node it returns the role and the number of calls; of the others nobody looks at the result.
+"""
 TextOf = Callable[[Literal["node", "call"], bytes], str]
 """From the body of a node, or of a call's result, to the text that search finds it by."""

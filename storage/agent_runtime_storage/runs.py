@@ -113,6 +113,11 @@ class Runs(Commits):
                 f"Run {run_id} has succeeded and cannot be resumed.",
                 cure="Start a new run on its thread.",
             )
+        if run.stop_reason == "imported":
+            return Conflict(
+                f"Run {run_id} was imported and cannot be resumed.",
+                cure="Start a new run on its thread.",
+            )
         if run.epoch == replaces:
             return LeaseLost(
                 f"Run {run_id} has become {run.status} since it was read.",

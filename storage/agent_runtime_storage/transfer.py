@@ -19,7 +19,7 @@ from .errors import Conflict, InvalidExport, StoreError
 from .importing import Importing
 from .names import name_problem
 from .owner import not_found
-from .records import TextOf
+from .records import TextOf, Vet
 from .retention import Retention
 from .search_records import VectorItem
 from .threads import thread_busy
@@ -69,11 +69,13 @@ class Transfer(Importing, Retention):
         *,
         rename: str | None = None,
         texts: TextOf | None = None,
+        vet: Vet | None = None,
+        trusted: bool = False,
     ) -> list[str]:
         if rename is not None and (problem := name_problem(rename)):
             raise StoreError(f"The thread's id {problem}.", cure="Give the thread a short id.")
         await self.clean_up()
-        importer = Importer(self, rename=rename, texts=texts)
+        importer = Importer(self, rename=rename, texts=texts, vet=vet, trusted=trusted)
         try:
             line = 0
             async for record in records:

@@ -15,9 +15,10 @@ from .bodies import Bodies
 from .drivers.protocol import BatchMissed, Statement, Value
 from .errors import Conflict, InvalidExport
 from .ids import new_id
+from .imported_history import as_history, vetted
 from .importing import Importing
 from .names import name_problem
-from .records import TextOf
+from .records import TextOf, Vet
 from .search_records import NodeText, VectorItem
 from .transfer_format import (
     BODY_KINDS,
@@ -57,6 +58,8 @@ class _Thread:
     next_id: dict[str, int] = field(default_factory=dict[str, int])
     last_inbox: int = 0
     last_call: tuple[int, int] = (0, -1)
+    lacking: dict[int, int] = field(default_factory=dict[int, int])
+    """How many calls are still to come of which exchanges."""
 
 
 @dataclass(slots=True)
@@ -73,12 +76,22 @@ class Importer:
         threads: the ids of the threads as they are here.
     """
 
-    def __init__(self, store: Importing, *, rename: str | None, texts: TextOf | None) -> None:
+    def __init__(
+        self,
+        store: Importing,
+        *,
+        rename: str | None,
+        texts: TextOf | None,
+        vet: Vet | None,
+        trusted: bool,
+    ) -> None:
         self.token = f"import {secrets.token_hex(8)}"
         self._ended = False
         self._store = store
         self._rename = rename
         self._text_of = texts
+        self._vet = vet
+        self._trusted = trusted
         self._head: Record = {}
         self._checksum = Checksum()
         self._members: list[_Thread] = []
@@ -115,6 +128,10 @@ class Importer:
         section = section_of(record, line, self._head)
         fields = read_fields(section, record, line)
         self._checksum.add(record)
+        if not self._trusted:
+            self._continue(section, fields)
+            if not as_history(section, fields):
+                return
         if section is THREAD:
             await self._begin(fields)
             return
@@ -124,6 +141,8 @@ class Importer:
         if not (self._members if section is RUNS else self._logs):
             fields.fail("it comes before its thread.")
         self._check(section, fields)
+        if self._vet is not None:
+            self._check_calls(section, fields, vetted(section, fields, self._vet))
         self._rows.append(_Row(section, fields))
         self._bytes += 200 + sum(len(body) for body in fields.bodies.values())
         if len(self._rows) >= _CHUNK_ROWS or self._bytes >= _CHUNK_BYTES:
@@ -216,6 +235,8 @@ class Importer:
                     line=line,
                     cure=BROKEN,
                 )
+        if node := next(iter(member.lacking), None):
+            raise InvalidExport(f"node {node} lacks calls.", line=line, cure=BROKEN)
 
     # Checks that a database would make too late or not at all
 
@@ -259,6 +280,27 @@ class Importer:
         if section.name != "runs" and values.get("run_id") is not None:
             self._check_known(section, fields)
 
+    def _continue(self, section: Section, fields: Fields) -> None:
+        """Have a thread's branch go on to what its run was about to do, which is refused here."""
+        if section.name != "nodes" or fields.values["status"] != "open" or not self._logs:
+            return
+        thread = self._current.fields.values
+        if fields.values["parent_id"] == thread["head"]:
+            thread["head"] = fields.values["id"]
+
+    def _check_calls(self, section: Section, fields: Fields, calls: int) -> None:
+        """Check that each call that a message has comes, and no other one."""
+        lacking = self._current.lacking
+        if section.name == "nodes" and calls:
+            lacking[fields.values["id"]] = calls
+        elif section.name == "calls":
+            node = fields.values["node_id"]
+            if node not in lacking:
+                fields.fail(f"node {node} has no call {fields.values['position']}.")
+            lacking[node] -= 1
+            if not lacking[node]:
+                del lacking[node]
+
     def _check_node(self, fields: Fields, node: int) -> None:
         if not 0 < node <= self._current.fields.values["last_seq"]:
             fields.fail(f"it refers to node {node}, which is not there.")
@@ -292,6 +334,8 @@ class Importer:
             # Without its parent in the export it is a root; that is known when all runs are.
             self._orphans[run_id] = parent
             values["parent_run_id"] = None
+        if values["task_id"] is not None:
+            self._check_node(fields, values["task_id"])
         if values["open_node"] is not None:
             self._check_node(fields, values["open_node"])
             self._open.append((run_id, values["open_node"]))

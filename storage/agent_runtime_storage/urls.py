@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import unquote, urlsplit
 
+from agent_runtime_config.state import state_folder
 from agent_runtime_config.urls import redact_url, url_scheme
 
 from .errors import StoreError, UnknownScheme
@@ -98,7 +99,12 @@ async def open_driver(
         case "file":
             from .drivers.sqlite.driver import SqliteDriver
 
-            return await SqliteDriver.open(file_path(url), synchronous=synchronous)
+            path = file_path(url)
+            if path.parent == state_folder():
+                # Created private, and not its parents, which other programs share.
+                path.parent.parent.mkdir(parents=True, exist_ok=True)
+                path.parent.mkdir(mode=0o700, exist_ok=True)
+            return await SqliteDriver.open(path, synchronous=synchronous)
         case "libsql-http":
             from .drivers.libsql.http import HttpDriver
 
@@ -129,8 +135,9 @@ async def open_store(
 
     Args:
         url: a file, as `file:relative`, `file:/absolute`, `file:///absolute` or a bare path (it
-            is created if it is not there, its folder is not); a libSQL server, as `libsql:`,
-            `http:`, `https:`, `ws:` or `wss:`; or Postgres, as `postgresql:`.
+            is created if it is not there, its folder only if it is the user's for state); a
+            libSQL server, as `libsql:`, `http:`, `https:`, `ws:` or `wss:`; or Postgres, as
+            `postgresql:`.
         synchronous: of a file: `full` survives a loss of power; `normal` is faster and may lose
             the last commits then, though never the file's consistency.
         auth_token: of a libSQL server, if it asks for one.
@@ -161,11 +168,15 @@ async def open_store(
 
 
 async def _open_objects(driver: Driver, url: str, objects: str | None) -> Objects | None:
-    from .objects import default_folder
+    from .objects import default_folder, folder_of
+    from .open_files import keep_folder
     from .orphans import open_objects
 
     if objects is None:
         if backend_of(url) != "file":
             return None
         objects = str(default_folder(file_path(url)))
-    return await open_objects(driver, objects)
+    held = await open_objects(driver, objects)
+    if held is not None and url_scheme(objects) in ("", "file"):
+        keep_folder(folder_of(objects), held)
+    return held

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 def clean_environ(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return this process's environment without settings, with the given variables.
 
-    Calls of real models are forbidden in it.
+    The database lies where the command runs, and calls of real models are forbidden.
     """
     environ = {
         name: value
@@ -24,6 +24,7 @@ def clean_environ(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     }
     environ["PYTHONPATH"] = os.pathsep.join(str(ROOT / one) for one in (".", "storage", "config"))
     environ["AGENT_RUNTIME_FORBID_REAL_MODELS"] = "1"
+    environ["AGENT_RUNTIME_DATABASE_URL"] = "file:agent_runtime.db"
     return environ | dict(extra or {})
 
 

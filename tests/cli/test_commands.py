@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 
 from agent_runtime.cli import exits, main
 from agent_runtime_config import Settings
+from agent_runtime_config.state import SHOWN
 
 from .command import clean_environ, run_command
 
@@ -83,7 +84,7 @@ def test_config_as_json_hides_secrets() -> None:
     result = _invoke("config", "--json", AGENT_RUNTIME_DATABASE_URL="libsql://ada:hunter2@host/db")
     rows = {row["variable"]: row for row in json.loads(result.output)}
     assert rows["AGENT_RUNTIME_DATABASE_URL"]["value"] == "libsql://***@host/db"
-    assert rows["AGENT_RUNTIME_DATABASE_URL"]["default"] == "file:agent_runtime.db"
+    assert rows["AGENT_RUNTIME_DATABASE_URL"]["default"] == SHOWN
     assert rows["AGENT_RUNTIME_MODEL"]["meaning"]
     assert "hunter2" not in result.output
 

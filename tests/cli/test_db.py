@@ -20,6 +20,7 @@ def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # pyr
     for name in os.environ:
         if name.startswith("AGENT_RUNTIME_") or name == "DATABASE_URL":
             monkeypatch.delenv(name)
+    monkeypatch.setenv("AGENT_RUNTIME_DATABASE_URL", "file:agent_runtime.db")
 
 
 def _run(*arguments: str, **environ: str) -> Result:

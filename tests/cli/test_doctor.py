@@ -19,6 +19,7 @@ def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # pyr
     for name in os.environ:
         if name.startswith("AGENT_RUNTIME_") or name.endswith("_API_KEY") or name == "DATABASE_URL":
             monkeypatch.delenv(name)
+    monkeypatch.setenv("AGENT_RUNTIME_DATABASE_URL", "file:agent_runtime.db")
 
 
 def _doctor(environ: Mapping[str, str] | None = None) -> tuple[int, dict[str, dict[str, str]]]:
@@ -37,6 +38,7 @@ def test_a_fresh_install_passes_and_says_that_no_model_is_set() -> None:
         "embedder": "ok",
         "database": "ok",
         "objects": "ok",
+        "state": "ok",
     }
     assert "AGENT_RUNTIME_MODEL" in checks["model"]["cure"]
 

@@ -90,6 +90,7 @@ class Desk(Machine):
 def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
     for name in ("AGENT_RUNTIME_DATABASE_URL", "DATABASE_URL", "AGENT_RUNTIME_MODEL"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AGENT_RUNTIME_DATABASE_URL", "file:agent_runtime.db")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "notes.txt").write_text("what is written here, line by line\n" * 40)
     made: list[Desk] = []

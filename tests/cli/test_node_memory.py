@@ -22,6 +22,7 @@ def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in os.environ if name.startswith("AGENT_RUNTIME_")]:
         monkeypatch.delenv(name)
     monkeypatch.delenv("DATABASE_URL", raising=False)
+    monkeypatch.setenv("AGENT_RUNTIME_DATABASE_URL", "file:agent_runtime.db")
 
 
 def run(*arguments: str) -> Result:

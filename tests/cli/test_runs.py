@@ -71,6 +71,7 @@ class Machine:
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
     for name in ("AGENT_RUNTIME_DATABASE_URL", "DATABASE_URL", "AGENT_RUNTIME_MODEL"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AGENT_RUNTIME_DATABASE_URL", "file:agent_runtime.db")
     monkeypatch.chdir(tmp_path)
     made: list[Machine] = []
     with start_blocking_portal() as portal:

@@ -107,6 +107,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
     for name in os.environ:
         if name.startswith("AGENT_RUNTIME_") or name == "DATABASE_URL":
             monkeypatch.delenv(name)
+    monkeypatch.setenv("AGENT_RUNTIME_DATABASE_URL", "file:agent_runtime.db")
     return Desk(tmp_path)
 
 

@@ -26,7 +26,9 @@ def test_every_setting_is_described_with_its_meaning() -> None:
         f"AGENT_RUNTIME_{field.upper()}" for field in Settings.model_fields
     ]
     assert all(row.meaning.endswith(".") and row.origin == "default" for row in rows)
-    assert all(row.value == row.default for row in rows)
+    # What the documentation shows of the default database depends on nobody's home.
+    moved = {"AGENT_RUNTIME_DATABASE_URL"}
+    assert all(row.value == row.default for row in rows if row.variable not in moved)
 
 
 def test_a_value_tells_where_it_comes_from() -> None:

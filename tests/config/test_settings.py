@@ -5,12 +5,11 @@ from __future__ import annotations
 import pytest
 from pydantic import SecretStr, ValidationError
 
-from agent_runtime_config import ConfigError, Settings, load_settings
+from agent_runtime_config import ConfigError, Settings, default_database_url, load_settings
 from agent_runtime_config.model_settings import RoleSettings
 
 DEFAULTS: dict[str, object] = {
     "model": "",
-    "database_url": "file:agent_runtime.db",
     "database_auth_token": None,
     "object_store_url": None,
     "synchronous": "full",
@@ -201,7 +200,8 @@ BAD: list[tuple[str, str]] = [
 
 
 def test_an_empty_environment_gives_every_default() -> None:
-    assert load_settings({}).model_dump() == DEFAULTS | _roles()
+    given = {"database_url": default_database_url()}
+    assert load_settings({}).model_dump() == DEFAULTS | _roles() | given
 
 
 def _roles() -> dict[str, object]:
@@ -303,7 +303,7 @@ def test_the_common_database_variable_counts_if_it_names_postgres(scheme: str) -
 
 @pytest.mark.parametrize("url", ["mysql://h/db", "sqlite:///x.db", "x.db", ""])
 def test_the_common_database_variable_is_left_alone_otherwise(url: str) -> None:
-    assert load_settings({"DATABASE_URL": url}).database_url == "file:agent_runtime.db"
+    assert load_settings({"DATABASE_URL": url}).database_url == default_database_url()
 
 
 def test_our_own_database_variable_goes_first() -> None:

@@ -179,21 +179,22 @@ async def test_a_sub_agent_is_paused_with_its_root_only(play: Play) -> None:
 
 
 @pytest.mark.backends("file")
-async def test_a_suspended_run_goes_with_its_thread_and_with_a_copy(play: Play) -> None:
+async def test_a_question_goes_with_its_thread_and_not_with_an_import(play: Play) -> None:
     async with play([calls(ASK), say("Done.")]) as world:
         asks = Agent(world.model, asking=True)
         [question] = (await world.run(asks, thread="t")).questions
 
         await world.store.import_thread(world.store.export_thread("t"), rename="copy")
-        [copied] = await world.runtime.questions(thread="copy")
-        assert copied.id != question.id and copied.text == question.text
+        assert await world.runtime.questions(thread="copy") == []
+        [copied] = await world.store.runs(thread_id="copy")
+        with pytest.raises(Conflict, match="was imported"):
+            await world.runtime.resume(copied.id, asks)
+        assert [outcome for outcome, _ in await world.results("copy")] == ["refused"]
         await world.store.delete_thread("t")
 
         with pytest.raises(NotFound):
             await world.runtime.answer(question.id, "Yes.")
-        assert await world.runtime.answer(copied.id, "Yes.")
-        assert (await world.runtime.resume(copied.run_id, asks)).ok
-        assert await world.results("copy") == [("ok", "Yes.")]
+        assert (await world.run(asks, thread="copy")).output == "Done."
 
 
 async def test_suspending_gives_back_what_was_reserved(play: Play) -> None:

@@ -192,7 +192,7 @@ async def test_an_export_carries_them_and_an_import_puts_them(
     records = await exported(user, "t1")
     target = await open_store(str(tmp_path / "target.db"), objects=str(tmp_path / "more"))
 
-    await target.of("bob").import_thread(stream(records))
+    await target.of("bob").import_thread(stream(records), trusted=True)
     await objects.delete_thread("ann", "t1")
 
     assert await exported(target.of("bob"), "t1") == records

@@ -26,7 +26,7 @@ from agent_runtime_storage import (
 from agent_runtime_storage.transfer_format import Checksum, dump_record, header, load_records
 
 from .families import CHILD, PARENT, exported, fill, stream
-from .helpers import append, begin, begin_child, exchange, message
+from .helpers import OTHER, append, begin, begin_child, exchange, message
 
 Records = list[dict[str, Any]]
 
@@ -43,7 +43,7 @@ async def test_an_import_is_equal_to_the_original(user: UserStore, target: UserS
     await fill(user, "amber")
     records = await exported(user)
 
-    assert await target.import_thread(stream(records)) == [PARENT, CHILD]
+    assert await target.import_thread(stream(records), trusted=True) == [PARENT, CHILD]
 
     assert await exported(target) == records
     thread, head = await target.thread(PARENT), 2
@@ -69,7 +69,7 @@ async def test_an_export_goes_back_into_the_backend_it_came_from(
     await fill(target, "amber")
     records = await exported(target)
 
-    await user.import_thread(stream(records))
+    await user.import_thread(stream(records), trusted=True)
 
     assert await exported(user) == records
     claimed = await user.claim("kind amber", seconds=60)
@@ -80,7 +80,7 @@ async def test_a_thread_is_imported_under_another_name_beside_itself(user: UserS
     await fill(user, "amber")
     records = await exported(user)
 
-    copied, child = await user.import_thread(stream(records), rename="copy")
+    copied, child = await user.import_thread(stream(records), rename="copy", trusted=True)
 
     assert copied == "copy" and child != CHILD
     copies = {run.id: run for run in await user.runs() if run.thread_id in (copied, child)}
@@ -121,7 +121,7 @@ async def test_lines_carry_an_export(user: UserStore, target: UserStore) -> None
         for line in lines:
             yield line
 
-    await target.import_thread(load_records(read()))
+    await target.import_thread(load_records(read()), trusted=True)
 
     assert await exported(target) == records
 
@@ -295,11 +295,11 @@ async def test_a_damaged_export_is_refused_and_leaves_nothing(
     await source.close()
 
     with pytest.raises(InvalidExport, match=told):
-        await target.import_thread(stream(damage(records)))
+        await target.import_thread(stream(damage(records)), trusted=True)
 
     assert await target.threads() == [] and await target.runs() == []
     # Nothing is hidden either: the whole one is taken.
-    assert await target.import_thread(stream(records)) == [PARENT, CHILD]
+    assert await target.import_thread(stream(records), trusted=True) == [PARENT, CHILD]
 
 
 async def test_a_sub_agents_thread_alone_is_a_thread_of_its_own(
@@ -327,26 +327,36 @@ async def test_runs_find_parents_that_come_later(user: UserStore, target: UserSt
     await user.commit(back, Commit(finish=Finish("succeeded", "completed")))
     records = await exported(user, "t1")
 
-    await target.import_thread(stream(records))
+    await target.import_thread(stream(records), trusted=True)
 
     assert await exported(target, "t1") == records
     run = await target.run("a-grandchild")
     assert (run.parent_run_id, run.root_run_id) == ("m-child", "z-parent")
 
 
-async def test_a_run_that_died_in_an_exchange_can_be_resumed_after_an_import(
+async def test_a_run_that_died_in_an_exchange_goes_on_only_in_a_copy_of_ones_own(
     user: UserStore, target: UserStore
 ) -> None:
     lease = await begin(user, lease_seconds=-1.0)
     await user.commit(lease, Commit(nodes=(exchange(2, 1, "shell"),)))
     await user.commit(lease, Commit(start=((2, 0),), events=(NewEvent("tool-start", 2),)))
+    records = await exported(user, "t1")
 
-    await target.import_thread(stream(await exported(user, "t1")))
+    await target.import_thread(stream(records), trusted=True)
+    await target.import_thread(stream(records), rename="t2")
 
     run = await target.run("r1")
     assert (run.status, run.open_node, run.owner) == ("running", 2, None)
     assert (await target.thread("t1")).active_run == "r1"
     assert (await target.call("t1", 2, 0)).status == "started"
+    [run] = await target.runs(thread_id="t2")
+    assert (run.status, run.stop_reason, run.open_node) == ("cancelled", "imported", None)
+    thread = await target.thread("t2")
+    assert (thread.head, thread.active_run) == (2, None)
+    call = await target.call("t2", 2, 0)
+    assert (call.status, call.outcome) == ("done", "refused")
+    with pytest.raises(Conflict):
+        await target.take_lease(run.id, OTHER, seconds=60, replaces=run.epoch)
 
 
 async def test_pages_and_batches_join_without_a_seam(
@@ -362,7 +372,7 @@ async def test_pages_and_batches_join_without_a_seam(
 
     for thread_id in ("t1", PARENT):
         records = await exported(user, thread_id)
-        await target.import_thread(stream(records))
+        await target.import_thread(stream(records), trusted=True)
         assert await exported(target, thread_id) == records
 
 

@@ -26,7 +26,7 @@ from agent_runtime_storage.errors import (
     StoreUnavailable,
 )
 
-from .place import check_place
+from .place import check_place, make_private
 
 Synchronous = Literal["full", "normal"]
 
@@ -155,6 +155,7 @@ def open_connection(
     """
     if write:
         check_place(path)
+        make_private(path)
     flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if write else 0)
     try:
         opened = apsw.Connection(str(path), flags=flags, statementcachesize=_STATEMENT_CACHE)

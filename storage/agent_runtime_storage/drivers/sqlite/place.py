@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from agent_runtime_storage.errors import StoreError, StoreUnavailable
@@ -35,6 +36,21 @@ def check_place(path: Path) -> None:
             f"The database's folder {path.parent.absolute()} is not there.",
             cure="Create the folder, or choose another path.",
         )
+
+
+def make_private(path: Path) -> None:
+    """Create the file, empty and for its user alone, if it is not there.
+
+    SQLite gives its other files the permissions of this one.  What cannot be done here it tells.
+    """
+    real = path.resolve()
+    with suppress(OSError):
+        try:
+            # Opening and closing it would drop the locks of a connection of this process.
+            os.mknod(real, stat.S_IFREG | 0o600)
+        except PermissionError:
+            # Not every system lets its users do so.
+            os.close(os.open(real, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
 
 class OpenPlace:

@@ -102,6 +102,7 @@ SET status = 'running', stop_reason = NULL, detail = '', output = '', output_blo
     working_since = unix_seconds(),
     lease_until = unix_seconds() + :seconds, updated_at = unix_seconds()
 WHERE user_id = :user_id AND id = :run_id AND epoch = :replaces AND status <> 'succeeded'
+  AND coalesce(stop_reason, '') <> 'imported'
   AND (:was::text IS NULL OR status = :was);
 
 -- name: take_thread

@@ -101,6 +101,7 @@ SET status = 'running', stop_reason = NULL, detail = '', output = x'', output_bl
     working_since = unixepoch('subsec'),
     lease_until = unixepoch('subsec') + :seconds, updated_at = unixepoch('subsec')
 WHERE user_id = :user_id AND id = :run_id AND epoch = :replaces AND status <> 'succeeded'
+  AND coalesce(stop_reason, '') <> 'imported'
   AND (:was IS NULL OR status = :was);
 
 -- name: take_thread

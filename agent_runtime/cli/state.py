@@ -1,0 +1,80 @@
+"""What is wrong with where a database file lies, and with who may read it."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from agent_runtime_config import Settings
+
+OLD_DEFAULT = "agent_runtime.db"
+"""Where earlier versions kept the database: in the folder that the command stood in."""
+_ENDINGS = ("", "-wal", "-shm", "-journal")
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What is wrong, and what to do about it."""
+
+    text: str
+    cure: str
+
+
+def misplaced(settings: Settings) -> Iterator[Problem]:
+    """Give what is wrong with the place of the database; opens nothing."""
+    from agent_runtime_config import default_database_url
+
+    if (database := _file(settings)) is not None and (tree := _work_tree(database)):
+        yield Problem(
+            f"The database {database} lies in the git work tree {tree}: a commit takes along what "
+            "was said and read, and git may remove it under a run.",
+            "Unset AGENT_RUNTIME_DATABASE_URL, or name a file outside of it; `agent-runtime db "
+            "copy` takes what is there along.",
+        )
+    old = Path(OLD_DEFAULT).absolute()
+    if settings.database_url == default_database_url() and old.is_file():
+        yield Problem(
+            f"{old} is not used: it may have come with a clone.",
+            "If it is your own, of an earlier version, go on with it by "
+            f"AGENT_RUNTIME_DATABASE_URL=file:{OLD_DEFAULT}, or take its threads along: "
+            f"agent-runtime db copy file:{OLD_DEFAULT} {default_database_url()}",
+        )
+
+
+def readable_by_others(settings: Settings) -> Iterator[Problem]:
+    """Give the files and folders of the database that others than their user may use."""
+    from agent_runtime_config import state_folder
+    from agent_runtime_storage.objects import default_folder, folder_of
+
+    database, objects = _file(settings), settings.object_store_url
+    paths: list[Path] = []
+    if database is not None:
+        paths += [database.with_name(database.name + end) for end in _ENDINGS]
+        if database.parent == state_folder().resolve():
+            paths.append(database.parent)
+        if objects is None:
+            paths.append(default_folder(database))
+    if objects is not None and objects.partition(":")[0] in (objects, "file"):
+        paths.append(folder_of(objects))
+    for path in paths:
+        # In a folder that is closed nothing is open.
+        if path.exists() and (mode := stat.S_IMODE(path.stat().st_mode)) & 0o077:
+            yield Problem(
+                f"{path} may be used by others (mode {mode:04o}).", f"chmod -R go= '{path}'"
+            )
+
+
+def _file(settings: Settings) -> Path | None:
+    """Return the database's file; None where it is a server's."""
+    from agent_runtime_storage.urls import backend_of, file_path
+
+    url = settings.database_url
+    return file_path(url).resolve() if backend_of(url) == "file" else None
+
+
+def _work_tree(path: Path) -> Path | None:
+    return next((one for one in path.parents if (one / ".git").exists()), None)

@@ -1,0 +1,150 @@
+"""Runs the README's first steps as they are written, against a provider on loopback.
+
+    python first_steps.py clone FOLDER    from a fresh clone that it makes in the folder
+    python first_steps.py wheel BIN       by the commands of an installed wheel, which lie there
+
+It is a script, not a test: it needs nothing but Python's own library.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+ANSWER = "The slowest test waits for a server."
+ASKED: list[dict[str, Any]] = []
+
+
+def events() -> bytes:
+    """Return an answer as Anthropic streams it."""
+    usage = {"input_tokens": 100, "output_tokens": 1}
+    message: dict[str, Any] = {
+        "id": "msg_1", "type": "message", "role": "assistant", "model": "claude-sonnet-4-5",
+        "content": [], "stop_reason": None, "stop_sequence": None, "usage": usage,
+    }  # fmt: skip
+    parts: list[dict[str, Any]] = [
+        {"type": "message_start", "message": message},
+        {
+            "type": "content_block_start",
+            "index": 0,
+            "content_block": {"type": "text", "text": ""},
+        },
+        {
+            "type": "content_block_delta",
+            "index": 0,
+            "delta": {"type": "text_delta", "text": ANSWER},
+        },
+        {"type": "content_block_stop", "index": 0},
+        {
+            "type": "message_delta",
+            "delta": {"stop_reason": "end_turn", "stop_sequence": None},
+            "usage": {"output_tokens": 9},
+        },
+        {"type": "message_stop"},
+    ]
+    return b"".join(
+        f"event: {part['type']}\ndata: {json.dumps(part)}\n\n".encode() for part in parts
+    )
+
+
+class Provider(BaseHTTPRequestHandler):
+    """Answers every request for a message."""
+
+    def do_POST(self) -> None:
+        """Answer as a stream."""
+        ASKED.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
+        body = events()
+        self.send_response(200)
+        self.send_header("content-type", "text/event-stream; charset=utf-8")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # its base names it so
+        """Say nothing."""
+
+
+def blocks() -> list[str]:
+    """Return the shell commands of the first steps, but for the one that runs the tests."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    first = text.partition("\n## Try it\n")[2].partition("\n## ")[0]
+    found = re.findall(r"^```sh\n(.*?)^```$", first, re.MULTILINE | re.DOTALL)
+    return [block for block in found if "pytest" not in block]
+
+
+def environment(home: Path, port: int) -> dict[str, str]:
+    """Return the environment of somebody who has just come: a home of their own, no settings."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("AGENT_RUNTIME_", "XDG_", "VIRTUAL_ENV", "UV_PROJECT"))
+        and not name.endswith("_API_KEY")
+        and name != "DATABASE_URL"
+    }
+    # What pip and uv have fetched already lies in the real home.
+    caches = Path.home() / ".cache"
+    python = Path(sys.base_prefix, "bin")
+    return {
+        "UV_CACHE_DIR": str(caches / "uv"),
+        "PIP_CACHE_DIR": str(caches / "pip"),
+        **kept,
+        "HOME": str(home),
+        "PATH": f"{python}:{kept['PATH']}",
+        # What stands in the place of the provider; all else is as it is written.
+        "AGENT_RUNTIME_MODEL_BASE_URL": f"http://127.0.0.1:{port}",
+    }
+
+
+def shell(script: str, folder: Path, environ: Mapping[str, str]) -> str:
+    """Run commands in one shell, and return what they wrote to stdout."""
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", script],
+        cwd=folder, env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
+        check=False,
+    )  # fmt: skip
+    if done.returncode:
+        raise SystemExit(f"exit code {done.returncode} of:\n{script}")
+    return done.stdout
+
+
+def main(how: str, where: Path) -> None:
+    """Run the first steps from a clone, or those with a key by an installed wheel."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Provider)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    with tempfile.TemporaryDirectory() as temporary:
+        home = Path(temporary, "home")
+        home.mkdir()
+        environ = environment(home, server.server_port)
+        steps = blocks()
+        if how == "clone":
+            clone = where / "clone"
+            subprocess.run(["git", "clone", "-q", str(ROOT), str(clone)], check=True)
+            told = shell("\n".join(steps), clone, environ)
+            if not (clone / "REPORT.md").is_file():
+                raise SystemExit("the first step wrote no report")
+        else:
+            environ["PATH"] = f"{where}:{environ['PATH']}"
+            project = Path(temporary, "project")
+            project.mkdir()
+            keyed = [step for step in steps if "_API_KEY" in step]
+            told = shell("\n".join([*keyed, "agent-runtime-om --help"]), project, environ)
+        states = list(home.rglob("agent_runtime.db"))
+    server.shutdown()
+    server.server_close()
+    if ANSWER not in told or not ASKED or len(states) != 1:
+        raise SystemExit(f"the step with a key did not work; it told:\n{told}")
+    print(f"the README's first steps work from a {how}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]).resolve())
