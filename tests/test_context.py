@@ -194,7 +194,7 @@ async def begun(store: UserStore, room: Room) -> tuple[RunLog, Entry]:
         calibration=Calibration(1.0),
         max_steps=1,
         max_output=100,
-        output_limit=100,
+        output_limit="model",
         output=None,
         repeat_system=False,
         temperature=None,
