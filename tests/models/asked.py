@@ -23,7 +23,8 @@ def _hook(event: str, arguments: tuple[Any, ...]) -> None:
     if event not in ("socket.connect", "socket.getaddrinfo", "socket.gethostbyname"):
         return
     address = arguments[1] if event == "socket.connect" else arguments[:2]
-    host, port, *_ = (*address, None) if isinstance(address, tuple) else (address, None)
+    parts: tuple[Any, ...] = (*address, None) if isinstance(address, tuple) else (address, None)
+    host, port, *_ = parts
     if host not in ("127.0.0.1", "localhost", "::1") or int(port or 0) != server_port:
         asked.append(f"{event} {host}:{port}")
         raise OSError(f"{host}:{port} is not the model's server")
