@@ -134,8 +134,7 @@ async def _close_clients() -> None:
     litellm = cast(Any, sys.modules["litellm"])
     cache: Any = litellm.in_memory_llm_clients_cache
     # litellm keeps this one for every loop; it makes another one when it needs it again.
-    names: dict[str, Any] = vars(litellm)
-    names.pop("module_level_aclient", None)
+    cast("dict[str, Any]", vars(litellm)).pop("module_level_aclient", None)
     mine = f"-{id(asyncio.get_running_loop())}"
     for key in [key for key in cache.cache_dict if str(key).endswith(mine)]:
         client = cache.cache_dict.pop(key)

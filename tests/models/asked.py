@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import anyio
 
@@ -22,9 +22,11 @@ server_port = 0
 def _hook(event: str, arguments: tuple[Any, ...]) -> None:
     if event not in ("socket.connect", "socket.getaddrinfo", "socket.gethostbyname"):
         return
-    address = arguments[1] if event == "socket.connect" else arguments[:2]
-    parts: tuple[Any, ...] = (*address, None) if isinstance(address, tuple) else (address, None)
-    host, port, *_ = parts
+    address: Any = arguments[1] if event == "socket.connect" else arguments[:2]
+    host: Any = address
+    port: Any = None
+    if isinstance(address, tuple):
+        host, port, *_ = (*cast("tuple[Any, ...]", address), None)
     if host not in ("127.0.0.1", "localhost", "::1") or int(port or 0) != server_port:
         asked.append(f"{event} {host}:{port}")
         raise OSError(f"{host}:{port} is not the model's server")
