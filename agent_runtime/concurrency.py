@@ -121,8 +121,14 @@ async def contained(function: Callable[[], Awaitable[T]]) -> T:
         except BaseException as error:
             raised.append(error)
 
-    async with anyio.create_task_group() as group:
-        group.start_soon(work)
+    try:
+        async with anyio.create_task_group() as group:
+            group.start_soon(work)
+    except asyncio.CancelledError:
+        # A cancellation that comes just after the end must not lose what was done; the next
+        # await delivers it again.
+        if not results:
+            raise
     if raised:
         raise raised[0]
     if not results:

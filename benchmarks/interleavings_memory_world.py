@@ -370,9 +370,14 @@ def choose(chance: random.Random) -> str:
 
 
 async def expire(driver: Driver, owner: str) -> None:
-    """Let so much time pass that every lease of a run and every claim of a job is over."""
+    """Let every lease of a run and every claim of a job be over.
+
+    The leases are another machine's from then on: a process that is seen to live keeps its runs.
+    """
     statements = (
-        "UPDATE runs SET lease_until = 0 WHERE user_id = :user_id AND status = 'running'",
+        "UPDATE runs SET lease_until = 0, lease_host = 'elsewhere', lease_machine = 'another', "
+        "lease_boot = 'another', lease_instance = 'another' "
+        "WHERE user_id = :user_id AND status = 'running'",
         "UPDATE jobs SET due_at = 0 WHERE user_id = :user_id AND finished_at IS NULL",
     )
     batch = [Statement(sql, {"user_id": owner}) for sql in statements]

@@ -12,6 +12,7 @@ from agent_runtime import Agent, Runtime, ScriptedModel, Settings, ToolContext, 
 from agent_runtime.errors import LeaseLost
 from agent_runtime.execution import INTERRUPTED
 from agent_runtime.models.scripted import call, calls, raw_call, say
+from agent_runtime.run_spec import RunSpec
 from agent_runtime.sweep import Sweep, way_on
 from agent_runtime_storage import Amount, Commit, UserStore
 from tests.delegation.elsewhere import Worker
@@ -260,7 +261,8 @@ async def test_what_looked_after_memory_is_ended_for_its_thread(play: Play) -> N
         await world.run(Agent(), thread="t")
         thread = await world.store.thread("t")
         place: dict[str, Any] = {"expect_head": thread.head, "expect_seq": thread.last_seq}
-        place |= {"nodes": (), "task_id": None, "spec": {"memory": "observe"}}
+        place |= {"nodes": (), "task_id": None, "spec": {}}
+        place["internal"] = RunSpec(upkeep="observe").internal()
         await begin(world.store, "upkeep", "t", owner=OTHER, lease_seconds=0.0, **place)
 
         swept = await world.runtime.sweep()

@@ -24,7 +24,8 @@ def clean_environ(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     }
     environ["PYTHONPATH"] = os.pathsep.join(str(ROOT / one) for one in (".", "storage", "config"))
     environ["AGENT_RUNTIME_FORBID_REAL_MODELS"] = "1"
-    environ["AGENT_RUNTIME_DATABASE_URL"] = "file:agent_runtime.db"
+    if "DATABASE_URL" not in (extra or {}):
+        environ["AGENT_RUNTIME_DATABASE_URL"] = "file:agent_runtime.db"
     return environ | dict(extra or {})
 
 

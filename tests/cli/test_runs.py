@@ -319,7 +319,7 @@ def begin_elsewhere(machine: Machine) -> Callable[[], str]:
         model = ScriptedModel([ModelAuthError("no")])
         run_id = ""
         async with (
-            Runtime.open(Settings(), model=model) as runtime,
+            Runtime.open(Settings(database_url="file:agent_runtime.db"), model=model) as runtime,
             runtime.stream(Agent(), "Hello.") as stream,
         ):
             with pytest.raises(ModelAuthError):

@@ -39,10 +39,13 @@ class Asker:
     def agent(self) -> Agent:
         """Return the agent that delegates two tasks at once."""
 
+        # An approval is bound to what the tool holds, so it holds the same in every process.
+        path = self.path
+
         @tool(needs_approval=True)
         async def effect() -> str:
             """Do what a person has to allow."""
-            with self.path.open("a") as file:
+            with path.open("a") as file:
                 file.write("effect\n")
             return "done"
 

@@ -184,3 +184,26 @@ async def test_no_prompt_is_built_while_an_exchange_is_open(play: Play) -> None:
         async with play([call("build_now"), say("Done.")]) as world:
             assert (await world.run(Agent(tools=[build_now]))).ok
     assert seen == [InvariantError]
+
+
+async def test_a_result_is_kept_if_the_run_is_cancelled_just_after_it(play: Play) -> None:
+    @tool
+    async def last_words() -> str:
+        """Cancel the run, and return before that is noticed."""
+        scopes[0].cancel()
+        return "said"
+
+    @tool
+    async def wait() -> str:
+        """Wait for ever."""
+        await anyio.sleep_forever()
+        return "not reached"
+
+    scopes: list[anyio.CancelScope] = []
+    async with play([calls(raw_call("wait"), raw_call("last_words"))]) as world:
+        with anyio.CancelScope() as scope:
+            scopes.append(scope)
+            await world.run(Agent(tools=[wait, last_words]), thread="t")
+        assert (await world.row()).status == "cancelled"
+        first, second = await world.results("t")
+        assert (first[0], second) == ("interrupted", ("ok", "said"))

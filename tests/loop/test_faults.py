@@ -52,7 +52,11 @@ FAULTS = {
     "only spaces": (Reply(text=" \n"), ModelProtocolError, 3),
     "a wrong key": (unauthorized(KEY), ModelAuthError, 1),
     "no permission": (failure(403, f"Key {KEY} may not use it"), ModelAuthError, 1),
-    "no credit": (failure(429, "You exceeded your current quota"), ModelAuthError, 1),
+    "no credit": (
+        failure(429, "You exceeded your current quota", code="insufficient_quota"),
+        ModelAuthError,
+        1,
+    ),
     "an unknown model": (unknown_model("test"), ModelNotFound, 1),
     "a bad request": (failure(400, f"Bad schema, key {KEY}"), ModelRejected, 1),
 }

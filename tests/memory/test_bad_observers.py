@@ -309,5 +309,9 @@ async def test_two_runtimes_never_observe_the_same_and_who_comes_late_writes_not
 
 
 def _lease_over() -> list[Any]:
-    sql = "UPDATE runs SET lease_until = 0 WHERE user_id = :user_id"
+    # Another machine's: a process that is seen to live keeps its runs.
+    sql = (
+        "UPDATE runs SET lease_until = 0, lease_host = 'elsewhere', lease_machine = 'another', "
+        "lease_boot = 'another', lease_instance = 'another' WHERE user_id = :user_id"
+    )
     return [Statement(sql, {"user_id": "ann"})]
