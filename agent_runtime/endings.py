@@ -25,10 +25,14 @@ AGAIN = 3
 """How often it may make calls again that were malformed."""
 CUT: tuple[FinishReason, ...] = ("length", "window")
 
-OutputLimit = Literal["model", "setting", "window", "budget"]
+OutputLimit = Literal["model", "setting", "sub_agent_setting", "window", "budget"]
 _LIMITS: dict[OutputLimit, tuple[str, str]] = {
     "model": ("the model's limit", "Ask for less in one answer, or use another model."),
     "setting": ("AGENT_RUNTIME_MAX_OUTPUT_TOKENS", "Raise AGENT_RUNTIME_MAX_OUTPUT_TOKENS."),
+    "sub_agent_setting": (
+        "AGENT_RUNTIME_SUB_AGENT_MAX_OUTPUT_TOKENS",
+        "Raise AGENT_RUNTIME_SUB_AGENT_MAX_OUTPUT_TOKENS.",
+    ),
     "window": ("the room in the context window", "Ask for less, or use a larger window."),
     "budget": ("what is left of the budget", "Raise the budget."),
 }
