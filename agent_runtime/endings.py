@@ -24,6 +24,8 @@ PAUSES = 16
 AGAIN = 3
 """How often it may make calls again that were malformed."""
 CUT: tuple[FinishReason, ...] = ("length", "window")
+_NEARLY = 0.9
+"""Providers stop a little before the limit that they were given, or count a little less."""
 
 OutputLimit = Literal["model", "setting", "sub_agent_setting", "window", "budget"]
 _LIMITS: dict[OutputLimit, tuple[str, str]] = {
@@ -69,7 +71,7 @@ class Cut:
         used = answer.usage.completion if answer.usage else allowed
         if answer.finish == "window":
             return cls(used, "window")
-        return cls(allowed, by) if used >= allowed else cls(used, "model")
+        return cls(allowed, by) if used >= _NEARLY * allowed else cls(used, "model")
 
     @property
     def at(self) -> str:

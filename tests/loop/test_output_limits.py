@@ -222,3 +222,11 @@ async def test_a_provider_that_cuts_earlier_than_asked_is_said_to(provide: Provi
         result = await world.run(AGENT)
         ((_, text),) = await world.results(result.thread_id)
     assert "4,000 output tokens (the model's limit)" in text
+
+
+async def test_a_provider_that_stops_just_before_the_limit_keeps_to_it(provide: Provide) -> None:
+    answers = [anthropic("", ("double", '{"num'), end="max_tokens", output=297), ANSWERS[CLAUDE]]
+    async with provide(CLAUDE, answers, settings={"max_output_tokens": 300}) as world:
+        result = await world.run(AGENT)
+        ((_, text),) = await world.results(result.thread_id)
+    assert "300 output tokens (AGENT_RUNTIME_MAX_OUTPUT_TOKENS)" in text
