@@ -259,6 +259,21 @@ async def test_reasoning_up_to_the_limit_is_no_crash(provide: Provide, name: str
     assert (result.status, result.stop_reason, result.steps) == ("failed", "length", 4)
 
 
+async def test_thinking_that_is_cut_before_its_signature_does_not_come_back(
+    provide: Provide,
+) -> None:
+    turn = (Think("Hm."), Call("double", {"number": 1}), Think("And now"))
+    pieces = Anthropic(thinking=True).stream(turn, 0)
+    pieces[-2] = pieces[-2].replace(b"tool_use", b"max_tokens")
+    *_, signed = (n for n, piece in enumerate(pieces) if b"signature_delta" in piece)
+    del pieces[signed]
+    async with provide(CLAUDE, [pieces, anthropic("Done.")]) as world:
+        assert (await world.run(AGENT)).ok
+        _, said, _ = world.server.requests[1]["messages"]
+    assert [part["type"] for part in said["content"]] == ["thinking", "tool_use"]
+    assert said["content"][0]["signature"]
+
+
 CUT_CALL = '{"number": 2'
 
 
