@@ -24,11 +24,17 @@ PAUSES = 16
 AGAIN = 3
 """How often it may make calls again that were malformed."""
 CUT: tuple[FinishReason, ...] = ("length", "window")
+_NEARLY = 0.9
+"""Providers stop a little before the limit that they were given, or count a little less."""
 
-OutputLimit = Literal["model", "setting", "window", "budget"]
+OutputLimit = Literal["model", "setting", "sub_agent_setting", "window", "budget"]
 _LIMITS: dict[OutputLimit, tuple[str, str]] = {
     "model": ("the model's limit", "Ask for less in one answer, or use another model."),
     "setting": ("AGENT_RUNTIME_MAX_OUTPUT_TOKENS", "Raise AGENT_RUNTIME_MAX_OUTPUT_TOKENS."),
+    "sub_agent_setting": (
+        "AGENT_RUNTIME_SUB_AGENT_MAX_OUTPUT_TOKENS",
+        "Raise AGENT_RUNTIME_SUB_AGENT_MAX_OUTPUT_TOKENS.",
+    ),
     "window": ("the room in the context window", "Ask for less, or use a larger window."),
     "budget": ("what is left of the budget", "Raise the budget."),
 }
@@ -65,7 +71,7 @@ class Cut:
         used = answer.usage.completion if answer.usage else allowed
         if answer.finish == "window":
             return cls(used, "window")
-        return cls(allowed, by) if used >= allowed else cls(used, "model")
+        return cls(allowed, by) if used >= _NEARLY * allowed else cls(used, "model")
 
     @property
     def at(self) -> str:

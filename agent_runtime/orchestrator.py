@@ -233,8 +233,9 @@ class Orchestrator:
         cut = Cut.of(answer, state.next_output, state.limited_by)
         failed = failure(answer)
         if failed is not None or answer.finish == "malformed":
-            # What was not finished, or was refused, is not called.
-            answer = replace(answer, calls=())
+            # What was not finished, or was refused, is not called; what was thought of it stands
+            # where the calls would.
+            answer = replace(answer, calls=(), opaque=None)
         message = normalise(answer, log.next_seq, cut and cut.result)
         if answer.files:
             files = await keep_made(answer.files, state.context("").keep)

@@ -81,6 +81,7 @@ async def resolve(
             f"The response reserve of {reserve:,} tokens fills the window of {window:,}.",
             cure="Set AGENT_RUNTIME_RESPONSE_RESERVE to less than AGENT_RUNTIME_CONTEXT_WINDOW.",
         )
+    most, limit = _output_limit(agent, settings, default, info, child=child)
     output = None if agent.output_type in (None, str) else outputs.output_type(agent.output_type)
     tools = toolset(_delegating(agent, settings), output, levels=settings.delegation_depth)
     steps = settings.sub_agent_max_steps if child else settings.max_steps
@@ -98,8 +99,8 @@ async def resolve(
         tools=tools,
         calibration=calibration,
         max_steps=agent.max_steps or steps,
-        max_output=min(settings.max_output_tokens or info.max_output, info.max_output),
-        output_limit=_output_limit(settings, info),
+        max_output=most,
+        output_limit=limit,
         output=output,
         repeat_system=settings.repeat_system_prompt if repeat is None else repeat,
         temperature=agent.temperature,
@@ -116,9 +117,27 @@ async def resolve(
     )
 
 
-def _output_limit(settings: Settings, info: ModelInfo) -> OutputLimit:
-    most = settings.max_output_tokens
-    return "model" if most is None or most >= info.max_output else "setting"
+def _output_limit(
+    agent: Agent, settings: Settings, default: Model | None, info: ModelInfo, *, child: bool
+) -> tuple[int, OutputLimit]:
+    """Return how many tokens an answer may have, and what sets that."""
+    from .models.catalog import known_output
+    from .models.places import is_main, place_of
+
+    limit: OutputLimit = "setting"
+    name = _name(agent, settings, default)
+    if not name:
+        most = settings.max_output_tokens if is_main(info.name, settings) else None
+        own = info.max_output
+    else:
+        # Its limit is the settings' already.
+        place = place_of(name, settings, "sub_agent" if child else "model")
+        most, own = place.max_output, known_output(info.name)
+        if most != settings.max_output_tokens:
+            limit = "sub_agent_setting"
+    if most is None or (own is not None and own <= most):
+        return info.max_output, "model"
+    return most, limit
 
 
 def _planning(agent: Agent, settings: Settings) -> Agent:
@@ -171,7 +190,7 @@ def model_of(
         return agent.model
     if agent.model is None and default is not None:
         return default
-    name = agent.model or settings.model
+    name = _name(agent, settings, default)
     if not name:
         from .offline import offline_model
 
@@ -179,6 +198,13 @@ def model_of(
     from .models import model_from_name
 
     return model_from_name(name, settings, role="sub_agent" if child else "model")
+
+
+def _name(agent: Agent, settings: Settings, default: Model | None) -> str:
+    """Return the name by which the settings know the agent's model; empty if it is made in code."""
+    if agent.model is None:
+        return settings.model if default is None else ""
+    return agent.model or settings.model if isinstance(agent.model, str) else ""
 
 
 def toolset(agent: Agent, output: outputs.OutputType | None, *, levels: int = 0) -> Toolset:

@@ -80,7 +80,7 @@ def _options(name: str, settings: Settings, role: Role) -> dict[str, Any]:
         "idle_timeout": settings.idle_timeout,
         "retries": settings.model_retries,
         "window": place.window,
-        "max_output": place.max_output,
+        "max_output": _max_output(name, place),
         "price": _price(name, place),
         "local_only": settings.forbid_real_models,
     }
@@ -88,6 +88,14 @@ def _options(name: str, settings: Settings, role: Role) -> dict[str, Any]:
 
 def _secret(key: SecretStr | None) -> str | None:
     return None if key is None else key.get_secret_value()
+
+
+def _max_output(name: str, place: ModelPlace) -> int | None:
+    """Return the limit that the settings give, which never raises a known one; None for none."""
+    from .catalog import full_name, known_output
+
+    limits = [one for one in (place.max_output, known_output(full_name(name))) if one]
+    return None if place.max_output is None else min(limits)
 
 
 def _price(name: str, place: ModelPlace) -> Price | None:

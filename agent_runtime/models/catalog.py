@@ -75,12 +75,17 @@ def model_info(
     return ModelInfo(
         name=name,
         window=window or _int(entry.get("max_input_tokens")) or DEFAULT_WINDOW,
-        max_output=max_output or _int(entry.get("max_output_tokens")) or DEFAULT_MAX_OUTPUT,
+        max_output=max_output or known_output(name) or DEFAULT_MAX_OUTPUT,
         price=price or _price(entry),
         start_ratio=_start_ratio(name),
         cache_marks=CACHE_MARKS if takes_marks(name) else 0,
         takes=takes_files(name) if takes is None else frozenset(takes),
     )
+
+
+def known_output(name: str) -> int | None:
+    """Return the limit of a model's answers; None where it is not known."""
+    return _int(_entry(name).get("max_output_tokens")) or None
 
 
 def takes_marks(name: str) -> bool:

@@ -311,6 +311,8 @@ class Collector:
             )
         if finish == "tool_calls" and not calls:
             finish = "malformed"
+        if finish in ("length", "window"):
+            self._drop_cut_thinking()
         return ModelAnswer(
             text=text,
             calls=tuple(RawCall(call.name, "".join(call.arguments)) for call in calls),
@@ -323,6 +325,13 @@ class Collector:
             extra={"reported_model": self._reported_model},
             files=tuple(self._images),
         )
+
+    def _drop_cut_thinking(self) -> None:
+        """Leave out thinking that was cut before its signature, which no provider takes back."""
+        last = self._blocks[-1] if self._order and self._order[-1][0] == "thinking" else {}
+        if last.get("type") == "thinking" and not last.get("signature"):
+            self._blocks.pop()
+            self._order.pop()
 
     def _opaque(self, signatures: list[str | None]) -> Opaque | None:
         """Return what the model is to be sent back; what it never is would only be counted."""

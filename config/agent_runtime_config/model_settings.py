@@ -56,10 +56,6 @@ class RoleSettings(BaseSettings):
         description="The key of the model, instead of its provider's own variable; it is sent to "
         "that model's provider or base URL only.",
     )
-    max_output_tokens: Count | None = Field(
-        default=None,
-        description="The most tokens of an answer, instead of the model's known limit.",
-    )
     sub_agent_model: str = Field(
         default="same",
         description="The model of sub-agents that name none: `same` for that of the run above, or "

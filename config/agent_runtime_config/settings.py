@@ -289,8 +289,9 @@ class Settings(RoleSettings):
     )
     max_output_tokens: Count | None = Field(
         default=None,
-        description="The most tokens of one answer, reasoning included, where that is less than "
-        "the model's own limit. The room in the window and the budget may lower it further.",
+        description="The most tokens of one answer of the model, reasoning included. It lowers the "
+        "model's own limit, or sets it where none is known; the room in the window and the budget "
+        "may lower it further.",
     )
     repeat_system_prompt: bool = Field(
         default=False,

@@ -121,6 +121,7 @@ GOOD: list[tuple[str, str, object]] = [
     ("MODEL_RETRIES", "0", 0),
     ("MODEL_BASE_URL", "http://127.0.0.1:8000/v1", "http://127.0.0.1:8000/v1"),
     ("TOOL_TIMEOUT", "1e3", 1000.0),
+    ("MAX_RESULT_TOKENS", "500", 500),
     ("MAX_FILE_BYTES", "1000", 1000),
     ("MAX_RESULT_TOKENS", "900", 900),
     ("RUN_TIMEOUT", "3600", 3600.0),

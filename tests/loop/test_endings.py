@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -21,6 +21,8 @@ from agent_runtime.models import litellm
 from agent_runtime.models.base import ModelAnswer, RawCall
 from agent_runtime.tools.base import Toolset
 from tests.models.provider_server import Answers, ProviderServer, anthropic, gemini, openai_chat
+from tests.providers.anthropic import Anthropic
+from tests.providers.server import Call, Say, Think
 
 from .conftest import KEY, REPEATING, World, double
 
@@ -134,6 +136,27 @@ async def test_what_is_withheld_altogether_ends_the_run_and_is_paid(
     assert (again.stop_reason, again.steps) == ("content_filter", 2)
 
 
+@pytest.mark.parametrize("end", ["refusal", "bored"])
+async def test_a_thread_goes_on_after_calls_that_were_refused_among_thoughts(
+    provide: Provide, end: str
+) -> None:
+    call = Call("double", {"number": 1})
+    turn = (Think("Hm."), Say("I "), Think("So."), Say("will"), call, Think("And."), call)
+    pieces = Anthropic(thinking=True).stream(turn, 0)
+    pieces[-2] = pieces[-2].replace(
+        b'"stop_reason":"tool_use"', b'"stop_reason":"%b"' % end.encode()
+    )
+    async with provide(CLAUDE, [pieces, anthropic("Done.")]) as world:
+        first = await world.run(AGENT)
+        assert first.status == "failed"
+        second = await world.runtime.run(
+            replace(AGENT, model=world.model), "Then?", thread=first.thread_id
+        )
+        _, said, _ = world.server.requests[1]["messages"]
+    assert second.ok
+    assert [(part["type"], part["text"]) for part in said["content"]] == [("text", "I will")]
+
+
 def always(pieces: list[bytes]) -> Answers:
     """Return what gives the same answer again and again."""
     return lambda asked, n: pieces
@@ -234,6 +257,21 @@ async def test_reasoning_up_to_the_limit_is_no_crash(provide: Provide, name: str
     async with provide(name, always(ends(name, ""))) as world:
         result = await world.run(AGENT)
     assert (result.status, result.stop_reason, result.steps) == ("failed", "length", 4)
+
+
+async def test_thinking_that_is_cut_before_its_signature_does_not_come_back(
+    provide: Provide,
+) -> None:
+    turn = (Think("Hm."), Call("double", {"number": 1}), Think("And now"))
+    pieces = Anthropic(thinking=True).stream(turn, 0)
+    pieces[-2] = pieces[-2].replace(b"tool_use", b"max_tokens")
+    *_, signed = (n for n, piece in enumerate(pieces) if b"signature_delta" in piece)
+    del pieces[signed]
+    async with provide(CLAUDE, [pieces, anthropic("Done.")]) as world:
+        assert (await world.run(AGENT)).ok
+        _, said, _ = world.server.requests[1]["messages"]
+    assert [part["type"] for part in said["content"]] == ["thinking", "tool_use"]
+    assert said["content"][0]["signature"]
 
 
 CUT_CALL = '{"number": 2'

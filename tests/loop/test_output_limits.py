@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import anyio
 import orjson
 import pytest
 
-from agent_runtime import Agent, tool
+from agent_runtime import Agent, Runtime, Settings, tool
 from agent_runtime.models.base import ModelRequest
 from agent_runtime.models.scripted import ScriptedModel, call, calls, raw_call, say
 from agent_runtime.tools.base import ToolContext
 from benchmarks.openai_server import Reply, failure, overflow
-from tests.models.provider_server import anthropic, gemini, openai_chat
+from tests.models.provider_server import ProviderServer, anthropic, gemini, openai_chat
 
 from .conftest import Play, Serve, double
 from .test_endings import CLAUDE, GEMINI, GPT, Provide
@@ -48,6 +49,60 @@ async def test_the_setting_lowers_the_limit_and_never_raises_it(
     async with provide(CLAUDE, [ANSWERS[CLAUDE]], settings=settings) as world:
         assert (await world.run(AGENT)).ok
         assert limit(world.server.requests[0]) == expected
+
+
+@pytest.mark.parametrize(
+    ("setting", "expected", "says"),
+    [
+        (300, 300, "300 output tokens (AGENT_RUNTIME_MAX_OUTPUT_TOKENS)"),
+        (1_000_000, 64_000, "64,000 output tokens (the model's limit)"),
+    ],
+)
+async def test_the_setting_counts_alike_for_a_model_that_the_settings_name(
+    tmp_path: Path, setting: int, expected: int, says: str
+) -> None:
+    def answer(asked: dict[str, Any], n: int) -> list[bytes]:
+        if n:
+            return ANSWERS[CLAUDE]
+        return anthropic("", ("double", '{"num'), end="max_tokens", output=asked["max_tokens"])
+
+    async with ProviderServer(answer) as server:
+        settings = Settings(
+            database_url=f"file:{tmp_path / 'runs.db'}",
+            model=CLAUDE,
+            model_base_url=server.url,
+            max_output_tokens=setting,
+        )
+        async with Runtime.open(settings) as runtime:
+            assert (await runtime.run(AGENT, "Double.")).ok
+        assert limit(server.requests[0]) == expected
+    assert says in orjson.dumps(server.requests[1]).decode()
+
+
+async def test_a_sub_agents_answer_has_the_limit_of_its_own_model(tmp_path: Path) -> None:
+    def answer(asked: dict[str, Any], n: int) -> list[bytes]:
+        if asked["model"] == "own":
+            return openai_chat("So.", end="length", output=asked["max_tokens"])
+        if n:
+            return openai_chat("Done.")
+        arguments: dict[str, Any] = {"role": "teller", "instructions": "Tell.", "tools": []}
+        return openai_chat("", ("delegate", orjson.dumps(arguments).decode()), end="tool_calls")
+
+    async with ProviderServer(answer) as server:
+        settings = Settings(
+            database_url=f"file:{tmp_path / 'runs.db'}",
+            model="openai/main",
+            model_base_url=f"{server.url}/v1",
+            max_output_tokens=300,
+            sub_agent_model="openai/own",
+            sub_agent_max_output_tokens=20_000,
+        )
+        async with Runtime.open(settings) as runtime:
+            assert (await runtime.run(Agent(delegation=True, tools=[double]), "Ask.")).ok
+    asked = [(one["model"], limit(one)) for one in server.requests]
+    assert asked == [("main", 300), *[("own", 20_000)] * 4, ("main", 300)]
+    told = orjson.dumps(server.requests[-1]).decode()
+    assert "Raise AGENT_RUNTIME_SUB_AGENT_MAX_OUTPUT_TOKENS" in told
 
 
 async def test_prompt_and_answer_fit_into_the_window_together(provide: Provide) -> None:
@@ -167,3 +222,11 @@ async def test_a_provider_that_cuts_earlier_than_asked_is_said_to(provide: Provi
         result = await world.run(AGENT)
         ((_, text),) = await world.results(result.thread_id)
     assert "4,000 output tokens (the model's limit)" in text
+
+
+async def test_a_provider_that_stops_just_before_the_limit_keeps_to_it(provide: Provide) -> None:
+    answers = [anthropic("", ("double", '{"num'), end="max_tokens", output=297), ANSWERS[CLAUDE]]
+    async with provide(CLAUDE, answers, settings={"max_output_tokens": 300}) as world:
+        result = await world.run(AGENT)
+        ((_, text),) = await world.results(result.thread_id)
+    assert "300 output tokens (AGENT_RUNTIME_MAX_OUTPUT_TOKENS)" in text
