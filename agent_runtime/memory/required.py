@@ -117,15 +117,15 @@ _NEGATED = re.compile(
 _NUMBERED = re.compile(r"\b(?:rule|point|item|regel|règle|regla|no\.?|nr\.?|#)\s*(\d+)\b")
 _WORD = re.compile(r"[\w][\w./-]*[\w]|\w")
 _GENERIC = words(
-    "a an the this that these those it its is are be been being was were do does did done has have "
-    "had i you we they he she my your our their me us them of to in on at by for from with without "
-    "into up down out off over as and or but if then than so too also not no never always only "
-    "any all each every must should shall will would can could may might now longer more anymore "
-    "instead rather please need needed require required rule rules use used using keep make put "
-    "take set get let run go apply thi doe ha wa don isn aren doesn won t s d ll ve re "
+    "a an the this that these those it its is are be been being was were do does did done has "
+    "have had i you we they he she my your our their me us them of to in on at by for from with "
+    "without into up down out off over as and or but if then than so too also not no never always "
+    "only any all each every must should shall will would can could may might now longer more "
+    "anymore instead rather please need needed require required rule rules use used using keep "
+    "make put take set get let run go apply thi doe ha wa don isn aren doesn won t s d ll ve re "
     "forbidden forbid allowed allow avoid hold matter valid necessary obsolete der die das den "
-    "dem ein eine einen und oder ist sind nicht kein keine nie immer mehr ab jetzt sofort bitte nur le la les un une de du des et "
-    "ou est el los las y es"
+    "dem ein eine einen und oder ist sind nicht kein keine nie immer mehr ab jetzt sofort bitte "
+    "nur le la les un une de du des et ou est el los las y es"
 )
 
 
