@@ -58,7 +58,8 @@ def test_a_header_is_read_in_a_few_steps_whatever_the_file_holds() -> None:
 
         def __getitem__(self, place: Any) -> Any:
             Counted.looks += 1
-            return super().__getitem__(place)
+            found: Any = super().__getitem__(place)
+            return found
 
     assert pixels_of(Counted(b"\xff\xd8\xff" + b"\xff" * 1_000_000)) == 0
     assert Counted.looks < 10_000
