@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -58,8 +58,7 @@ def test_a_header_is_read_in_a_few_steps_whatever_the_file_holds() -> None:
 
         def __getitem__(self, place: Any) -> Any:
             Counted.looks += 1
-            found: Any = super().__getitem__(place)
-            return found
+            return cast(Any, bytes).__getitem__(self, place)
 
     assert pixels_of(Counted(b"\xff\xd8\xff" + b"\xff" * 1_000_000)) == 0
     assert Counted.looks < 10_000
