@@ -199,6 +199,11 @@ async def _result_of(one: Ready, context: Callable[[str], ToolContext]) -> ToolR
         return ToolResult(SELF_CANCELLED, outcome="interrupted")
     except (SystemExit, GeneratorExit) as error:
         return raised_result(error)
+    except BaseExceptionGroup as group:
+        held = (Exception, SystemExit, GeneratorExit, asyncio.CancelledError)
+        if isinstance(group, ExceptionGroup) or group.split(held)[1] is not None:
+            raise
+        return raised_result(group)
 
 
 def abandon(exchange: Exchange, tools: Toolset | None = None) -> dict[int, ToolResult]:

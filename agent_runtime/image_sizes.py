@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 
 _SEGMENTS = 1000
-"""So many segments of a JPEG are looked at for its frame."""
+"""So many segments of a JPEG are looked at for its frame, and fill bytes before one of them."""
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 
 
@@ -48,8 +48,8 @@ def _webp(content: bytes) -> tuple[int, int]:
 def _jpeg(content: bytes) -> tuple[int, int]:
     place = 2
     for _ in range(_SEGMENTS):
-        while content[place] == 0xFF and content[place + 1] == 0xFF:
-            place += 1
+        fill = len(run := content[place : place + _SEGMENTS]) - len(run.lstrip(b"\xff"))
+        place += max(0, fill - 1)
         marker, length = struct.unpack_from(">xBH", content, place)
         if content[place] != 0xFF or length < 2:
             break

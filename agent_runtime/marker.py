@@ -63,7 +63,7 @@ class _Marker:
                 private_folder(folder.parent)
                 private_folder(folder)
                 self.file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-                fcntl.lockf(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+                _lock(self.file, 0, working=True)
             except OSError:
                 self.close()
                 continue
@@ -73,9 +73,8 @@ class _Marker:
     def mark(self, run_id: str, *, working: bool) -> None:
         """Lock the run's byte, or unlock it."""
         if self.path is not None:
-            kind = fcntl.LOCK_EX | fcntl.LOCK_NB if working else fcntl.LOCK_UN
             with suppress(OSError):
-                fcntl.lockf(self.file, kind, 1, _place(run_id))
+                _lock(self.file, _place(run_id), working=working)
 
     def close(self) -> None:
         """Close the file, which drops all its locks."""
@@ -160,10 +159,26 @@ def _place(run_id: str) -> int:
     return 1 + int.from_bytes(hashlib.blake2b(run_id.encode(), digest_size=7).digest(), "big")
 
 
+def _lock(file: int, place: int, *, working: bool) -> None:
+    """Lock a byte, or unlock it; raises `OSError`."""
+    if sys.platform == "linux":
+        # A lock of the process's own would be dropped as soon as anything in this process closes
+        # the file, such as a tool that reads through the folder.
+        kind = fcntl.F_WRLCK if working else fcntl.F_UNLCK
+        fcntl.fcntl(file, fcntl.F_OFD_SETLK, _asked(kind, place))
+    else:
+        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB if working else fcntl.LOCK_UN, 1, place)
+
+
+def _asked(kind: int, place: int) -> bytes:
+    """Return Linux's `struct flock` for one byte."""
+    return struct.pack("@hhqqi4x", kind, os.SEEK_SET, place, 1, 0)
+
+
 def _locked(file: int, place: int) -> bool:
     """Return whether another process has locked a byte, without locking it meanwhile."""
     if sys.platform == "linux":
-        asked = struct.pack("@hhqqi4x", fcntl.F_RDLCK, os.SEEK_SET, place, 1, 0)
+        asked = _asked(fcntl.F_RDLCK, place)
         kind = struct.unpack("@hhqqi4x", fcntl.fcntl(file, fcntl.F_GETLK, asked))[0]
     else:
         asked = struct.pack("@qqihh", place, 1, 0, fcntl.F_RDLCK, os.SEEK_SET)

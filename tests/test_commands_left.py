@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import anyio
@@ -11,7 +13,7 @@ import pytest
 
 from agent_runtime import Agent, Runtime, ScriptedModel, Settings
 from agent_runtime.models.scripted import say
-from agent_runtime.tools import supervisor
+from agent_runtime.tools import commands, supervisor
 from agent_runtime.tools.workspace import workspace_tools
 
 from .processes import program
@@ -32,6 +34,14 @@ async def resumed(database_url: str, folder: Path) -> str:
     [result] = node.calls
     assert result.outcome == "interrupted"
     return str(result.body)
+
+
+def test_a_supervisor_that_ended_before_it_was_recorded_is_not_waited_for() -> None:
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    command = commands.Command.of("call", "0" * 32, gone.pid)
+    assert not command.started
+    assert commands.end(command) == []
 
 
 @pytest.mark.backends("file")

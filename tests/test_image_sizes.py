@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from typing import Any, cast
 
 import pytest
 
@@ -49,6 +50,18 @@ def test_a_header_that_is_cut_says_nothing_and_fails_nothing(kind: str) -> None:
 def test_what_is_no_image_has_no_size() -> None:
     for content in (b"", b"text", b"\xff\xd8\xff" + b"\xff" * 5000, b"RIFF\0\0\0\0WEBPVP8 "):
         assert pixels_of(content) == 0
+
+
+def test_a_header_is_read_in_a_few_steps_whatever_the_file_holds() -> None:
+    class Counted(bytes):
+        looks = 0
+
+        def __getitem__(self, place: Any) -> Any:
+            Counted.looks += 1
+            return cast(Any, bytes).__getitem__(self, place)
+
+    assert pixels_of(Counted(b"\xff\xd8\xff" + b"\xff" * 1_000_000)) == 0
+    assert Counted.looks < 10_000
 
 
 def test_an_image_is_taken_for_what_its_size_costs() -> None:

@@ -140,6 +140,32 @@ def test_a_forked_child_does_not_hold_its_parents_marks() -> None:
         assert marker.look(names["child"], "r") == "idle"
 
 
+READS_ITS_MARKS = """
+import sys
+from agent_runtime import marker
+with marker.at_work("r"):
+    [path] = [one for one in marker.state_folders()[0].rglob("*") if one.name == marker.instance()]
+    path.read_bytes()
+    print(marker.instance(), flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere locks belong to the process")
+def test_marks_stay_when_their_process_reads_the_file_they_are_in() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", READS_ITS_MARKS],
+        cwd=ROOT,
+        env=clean_environ(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        assert process.stdout is not None
+        assert marker.look(process.stdout.readline().strip(), "r") == "working"
+
+
 def test_who_does_something_else_is_idle() -> None:
     script = (
         "from agent_runtime.marker import *; import sys\n"

@@ -153,8 +153,9 @@ class Memory:
         for row in sorted(rows, key=lambda row: -sum(map(size_of, row))):
             own = limit - total + sum(map(size_of, row))
             if found := plan_reflection(row, max(own, limit // 4), stated=stated):
-                # Nothing is archived while all together have room.
-                return found if total > limit else replace(found, room=True, excess=0)
+                # Whether some are archived depends on the room that all have together.
+                room = total <= limit
+                return replace(found, room=room, excess=0 if room else found.excess)
         return None
 
     def to_condense(self, view: View) -> Reflection | None:

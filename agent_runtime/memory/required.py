@@ -85,9 +85,9 @@ _FENCE = re.compile(r"^\s*(?:```|~~~)")
 _WRAPPED = 40
 
 _NO_LONGER = re.compile(
-    r"\bno longer\b|\bnot? .{0,30}\bany ?more\b|\bn't .{0,40}\bany ?more\b|\bany ?more\b|"
+    r"\bno longer\b|\bnot? (.{0,30})\bany ?more\b|\bany ?more\b|"
     r"\bforget (?:about|the rule|what I said about)\b|\byou (?:may|can) now\b|\bnicht mehr\b|"
-    r"\bkein\w{0,2} .{0,40}\bmehr\b|\bya no\b|\bne .{1,30} plus\b|\bnon .{1,30} più\b|"
+    r"\bkein\w{0,2} (.{0,40})\bmehr\b|\bya no\b|\bne (.{1,30}) plus\b|\bnon (.{1,30}) più\b|"
     r"\bmais não\b|\bбольше не\b|不再|もう",
     re.IGNORECASE,
 )
@@ -117,15 +117,15 @@ _NEGATED = re.compile(
 _NUMBERED = re.compile(r"\b(?:rule|point|item|regel|règle|regla|no\.?|nr\.?|#)\s*(\d+)\b")
 _WORD = re.compile(r"[\w][\w./-]*[\w]|\w")
 _GENERIC = words(
-    "a an the this that these those it its is are be been being was were do does did done has have "
-    "had i you we they he she my your our their me us them of to in on at by for from with without "
-    "into as and or but if then than so too also not no never always only any all each every must "
-    "should shall will would can could may might now longer more anymore instead rather please "
-    "need needed require required rule rules use used using keep make put take set get let run go "
-    "apply thi doe ha wa don isn aren doesn won t s d ll ve re forbidden forbid allowed allow "
-    "avoid hold matter valid necessary obsolete der die das den dem ein eine einen und oder ist "
-    "sind nicht kein keine nie immer mehr ab jetzt sofort bitte nur le la les un une de du des et "
-    "ou est el los las y es"
+    "a an the this that these those it its is are be been being was were do does did done has "
+    "have had i you we they he she my your our their me us them of to in on at by for from with "
+    "without into up down out off over as and or but if then than so too also not no never always "
+    "only any all each every must should shall will would can could may might now longer more "
+    "anymore instead rather please need needed require required rule rules use used using keep "
+    "make put take set get let run go apply thi doe ha wa don isn aren doesn won t s d ll ve re "
+    "forbidden forbid allowed allow avoid hold matter valid necessary obsolete der die das den "
+    "dem ein eine einen und oder ist sind nicht kein keine nie immer mehr ab jetzt sofort bitte "
+    "nur le la les un une de du des et ou est el los las y es"
 )
 
 
@@ -250,18 +250,29 @@ def _continues(before: str, line: str) -> bool:
 def _sentences(text: str) -> Iterator[str]:
     """Yield the sentences of a line, as they were written."""
     # Nothing is looked for in more than a piece at once, so the time is linear in any text.
-    for start in range(0, max(1, len(text)), PIECE):
-        yield from _sentences_of(text[start : start + PIECE])
+    start = 0
+    while True:
+        piece = text[start : start + PIECE]
+        ends = list(_ends(piece))
+        if start + len(piece) >= len(text):
+            ends.append(len(piece))
+        begin = 0
+        # What a piece does not end is read with the next one, unless it fills a whole piece.
+        for end in ends or [len(piece)]:
+            yield piece[begin:end].strip()
+            begin = end
+        start += begin
+        if start >= len(text):
+            return
 
 
-def _sentences_of(text: str) -> Iterator[str]:
+def _ends(text: str) -> Iterator[int]:
+    """Yield where sentences end."""
     begin = 0
     for end in _ENDS.finditer(text):
-        if _SHORT_FOR.search(text[max(begin, end.start() - 8) : end.start()]):
-            continue
-        yield text[begin : end.end()].strip()
-        begin = end.end()
-    yield text[begin:].strip()
+        if not _SHORT_FOR.search(text[max(begin, end.start() - 8) : end.start()]):
+            begin = end.end()
+            yield begin
 
 
 def _is(sentence: str) -> bool:
@@ -298,7 +309,8 @@ def _ended(new: str) -> Iterator[str]:
     """Yield the parts of a constraint that name what ends with it."""
     for clause in _CLAUSE.split(new):
         if _NO_LONGER.search(clause):
-            yield _NO_LONGER.sub(" ", clause)
+            # What stands between the words that end it names what ends, as "not use tabs any more".
+            yield _NO_LONGER.sub(lambda said: f" {' '.join(filter(None, said.groups()))} ", clause)
     for found in _INSTEAD_OF.finditer(new):
         if _FROM_NOW_ON.search(new):
             yield found[1]

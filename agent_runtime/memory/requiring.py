@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 import anyio.to_thread
 
 from agent_runtime.log import RunLog
@@ -26,22 +28,33 @@ async def constraints_of(log: RunLog) -> Constraints:
     if not view.entries or view.entries[-1].seq <= known.read:
         return known
     messages = [(one.seq, one.message) for one in view.entries if one.seq > known.read]
-    messages = [*await _before(log, known), *messages]
     answers = await log.store.questions(
         thread_id=log.lease.thread_id, status="answered", limit=ANSWERS
     )
+    answered = {row.node_id for row in answers}
+    messages = [*await _before(log, known, answered), *messages]
     if sum(len(one.text) for _, one in messages if one.type != "assistant") > OFF_LOOP:
         return await anyio.to_thread.run_sync(required.read, known, messages, answers)
     return required.read(known, messages, answers)
 
 
-async def _before(log: RunLog, known: Constraints) -> list[tuple[int, LoggedMessage]]:
-    """Return the nodes before the raw ones that nobody has read yet."""
+async def _before(
+    log: RunLog, known: Constraints, answered: Container[int]
+) -> list[tuple[int, LoggedMessage]]:
+    """Return the nodes before the raw ones that nobody has read yet.
+
+    Args:
+        answered: of the agent's nodes, those at which people answered.
+    """
     parent = log.view.entries[0].parent_id
     if parent is None or parent <= known.read:
         return []
     nodes = await log.store.branch(log.lease.thread_id, parent)
-    unread = [node for node in nodes if node.seq > known.read and node.role != "assistant"]
+    unread = [
+        node
+        for node in nodes
+        if node.seq > known.read and (node.role != "assistant" or node.seq in answered)
+    ]
     return await anyio.to_thread.run_sync(
         lambda: [(node.seq, decode_message(node.body)) for node in unread]
     )

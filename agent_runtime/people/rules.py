@@ -45,7 +45,7 @@ def given_of(tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
     """
     try:
         first, second = tool.given(arguments), tool.given(arguments)
-    except Exception:
+    except (Exception, SystemExit, GeneratorExit):
         # Whatever a type of the tool's own fails with: patterns decide by what was written.
         return arguments
     return {

@@ -204,7 +204,7 @@ class Tool(ABC):
         if callable(wanted):
             try:
                 return {} if wanted(deepcopy(arguments)) else None
-            except Exception:
+            except (Exception, SystemExit, GeneratorExit):
                 return {}
         return wanted if may_match(wanted, self.arguments(arguments)) else None
 

@@ -79,13 +79,13 @@ def end(command: Command) -> list[str]:
         return []
     until = time.monotonic() + 2 * supervisor.END_SECONDS
     asked = time.monotonic()
-    if started(command.pid) == command.started:
+    if _lives(command):
         # It ends what it started by itself, if nobody has stopped it.
         with suppress(ProcessLookupError, PermissionError):
             os.kill(command.pid, signal.SIGCONT)
             os.kill(command.pid, signal.SIGTERM)
     while True:
-        lives = started(command.pid) == command.started
+        lives = _lives(command)
         if lives and time.monotonic() - asked < supervisor.END_SECONDS + 1:
             time.sleep(0.01)
             continue
@@ -109,6 +109,11 @@ def _end(path: Path) -> tuple[str, list[str]] | None:
     if not left:
         path.unlink(missing_ok=True)
     return command.call, left
+
+
+def _lives(command: Command) -> bool:
+    """Return whether a command's supervisor runs; not if it ended before it was recorded."""
+    return bool(command.started) and started(command.pid) == command.started
 
 
 def _has(pid: int, command: Command) -> bool:

@@ -31,7 +31,7 @@ def own_environments() -> set[Path]:
     for entry in sys.path:
         # lib/python3.x/site-packages, or Lib/site-packages.
         places += list(Path(entry).parents)[:3] if entry.endswith("-packages") else []
-    return {place.resolve() for place in places if (place / "pyvenv.cfg").is_file()}
+    return {_real(place) for place in places if (place / "pyvenv.cfg").is_file()}
 
 
 def project_environment(
@@ -53,7 +53,7 @@ def project_environment(
         if name not in _OURS and not name.startswith(_UV_INTERNAL)
     }
     active = found.get("VIRTUAL_ENV")
-    if active is not None and Path(active).resolve() in ours:
+    if active is not None and _real(active) in ours:
         del found["VIRTUAL_ENV"]
         found.pop("VIRTUAL_ENV_PROMPT", None)
     places = found.get("PATH", "").split(os.pathsep) if "PATH" in found else []
@@ -73,24 +73,30 @@ def _is_inside(place: str, environments: set[Path]) -> bool:
     if not place:
         return False
     # Never by what a program in it leads to: its interpreter is a link out of the environment.
-    return Path(place).resolve() in {
-        one / name for one in environments for name in ("bin", "Scripts")
-    }
+    return _real(place) in {one / name for one in environments for name in ("bin", "Scripts")}
+
+
+def _real(place: str | Path) -> Path:
+    """Return where a path leads; the path itself where that cannot be said."""
+    try:
+        return Path(os.path.realpath(place))
+    except (OSError, ValueError):
+        return Path(place)
 
 
 def _without_conda(found: dict[str, str], places: list[str]) -> list[str]:
     """Leave a conda environment that the runtime runs in, for the one below it."""
     prefix = found.get("CONDA_PREFIX")
-    if prefix is None or Path(prefix).resolve() != Path(sys.prefix).resolve():
+    if prefix is None or _real(prefix) != _real(sys.prefix):
         return places
     level = found.get("CONDA_SHLVL", "1")
     outer = found.get(f"CONDA_PREFIX_{int(level) - 1}", "") if level.isdigit() else ""
     for name in [one for one in found if _CONDA.fullmatch(one)]:
         del found[name]
-    own = Path(prefix).resolve() / "bin"
+    own = _real(prefix) / "bin"
     kept: list[str] = []
     for place in places:
-        if not place or Path(place).resolve() != own:
+        if not place or _real(place) != own:
             kept.append(place)
         elif outer:
             kept.append(str(Path(outer) / "bin"))

@@ -107,6 +107,9 @@ def _execute(command: bytes, told: int) -> None:
         os.execv("/bin/sh", ["/bin/sh", "-c", command])
     except OSError as error:
         os.write(told, f"error {error.strerror}\n".encode())
+    except ValueError as error:
+        # A NUL, which no argument of a program can hold.
+        os.write(told, f"error {error}\n".encode())
     os._exit(127)
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import anyio
 import pytest
 
-from agent_runtime import Agent, ScriptedModel, tool
+from agent_runtime import Agent, Event, ScriptedModel, tool
 from agent_runtime.errors import ConfigError
 from agent_runtime.models.base import ModelRequest
 from agent_runtime.models.scripted import Scripted, call, calls, raw_call, say
@@ -96,11 +97,20 @@ async def test_an_exchange_larger_than_half_of_the_threshold_does_not_stay(play:
     }
     steps = 16
 
-    def answer(request: ModelRequest) -> Scripted:
+    async def answer(request: ModelRequest) -> Scripted:
         done = sum(one.role == "assistant" for one in request.messages)
+        if steps_made() == 8:
+            with anyio.fail_after(60):
+                await observed.wait()
         if steps_made() == 0:
             return calls(*(raw_call("noisy", line=name) for name in ("one", "two", "three")))
         return say("Done.") if steps_made() >= steps else call("small", number=done)
+
+    observed = anyio.Event()
+
+    def listen(event: Event) -> None:
+        if event.kind == "observation":
+            observed.set()
 
     def steps_made() -> int:
         return len(_requests(world)) - 1
@@ -111,8 +121,9 @@ async def test_an_exchange_larger_than_half_of_the_threshold_does_not_stay(play:
         return f"A small result: {number}."
 
     async with play(answer, window=400_000, settings=settings) as world:
-        assert (await world.run(Agent(tools=[noisy, small]))).ok
+        agent = Agent(tools=[noisy, small])
+        assert (await world.runtime.run(agent, "Work.", on_event=listen)).ok
         carried = [max(_shown(one), default=0) > 5_000 for one in _requests(world)]
-    # It is observed in the background, so the step at which it leaves is not exact.
+    # It is observed in the background, which the eighth step waits for.
     assert carried[1]
     assert not any(carried[10:])

@@ -23,7 +23,8 @@ from agent_runtime.models.scripted import Scripted, call, say
 from agent_runtime.view import Gap, View
 
 WORDS = "what was said there, in a few words and then in a few words more; " * 24
-RULE = "Never touch billing.py."
+FACT = "The cellar key hangs behind billing.py."
+"""No rule of the user's by its words: those stay in prompts whatever is observed."""
 SMALL: dict[str, Any] = {"observer_message_tokens": 1500, "reflector_observation_tokens": 4000}
 _OBSERVED = re.compile(r"<observed \w+ nodes (\d+) to (\d+)>\n")
 
@@ -124,10 +125,10 @@ def talk(tmp_path: Path) -> Talk:
 
 async def _begun(talk: Talk) -> None:
     """Say a rule and more, all of which is observed."""
-    await talk.say(3, first=RULE)
+    await talk.say(3, first=FACT)
     await talk.observe()
     await talk.say()
-    assert RULE in talk.text and _OBSERVED.search(talk.text)
+    assert FACT in talk.text and _OBSERVED.search(talk.text)
 
 
 async def test_a_thread_remembers_again_after_a_run_without_memory(talk: Talk) -> None:
@@ -137,7 +138,7 @@ async def test_a_thread_remembers_again_after_a_run_without_memory(talk: Talk) -
 
     for _ in range(3):
         await talk.say()
-        assert RULE in talk.text
+        assert FACT in talk.text
         await talk.gaps()
 
 
@@ -152,15 +153,15 @@ async def test_what_left_meanwhile_is_named_until_it_is_observed(talk: Talk) -> 
     await talk.observe()
     await talk.say()
     assert await talk.gaps() == ()
-    assert "stand for all but" not in talk.text and RULE in talk.text
+    assert "stand for all but" not in talk.text and FACT in talk.text
 
 
 async def test_a_run_observes_while_it_works_what_left_before_it(talk: Talk) -> None:
-    await talk.say(8, on=False, first=RULE)
-    steps = 0
+    await talk.say(8, on=False, first=FACT)
+    steps = last = 0
 
     async def script(request: ModelRequest) -> Scripted:
-        nonlocal steps
+        nonlocal steps, last
         talk.sent.append(request)
         steps += 1
         if steps == 1:
@@ -168,22 +169,25 @@ async def test_a_run_observes_while_it_works_what_left_before_it(talk: Talk) -> 
             (gap,) = await talk.gaps()
             assert f"nothing stands for {gap.size} of them yet" in talk.text
             assert "observations above" not in talk.text
+            last = gap.last
         with anyio.fail_after(60):
-            while not any(one.kind == "observation" for one in talk.events):
+            while not any(
+                one.kind == "observation" and one.data["last"] == last for one in talk.events
+            ):
                 await talk.told.wait()
-        if steps < 100 and re.search("nothing stands for|all but", talk.text):
+        if steps < 10 and re.search("nothing stands for|all but", talk.text):
             return call("look", number=steps)
         return say("Done.")
 
     async with talk.runtime() as runtime:
         agent = talk.agent(script)
         assert (await runtime.run(agent, "Go on.", thread="t", on_event=talk.hear)).ok
-    assert RULE in talk.text
-    assert steps < 100
+    assert FACT in talk.text
+    assert steps < 10
 
 
 async def test_a_gap_larger_than_an_observation_is_observed_in_chunks(talk: Talk) -> None:
-    await talk.say(30, on=False, first=RULE)
+    await talk.say(30, on=False, first=FACT)
     await talk.observe()
 
     async with talk.runtime() as runtime:
@@ -192,7 +196,7 @@ async def test_a_gap_larger_than_an_observation_is_observed_in_chunks(talk: Talk
     assert all(before.last == after.parent_id for before, after in pairwise(rows))
     await talk.say()
     assert await talk.gaps() == ()
-    assert RULE in talk.text
+    assert FACT in talk.text
 
 
 async def test_memory_may_be_switched_as_often_as_one_likes(talk: Talk) -> None:
@@ -200,7 +204,7 @@ async def test_memory_may_be_switched_as_often_as_one_likes(talk: Talk) -> None:
     for _ in range(3):
         await talk.say(3, on=False)
         await talk.say(2)
-        assert RULE in talk.text
+        assert FACT in talk.text
     gaps = await talk.gaps()
     assert len(gaps) == 3
 
@@ -232,7 +236,7 @@ async def test_what_is_condensed_never_reaches_over_a_gap(talk: Talk) -> None:
 
 
 async def test_a_branch_shows_only_what_was_observed_of_it(talk: Talk) -> None:
-    await talk.say(6, first=RULE)
+    await talk.say(6, first=FACT)
     await talk.observe()
     await talk.say(4, on=False)
     async with talk.runtime() as runtime:
@@ -242,7 +246,7 @@ async def test_a_branch_shows_only_what_was_observed_of_it(talk: Talk) -> None:
     await talk.say(4, on=False, first="Elsewhere.")
     await talk.say()
 
-    assert RULE in talk.text
+    assert FACT in talk.text
     await talk.gaps()
     await talk.observe()
     await talk.say()
@@ -250,7 +254,7 @@ async def test_a_branch_shows_only_what_was_observed_of_it(talk: Talk) -> None:
 
 
 async def test_a_run_that_ends_in_between_leaves_what_it_observed(talk: Talk) -> None:
-    await talk.say(20, on=False, first=RULE)
+    await talk.say(20, on=False, first=FACT)
 
     async def script(request: ModelRequest) -> Scripted:
         talk.sent.append(request)
@@ -264,7 +268,7 @@ async def test_a_run_that_ends_in_between_leaves_what_it_observed(talk: Talk) ->
             await runtime.run(talk.agent(script), "Go on.", thread="t", on_event=talk.hear)
     await talk.observe()
     await talk.say()
-    assert RULE in talk.text
+    assert FACT in talk.text
     assert await talk.gaps() == ()
 
 
@@ -282,10 +286,10 @@ async def test_a_prompt_that_claims_more_than_is_observed_begins_anew(
         patch.setattr(observational, "observed_throughout", _always)
         patch.setattr(context, "_check_coverage", _always)
         await talk.say()
-    assert RULE not in talk.text
+    assert FACT not in talk.text
 
     await talk.say()
-    assert RULE in talk.text
+    assert FACT in talk.text
     assert len(await talk.gaps()) == 1
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from typing import Annotated, Any
 
@@ -64,6 +65,12 @@ async def group() -> str:
     raise ExceptionGroup("several", [ValueError("one"), Unprintable()])
 
 
+@tool
+async def group_of_exits() -> str:
+    """Raise several errors, of which none is an `Exception`."""
+    raise BaseExceptionGroup("several", [SystemExit(7), asyncio.CancelledError()])
+
+
 def _refuse(value: Any) -> Any:
     raise KeyError("a validator of the author's")
 
@@ -121,6 +128,7 @@ RESULTS = {
     "unprintable_in_thread": "Unprintable: (its text cannot be shown",
     "unprintable_on_loop": "Unprintable: (its text cannot be shown",
     "group": "ExceptionGroup: several",
+    "group_of_exits": "BaseExceptionGroup: several",
     "bad_validator": "KeyError",
     "exiting_validator": "SystemExit: 5",
     "return_the_unserializable": "",
@@ -133,6 +141,7 @@ TOOLS = [
     unprintable_in_thread,
     unprintable_on_loop,
     group,
+    group_of_exits,
     bad_validator,
     exiting_validator,
     return_the_unserializable,
@@ -152,6 +161,24 @@ async def test_it_becomes_a_result_and_the_run_goes_on(play: Play, name: str) ->
     if RESULTS[name]:
         assert first[0] == "error"
         assert first[1].startswith(RESULTS[name])
+
+
+@pytest.mark.backends("file")
+async def test_who_fails_to_say_whether_a_call_needs_approval_ends_nothing(play: Play) -> None:
+    @tool(needs_approval=_exit)
+    def by_function() -> str:
+        """Ask a function that ends the process."""
+        return "allowed"
+
+    @tool(needs_approval={"value": "[0-9]"})
+    def by_pattern(value: Annotated[int, BeforeValidator(_exit)]) -> str:
+        """Ask a pattern, of a value that ends the process."""
+        return "allowed"
+
+    script = [calls(raw_call("by_function"), raw_call("by_pattern", value=1)), say("Done.")]
+    async with play(script) as world:
+        result = await world.run(Agent(tools=[by_function, by_pattern]), thread="t")
+        assert [one.tool for one in result.questions] == ["by_function", "by_pattern"]
 
 
 async def _over(world: World, *, status: str = "failed") -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agent_runtime.memory.constraints import KEPT_CHARS, Constraint, Constraints, fitted, shown
-from agent_runtime.memory.required import LONGEST, read, required, supersedes
+from agent_runtime.memory.required import LONGEST, PIECE, read, required, supersedes
 from agent_runtime.messages import AssistantMessage, LoggedMessage, Note, UserMessage
 from agent_runtime.tokens import count_text
 
@@ -51,6 +51,15 @@ def test_other_sentences_are_no_constraints(text: str) -> None:
     assert list(required(text)) == []
 
 
+@pytest.mark.parametrize("before", range(PIECE - 60, PIECE + 1, 7))
+def test_a_rule_is_found_wherever_it_stands_in_a_long_line(before: int) -> None:
+    rule = "Never touch e.g. billing.py in this project."
+    other = "The shop sells bread. "
+    filler = (other * (before // len(other) + 1))[: before - 2] + ". "
+    assert list(required(f"{filler}{rule} {other * 2000}")) == [rule]
+    assert list(required(f"{'bread ' * (PIECE // 2)}. {rule}")) == [rule]
+
+
 def test_lists_and_wrapped_lines_belong_together() -> None:
     text = (
         "Port it.\n\nNever touch:\n- a.py\n- b.py\n\n## Rules\n1. Short answers\n2. Plain words\n\n"
@@ -79,6 +88,9 @@ def test_lists_and_wrapped_lines_belong_together() -> None:
         ("From now on deploy with make instead", "Never deploy to production on Fridays", False),
         ("Never edit config.yaml or README.md.", "Never edit config.yaml.", False),
         ("Never use tabs.", "Always use tabs.", False),
+        ("Do not use tabs any more.", "Always use tabs.", True),
+        ("The test file is not there any more.", "Never touch the test file.", False),
+        ("Do not use it: it is no longer up.", "Always back up the server.", False),
     ],
 )
 def test_only_what_says_so_and_names_it_supersedes(new: str, old: str, ends: bool) -> None:

@@ -10,8 +10,9 @@ from agent_runtime.context import view_of
 from agent_runtime.memory.bands import Bands
 from agent_runtime.memory.extractive import ExtractiveObserver
 from agent_runtime.memory.extractive_reflector import ExtractiveReflector
-from agent_runtime.memory.observation import Notes, Observation
+from agent_runtime.memory.observation import Line, Notes, Observation
 from agent_runtime.memory.observational import Memory
+from agent_runtime.memory.reflector import size_of
 from agent_runtime.messages import AssistantMessage, ToolCall, ToolResult, UserMessage, call_id
 from agent_runtime.view import Entry, Prefix, Start, View
 
@@ -78,3 +79,21 @@ def test_what_stands_for_the_head_is_not_ready(
     assert held.raw(view(kinds)).prepared == sum(
         last - first + 1 for number, (first, last) in enumerate(intervals, 1) if number in ready
     )
+
+
+@pytest.mark.parametrize(("limit", "room"), [(4.5, False), (5.2, True)])
+def test_observations_between_gaps_have_room_only_if_all_together_have(
+    limit: float, room: bool
+) -> None:
+    line = Line("2026-11-20", "critical", "The door must stay shut: " + "before noon " * 40)
+    # Five rows of three, each followed by a node that nothing stands for.
+    present = [
+        Observation(n, 0, n + n // 3, n + n // 3 + 1, n + n // 3 + 1, Notes((line,)))
+        for n in range(15)
+    ]
+    row = 3 * size_of(present[0])
+    found = memory().reflection(view("u"), present, int(limit * row))
+
+    assert found is not None
+    assert [part.id for part in found.parts] == [0, 1]
+    assert found.room is room

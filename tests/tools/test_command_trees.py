@@ -97,8 +97,11 @@ async def test_a_command_that_was_killed_tells_its_signal(tmp_path: Path) -> Non
     assert await text(runner(tmp_path), command="kill -TERM $$") == "Exit code -15.\n"
 
 
-async def test_a_command_that_is_too_long_to_run_is_an_error(tmp_path: Path) -> None:
-    told = await error(runner(tmp_path), command="true " + "x" * 300_000)
+@pytest.mark.parametrize("command", ["true " + "x" * 300_000, "true \0"], ids=["long", "NUL"])
+async def test_a_command_that_no_shell_can_be_given_is_an_error(
+    tmp_path: Path, command: str
+) -> None:
+    told = await error(runner(tmp_path), command=command)
     assert told.startswith("It could not be run: ")
 
 

@@ -115,3 +115,10 @@ def test_a_conda_environment_of_the_runtime_is_left_for_the_one_below(tmp_path: 
         "PATH": "/opt/conda/bin:/opt/conda/condabin:/usr/bin",
         "CONDA_EXE": "/opt/conda/bin/conda",
     }
+
+
+def test_what_leads_nowhere_is_left_as_it_is(tmp_path: Path) -> None:
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
+    given = {"PATH": f"{loop}:{loop / 'bin'}:/usr/bin", "VIRTUAL_ENV": str(loop)}
+    assert project_environment(given, tmp_path) == given
