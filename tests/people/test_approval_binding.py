@@ -176,6 +176,25 @@ async def test_a_default_that_is_another_each_time_is_asked_about_once(play: Pla
         assert (await world.resume(own)).ok
 
 
+@pytest.mark.parametrize(
+    ("given", "shown"), [("inf", "inf"), ("1e999", "inf"), ("-Infinity", "-inf"), ("nan", "nan")]
+)
+async def test_a_number_that_json_cannot_carry_is_shown(play: Play, given: str, shown: str) -> None:
+    ran: list[str] = []
+
+    @tool(needs_approval=True)
+    def pay(amount: float) -> str:
+        """Pay."""
+        ran.append(str(amount))
+        return "paid"
+
+    async with play([call("pay", amount=given), say("Done.")]) as world:
+        [question] = (await world.run(Agent(tools=[pay]))).questions
+        assert question.arguments == {"amount": shown}
+        await world.runtime.answer(question.id, True)
+        assert (await world.resume(Agent(tools=[pay]))).ok and ran == [shown]
+
+
 async def test_a_command_that_was_allowed_in_one_folder_is_asked_about_in_another(
     play: Play, tmp_path: Path
 ) -> None:
