@@ -116,12 +116,12 @@ def _may_run(command: Any, pattern: str) -> bool:
     text = " ".join(map(text_of, parts))
     if len(text) > LONGEST_COMMAND or _SHELL.search(text):
         return True
-    words = text.split()
+    words, wanted = text.split(), _alike(" ".join(pattern.split()))
     for at, word in enumerate(words):
         for first in {word, word.rpartition("/")[2]}:
             line = " ".join([first, *words[at + 1 :]])
             # A pattern of arguments also means the command without any.
-            if any(fnmatchcase(_alike(one), _alike(pattern)) for one in (line, f"{line} ")):
+            if any(fnmatchcase(_alike(one), wanted) for one in (line, f"{line} ")):
                 return True
     return False
 
@@ -247,7 +247,11 @@ def _real(path: str) -> str:
 
 
 def _expanded(text: str) -> str:
-    return os.path.expanduser(text)  # noqa: PTH111
+    try:
+        return os.path.expanduser(text)  # noqa: PTH111
+    except ValueError:
+        # No user can have such a name.
+        return text
 
 
 def _start(folder: Path | None) -> str:
