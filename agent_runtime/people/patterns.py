@@ -180,6 +180,8 @@ def _path_forms(text: str, folder: Path | None) -> set[str]:
 def _pattern_forms(pattern: str, folder: Path | None) -> set[str]:
     """Return a pattern as it is, and as one of whole paths, of links and of where they lead."""
     text = _expanded(pattern.strip())
+    # A folder that is named as one means what is in it.
+    text += "*" * text.endswith("/")
     found = {pattern, text, _normal(text)}
     first = _WILDCARD.search(text)
     fixed = text[: first.start()] if first else text

@@ -177,19 +177,22 @@ FORMS = (
 )
 
 
+@pytest.mark.parametrize("pattern", ["/etc/*", "/etc/"])
 @pytest.mark.parametrize("by", ["setting", "tool"])
-async def test_every_form_of_a_path_is_asked_about(play: Play, by: str) -> None:
+async def test_every_form_of_a_path_is_asked_about(play: Play, by: str, pattern: str) -> None:
     own = deploy
     if by == "tool":
-        own = tool(deploy.function, needs_approval={"path": "/etc/*"})
-    rule = "deploy:path=/etc/*" if by == "setting" else ""
+        own = tool(deploy.function, needs_approval={"path": pattern})
+    rule = f"deploy:path={pattern}" if by == "setting" else ""
     made = calls(*(raw_call("deploy", path=one) for one in FORMS))
     async with play([made, say("Done.")], settings={"approve": rule}) as world:
         asked = (await world.run(Agent(tools=[own]))).questions
         assert [one.arguments["path"] for one in asked] == [*FORMS] and ran == []
 
 
-@pytest.mark.parametrize("rule", ["secrets/*", "./secrets/*", "{root}/secrets/*", "vault/*"])
+@pytest.mark.parametrize(
+    "rule", ["secrets/*", "secrets/", "./secrets/*", "{root}/secrets/*", "vault/*"]
+)
 async def test_a_rule_on_a_folder_of_the_workspace_holds_for_each_way_into_it(
     play: Play, tmp_path: Path, rule: str
 ) -> None:
