@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import sys
+from threading import Lock
+from types import SimpleNamespace
 
 import orjson
+from httpx import URL
+from pydantic import SecretStr
 
 from agent_runtime import Agent, tool
 from agent_runtime.messages import ToolCall
@@ -26,7 +30,13 @@ def bindings(folder: str) -> dict[str, str]:
     tools = workspace_tools(folder, shell=True)
     agent = Agent(tools=tools, delegation=True)
     tools = [*tools, delegate_tool(agent, Toolset(tools), levels=2), plan_tool(), recall]
-    ship = tool(_ship)
+    held = SimpleNamespace(token=SecretStr("x"), url=URL("https://x.example"), lock=Lock())
+
+    def look() -> str:
+        """Look at what it holds."""
+        return str(held)
+
+    ship, tools = tool(_ship), [*tools, tool(look)]
     made = ToolCall("c", "ship", {"names": ["Oslo", "Bergen", "Molde", "Narvik", "Bodo", "Vardo"]})
     shipped = digest_of(ship, made, given_of(ship, made.arguments))
     return {one.name: one.binding() for one in tools} | {"a call with a set": shipped}
