@@ -41,7 +41,7 @@ from .messages import (
     encodable_files,
 )
 from .resolve import Resolved
-from .run_spec import RunSpec
+from .run_spec import COMMAND, RunSpec
 from .takeover import end_dead, end_if_dead, holding, take_log
 from .tools import commands
 from .view import Entry, View
@@ -50,7 +50,7 @@ UNANSWERED = "(The run before this one stopped without an answer.)"
 COMMAND_TOOL = "run_command"
 
 WORKSPACE = "workspace"
-"""What the spec of a run, and the metadata of a thread that it begins, call the folder it is in."""
+"""What the command line's spec of a run, and the metadata of a thread, call the folder it is in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,8 @@ async def begin(store: UserStore, resolved: Resolved, order: Order) -> tuple[Run
         InvalidFile: a file cannot be kept.
     """
     title = encodable(order.task.text.strip().partition("\n")[0][:80]) if order.task else ""
-    workspace = order.spec.caller.get(WORKSPACE)
+    own = order.spec.program == COMMAND
+    workspace = order.spec.caller.get(WORKSPACE) if own else None
     metadata = {WORKSPACE: workspace} if isinstance(workspace, str) else None
     thread = await store.ensure_thread(order.thread_id, title=title, metadata=metadata)
     await end_upkeep(store, thread)

@@ -13,7 +13,6 @@ import hashlib
 import os
 import struct
 import sys
-import tempfile
 import threading
 import time
 import uuid
@@ -23,23 +22,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal
 
+from agent_runtime_config.state import state_folders
+
 Found = Literal["working", "idle", "gone", "unknown"]
 
 _KEPT_SECONDS = 7 * 24 * 3600.0
 """How long the file of a dead process stays: by then the leases that name it have expired."""
-
-
-def state_folders() -> list[Path]:
-    """Return where this user's state on this machine may lie, the best place first."""
-    found: list[Path] = []
-    given = Path(os.environ.get("XDG_STATE_HOME", ""))
-    if given.is_absolute():
-        found.append(given / "agent-runtime")
-    else:
-        with suppress(RuntimeError):
-            found.append(Path.home() / ".local" / "state" / "agent-runtime")
-    found.append(Path(tempfile.gettempdir()) / f"agent-runtime-{os.getuid()}")
-    return found
 
 
 def private_folder(folder: Path) -> None:

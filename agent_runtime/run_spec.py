@@ -19,7 +19,8 @@ class RunSpec:
     """What is kept with a run.
 
     Attributes:
-        caller: what the program that began the run gave as `spec`; the runtime never reads it.
+        caller: what the program that began the run gave as `spec`; only that program reads it, of
+            the runtime its command line.
         user_context: what tools and workflows may know of the user; child runs inherit it.
         program: the program that began the run, which alone can build its agent again.
         workflow: whether a workflow drives it.

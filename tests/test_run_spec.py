@@ -71,6 +71,17 @@ async def test_a_callers_spec_is_his_own(database_url: str, key: str, kind: str)
         assert (await runtime.run(made([say("More.")]), "Go on.", thread="t")).ok
 
 
+async def test_a_callers_workspace_is_no_place_of_the_thread(tmp_path: Path) -> None:
+    for program, kept in (("", {}), (COMMAND, {"workspace": "/work"})):
+        settings = Settings(database_url=f"file:{tmp_path / 'own.db'}")
+        async with Runtime.open(settings, program=program) as runtime:
+            agent = Agent(ScriptedModel([say("Done.")]))
+            spec = {"workspace": "/work"}
+            result = await runtime.run(agent, "Work.", spec=spec)
+            thread = await runtime.store.of("local").thread(result.thread_id)
+        assert thread.metadata == kept
+
+
 async def test_the_command_line_takes_up_its_own_runs_only(tmp_path: Path) -> None:
     url = f"file:{tmp_path / 'own.db'}"
     spec = Spec("", str(tmp_path), allow_shell=True).to_json()

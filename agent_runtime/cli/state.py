@@ -27,6 +27,7 @@ class Problem:
 def misplaced(settings: Settings) -> Iterator[Problem]:
     """Give what is wrong with the place of the database; opens nothing."""
     from agent_runtime_config import default_database_url
+    from agent_runtime_config.state import known_state_folder
 
     if (database := _file(settings)) is not None and (tree := _work_tree(database)):
         yield Problem(
@@ -36,6 +37,9 @@ def misplaced(settings: Settings) -> Iterator[Problem]:
             "copy` takes what is there along.",
         )
     old = Path(OLD_DEFAULT).absolute()
+    if known_state_folder() is None:
+        # Then the database is one that was named.
+        return
     if settings.database_url == default_database_url() and old.is_file():
         yield Problem(
             f"{old} is not used: it may have come with a clone.",
@@ -47,14 +51,15 @@ def misplaced(settings: Settings) -> Iterator[Problem]:
 
 def readable_by_others(settings: Settings) -> Iterator[Problem]:
     """Give the files and folders of the database that others than their user may use."""
-    from agent_runtime_config import state_folder
+    from agent_runtime_config.state import known_state_folder
     from agent_runtime_storage.objects import default_folder, folder_of
 
     database, objects = _file(settings), settings.object_store_url
     paths: list[Path] = []
     if database is not None:
         paths += [database.with_name(database.name + end) for end in _ENDINGS]
-        if database.parent == state_folder().resolve():
+        folder = known_state_folder()
+        if folder is not None and database.parent == folder.resolve():
             paths.append(database.parent)
         if objects is None:
             paths.append(default_folder(database))

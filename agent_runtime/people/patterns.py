@@ -116,12 +116,12 @@ def _may_run(command: Any, pattern: str) -> bool:
     text = " ".join(map(text_of, parts))
     if len(text) > LONGEST_COMMAND or _SHELL.search(text):
         return True
-    words = text.split()
+    words, wanted = text.split(), _alike(" ".join(pattern.split()))
     for at, word in enumerate(words):
         for first in {word, word.rpartition("/")[2]}:
             line = " ".join([first, *words[at + 1 :]])
             # A pattern of arguments also means the command without any.
-            if any(fnmatchcase(_alike(one), _alike(pattern)) for one in (line, f"{line} ")):
+            if any(fnmatchcase(_alike(one), wanted) for one in (line, f"{line} ")):
                 return True
     return False
 
@@ -180,6 +180,8 @@ def _path_forms(text: str, folder: Path | None) -> set[str]:
 def _pattern_forms(pattern: str, folder: Path | None) -> set[str]:
     """Return a pattern as it is, and as one of whole paths, of links and of where they lead."""
     text = _expanded(pattern.strip())
+    # A folder that is named as one means what is in it.
+    text += "*" * text.endswith("/")
     found = {pattern, text, _normal(text)}
     first = _WILDCARD.search(text)
     fixed = text[: first.start()] if first else text
@@ -247,7 +249,11 @@ def _real(path: str) -> str:
 
 
 def _expanded(text: str) -> str:
-    return os.path.expanduser(text)  # noqa: PTH111
+    try:
+        return os.path.expanduser(text)  # noqa: PTH111
+    except ValueError:
+        # No user can have such a name.
+        return text
 
 
 def _start(folder: Path | None) -> str:

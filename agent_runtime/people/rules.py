@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from agent_runtime.errors import ConfigError
 from agent_runtime.tools.ask_user import AskUser
@@ -88,7 +88,19 @@ def binding_of(tool: Tool) -> str:
 
 def digest_of(tool: Tool, call: ToolCall, given: Mapping[str, Any]) -> str:
     """Return what the answer to a question is bound to: the call, its arguments and the tool."""
-    return digest(call.id, call.name, call.arguments, dict(given), tool.binding())
+    return digest(call.id, call.name, call.arguments, _unordered(dict(given)), tool.binding())
+
+
+def _unordered(value: Any) -> Any:
+    """Return a JSON value without the order of its lists.
+
+    A set is another list in each process; the order of what is one is that of the arguments.
+    """
+    if isinstance(value, dict):
+        return {key: _unordered(one) for key, one in cast("dict[str, Any]", value).items()}
+    if isinstance(value, list):
+        return sorted(map(digest, map(_unordered, cast("list[Any]", value))))
+    return value
 
 
 def check_rules(rules: Sequence[ApprovalRule], tools: Iterable[Tool]) -> list[str]:

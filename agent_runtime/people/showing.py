@@ -50,12 +50,18 @@ def shown_lines(text: str) -> list[str]:
 
 def _escaped(text: str) -> str:
     counted = _BLANKS.sub(_count, text)
-    return _UNSEEN.sub(lambda found: _SHORT.get(found[0]) or _code(found[0]), counted)
+    seen = _UNSEEN.sub(lambda found: _SHORT.get(found[0]) or _code(found[0]), counted)
+    # A terminal is sent only what this Python knows as printable; newer letters would be lost.
+    return seen if seen.isprintable() else "".join(map(_printable, seen))
 
 
 def _count(found: regex.Match[str]) -> str:
     number = len(found[0])
     return f"\\[{number:,} blank{'s' * (number > 1)}]"
+
+
+def _printable(one: str) -> str:
+    return one if one.isprintable() else _code(one)
 
 
 def _code(one: str) -> str:

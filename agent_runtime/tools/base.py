@@ -149,9 +149,20 @@ class Tool(ABC):
         self.idempotent = idempotent
         self.needs_approval = needs_approval
         self.max_result_tokens = max_result_tokens
+        if not isinstance(needs_approval, bool) and not callable(needs_approval):
+            self._check_patterns(needs_approval)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
+
+    def _check_patterns(self, patterns: Mapping[str, str]) -> None:
+        if unknown := [one for one in patterns if not self.takes(one)]:
+            known = ", ".join(self.spec.parameters.get("properties", {})) or "none"
+            raise ConfigError(
+                f"The tool {self.name} needs an approval by arguments that it does not have: "
+                f"{', '.join(unknown)}.",
+                cure=f"Its arguments are: {known}.",
+            )
 
     @abstractmethod
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
@@ -253,22 +264,11 @@ class FunctionTool(Tool, Generic[P, R]):
         # Now, since a function may count and collect in what it holds; the runtime's own do not.
         own = str(getattr(function, "__module__", "")).startswith("agent_runtime.")
         self._made = "" if own else identity(function, made=True)
-        if not isinstance(needs_approval, bool) and not callable(needs_approval):
-            self._check_patterns(needs_approval)
 
     @property
     def takes_context(self) -> bool:
         """Whether its function takes a `ToolContext`, by which it can run agents."""
         return self._signature.context is not None
-
-    def _check_patterns(self, patterns: Mapping[str, str]) -> None:
-        if unknown := [one for one in patterns if not self.takes(one)]:
-            known = ", ".join(self.spec.parameters.get("properties", {})) or "none"
-            raise ConfigError(
-                f"The tool {self.name} needs an approval by arguments that it does not have: "
-                f"{', '.join(unknown)}.",
-                cure=f"Its arguments are: {known}.",
-            )
 
     def given(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return the arguments as JSON values: validated, coerced, and with their defaults.

@@ -16,7 +16,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from agent_runtime.leases import boot, started
-from agent_runtime.marker import private_folder, state_folders
+from agent_runtime.marker import private_folder
+from agent_runtime_config.state import state_folders
 
 from . import supervisor
 

@@ -1,7 +1,8 @@
 """What tells one tool from another of the same name: its schema, its code, and what it holds.
 
 An approval is bound to it, so that it never covers another tool.  Code is followed into functions
-of the same package; what lies in other packages counts by its name.
+of the same package; what other packages make counts by its name, and by the text and the values
+that it was made with.
 """
 
 from __future__ import annotations
@@ -18,10 +19,14 @@ from itertools import islice
 from pathlib import PurePath
 from typing import Any, cast
 
+from pydantic import SecretBytes, SecretStr
+
 DEEPEST = 8
 """How far functions and objects are followed."""
 MOST = 20_000
 """How many values are looked at; a tool may hold a whole table."""
+_OWN = "agent_runtime"
+"""Its modules share what only they change, such as the id of a process."""
 _CHANGING = (int, float, complex, list, dict, set, bytearray)
 """What a tool may use to count or to collect: it counts as it was when the tool was made."""
 
@@ -63,7 +68,9 @@ class _Look:
             return _plain(value)
         if isinstance(value, PurePath):
             return ["path", str(value)]
-        if isinstance(value, type | types.ModuleType):
+        if isinstance(value, types.ModuleType) or (
+            isinstance(value, type) and _package(value) != self._package
+        ):
             return [kind.__qualname__, _name(value)]
         self._looked += 1
         if id(value) in self._within or depth > DEEPEST or self._looked > MOST:
@@ -98,7 +105,11 @@ class _Look:
         if isinstance(value, types.CodeType):
             return self._code(value, depth)
         if isinstance(value, types.BuiltinFunctionType | types.MethodWrapperType):
-            return ["builtin", _name(value)]
+            return ["builtin", _name(value), self.at(value.__self__, depth)]
+        if isinstance(wrapped := getattr(value, "__wrapped__", None), types.FunctionType):
+            return ["wrapped", self.at(wrapped, depth)]
+        if isinstance(value, type):
+            return [_name(value), *self._class(value, depth)]
         return self._object(value, depth)
 
     def _function(self, function: types.FunctionType, depth: int) -> Any:
@@ -124,9 +135,13 @@ class _Look:
         """Look at the functions and the constants of its package that a function names."""
         found: list[Any] = []
         for name in sorted(_names(function.__code__)):
-            value = function.__globals__.get(name)
+            value: Any = function.__globals__.get(name)
+            kind = cast("object", type(value))
             own = isinstance(value, types.FunctionType) and _package(value) == self._package
             constant = name.isupper() and isinstance(value, str | int | float | bytes | tuple)
+            # Such as a client that all functions of a module share.
+            own = own or (self._package != _OWN and _package(kind) == self._package)
+            own = own or (isinstance(value, str) and not name.startswith("__"))
             if own or constant:
                 found.append(
                     [name, _Look(True).at(value, depth) if constant else self.at(value, depth)]
@@ -142,28 +157,57 @@ class _Look:
         """Look at an object: its class, and its attributes unless it is another package's."""
         kind = cast("type[object]", type(value))
         name = kind.__qualname__
-        if isinstance(value, type):
-            return self.at(value, depth)
         if all(callable(inspect.getattr_static(value, one, None)) for one in ("stream", "info")):
             # A model, which is known by its name.
             return [name, _name(value)]
         self._package = self._package or _package(kind)
         if _package(kind) != self._package and not dataclasses.is_dataclass(value):
-            return [name]
+            # Its state is its own matter; what it was made with is text, or a value, mostly.
+            shown = _value(value)
+            held = _attributes(value) if self._made and not shown else []
+            return [name, shown, [[key, self.at(one, depth)] for key, one in held if _says(one)]]
+        attributes = [[key, self.at(one, depth)] for key, one in _attributes(value)]
+        return [name, *self._class(kind, depth), attributes]
+
+    def _class(self, kind: type, depth: int) -> list[Any]:
+        """Look at the methods of a class and its constants, also those of classes above it."""
         own = [one for one in kind.__mro__ if _package(one) == self._package]
-        methods = {key: one for each in reversed(own) for key, one in vars(each).items()}
+        members = {key: one for each in reversed(own) for key, one in vars(each).items()}
         code = [
             [key, self.at(function.__code__, depth)]
-            for key, one in sorted(methods.items())
+            for key, one in sorted(members.items())
             if isinstance(function := _unwrapped(one), types.FunctionType)
         ]
-        return [name, code, [[key, self.at(one, depth)] for key, one in _attributes(value)]]
+        constants = [
+            [key, self.at(one, depth)]
+            for key, one in sorted(members.items())
+            if not key.startswith("__") and (_says(one) or isinstance(one, int | float))
+        ]
+        return [code, constants]
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, bytes | bytearray):
         return ["bytes", hashlib.sha256(value).hexdigest()]
     return [type(value).__qualname__, repr(value)]
+
+
+def _says(value: Any) -> bool:
+    """Return whether a value is text, a path, or another one that never changes."""
+    return isinstance(value, str | bytes | PurePath) or bool(_value(value))
+
+
+def _value(value: Any) -> str:
+    """Return how a value that never changes is written; nothing for what is none."""
+    if isinstance(value, SecretStr | SecretBytes):
+        return repr(value.get_secret_value())
+    kind = cast("type[object]", type(value))
+    if kind.__hash__ is None or kind.__eq__ is object.__eq__ or value is None:
+        return ""
+    if isinstance(value, int | float | complex | Enum | tuple | frozenset | Callable):
+        return ""
+    # Those that show where they lie are another text in each process.
+    return text if " at 0x" not in (text := repr(value)) else ""
 
 
 def _name(value: Any) -> str:

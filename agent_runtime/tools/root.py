@@ -23,11 +23,13 @@ from typing import BinaryIO, Literal
 
 from agent_runtime.errors import ConfigError, ToolError
 from agent_runtime_storage.open_files import (
+    Identity,
+    has_names,
     identity,
     is_kept,
-    is_linked,
     kept_folders,
     kept_identities,
+    linked_identities,
     open_identities,
     open_paths,
 )
@@ -83,6 +85,15 @@ class Walk:
     """What was left out on purpose; folders with a `/` at the end."""
     unreadable: dict[str, str] = field(default_factory=dict[str, str])
     """The path of each folder that could not be listed, and why."""
+    _linked: frozenset[Identity] | None = None
+
+    def is_linked(self, status: os.stat_result) -> bool:
+        """Return whether a file is a hard link to one that holds state; looks for those once."""
+        if not has_names(status):
+            return False
+        if self._linked is None:
+            self._linked = linked_identities()
+        return identity(status) in self._linked
 
 
 class Root:
@@ -225,8 +236,7 @@ class Root:
                 if stat.S_ISDIR(status.st_mode) and entry.name in SKIPPED:
                     walk.skipped.append(f"{path}/")
                     continue
-                linked = stat.S_ISREG(status.st_mode) and status.st_nlink > 1
-                if identity(status) in kept or (linked and is_linked(status)):
+                if identity(status) in kept or walk.is_linked(status):
                     walk.skipped.append(path)
                     continue
                 kind = _kind(status)

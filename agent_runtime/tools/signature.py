@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import re
 import typing
 from collections.abc import Callable, Mapping
@@ -176,9 +177,10 @@ def _said(made: Any, given: Any) -> Any:
     hidden = made is None or (isinstance(made, str) and not made.strip("*"))
     if hidden and given is not None:
         return given
-    # What the store's JSON cannot carry.
+    # What the store's JSON cannot carry, or would make a null of.
     large = isinstance(made, int) and not -(1 << 63) <= made < 1 << 63
-    return str(made) if large else made
+    endless = isinstance(made, float) and not math.isfinite(made)
+    return str(made) if large or endless else made
 
 
 class _Schema(GenerateJsonSchema):

@@ -41,5 +41,8 @@ def _rule(text: str, place: int) -> ApprovalRule:
         name, equals, pattern = one.partition("=")
         if not name.strip() or not equals or not pattern:
             raise ValueError(f"has a rule {place} that is not tool:argument=pattern")
+        if name.strip() in arguments:
+            # Neither one of two patterns may ask about what the other names.
+            raise ValueError(f"names the argument {name.strip()!r} twice in rule {place}")
         arguments[name.strip()] = pattern
     return ApprovalRule(tool, arguments)

@@ -6,8 +6,12 @@ database that came with a clone was written by somebody else.
 
 from __future__ import annotations
 
+import os
+import tempfile
 from pathlib import Path
 from urllib.parse import quote
+
+from .errors import ConfigError
 
 FOLDER = "agent-runtime"
 DATABASE = "agent_runtime.db"
@@ -16,12 +20,38 @@ SHOWN = f"file:~/.local/state/{FOLDER}/{DATABASE}"
 
 
 def state_folder() -> Path:
-    """Return the folder of the user's state, which may not be there yet."""
+    """Return the folder of the user's state, which may not be there yet.
+
+    Raises:
+        ConfigError: this user has none.
+    """
+    if (folder := known_state_folder()) is None:
+        raise ConfigError(
+            "There is no folder for the runtime's state: this user has no home.",
+            cure="Set HOME or XDG_STATE_HOME to an absolute path, or AGENT_RUNTIME_DATABASE_URL.",
+        )
+    return folder
+
+
+def known_state_folder() -> Path | None:
+    """Return the folder of the user's state; None of a user without a home."""
     from platformdirs import user_state_path
 
-    folder = user_state_path(FOLDER, appauthor=False)
-    # A relative one would lie wherever the process stands; the specification ignores it as well.
-    return folder if folder.is_absolute() else Path.home() / ".local" / "state" / FOLDER
+    try:
+        folder = user_state_path(FOLDER, appauthor=False)
+        # A relative one would lie wherever the process stands; the specification ignores it too.
+        if not folder.is_absolute():
+            folder = Path.home() / ".local" / "state" / FOLDER
+    except RuntimeError:
+        return None
+    return folder if folder.is_absolute() else None
+
+
+def state_folders() -> list[Path]:
+    """Return where this user's state on this machine may lie, the best place first."""
+    own = known_state_folder()
+    shared = Path(tempfile.gettempdir()) / f"{FOLDER}-{os.getuid()}"
+    return [shared] if own is None else [own, shared]
 
 
 def default_database_url() -> str:

@@ -13,11 +13,12 @@ import os
 import stat
 import threading
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeAlias
 from weakref import WeakKeyDictionary
 
-from agent_runtime_config.state import state_folder
+from agent_runtime_config.state import state_folders
 
 Identity: TypeAlias = tuple[int, int]
 """Device and inode: the file itself, whatever its name."""
@@ -82,8 +83,9 @@ def keep_folder(path: Path, owner: object) -> None:
 
 def kept_folders() -> list[Path]:
     """Return the resolved paths of the folders that hold state, also of those not there yet."""
+    own = [folder.resolve() for folder in state_folders()]
     with _lock:
-        return [*_folders.values(), state_folder().resolve()]
+        return [*_folders.values(), *own]
 
 
 def kept_identities() -> frozenset[Identity]:
@@ -95,17 +97,35 @@ def is_kept(status: os.stat_result) -> bool:
     """Return whether a file, by whatever name, is one of a database or of such a folder."""
     if identity(status) in open_identities():
         return True
-    return status.st_nlink > 1 and stat.S_ISREG(status.st_mode) and is_linked(status)
+    return has_names(status) and identity(status) in linked_identities()
 
 
-def is_linked(status: os.stat_result) -> bool:
-    """Return whether a file that has several names has one in a folder that holds state."""
-    # Only a hard link leads from elsewhere to a file that lies there.
-    return any(
-        identity(status) in _identities(Path(folder, name) for name in names)
-        for kept in kept_folders()
-        for folder, _, names in os.walk(kept)
-    )
+def has_names(status: os.stat_result) -> bool:
+    """Return whether a file has several names, of which one may lie where state is held."""
+    return status.st_nlink > 1 and stat.S_ISREG(status.st_mode)
+
+
+def linked_identities() -> frozenset[Identity]:
+    """Return what the files with several names are known by that lie in folders that hold state.
+
+    Only a hard link leads from elsewhere to a file that lies there.
+    """
+    found: set[Identity] = set()
+    waiting = [str(kept) for kept in kept_folders()]
+    while waiting:
+        try:
+            with os.scandir(waiting.pop()) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(entry.path)
+                        continue
+                    # What goes meanwhile must not hide what comes after it.
+                    with suppress(FileNotFoundError):
+                        status = entry.stat(follow_symlinks=False)
+                        found |= {identity(status)} if has_names(status) else set()
+        except OSError:
+            continue
+    return frozenset(found)
 
 
 def _identities(paths: Iterable[Path]) -> set[Identity]:

@@ -127,7 +127,11 @@ class Importer:
             return
         section = section_of(record, line, self._head)
         fields = read_fields(section, record, line)
-        self._checksum.add(record)
+        try:
+            self._checksum.add(record)
+        except TypeError:
+            # JSON can be read that cannot be written again.
+            fields.fail("it is nested too deeply.")
         if not self._trusted:
             self._continue(section, fields)
             if not as_history(section, fields):

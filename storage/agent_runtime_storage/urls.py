@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import unquote, urlsplit
 
-from agent_runtime_config.state import state_folder
+from agent_runtime_config.state import known_state_folder
 from agent_runtime_config.urls import redact_url, url_scheme
 
 from .errors import StoreError, UnknownScheme
@@ -100,7 +100,7 @@ async def open_driver(
             from .drivers.sqlite.driver import SqliteDriver
 
             path = file_path(url)
-            if path.parent == state_folder():
+            if path.parent == known_state_folder():
                 # Created private, and not its parents, which other programs share.
                 path.parent.parent.mkdir(parents=True, exist_ok=True)
                 path.parent.mkdir(mode=0o700, exist_ok=True)

@@ -278,6 +278,17 @@ def test_times_of_an_import_do_not_break_what_lists_it(desk: Desk) -> None:
         assert desk.run(*command).exit_code == 0
 
 
+def test_an_export_that_is_nested_too_deeply_is_refused(desk: Desk) -> None:
+    head, thread, *_ = desk.records
+    deep = '{"a":' * 500 + "1" + "}" * 500
+    line = json.dumps(thread | {"metadata": "here"}).replace('"here"', deep)
+
+    refused = desk.run("threads", "import", "-", stdin=f"{json.dumps(head)}\n{line}\n")
+
+    assert refused.exit_code not in (0, exits.INTERNAL)
+    assert "Line 2: it is nested too deeply." in refused.stderr
+
+
 def test_no_id_of_an_import_drives_the_terminal(desk: Desk) -> None:
     hostile = "\x1b]52;c;aGk=\x07\u202e\x9b31m"
     records = changed(desk.records, "thread", id=hostile)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import stat
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -22,9 +25,11 @@ from agent_runtime.cli.state import misplaced, readable_by_others
 from agent_runtime.errors import ConfigError, ModelError, ToolError
 from agent_runtime.models.base import ModelAnswer
 from agent_runtime.models.scripted import ScriptedModel, call, calls, raw_call, say
+from agent_runtime.run_spec import COMMAND as COMMAND_LINE
 from agent_runtime.tools.root import Root
 from agent_runtime.tools.workspace import workspace_tools
 from agent_runtime_config import state_folder
+from agent_runtime_config.state import state_folders
 from agent_runtime_storage.objects import Objects
 
 from .command import COMMAND, clean_environ
@@ -82,6 +87,34 @@ def test_a_relative_home_for_state_does_not_count(
     monkeypatch.setenv("XDG_STATE_HOME", "here")
 
     assert state_folder().is_absolute() and not state_folder().is_relative_to(tmp_path)
+
+
+@pytest.fixture
+def homeless(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Run as a user whom no home is known of."""
+
+    def unknown(uid: int) -> None:
+        raise KeyError(uid)
+
+    for name in ("HOME", "XDG_STATE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+
+@pytest.mark.usefixtures("homeless")
+async def test_a_user_without_a_home_names_a_database(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="this user has no home") as raised:
+        Settings()
+    assert "AGENT_RUNTIME_DATABASE_URL" in raised.value.cure
+
+    settings = Settings(database_url=f"file:{tmp_path / 'own.db'}")
+    assert list(misplaced(settings)) == []
+    model = ScriptedModel([call("write_file", path="a.txt", content="x"), say("Done.")])
+    async with Runtime.open(settings) as runtime:
+        assert (await runtime.run(Agent(model, tools=workspace_tools(tmp_path)), "Write.")).ok
+    assert list(readable_by_others(settings)) == []
+    assert await anyio.Path(tmp_path / "a.txt").read_text() == "x"
 
 
 @pytest.fixture(params=[0o022, 0o000])
@@ -238,6 +271,44 @@ async def test_no_workspace_lies_in_the_users_state(state_home: Path) -> None:
         assert above.walk(".", recursive=True).found == []
 
 
+def test_no_file_tool_touches_the_marks_of_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Where the user's folder for state cannot be used they lie among temporary files.
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    for folder in state_folders():
+        if folder.is_relative_to(tmp_path):
+            with pytest.raises(ToolError, match="kept from its tools"):
+                path = (folder / "commands" / "run.mark").relative_to(tmp_path)
+                Root(tmp_path).replace(str(path), b"{}")
+    assert [path.name for path in tmp_path.iterdir()] == []
+
+
+def test_hard_links_are_looked_for_once_in_a_walk(
+    state_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state, work = state_home / "agent-runtime", tmp_path / "work"
+    for folder in (state, work):
+        folder.mkdir(parents=True)
+    (state / "a").write_text("kept")
+    (tmp_path / "b").write_text("free")
+    os.link(state / "a", work / "a")
+    for name in "bcdefgh":
+        os.link(tmp_path / "b", work / name)
+    looked: list[str] = []
+    scan = os.scandir
+
+    def scandir(path: Any) -> Any:
+        looked.append(str(path))
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    walk = Root(work).walk(".", recursive=True)
+
+    assert [one.path for one in walk.found] == [*"bcdefgh"] and walk.skipped == ["a"]
+    assert looked.count(str(state)) == 1
+
+
 async def test_what_only_looks_like_state_is_the_agents(tmp_path: Path) -> None:
     work = tmp_path / "work"
     (work / "own.objects").mkdir(parents=True)
@@ -265,11 +336,11 @@ def test_an_object_that_is_written_is_never_seen_open(tmp_path: Path) -> None:
 
 
 async def ran_in(workspace: Path, thread: str, answer: ModelAnswer | None) -> None:
-    """Run an agent whose folder is the workspace; without an answer it fails."""
+    """Run an agent as the command does, in a workspace; without an answer it fails."""
     model = ScriptedModel([] if answer is None else [answer])
     agent = Agent(model, tools=workspace_tools(workspace))
     spec = Spec("", str(workspace)).to_json()
-    async with Runtime.open(Settings()) as runtime:
+    async with Runtime.open(Settings(), program=COMMAND_LINE) as runtime:
         with suppress(ModelError):
             await runtime.run(agent, f"Work in {workspace.name}", thread=thread, spec=spec)
 

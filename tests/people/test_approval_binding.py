@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Annotated, Any
 
+import httpx
 import pytest
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, SecretStr
 
 from agent_runtime import Agent, Decision, Tool, tool
 from agent_runtime.errors import InvalidAnswer
 from agent_runtime.models.scripted import call, calls, raw_call, say
+from agent_runtime.tools.base import FunctionTool
 from agent_runtime.tools.workspace import workspace_tools
 from agent_runtime_storage import NewApproval
 from tests.loop.conftest import Play
@@ -121,6 +125,88 @@ async def test_an_answer_does_not_count_for_another_tool_of_the_name(
         assert (await world.resume(other)).ok and ran == ["1 to prod"]
 
 
+class _Fixed:
+    def __init__(self, target: str) -> None:
+        self.target = target
+
+
+def _derived(target: str) -> type[_Fixed]:
+    class Derived(_Fixed):
+        place = target
+
+    return Derived
+
+
+HELD: dict[str, Callable[[str], Any]] = {
+    "namespace": lambda target: SimpleNamespace(target=target),
+    "secret": SecretStr,
+    "url": lambda target: httpx.URL(f"https://{target}.example"),
+    "pattern": re.compile,
+    "class": _derived,
+    "object of a class": lambda target: _derived(target)("same"),
+    "cached": lambda target: lru_cache(lambda: target),
+    "method of a text": lambda target: target.upper,
+    "call of a class": lambda target: partial(_Fixed, target),
+}
+
+
+@pytest.mark.parametrize("kind", HELD)
+def test_what_a_function_holds_tells_it_from_another(kind: str) -> None:
+    def made(target: str) -> Tool:
+        held = HELD[kind](target)
+
+        def deploy() -> str:
+            """Deploy."""
+            return str(held)
+
+        return tool(deploy, needs_approval=True)
+
+    assert made("staging").binding() != made("prod").binding()
+    assert made("staging").binding() == made("staging").binding()
+
+
+def test_a_client_is_known_by_what_it_was_made_with_and_not_by_its_state() -> None:
+    def made(host: str) -> tuple[Tool, httpx.Client]:
+        client = httpx.Client(base_url=f"https://{host}.example")
+
+        def deploy() -> str:
+            """Deploy."""
+            return client.get("/").text
+
+        return tool(deploy, needs_approval=True), client
+
+    (staging, one), (prod, other) = made("staging"), made("prod")
+    before = staging.binding()
+    one.close()
+    other.close()
+    assert staging.binding() == before != prod.binding()
+
+
+def test_what_a_module_shares_tells_its_tools_from_those_of_another() -> None:
+    source = """
+class Client:
+    def __init__(self, target):
+        self.target, self.count = target, 0
+client, place = Client(given), f"{given}-1"
+def by_client() -> str:
+    client.count += 1
+    return client.target
+def by_text() -> str:
+    return place
+"""
+
+    def made(target: str) -> tuple[FunctionTool[..., Any], ...]:
+        module: dict[str, Any] = {"__name__": "somebodys.tools", "given": target}
+        exec(source, module)
+        return tool(module["by_client"]), tool(module["by_text"])
+
+    staging, prod = made("staging"), made("prod")
+    for one, other in zip(staging, prod, strict=True):
+        before = one.binding()
+        one.function()
+        assert one.binding() == before != other.binding()
+
+
 @MAKERS
 async def test_always_is_for_the_tool_that_it_was_said_of(play: Play, make: Make) -> None:
     ran: list[str] = []
@@ -174,6 +260,25 @@ async def test_a_default_that_is_another_each_time_is_asked_about_once(play: Pla
         assert "when the call is made" in question.arguments["number"]
         await world.runtime.answer(question.id, True)
         assert (await world.resume(own)).ok
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"), [("inf", "inf"), ("1e999", "inf"), ("-Infinity", "-inf"), ("nan", "nan")]
+)
+async def test_a_number_that_json_cannot_carry_is_shown(play: Play, given: str, shown: str) -> None:
+    ran: list[str] = []
+
+    @tool(needs_approval=True)
+    def pay(amount: float) -> str:
+        """Pay."""
+        ran.append(str(amount))
+        return "paid"
+
+    async with play([call("pay", amount=given), say("Done.")]) as world:
+        [question] = (await world.run(Agent(tools=[pay]))).questions
+        assert question.arguments == {"amount": shown}
+        await world.runtime.answer(question.id, True)
+        assert (await world.resume(Agent(tools=[pay]))).ok and ran == [shown]
 
 
 async def test_a_command_that_was_allowed_in_one_folder_is_asked_about_in_another(

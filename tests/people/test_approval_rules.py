@@ -11,6 +11,7 @@ from agent_runtime import (
     Agent,
     Decision,
     NodeFailed,
+    Settings,
     Tool,
     ToolContext,
     ToolResult,
@@ -22,6 +23,7 @@ from agent_runtime.errors import ConfigError
 from agent_runtime.messages import ToolSpec
 from agent_runtime.models.base import ModelAnswer, ModelRequest
 from agent_runtime.models.scripted import call, calls, raw_call, say
+from agent_runtime.people.patterns import Arguments, covers, may_match
 from agent_runtime.tools.base import REFUSED
 from agent_runtime.tools.workspace import workspace_tools
 from tests.delegation.helpers import is_child, step
@@ -86,6 +88,19 @@ async def test_a_rule_that_names_no_argument_is_an_error(play: Play, rule: str) 
 def test_a_tool_that_names_no_argument_of_its_own_is_an_error() -> None:
     with pytest.raises(ConfigError, match="arguments that it does not have: pth"):
         tool(deploy.function, needs_approval={"pth": "/etc/*"})
+
+    class Kept(Raw):
+        def __init__(self) -> None:
+            spec = ToolSpec("kept", "Take.", {"type": "object", "properties": {"path": {}}})
+            Tool.__init__(self, name="kept", spec=spec, needs_approval={"pth": "/etc/*"})
+
+    with pytest.raises(ConfigError, match="arguments that it does not have: pth"):
+        Kept()
+
+
+def test_a_rule_that_names_an_argument_twice_is_an_error() -> None:
+    with pytest.raises(ValueError, match="names the argument 'path' twice in rule 2"):
+        Settings(approve="shell,deploy:path=/etc/*;path=/root/*")
 
 
 async def test_a_rule_may_name_a_tool_that_only_a_sub_agent_has(play: Play) -> None:
@@ -162,19 +177,22 @@ FORMS = (
 )
 
 
+@pytest.mark.parametrize("pattern", ["/etc/*", "/etc/"])
 @pytest.mark.parametrize("by", ["setting", "tool"])
-async def test_every_form_of_a_path_is_asked_about(play: Play, by: str) -> None:
+async def test_every_form_of_a_path_is_asked_about(play: Play, by: str, pattern: str) -> None:
     own = deploy
     if by == "tool":
-        own = tool(deploy.function, needs_approval={"path": "/etc/*"})
-    rule = "deploy:path=/etc/*" if by == "setting" else ""
+        own = tool(deploy.function, needs_approval={"path": pattern})
+    rule = f"deploy:path={pattern}" if by == "setting" else ""
     made = calls(*(raw_call("deploy", path=one) for one in FORMS))
     async with play([made, say("Done.")], settings={"approve": rule}) as world:
         asked = (await world.run(Agent(tools=[own]))).questions
         assert [one.arguments["path"] for one in asked] == [*FORMS] and ran == []
 
 
-@pytest.mark.parametrize("rule", ["secrets/*", "./secrets/*", "{root}/secrets/*", "vault/*"])
+@pytest.mark.parametrize(
+    "rule", ["secrets/*", "secrets/", "./secrets/*", "{root}/secrets/*", "vault/*"]
+)
 async def test_a_rule_on_a_folder_of_the_workspace_holds_for_each_way_into_it(
     play: Play, tmp_path: Path, rule: str
 ) -> None:
@@ -204,14 +222,26 @@ async def test_a_path_below_home_is_known_by_its_tilde(
         assert await _asks(play, f"deploy:path={rule}", [deploy], call("deploy", path=path))
 
 
-async def test_a_pattern_of_commands_is_not_got_around(play: Play, tmp_path: Path) -> None:
-    tools = workspace_tools(tmp_path, shell=True, shell_approval={"command": "rm *"})
+@pytest.mark.parametrize("pattern", ["rm *", " rm  *"])
+async def test_a_pattern_of_commands_is_not_got_around(
+    play: Play, tmp_path: Path, pattern: str
+) -> None:
+    tools = workspace_tools(tmp_path, shell=True, shell_approval={"command": pattern})
     commands = ["rm x", "  rm x", "/bin/rm x", "sudo rm x", "ls; rm x", "r''m x", "r\\m x"]
     commands += ["$(echo rm) x", "RM x", "rm"]
     made = calls(*(raw_call("run_command", command=one) for one in [*commands, "ls -l"]))
     async with play([made, say("Done.")]) as world:
         asked = (await world.run(Agent(tools=tools))).questions
         assert [one.arguments["command"] for one in asked] == commands
+
+
+@pytest.mark.parametrize("path", ["~a\0b", "~\ud800", "~" * 9000, "\ud800", "file://["])
+def test_what_is_no_path_is_matched_as_the_text_that_it_is(path: str) -> None:
+    arguments = Arguments({"path": path}, takes=lambda name: True)
+    assert not may_match({"path": "/etc/*"}, arguments)
+    assert may_match({"path": "*"}, arguments)
+    assert covers({"path": path.replace("[", "[[]")}, arguments.given)
+    assert not covers({"path": "/etc/*"}, arguments.given)
 
 
 @pytest.mark.parametrize("properties", [{}, {"path": {}}, {"path": {"default": "/etc/x"}}])

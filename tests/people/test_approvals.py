@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from agent_runtime import Agent, Decision, ToolContext, tool
 from agent_runtime.errors import InvalidAnswer, NotFound, QuestionClosed
 from agent_runtime.models.scripted import call, calls, raw_call, say
 from agent_runtime.people.patterns import MASK, shown_arguments
+from agent_runtime.people.showing import visible
 from agent_runtime.tools.base import REFUSED
 from tests.loop.conftest import Play, double
 
@@ -269,3 +271,11 @@ def test_only_a_known_secret_is_masked_and_nothing_in_a_command() -> None:
         "env": {"DB_PASSWORD": MASK, "HOME": "/root"},
         "lines": ["export TOKEN=hunter2-hunter2", MASK],
     }
+
+
+def test_nothing_that_a_terminal_would_not_show_is_left_in_what_is_shown() -> None:
+    # Among them are letters that are newer than this Python, which `printable` makes blanks of.
+    unseen = [one for one in map(chr, range(sys.maxunicode + 1)) if not one.isprintable()]
+    shown = visible("x".join(unseen))
+    assert shown.isprintable()
+    assert shown.count("\\") == len(unseen)
