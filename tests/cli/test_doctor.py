@@ -133,7 +133,8 @@ def test_a_file_that_is_no_database_fails(tmp_path: Path) -> None:
     assert checks["database"]["state"] == "fail" and checks["database"]["cure"]
 
 
-def test_a_postgres_database_needs_its_packages() -> None:
+def test_a_postgres_database_needs_its_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AGENT_RUNTIME_DATABASE_URL")
     _, checks = _doctor({"DATABASE_URL": "postgresql://ada:hunter2@127.0.0.1:1/db"})
     assert checks["postgres"]["state"] == "ok" and "psycopg 3" in checks["postgres"]["detail"]
     assert checks["database"]["state"] == "fail"

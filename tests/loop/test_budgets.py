@@ -264,7 +264,7 @@ async def test_a_root_whose_children_spend_all_they_can_still_gives_its_answer(
 
 async def test_results_that_would_cost_the_root_its_last_answer_are_cut(play: Play) -> None:
     async with play(settings={"budget_tokens": 30_000}) as world:
-        result = await _spends_all(world, 4, "a long tale that nobody asked for. " * 700)
+        result = await _spends_all(world, 4, "a long tale that nobody asked for. " * 1_000)
         entries = await world.results(result.thread_id)
         model_saw = [one for one in world.events if one.kind == "tool-finish"]
     assert (result.status, result.output) == ("succeeded", "All is told.")
@@ -276,7 +276,7 @@ async def test_without_a_budget_nothing_is_cut_for_it(play: Play) -> None:
     @tool
     def tell() -> str:
         """Tell something long."""
-        return "a long tale that nobody asked for. " * 1_000
+        return "a long tale that nobody asked for. " * 700
 
     for settings, cut in (({}, False), ({"budget_tokens": 8_000}, True)):
         agent = Agent(ScriptedModel([call("tell"), say("Done.")], max_output=300), tools=[tell])
