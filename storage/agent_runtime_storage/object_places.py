@@ -110,8 +110,9 @@ class Folder:
                 self._sync(key)
                 return
             except Exception as error:
-                # Whoever deletes a thread removes its folder, also while it is written into.
-                if os_number(error) != errno.ENOENT or last:
+                # Whoever deletes a thread removes its folder, also while it is written into, or
+                # just after it was found to be there.
+                if os_number(error) not in (errno.ENOENT, errno.EEXIST) or last:
                     raise
 
     def _write(self, path: Path, data: bytes) -> None:
