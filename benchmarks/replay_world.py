@@ -37,6 +37,7 @@ LATENCY = 10.0
 """Seconds until a model's notes are ready."""
 _HEADER = re.compile(r"\[\w+ \| node \d+ \| ([\d: -]*|time unknown) \| (.*)\]")
 _DIGITS = re.compile(r"\d+")
+_MARK = re.compile(r"(</?runtime-note) \w+>")
 _LINE_CHARS = 240
 _LEAST_CHARS = 12
 
@@ -158,10 +159,12 @@ class MemoryPlayer(Player):
         if sum(piece.size for piece in raw) < min(fed, self.last_messages):
             self._fault(f"{prompt}: fewer than {self.last_messages} recent messages")
         for one in messages:
-            self._first_sent.setdefault(one.call_id, one.text)
+            self._first_sent.setdefault(one.call_id, _unmarked(one.text))
         for place in [place for place, one in enumerate(messages) if one.calls][-2:]:
             results = messages[place + 1 : place + 1 + len(messages[place].calls)]
-            if not all(one.text.startswith(self._first_sent[one.call_id]) for one in results):
+            first = [self._first_sent[one.call_id] for one in results]
+            now = [_unmarked(one.text) for one in results]
+            if not all(new.startswith(old) for new, old in zip(now, first, strict=True)):
                 self._fault(f"{prompt}: a result of the last two exchanges is cut")
 
     def stamped(self, view: View) -> View:
@@ -306,3 +309,8 @@ def _lines(transcript: str) -> Iterator[Line]:
         elif len(plain) >= _LEAST_CHARS and shape not in shapes:
             shapes.add(shape)
             told.append(plain)
+
+
+def _unmarked(text: str) -> str:
+    """Return a text without the marks of notes in it, which each activation changes."""
+    return _MARK.sub(r"\1", text)
