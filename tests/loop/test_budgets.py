@@ -278,7 +278,7 @@ async def test_without_a_budget_nothing_is_cut_for_it(play: Play) -> None:
         """Tell something long."""
         return "a long tale that nobody asked for. " * 700
 
-    for settings, cut in (({}, False), ({"budget_tokens": 8_000}, True)):
+    for settings, cut in (({}, False), ({"budget_tokens": 6_000}, True)):
         agent = Agent(ScriptedModel([call("tell"), say("Done.")], max_output=300), tools=[tell])
         async with play(settings=settings) as world:
             assert (await world.run(agent)).output == "Done."
