@@ -11,44 +11,43 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from agent_runtime_config import Settings, load_settings
-
-    from .agent import Agent
-    from .attaching import File
-    from .counting import (
+    from agent_runtime.agent import Agent
+    from agent_runtime.delegation.assignment import Assignment
+    from agent_runtime.delegation.background import BackgroundTask
+    from agent_runtime.delegation.delegate import delegate
+    from agent_runtime.delegation.outcome import Outcome
+    from agent_runtime.delegation.policy import Delegation
+    from agent_runtime.errors import AgentRuntimeError, NodeFailed, ToolError
+    from agent_runtime.events import Event
+    from agent_runtime.files.attach import File
+    from agent_runtime.files.references import FilePolicy
+    from agent_runtime.human.questions import Decision, Question
+    from agent_runtime.memory.conversation.history import ConversationMemory
+    from agent_runtime.memory.mode import MemoryConfig, MemoryMode
+    from agent_runtime.memory.node.memory import NodeMemory
+    from agent_runtime.messages import FileRef, ToolResult, UserMessage
+    from agent_runtime.models import model_from_name
+    from agent_runtime.models.base import Model
+    from agent_runtime.models.embedding import Embedder, LiteLLMEmbedder, ScriptedEmbedder
+    from agent_runtime.models.litellm import LiteLLMModel
+    from agent_runtime.models.scripted import ScriptedModel
+    from agent_runtime.plan.model import Plan, PlanItem
+    from agent_runtime.plan.tool import plan_tool
+    from agent_runtime.prompt.trim import (
         count_message_tokens,
         count_messages_tokens,
         get_context_window,
         trim_messages,
     )
-    from .delegation.assignment import Assignment
-    from .delegation.background import BackgroundTask
-    from .delegation.delegating import delegate
-    from .delegation.outcome import Outcome
-    from .delegation.policy import Delegation
-    from .errors import AgentRuntimeError, NodeFailed, ToolError
-    from .events import Event
-    from .files import FilePolicy
-    from .memory.conversation import ConversationMemory
-    from .memory.mode import MemoryConfig, MemoryMode
-    from .memory.node import NodeMemory
-    from .messages import FileRef, ToolResult, UserMessage
-    from .models import model_from_name
-    from .models.base import Model
-    from .models.embedding import Embedder, LiteLLMEmbedder, ScriptedEmbedder
-    from .models.litellm import LiteLLMModel
-    from .models.scripted import ScriptedModel
-    from .people.questions import Decision, Question
-    from .plan import Plan, PlanItem
-    from .results import RunResult, RunStream
-    from .run_tree import TreeRun
-    from .runtime import Runtime
-    from .sweep import Sweep
-    from .tools.base import Tool, ToolContext, tool
-    from .tools.plan import plan_tool
-    from .tools.workspace import workspace_tools
-    from .workflow.context import WorkflowContext
-    from .workflow.definition import Workflow
+    from agent_runtime.run.results import RunResult, RunStream
+    from agent_runtime.run.sweep import Sweep
+    from agent_runtime.run.tree import TreeRun
+    from agent_runtime.runtime import Runtime
+    from agent_runtime.tools.base import Tool, ToolContext, tool
+    from agent_runtime.tools.workspace.files import workspace_tools
+    from agent_runtime.workflow.context import WorkflowContext
+    from agent_runtime.workflow.definition import Workflow
+    from agent_runtime_config import Settings, load_settings
 
 __all__ = [
     "Agent",
@@ -106,13 +105,13 @@ _HOMES = {
     "AgentRuntimeError": ".errors",
     "Assignment": ".delegation.assignment",
     "BackgroundTask": ".delegation.background",
-    "ConversationMemory": ".memory.conversation",
-    "Decision": ".people.questions",
+    "ConversationMemory": ".memory.conversation.history",
+    "Decision": ".human.questions",
     "Delegation": ".delegation.policy",
     "Embedder": ".models.embedding",
     "Event": ".events",
-    "File": ".attaching",
-    "FilePolicy": ".files",
+    "File": ".files.attach",
+    "FilePolicy": ".files.references",
     "FileRef": ".messages",
     "LiteLLMEmbedder": ".models.embedding",
     "LiteLLMModel": ".models.litellm",
@@ -120,36 +119,36 @@ _HOMES = {
     "MemoryMode": ".memory.mode",
     "Model": ".models.base",
     "NodeFailed": ".errors",
-    "NodeMemory": ".memory.node",
+    "NodeMemory": ".memory.node.memory",
     "Outcome": ".delegation.outcome",
-    "Plan": ".plan",
-    "PlanItem": ".plan",
-    "Question": ".people.questions",
-    "RunResult": ".results",
-    "RunStream": ".results",
+    "Plan": ".plan.model",
+    "PlanItem": ".plan.model",
+    "Question": ".human.questions",
+    "RunResult": ".run.results",
+    "RunStream": ".run.results",
     "Runtime": ".runtime",
     "ScriptedEmbedder": ".models.embedding",
     "ScriptedModel": ".models.scripted",
     "Settings": "agent_runtime_config",
-    "Sweep": ".sweep",
+    "Sweep": ".run.sweep",
     "Tool": ".tools.base",
     "ToolContext": ".tools.base",
     "ToolError": ".errors",
     "ToolResult": ".messages",
-    "TreeRun": ".run_tree",
+    "TreeRun": ".run.tree",
     "UserMessage": ".messages",
     "Workflow": ".workflow.definition",
     "WorkflowContext": ".workflow.context",
-    "count_message_tokens": ".counting",
-    "count_messages_tokens": ".counting",
-    "delegate": ".delegation.delegating",
-    "get_context_window": ".counting",
+    "count_message_tokens": ".prompt.trim",
+    "count_messages_tokens": ".prompt.trim",
+    "delegate": ".delegation.delegate",
+    "get_context_window": ".prompt.trim",
     "load_settings": "agent_runtime_config",
     "model_from_name": ".models",
-    "plan_tool": ".tools.plan",
+    "plan_tool": ".plan.tool",
     "tool": ".tools.base",
-    "trim_messages": ".counting",
-    "workspace_tools": ".tools.workspace",
+    "trim_messages": ".prompt.trim",
+    "workspace_tools": ".tools.workspace.files",
 }
 
 

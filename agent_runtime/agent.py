@@ -6,15 +6,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any
 
-from .memory.mode import MemoryConfig, MemoryMode
+from agent_runtime.memory.mode import MemoryConfig, MemoryMode
 
 if TYPE_CHECKING:
-    from .delegation.policy import Delegation
-    from .files import FilePolicy
-    from .models.base import Model
-    from .results import RunResult
-    from .state_note import StateFunction
-    from .tools.base import Tool
+    from agent_runtime.delegation.policy import Delegation
+    from agent_runtime.files.references import FilePolicy
+    from agent_runtime.models.base import Model
+    from agent_runtime.run.results import RunResult
+    from agent_runtime.run.state_note import StateFunction
+    from agent_runtime.tools.base import Tool
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class Agent:
         Cancelling it cancels the run; what was done stays in the log, and the run can be resumed.
         For more than one run, open a `Runtime` once.
         """
-        from .runtime import Runtime
+        from agent_runtime.runtime import Runtime
 
         async with Runtime.open() as runtime:
             return await runtime.run(self, task, thread=thread)

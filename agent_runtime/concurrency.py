@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 
 import anyio
 
-from .errors import LeaseLost, StoreError
+from agent_runtime.errors import LeaseLost, StoreError
 
 T = TypeVar("T")
 

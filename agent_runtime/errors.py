@@ -40,7 +40,7 @@ AgentRuntimeError                   .message says what and why, .cure what to do
 from __future__ import annotations
 
 from agent_runtime_config.errors import AgentRuntimeError, ConfigError
-from agent_runtime_storage.errors import (
+from agent_runtime_storage.contract.errors import (
     BudgetExceeded,
     Conflict,
     CorruptDocument,

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
-from agent_runtime_storage.records import CallOutcome, FileKind
+from agent_runtime_storage.contract.records import CallOutcome, FileKind
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter

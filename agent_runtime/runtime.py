@@ -12,49 +12,48 @@ from typing import Any
 import anyio
 import orjson
 
+from agent_runtime.agent import Agent
+from agent_runtime.concurrency import Background
+from agent_runtime.delegation.delegate import Delegating
+from agent_runtime.events import Event
+from agent_runtime.files.attach import Attachable, ThreadFiles
+from agent_runtime.human.gate import waits_for
+from agent_runtime.human.questions import OnQuestion
+from agent_runtime.human.rules import check_rules
+from agent_runtime.log import branches, leases
+from agent_runtime.log.renewal import Renewer
+from agent_runtime.log.run_log import RunLog
+from agent_runtime.log.run_spec import RunSpec
+from agent_runtime.memory.node.upkeep import prune_daily
+from agent_runtime.memory.recall.configure import Recall
+from agent_runtime.messages import LoggedMessage, UserMessage, encodable
+from agent_runtime.models.base import Model
+from agent_runtime.models.cost import require_price
+from agent_runtime.models.embedding import Embedder
+from agent_runtime.plan.planner import Planner, ThreadPlans
+from agent_runtime.prompt.attachments import ContentCache
+from agent_runtime.prompt.view import Entry
+from agent_runtime.run import node_memory as node_runs
+from agent_runtime.run.budget import in_money, limits_of, require_room, tree_budget
+from agent_runtime.run.compose import compose
+from agent_runtime.run.control import Control, check_answered
+from agent_runtime.run.lifecycle import Driver, execute
+from agent_runtime.run.loop import Orchestrator
+from agent_runtime.run.memory_maintenance import ThreadMemory
+from agent_runtime.run.resolve import Resolved, resolve
+from agent_runtime.run.results import RunResult, RunStream, streaming
+from agent_runtime.run.start import Order, begin, check_free, take_over
+from agent_runtime.run.state import RunState
+from agent_runtime.run.tool_context import ResumeChild, ToolContexts, beside
+from agent_runtime.workflow.conductor import Conductor
+from agent_runtime.workflow.definition import Workflow, check_kind
+from agent_runtime.workflow.steps import plain
 from agent_runtime_config import Settings, load_settings
 from agent_runtime_config.approvals import approval_rules
 from agent_runtime_storage import Store, UserStore, open_store
-from agent_runtime_storage.ids import new_id
-from agent_runtime_storage.records import Budget, Run, UsageTotal
-from agent_runtime_storage.spending_records import NO_LIMITS
-
-from . import leases
-from .agent import Agent
-from .allowance import in_money, limits_of, require_room, tree_budget
-from .attaching import Attachable, ThreadFiles
-from .beginning import Order, begin, check_free, take_over
-from .budget import require_price
-from .composing import compose
-from .concurrency import Background
-from .control import Control, check_answered
-from .delegation.delegating import Delegating
-from .events import Event
-from .lifecycle import Driver, execute
-from .log import RunLog
-from .memory import branches, node_runs
-from .memory.node_upkeep import prune_daily
-from .messages import LoggedMessage, UserMessage, encodable
-from .models.base import Model
-from .models.embedding import Embedder
-from .orchestrator import Orchestrator
-from .people.gate import waits_for
-from .people.questions import OnQuestion
-from .people.rules import check_rules
-from .planning import Planner, ThreadPlans
-from .recall import Recall
-from .renewal import Renewer
-from .resolve import Resolved, resolve
-from .results import RunResult, RunStream, streaming
-from .run_spec import RunSpec
-from .shown_files import ContentCache
-from .state import RunState
-from .tool_contexts import ResumeChild, ToolContexts, beside
-from .upkeep import ThreadMemory
-from .view import Entry
-from .workflow.conductor import Conductor
-from .workflow.definition import Workflow, check_kind
-from .workflow.steps import plain
+from agent_runtime_storage.contract.ids import new_id
+from agent_runtime_storage.contract.records import Budget, Run, UsageTotal
+from agent_runtime_storage.contract.spending_records import NO_LIMITS
 
 _log = logging.getLogger(__name__)
 

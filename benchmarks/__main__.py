@@ -13,8 +13,7 @@ from pathlib import Path
 from rich.console import Console
 
 from agent_runtime.errors import AgentRuntimeError
-
-from .frame import benchmarks, load, show
+from benchmarks.frame import benchmarks, load, show
 
 FILE_WIDTH = 160
 """Columns of the tables where the output is no terminal."""

@@ -29,12 +29,11 @@ from agent_runtime import Plan, Runtime
 from agent_runtime.delegation.record import record_of
 from agent_runtime.messages import decode_result
 from agent_runtime_storage import UserStore
-from agent_runtime_storage.records import ACTIVE, Node, Run, UsageTotal
+from agent_runtime_storage.contract.records import ACTIVE, Node, Run, UsageTotal
 from agent_runtime_storage.urls import Backend
-
-from .autonomy_world import PAGES, THREAD, USER, Course, path_of, read, settings_of, start
-from .backends import BACKENDS, empty_databases
-from .frame import Report, at_least, at_most
+from benchmarks.autonomy_world import PAGES, THREAD, USER, Course, path_of, read, settings_of, start
+from benchmarks.backends import BACKENDS, empty_databases
+from benchmarks.frame import Report, at_least, at_most
 
 LATEST = 0.05
 """Seconds: a kill comes at most so long after the moment that was drawn for it."""

@@ -21,11 +21,11 @@ import orjson
 
 from agent_runtime import Agent, Runtime, ScriptedModel, Settings, ToolContext, tool
 from agent_runtime.delegation.assignment import PROTOCOL
-from agent_runtime.execution import INTERRUPTED
 from agent_runtime.models.base import ModelAnswer, ModelRequest, TokenUsage
 from agent_runtime.models.scripted import RawCall, calls, raw_call, say
-from agent_runtime.tokens import count_message, count_text, count_tools
-from agent_runtime_storage.records import ACTIVE
+from agent_runtime.models.tokens import count_message, count_text, count_tools
+from agent_runtime.run.tool_calls import INTERRUPTED
+from agent_runtime_storage.contract.records import ACTIVE
 
 THREAD = "autonomy"
 USER = "local"

@@ -13,10 +13,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
-from . import qa_measure as qa
-from .frame import Report
-from .qa_data import Conversation, Question, Raw, Session, Turn, find_file, malformed, read_rows
-from .qa_fetch import fetch
+from benchmarks import qa_measure as qa
+from benchmarks.frame import Report
+from benchmarks.qa_data import (
+    Conversation,
+    Question,
+    Raw,
+    Session,
+    Turn,
+    find_file,
+    malformed,
+    read_rows,
+)
+from benchmarks.qa_fetch import fetch
 
 HOME = "https://raw.githubusercontent.com/mohammadtavakoli78/BEAM/main/chats"
 CHATS = {"100K": 20, "500K": 35, "1M": 35}

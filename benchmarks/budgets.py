@@ -28,7 +28,6 @@ from typing import Any
 import anyio
 
 from agent_runtime import Agent, Event, Runtime, ScriptedModel, Settings, tool
-from agent_runtime.budget import NANO, plus
 from agent_runtime.delegation.assignment import PROTOCOL
 from agent_runtime.errors import ModelStalled
 from agent_runtime.models.base import (
@@ -39,10 +38,10 @@ from agent_runtime.models.base import (
     Price,
     TokenUsage,
 )
+from agent_runtime.models.cost import NANO, plus
 from agent_runtime.models.scripted import Scripted, call, calls, raw_call, say
 from agent_runtime_storage import Amount
-
-from .frame import Report, at_least, at_most
+from benchmarks.frame import Report, at_least, at_most
 
 CHILDREN = 20
 KINDS: tuple[str, ...] = ("tokens", "dollars", "tokens of a day")

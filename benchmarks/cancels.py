@@ -29,10 +29,9 @@ import anyio
 from agent_runtime import Runtime
 from agent_runtime.delegation.record import Record, record_of
 from agent_runtime_storage import UserStore
-from agent_runtime_storage.records import ACTIVE, Run
-
-from .backends import BACKENDS, empty_databases
-from .cancels_worker import (
+from agent_runtime_storage.contract.records import ACTIVE, Run
+from benchmarks.backends import BACKENDS, empty_databases
+from benchmarks.cancels_worker import (
     BACKGROUND,
     THREAD,
     WAITED_FOR,
@@ -43,8 +42,8 @@ from .cancels_worker import (
     script,
     settings_of,
 )
-from .frame import Report, at_most
-from .openai_server import OpenAIServer
+from benchmarks.frame import Report, at_most
+from benchmarks.openai_server import OpenAIServer
 
 WITHIN = 1.0
 """Seconds in which all has to end."""

@@ -16,8 +16,7 @@ import anyio.to_thread
 
 from agent_runtime import Agent, LiteLLMModel, Runtime, Settings, tool
 from agent_runtime.events import Event
-
-from .openai_server import Reply
+from benchmarks.openai_server import Reply
 
 THREAD = "t"
 WAITED_FOR, BACKGROUND = 5, 5

@@ -32,11 +32,10 @@ import orjson
 
 from agent_runtime.errors import AgentRuntimeError
 from agent_runtime_config.urls import redact_url
-
-from .backends import BACKENDS, empty_databases
-from .chaos_check import Verdict, check, journal
-from .chaos_worker import USER, Death, Life
-from .frame import Report, at_least, at_most
+from benchmarks.backends import BACKENDS, empty_databases
+from benchmarks.chaos_check import Verdict, check, journal
+from benchmarks.chaos_worker import USER, Death, Life
+from benchmarks.frame import Report, at_least, at_most
 
 RANDOM = "a random instant"
 MOST_LIVES = 8

@@ -19,12 +19,11 @@ from agent_runtime.messages import (
     decode_result,
 )
 from agent_runtime_storage import Node, Run, Store, Thread, UserStore, open_store
-
-from .chaos_worker import CHILD_PLAN, IDEMPOTENT, PLAN, THREAD, Life
-from .interleavings_memory_check import Judge, read_left
-from .interleavings_memory_run import claim_all
-from .interleavings_memory_world import Sent, expire
-from .interleavings_run import driver_of
+from benchmarks.chaos_worker import CHILD_PLAN, IDEMPOTENT, PLAN, THREAD, Life
+from benchmarks.interleavings_memory_check import Judge, read_left
+from benchmarks.interleavings_memory_run import claim_all
+from benchmarks.interleavings_memory_world import Sent, expire
+from benchmarks.interleavings_run import driver_of
 
 Fact = dict[str, Any]
 

@@ -33,11 +33,11 @@ import orjson
 
 from agent_runtime import Agent, Runtime, ScriptedModel, Settings, ToolContext, tool
 from agent_runtime.errors import ToolError
-from agent_runtime.execution import INTERRUPTED
 from agent_runtime.messages import PromptMessage
 from agent_runtime.models.base import ModelAnswer, ModelRequest, TokenUsage
 from agent_runtime.models.scripted import calls, raw_call, say
-from agent_runtime.tokens import count_message, count_text, count_tools
+from agent_runtime.models.tokens import count_message, count_text, count_tools
+from agent_runtime.run.tool_calls import INTERRUPTED
 from agent_runtime_storage import (
     ACTIVE,
     Commit,
@@ -51,8 +51,7 @@ from agent_runtime_storage import (
     open_store,
 )
 from agent_runtime_storage.urls import Backend, backend_of
-
-from .interleavings_memory_world import MarkedStore
+from benchmarks.interleavings_memory_world import MarkedStore
 
 T = TypeVar("T")
 

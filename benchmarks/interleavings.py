@@ -23,14 +23,13 @@ import anyio
 
 from agent_runtime_storage import open_store
 from agent_runtime_storage.urls import backend_of
-
-from . import interleavings_tally
-from .backends import empty_databases
-from .frame import Report, at_least
-from .interleavings_processes import judge, kill_one, processes, went_on
-from .interleavings_run import Verdict, interleave
-from .interleavings_tally import LONGEST, Tally, Took, report
-from .interleavings_worker import read_journal
+from benchmarks import interleavings_tally
+from benchmarks.backends import empty_databases
+from benchmarks.frame import Report, at_least
+from benchmarks.interleavings_processes import judge, kill_one, processes, went_on
+from benchmarks.interleavings_run import Verdict, interleave
+from benchmarks.interleavings_tally import LONGEST, Tally, Took, report
+from benchmarks.interleavings_worker import read_journal
 
 
 async def run_seeds(

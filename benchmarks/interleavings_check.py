@@ -14,9 +14,8 @@ from typing import Any
 import orjson
 
 from agent_runtime_storage.drivers.protocol import Driver, Row
-
-from .interleavings_history import COMMITS, LIMIT, MAIN, Op, Side
-from .interleavings_jobs import check_jobs
+from benchmarks.interleavings_history import COMMITS, LIMIT, MAIN, Op, Side
+from benchmarks.interleavings_jobs import check_jobs
 
 ENDED = ("succeeded", "failed", "cancelled")
 

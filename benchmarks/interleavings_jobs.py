@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from agent_runtime_storage.drivers.protocol import Row
-
-from .interleavings_history import Op
+from benchmarks.interleavings_history import Op
 
 
 def _of(history: Sequence[Op], what: str) -> list[Op]:

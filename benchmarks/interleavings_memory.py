@@ -31,14 +31,13 @@ import anyio
 
 from agent_runtime_storage import open_store
 from agent_runtime_storage.urls import backend_of
-
-from . import interleavings_tally
-from .backends import empty_databases
-from .frame import Report
-from .interleavings_memory_processes import run_kills
-from .interleavings_memory_run import Verdict, interleave
-from .interleavings_memory_world import quick
-from .interleavings_tally import LONGEST, Tally, Took, report
+from benchmarks import interleavings_tally
+from benchmarks.backends import empty_databases
+from benchmarks.frame import Report
+from benchmarks.interleavings_memory_processes import run_kills
+from benchmarks.interleavings_memory_run import Verdict, interleave
+from benchmarks.interleavings_memory_world import quick
+from benchmarks.interleavings_tally import LONGEST, Tally, Took, report
 
 SHARE = 25
 """How many seeds a worker does before it tells of them."""

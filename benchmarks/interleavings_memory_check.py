@@ -23,8 +23,7 @@ from agent_runtime.messages import (
 )
 from agent_runtime_storage import Event, ObservationRow, Store
 from agent_runtime_storage.drivers.protocol import Driver, Row
-
-from .interleavings_memory_world import MAIN, Message, Op, Sent
+from benchmarks.interleavings_memory_world import MAIN, Message, Op, Sent
 
 _OBSERVED = re.compile(r"<observed (\w+) nodes (\d+) to (\d+)>\n.*\n</observed \1>", re.DOTALL)
 

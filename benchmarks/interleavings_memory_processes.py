@@ -9,11 +9,10 @@ from uuid import uuid4
 import anyio
 
 from agent_runtime_storage import open_store
-
-from .interleavings_memory_run import Scheduler, Verdict, judge
-from .interleavings_memory_worker import read_journal
-from .interleavings_memory_world import MAIN, Op, Sent
-from .interleavings_processes import kill_one, processes
+from benchmarks.interleavings_memory_run import Scheduler, Verdict, judge
+from benchmarks.interleavings_memory_worker import read_journal
+from benchmarks.interleavings_memory_world import MAIN, Op, Sent
+from benchmarks.interleavings_processes import kill_one, processes
 
 _BEFORE = 60
 """Lines that the victim writes at most before it is killed: two for an action, one for a prompt."""

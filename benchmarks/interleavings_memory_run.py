@@ -12,11 +12,10 @@ import anyio
 from anyio.abc import TaskGroup
 
 from agent_runtime_storage import Store, UserStore
-
-from .interleavings_memory_check import Judge, Left, read_left
-from .interleavings_memory_gate import Gate, GatedDriver, Process
-from .interleavings_memory_world import MAIN, Actor, Op, Sent, World, choose, expire
-from .interleavings_run import driver_of, over
+from benchmarks.interleavings_memory_check import Judge, Left, read_left
+from benchmarks.interleavings_memory_gate import Gate, GatedDriver, Process
+from benchmarks.interleavings_memory_world import MAIN, Actor, Op, Sent, World, choose, expire
+from benchmarks.interleavings_run import driver_of, over
 
 WIDTH = 3
 """How many actions are under way at most."""

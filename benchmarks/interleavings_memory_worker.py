@@ -13,11 +13,10 @@ from pathlib import Path
 import anyio
 import orjson
 
-from agent_runtime.tokens import count_text
+from agent_runtime.models.tokens import count_text
 from agent_runtime_storage import open_store
-
-from .interleavings_memory_world import Actor, Op, Sent, World, choose, quick
-from .interleavings_worker import Life, serve, until
+from benchmarks.interleavings_memory_world import Actor, Op, Sent, World, choose, quick
+from benchmarks.interleavings_worker import Life, serve, until
 
 RETRY_SECONDS = 0.01
 """How long the memory waits for the claim of one that died; nobody expires it meanwhile."""

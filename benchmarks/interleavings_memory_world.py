@@ -16,14 +16,15 @@ from typing import Any, TypeAlias, cast
 
 from agent_runtime import Agent, Runtime, ScriptedModel, Settings, tool
 from agent_runtime.errors import ConfigError, ToolError
-from agent_runtime.memory import branches, worker
-from agent_runtime.memory.bands import Bands
-from agent_runtime.memory.observation import Line, Notes
-from agent_runtime.memory.observer import Interval, NotObserved, Observed
-from agent_runtime.memory.reflector import Condensed, Reflection
+from agent_runtime.log import branches
+from agent_runtime.memory.observational import worker
+from agent_runtime.memory.observational.observer.base import Interval, NotObserved, Observed
+from agent_runtime.memory.observational.reflector.base import Condensed, Reflection
+from agent_runtime.memory.observational.thresholds import Bands
 from agent_runtime.models.base import ModelAnswer, ModelRequest
 from agent_runtime.models.scripted import calls, raw_call, say
-from agent_runtime.state import RunState
+from agent_runtime.prompt.observation import Line, Notes
+from agent_runtime.run.state import RunState
 from agent_runtime_storage import (
     ACTIVE,
     Commit,

@@ -17,11 +17,10 @@ import orjson
 
 from agent_runtime.errors import AgentRuntimeError
 from agent_runtime_storage import Store
-
-from .interleavings_check import Judge, read_rows
-from .interleavings_history import MAIN, Op
-from .interleavings_run import Verdict, driver_of
-from .interleavings_worker import Life
+from benchmarks.interleavings_check import Judge, read_rows
+from benchmarks.interleavings_history import MAIN, Op
+from benchmarks.interleavings_run import Verdict, driver_of
+from benchmarks.interleavings_worker import Life
 
 ROOT = Path(__file__).parents[1]
 VICTIM, SURVIVOR = "victim", "survivor"

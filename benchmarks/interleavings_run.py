@@ -15,11 +15,10 @@ from anyio.abc import TaskGroup
 
 from agent_runtime_storage import Store
 from agent_runtime_storage.drivers.protocol import Driver
-
-from .interleavings_check import Judge, read_rows
-from .interleavings_gate import Gate, GatedDriver, Ticket
-from .interleavings_history import COMMITS, MAIN, Op, Side
-from .interleavings_world import Actor, choose
+from benchmarks.interleavings_check import Judge, read_rows
+from benchmarks.interleavings_gate import Gate, GatedDriver, Ticket
+from benchmarks.interleavings_history import COMMITS, MAIN, Op, Side
+from benchmarks.interleavings_world import Actor, choose
 
 WIDTH = 4
 """How many actions are under way at most."""

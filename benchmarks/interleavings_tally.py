@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from .backends import BACKENDS
-from .frame import Report, Target, at_least, at_most
+from benchmarks.backends import BACKENDS
+from benchmarks.frame import Report, Target, at_least, at_most
 
 SHOWN = 3
 """How many failing seeds are shown with all that is wrong."""

@@ -22,9 +22,8 @@ import anyio
 import orjson
 
 from agent_runtime_storage import UserStore, open_store
-
-from .interleavings_history import Op, Side
-from .interleavings_world import Actor, choose
+from benchmarks.interleavings_history import Op, Side
+from benchmarks.interleavings_world import Actor, choose
 
 TASKS = 3
 """How many actions of one process are under way at the same time."""

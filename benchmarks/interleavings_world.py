@@ -35,9 +35,8 @@ from agent_runtime_storage import (
     Usage,
     UserStore,
 )
-from agent_runtime_storage.records import RunStatus
-
-from .interleavings_history import COMMITS, LIMIT, MAIN, Op, Side
+from agent_runtime_storage.contract.records import RunStatus
+from benchmarks.interleavings_history import COMMITS, LIMIT, MAIN, Op, Side
 
 KEYS = ("observe 1", "observe 2", "observe 3")
 _CHOICES = 6

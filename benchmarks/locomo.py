@@ -13,10 +13,19 @@ import re
 from pathlib import Path
 from typing import cast
 
-from . import qa_measure as qa
-from .frame import Report
-from .qa_data import Conversation, Question, Raw, Session, Turn, find_file, malformed, read_rows
-from .qa_fetch import fetch
+from benchmarks import qa_measure as qa
+from benchmarks.frame import Report
+from benchmarks.qa_data import (
+    Conversation,
+    Question,
+    Raw,
+    Session,
+    Turn,
+    find_file,
+    malformed,
+    read_rows,
+)
+from benchmarks.qa_fetch import fetch
 
 FILE = "locomo10.json"
 HOME = "https://raw.githubusercontent.com/snap-research/locomo/main/data"

@@ -21,10 +21,9 @@ from agent_runtime import Agent, Event, Runtime, ScriptedModel, Settings, tool
 from agent_runtime.errors import ToolError
 from agent_runtime.models.base import ModelAnswer, ModelRequest, TokenUsage
 from agent_runtime.models.scripted import call, say
-from agent_runtime.tokens import count_message, count_tools
-
-from .frame import Report, Row, Target, at_least, at_most
-from .loop_worker import page, size
+from agent_runtime.models.tokens import count_message, count_tools
+from benchmarks.frame import Report, Row, Target, at_least, at_most
+from benchmarks.loop_worker import page, size
 
 TENTHS = 10
 FAILS = 53

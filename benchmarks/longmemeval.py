@@ -13,11 +13,19 @@ from pathlib import Path
 from typing import Any, cast
 
 from agent_runtime.errors import ConfigError
-
-from . import qa_measure as qa
-from .frame import Report
-from .qa_data import Conversation, Question, Raw, Session, Turn, find_file, malformed, read_rows
-from .qa_fetch import fetch
+from benchmarks import qa_measure as qa
+from benchmarks.frame import Report
+from benchmarks.qa_data import (
+    Conversation,
+    Question,
+    Raw,
+    Session,
+    Turn,
+    find_file,
+    malformed,
+    read_rows,
+)
+from benchmarks.qa_fetch import fetch
 
 HOME = "https://huggingface.co/datasets/xiaowu0162/longmemeval-cleaned/resolve/main"
 FILES = {

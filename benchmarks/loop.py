@@ -23,8 +23,8 @@ from typing import IO, Any, cast
 
 import orjson
 
-from .frame import Report, Target, at_most
-from .loop_worker import Measured, Served
+from benchmarks.frame import Report, Target, at_most
+from benchmarks.loop_worker import Measured, Served
 
 VARIANTS = ("runtime", "litellm", "httpx")
 MOST_OF_LITELLM = 1.5

@@ -27,8 +27,7 @@ import orjson
 
 from agent_runtime import Agent, LiteLLMModel, Runtime, Settings, tool
 from agent_runtime.models.litellm import load_litellm
-
-from .openai_server import OpenAIServer, Reply, call_then_answer
+from benchmarks.openai_server import OpenAIServer, Reply, call_then_answer
 
 RESULT_BYTES = 2048
 CYCLES = 40

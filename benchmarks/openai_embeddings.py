@@ -8,7 +8,7 @@ from typing import Any, cast
 import orjson
 
 from agent_runtime.models.embedding import hashed
-from agent_runtime.tokens import count_text
+from agent_runtime.models.tokens import count_text
 
 DIMENSIONS = 64
 

@@ -28,10 +28,9 @@ import anyio.abc
 import h11
 import orjson
 
-from agent_runtime import tokens
-
-from .openai_embeddings import Vectors, vectors_by_words
-from .prompt_meter import PromptMeter, Usage
+from agent_runtime.models import tokens
+from benchmarks.openai_embeddings import Vectors, vectors_by_words
+from benchmarks.prompt_meter import PromptMeter, Usage
 
 CLOSE_SECONDS = 5.0
 """How long closing a client may take."""

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import orjson
 
-from agent_runtime.tokens import count_text
+from agent_runtime.models.tokens import count_text
 
 BLOCK = 256
 """The prompt cache works on blocks of so many bytes of the prompt's JSON."""

@@ -13,12 +13,11 @@ from agent_runtime.errors import (
     ModelNotFound,
     RealModelForbidden,
 )
-from agent_runtime.memory.ask import ask
-from agent_runtime.memory.observer import Call
+from agent_runtime.memory.observational.observer.base import Call
+from agent_runtime.memory.observational.observer.call import ask
 from agent_runtime.models.base import Model
-
-from .qa_data import Question
-from .qa_reader import words
+from benchmarks.qa_data import Question
+from benchmarks.qa_reader import words
 
 HOPELESS = (ModelAuthError, ModelNotFound, RealModelForbidden)
 """Errors that no other question would be spared."""

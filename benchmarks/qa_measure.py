@@ -31,16 +31,15 @@ import orjson
 from agent_runtime import Agent, Settings, load_settings, model_from_name
 from agent_runtime.concurrency import single_error
 from agent_runtime.errors import ConfigError
+from agent_runtime.memory.recall.tool import recall
 from agent_runtime.models.base import Model
-from agent_runtime.tools.recall import recall
-
-from .frame import Report, Target
-from .qa_data import Conversation, sample
-from .qa_judge import Judge, ModelJudge, RulesJudge
-from .qa_reader import answerable
-from .qa_score import Answered, Tally, micro, rows_of
-from .qa_threads import ALL
-from .qa_unit import WINDOW, Context, Unit
+from benchmarks.frame import Report, Target
+from benchmarks.qa_data import Conversation, sample
+from benchmarks.qa_judge import Judge, ModelJudge, RulesJudge
+from benchmarks.qa_reader import answerable
+from benchmarks.qa_score import Answered, Tally, micro, rows_of
+from benchmarks.qa_threads import ALL
+from benchmarks.qa_unit import WINDOW, Context, Unit
 
 CONTEXTS: tuple[Context, ...] = ("full", "none", "memory")
 THRESHOLDS = (30_000, 40_000)

@@ -16,11 +16,10 @@ from dataclasses import replace
 import anyio.to_thread
 
 from agent_runtime import ScriptedModel
+from agent_runtime.memory.recall.tool import recall
 from agent_runtime.models.base import ModelRequest
 from agent_runtime.models.scripted import Scripted, call, say
-from agent_runtime.tools.recall import recall
-
-from .qa_data import Conversation, Question
+from benchmarks.qa_data import Conversation, Question
 
 NAME = "scripted-reader"
 UNKNOWN = "I do not know: what was said does not tell."

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from statistics import fmean, stdev
 from typing import Any
 
-from agent_runtime.memory.observer import Call
-from agent_runtime_storage.records import UsageTotal
+from agent_runtime.memory.observational.observer.base import Call
+from agent_runtime_storage.contract.records import UsageTotal
 
 NANO = 1_000_000_000
 RESAMPLED = 1_000

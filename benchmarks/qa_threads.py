@@ -14,25 +14,24 @@ from dataclasses import dataclass, replace
 import anyio
 
 from agent_runtime import Agent, Event, Runtime, ScriptedModel
-from agent_runtime.branch import activation_row, load_view, node_row, observation_of
-from agent_runtime.context import view_of
 from agent_runtime.errors import ConfigError
-from agent_runtime.leases import own
-from agent_runtime.log import finish_event
-from agent_runtime.marks import new_nonce
-from agent_runtime.memory.bands import Bands, covered, measure, next_chunk
-from agent_runtime.memory.reflector import plan_reflection, replaced
+from agent_runtime.log.branch import activation_row, load_view, node_row, observation_of
+from agent_runtime.log.leases import own
+from agent_runtime.log.run_log import finish_event
+from agent_runtime.memory.observational.reflector.base import plan_reflection, replaced
+from agent_runtime.memory.observational.thresholds import Bands, covered, measure, next_chunk
 from agent_runtime.messages import AssistantMessage, LoggedMessage, UserMessage
 from agent_runtime.models.base import ModelRequest, Price
 from agent_runtime.models.catalog import DEFAULT_WINDOW
 from agent_runtime.models.scripted import FREE, Scripted, ScriptFunction
-from agent_runtime.resolve import resolve
-from agent_runtime.view import Prefix, Start
+from agent_runtime.prompt.build import view_of
+from agent_runtime.prompt.fences import new_nonce
+from agent_runtime.prompt.view import Prefix, Start
+from agent_runtime.run.resolve import resolve
 from agent_runtime_storage import Commit, NewRun, UserStore
-from agent_runtime_storage.ids import new_id
-from agent_runtime_storage.records import Finish
-
-from .qa_data import UNANSWERED, Exchange
+from agent_runtime_storage.contract.ids import new_id
+from agent_runtime_storage.contract.records import Finish
+from benchmarks.qa_data import UNANSWERED, Exchange
 
 RECORDED = "recorded"
 """The name of the model that answers as was recorded."""

@@ -16,13 +16,12 @@ import anyio.to_thread
 from agent_runtime import Agent, Event, Runtime, Settings
 from agent_runtime.errors import ModelError, PromptTooLarge
 from agent_runtime.models.base import Model
-from agent_runtime_storage.records import UsageTotal
-
-from .qa_data import Conversation, Question, exchanges_of
-from .qa_judge import HOPELESS, Judge
-from .qa_reader import scripted_reader
-from .qa_score import Answered, Tally
-from .qa_threads import log_only, remember
+from agent_runtime_storage.contract.records import UsageTotal
+from benchmarks.qa_data import Conversation, Question, exchanges_of
+from benchmarks.qa_judge import HOPELESS, Judge
+from benchmarks.qa_reader import scripted_reader
+from benchmarks.qa_score import Answered, Tally
+from benchmarks.qa_threads import log_only, remember
 
 Context = Literal["full", "none", "memory", "memory+recall"]
 WINDOW = 200_000

@@ -20,12 +20,12 @@ from pathlib import Path
 
 import anyio
 
-from .frame import Report, Row, Target, at_least, at_most, data_folder
-from .replay_bill import Bill
-from .replay_clock import recorded_time
-from .replay_policies import bills_of, recording_of
-from .replay_world import WINDOW, Lived, Policy, ReplayRuntime, live, settings_for
-from .trace_data import Trace, read_traces
+from benchmarks.frame import Report, Row, Target, at_least, at_most, data_folder
+from benchmarks.replay_bill import Bill
+from benchmarks.replay_clock import recorded_time
+from benchmarks.replay_policies import bills_of, recording_of
+from benchmarks.replay_world import WINDOW, Lived, Policy, ReplayRuntime, live, settings_for
+from benchmarks.trace_data import Trace, read_traces
 
 SOURCES = ("claude_code_traces", "swebench_mini_traces")
 FULL = "full history"

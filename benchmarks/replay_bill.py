@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 from agent_runtime.models.base import Price
-
-from .trace_data import Step, Trace
+from benchmarks.trace_data import Step, Trace
 
 ACTOR = Price(input=3_000, output=15_000, cache_read=300, cache_write=3_750)
 """claude-sonnet-4-5, in nanodollars a token."""

@@ -17,8 +17,14 @@ from unittest.mock import patch
 
 import anyio
 
-from agent_runtime.memory.observer import Call, Interval, NotObserved, Observed, Observer
-from agent_runtime.memory.worker import RETRY_SECONDS, Worker
+from agent_runtime.memory.observational.observer.base import (
+    Call,
+    Interval,
+    NotObserved,
+    Observed,
+    Observer,
+)
+from agent_runtime.memory.observational.worker import RETRY_SECONDS, Worker
 
 
 class Clock:

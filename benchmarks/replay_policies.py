@@ -12,11 +12,10 @@ from dataclasses import dataclass
 
 import orjson
 
-from agent_runtime.beginning import UNANSWERED
-
-from .replay_bill import CACHE_SECONDS, Bill, output_of
-from .trace_data import Step, Trace
-from .trace_outcome import note
+from agent_runtime.run.start import UNANSWERED
+from benchmarks.replay_bill import CACHE_SECONDS, Bill, output_of
+from benchmarks.trace_data import Step, Trace
+from benchmarks.trace_outcome import note
 
 WINDOW_TOKENS = 30_000
 LAST_MESSAGES = 40

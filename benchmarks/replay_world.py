@@ -11,26 +11,25 @@ import anyio
 
 from agent_runtime import Event, Runtime, ScriptedModel, Settings
 from agent_runtime.errors import AgentRuntimeError
-from agent_runtime.log import RunLog
-from agent_runtime.memory.model_observer import ModelObserver
-from agent_runtime.memory.observation import Line, Notes, render_notes
-from agent_runtime.memory.observational import Memory
-from agent_runtime.memory.observer import Call
-from agent_runtime.memory.parsing import write
+from agent_runtime.log.run_log import RunLog
+from agent_runtime.log.run_spec import RunSpec
+from agent_runtime.memory.observational.memory import Memory
+from agent_runtime.memory.observational.observer.base import Call
+from agent_runtime.memory.observational.observer.model import ModelObserver
+from agent_runtime.memory.observational.observer.notes_format import write
 from agent_runtime.messages import ToolResult
 from agent_runtime.models.base import ModelEvent, ModelInfo, ModelRequest, TokenUsage
-from agent_runtime.resolve import Resolved
-from agent_runtime.run_spec import RunSpec
-from agent_runtime.state import RunState
-from agent_runtime.tokens import count_text
+from agent_runtime.models.tokens import count_text
+from agent_runtime.prompt.observation import Line, Notes, render_notes
+from agent_runtime.prompt.view import Entry, View
+from agent_runtime.run.resolve import Resolved
+from agent_runtime.run.state import RunState
 from agent_runtime.tools.base import ToolContext
-from agent_runtime.view import Entry, View
-
-from .replay_bill import ACTOR, CACHE_SECONDS, OBSERVER, Bill, output_of
-from .replay_clock import Clock, Hand, PacedObserver, PacedWorker, tell_time_by
-from .trace_data import Trace, Turn
-from .trace_outcome import Outcome
-from .trace_player import Player, play
+from benchmarks.replay_bill import ACTOR, CACHE_SECONDS, OBSERVER, Bill, output_of
+from benchmarks.replay_clock import Clock, Hand, PacedObserver, PacedWorker, tell_time_by
+from benchmarks.trace_data import Trace, Turn
+from benchmarks.trace_outcome import Outcome
+from benchmarks.trace_player import Player, play
 
 WINDOW = 200_000
 LATENCY = 10.0

@@ -22,16 +22,15 @@ from typing import Any, Protocol
 
 import anyio
 
-from agent_runtime.memory.retrieval import CANDIDATES, retrieve
+from agent_runtime.memory.recall.search import CANDIDATES, retrieve
 from agent_runtime_storage import UserStore, open_store
-
-from . import beam, locomo, longmemeval
-from .backends import empty_databases, parse_backends
-from .frame import Report, Target, at_least, at_most, data_folder
-from .minilm import MiniLM
-from .qa_data import Conversation
-from .retrieval_latency import measure_latency
-from .retrieval_threads import THREAD, Asked, Embed, Talk, embed, talk_of, write
+from benchmarks import beam, locomo, longmemeval
+from benchmarks.backends import empty_databases, parse_backends
+from benchmarks.frame import Report, Target, at_least, at_most, data_folder
+from benchmarks.minilm import MiniLM
+from benchmarks.qa_data import Conversation
+from benchmarks.retrieval_latency import measure_latency
+from benchmarks.retrieval_threads import THREAD, Asked, Embed, Talk, embed, talk_of, write
 
 BEFORE, AFTER = 2, 1
 FIRST = 10

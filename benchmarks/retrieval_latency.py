@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from statistics import median
 from typing import Any
 
-from agent_runtime.memory.retrieval import Mode, retrieve
+from agent_runtime.memory.recall.search import Mode, retrieve
 from agent_runtime.messages import UserMessage, encode_message
 from agent_runtime_storage import (
     Commit,
@@ -26,9 +26,8 @@ from agent_runtime_storage import (
     open_store,
 )
 from agent_runtime_storage.urls import Backend
-
-from .backends import empty_databases
-from .minilm import MiniLM
+from benchmarks.backends import empty_databases
+from benchmarks.minilm import MiniLM
 
 MODEL, DIMENSIONS = "made", 384
 QUERIES = 100

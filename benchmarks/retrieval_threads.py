@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from agent_runtime.context import entry_of
-from agent_runtime.memory.passages import passages
+from agent_runtime.memory.recall.passages import passages
 from agent_runtime.messages import (
     AssistantMessage,
     UserMessage,
@@ -17,11 +16,11 @@ from agent_runtime.messages import (
     searchable,
     searchable_body,
 )
-from agent_runtime.tokens import count_text
+from agent_runtime.models.tokens import count_text
+from agent_runtime.prompt.build import entry_of
 from agent_runtime_storage import Commit, Finish, LeaseOwner, NewNode, NewRun, UserStore, VectorItem
-from agent_runtime_storage.transfer_format import Checksum
-
-from .qa_data import Conversation, Turn
+from agent_runtime_storage.upkeep.export_format import Checksum
+from benchmarks.qa_data import Conversation, Turn
 
 THREAD = "conversation"
 _DATES = ("%Y/%m/%d (%a) %H:%M", "%I:%M %p on %d %B, %Y", "%B-%d-%Y")

@@ -29,9 +29,8 @@ import zstandard
 from agent_runtime_storage import Commit, LeaseOwner, NewNode, NewRun, UserStore, open_store
 from agent_runtime_storage.drivers.sqlite.connection import Connection
 from agent_runtime_storage.urls import Backend
-
-from .backends import empty_databases, parse_backends
-from .frame import Report, Target, at_least, data_folder
+from benchmarks.backends import empty_databases, parse_backends
+from benchmarks.frame import Report, Target, at_least, data_folder
 
 LIMIT = 10
 _WORD = re.compile(r"\w+")

@@ -19,8 +19,8 @@ from typing import IO, Any, cast
 
 import orjson
 
-from .frame import Report, at_least, at_most
-from .stall_worker import Measured
+from benchmarks.frame import Report, at_least, at_most
+from benchmarks.stall_worker import Measured
 
 MOST_STALL = 1.02
 CASES = ((0.3, 1.2), (0.05, 2.0))

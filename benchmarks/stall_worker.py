@@ -19,9 +19,8 @@ import anyio
 import orjson
 
 from agent_runtime import Agent, Event, LiteLLMModel, Runtime, Settings, tool
-
-from .loop_worker import KEY, page
-from .openai_server import OpenAIServer, Reply, Script, call_then_answer
+from benchmarks.loop_worker import KEY, page
+from benchmarks.openai_server import OpenAIServer, Reply, Script, call_then_answer
 
 _WHEN = re.compile(r"\b\d{4}-\d\d-\d\d(?: \d\d:\d\d)?\b")
 

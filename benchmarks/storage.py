@@ -21,10 +21,9 @@ from typing import Any
 import orjson
 
 from agent_runtime_storage.urls import Backend
-
-from .backends import BACKENDS, empty_databases, parse_backends
-from .frame import Report, Target, at_least, at_most
-from .storage_worker import Measured
+from benchmarks.backends import BACKENDS, empty_databases, parse_backends
+from benchmarks.frame import Report, Target, at_least, at_most
+from benchmarks.storage_worker import Measured
 
 TASKS = (1, 64)
 SHORT = 1000

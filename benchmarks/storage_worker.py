@@ -14,12 +14,12 @@ import anyio
 import orjson
 
 from agent_runtime import Agent, Runtime
-from agent_runtime.context import encode_prefix, encode_start
-from agent_runtime.leases import own
+from agent_runtime.log.leases import own
 from agent_runtime.messages import UserMessage, encode_message
 from agent_runtime.models.base import ModelRequest
 from agent_runtime.models.scripted import Scripted, ScriptedModel, call, say
-from agent_runtime.view import Prefix, Start
+from agent_runtime.prompt.build import encode_prefix, encode_start
+from agent_runtime.prompt.view import Prefix, Start
 from agent_runtime_config import Settings
 from agent_runtime_storage import (
     Commit,
@@ -33,11 +33,10 @@ from agent_runtime_storage import (
     open_store,
 )
 from agent_runtime_storage.drivers.protocol import Driver, Statement
-from agent_runtime_storage.queries import load_queries
+from agent_runtime_storage.sql.loader import load_queries
 from agent_runtime_storage.store import SqlStore
 from agent_runtime_storage.urls import backend_of, file_path, open_driver
-
-from .storage_plain import Aiosqlite, Batch, Hrana, Plain, Psycopg, Recorder
+from benchmarks.storage_plain import Aiosqlite, Batch, Hrana, Plain, Psycopg, Recorder
 
 USER = "bench"
 BODY = encode_message(UserMessage("a line of an agent's work, as it is written down\n" * 22))

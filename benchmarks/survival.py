@@ -14,18 +14,17 @@ from itertools import islice
 
 import anyio
 
-from agent_runtime.memory.bands import Bands
-from agent_runtime.memory.extractive import ExtractiveObserver
-from agent_runtime.memory.ledger import TOKENS_PER_THOUSAND, compile_ledger
-from agent_runtime.memory.observation import Notes, Observation, render_notes
-from agent_runtime.memory.observer import Interval
-from agent_runtime.memory.recorded import passages
-from agent_runtime.tokens import count_text
-from agent_runtime.view import Entry
-
-from .frame import Report, Row, Target, at_least, at_most, data_folder
-from .survival_world import Life, live, occurs
-from .trace_data import read_traces
+from agent_runtime.memory.observational.observer.base import Interval
+from agent_runtime.memory.observational.observer.rules import ExtractiveObserver
+from agent_runtime.memory.observational.records import passages
+from agent_runtime.memory.observational.thresholds import Bands
+from agent_runtime.models.tokens import count_text
+from agent_runtime.prompt.ledger import TOKENS_PER_THOUSAND, compile_ledger
+from agent_runtime.prompt.observation import Notes, Observation, render_notes
+from agent_runtime.prompt.view import Entry
+from benchmarks.frame import Report, Row, Target, at_least, at_most, data_folder
+from benchmarks.survival_world import Life, live, occurs
+from benchmarks.trace_data import read_traces
 
 SOURCES = ("claude_code_traces", "swebench_mini_traces")
 BUDGETS = (10, 15, TOKENS_PER_THOUSAND, 40)

@@ -15,10 +15,7 @@ from typing import Any, cast
 
 import orjson
 
-from agent_runtime.context import extend, view_of
-from agent_runtime.memory.bands import Bands, measure, next_chunk, ripe
-from agent_runtime.memory.observation import Notes, Observation
-from agent_runtime.memory.recent import Room, plan
+from agent_runtime.memory.observational.thresholds import Bands, measure, next_chunk, ripe
 from agent_runtime.messages import (
     AssistantMessage,
     Note,
@@ -28,9 +25,11 @@ from agent_runtime.messages import (
     UserMessage,
     call_id,
 )
-from agent_runtime.view import Entry, Prefix, Start, View
-
-from .trace_data import Step, Trace
+from agent_runtime.prompt.build import extend, view_of
+from agent_runtime.prompt.observation import Notes, Observation
+from agent_runtime.prompt.view import Entry, Prefix, Start, View
+from agent_runtime.prompt.window import Room, plan
+from benchmarks.trace_data import Step, Trace
 
 WINDOW, RESERVE = 200_000, 8_000
 SHORTEST = 4

@@ -12,9 +12,8 @@ from typing import Any, Literal
 import orjson
 
 from agent_runtime.messages import AssistantMessage, Note, PromptMessage, ToolResult, UserMessage
-from agent_runtime.view import Entry
-
-from .trace_data import RecordedCall, Said, Step
+from agent_runtime.prompt.view import Entry
+from benchmarks.trace_data import RecordedCall, Said, Step
 
 HIDDEN = re.compile(r"(\d+) earlier messages of this thread are not shown[.;]")
 _OBSERVED = re.compile(r"<observed \w+ nodes (\d+) to (\d+)>\n")

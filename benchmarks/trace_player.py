@@ -17,10 +17,7 @@ import anyio
 import orjson
 
 from agent_runtime import Agent, Event, Runtime
-from agent_runtime.beginning import UNANSWERED
-from agent_runtime.context import entry_of
 from agent_runtime.errors import ModelOverflow, PromptTooLarge
-from agent_runtime.memory.recent import CUT_TOKENS
 from agent_runtime.messages import (
     PromptMessage,
     ToolResult,
@@ -36,10 +33,21 @@ from agent_runtime.models.base import (
     TextDelta,
     TokenUsage,
 )
+from agent_runtime.prompt.build import entry_of
+from agent_runtime.prompt.window import CUT_TOKENS
+from agent_runtime.run.start import UNANSWERED
 from agent_runtime.tools.base import Tool, ToolContext
-
-from .trace_data import Step, Trace, Turn
-from .trace_outcome import HIDDEN, Outcome, Piece, note, observed_nodes, same, stands_for, tiled
+from benchmarks.trace_data import Step, Trace, Turn
+from benchmarks.trace_outcome import (
+    HIDDEN,
+    Outcome,
+    Piece,
+    note,
+    observed_nodes,
+    same,
+    stands_for,
+    tiled,
+)
 
 START_RATIOS = {"claude_code_traces": 1.6}
 """What the runtime takes Claude's tokens for until it has seen usage; others are its default."""

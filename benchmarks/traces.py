@@ -16,10 +16,9 @@ from pathlib import Path
 import anyio
 
 from agent_runtime import Runtime, Settings
-
-from .frame import Report, Row, Target, data_folder
-from .trace_data import SOURCES, Trace, read_traces
-from .trace_player import Outcome, Player, play
+from benchmarks.frame import Report, Row, Target, data_folder
+from benchmarks.trace_data import SOURCES, Trace, read_traces
+from benchmarks.trace_player import Outcome, Player, play
 
 WINDOWS = (8_192, 32_768, 131_072)
 AT_ONCE = 4

@@ -32,10 +32,9 @@ from agent_runtime_storage.drivers.signals import Signals
 from agent_runtime_storage.drivers.sqlite.connection import Connection, open_connection
 from agent_runtime_storage.store import SqlStore
 from agent_runtime_storage.urls import Backend, file_path
-
-from .backends import BACKENDS, empty_databases, parse_backends
-from .frame import Report, Target, at_least
-from .storage_plain import Hrana, Psycopg
+from benchmarks.backends import BACKENDS, empty_databases, parse_backends
+from benchmarks.frame import Report, Target, at_least
+from benchmarks.storage_plain import Hrana, Psycopg
 
 MODEL = "embedder"
 OWNER = "ann"

@@ -27,7 +27,7 @@ from agent_runtime import (
     ScriptedModel,
     Settings,
 )
-from agent_runtime.memory.node import latest
+from agent_runtime.memory.node.memory import latest
 from agent_runtime.messages import PromptMessage
 from agent_runtime.models.scripted import say
 

@@ -9,7 +9,7 @@ import anyio
 
 from agent_runtime import Agent, Runtime, ScriptedModel, Settings
 from agent_runtime.models.scripted import call, say
-from agent_runtime.tools.workspace import workspace_tools
+from agent_runtime.tools.workspace.files import workspace_tools
 
 
 def agent(folder: Path, command: str) -> Agent:

@@ -12,25 +12,25 @@ from pathlib import Path
 
 import pytest
 
-from .services.backends import BACKENDS
-from .services.fixtures import database_contents as database_contents
-from .services.fixtures import database_url as database_url
-from .services.fixtures import empty_postgres_url as empty_postgres_url
-from .services.fixtures import libsql as libsql
-from .services.fixtures import libsql_with_vec as libsql_with_vec
-from .services.fixtures import logs as logs
-from .services.fixtures import postgres as postgres
-from .services.fixtures import postgres_logins as postgres_logins
-from .services.fixtures import postgres_template as postgres_template
-from .services.fixtures import postgres_url as postgres_url
-from .services.fixtures import scratch as scratch
-from .services.fixtures import start_libsql as start_libsql
-from .services.fixtures import start_postgres as start_postgres
-from .services.process import running
-from .services.s3 import s3_server as s3_server
-from .services.s3 import s3_url as s3_url
-from .services.skips import pytest_runtest_logreport as pytest_runtest_logreport
-from .services.skips import pytest_sessionfinish as pytest_sessionfinish
+from tests.services.backends import BACKENDS
+from tests.services.fixtures import database_contents as database_contents
+from tests.services.fixtures import database_url as database_url
+from tests.services.fixtures import empty_postgres_url as empty_postgres_url
+from tests.services.fixtures import libsql as libsql
+from tests.services.fixtures import libsql_with_vec as libsql_with_vec
+from tests.services.fixtures import logs as logs
+from tests.services.fixtures import postgres as postgres
+from tests.services.fixtures import postgres_logins as postgres_logins
+from tests.services.fixtures import postgres_template as postgres_template
+from tests.services.fixtures import postgres_url as postgres_url
+from tests.services.fixtures import scratch as scratch
+from tests.services.fixtures import start_libsql as start_libsql
+from tests.services.fixtures import start_postgres as start_postgres
+from tests.services.process import running
+from tests.services.s3 import s3_server as s3_server
+from tests.services.s3 import s3_url as s3_url
+from tests.services.skips import pytest_runtest_logreport as pytest_runtest_logreport
+from tests.services.skips import pytest_sessionfinish as pytest_sessionfinish
 
 # No test may ever call a model that is not on this machine, whatever keys its user has set.
 os.environ["AGENT_RUNTIME_FORBID_REAL_MODELS"] = "1"

@@ -17,8 +17,7 @@ import orjson
 
 from agent_runtime import Agent, Event, Runtime, ScriptedModel, Settings, ToolContext, tool
 from agent_runtime.models.scripted import call, say
-
-from .processes import Program, program
+from tests.processes import Program, program
 
 
 @tool

@@ -6,11 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from agent_runtime.beginning import opening
-from agent_runtime.branch import empty_view
-from agent_runtime.context import build, check, extend
-from agent_runtime.cutting import fit
-from agent_runtime.memory.recent import Room, overdue, plan, results_budget
+from agent_runtime.log.branch import empty_view
 from agent_runtime.messages import (
     AssistantMessage,
     LoggedMessage,
@@ -20,8 +16,12 @@ from agent_runtime.messages import (
     UserMessage,
     call_id,
 )
-from agent_runtime.tokens import count_text
-from agent_runtime.view import Cause, Entry, Prefix, Prompt, View
+from agent_runtime.models.tokens import count_text
+from agent_runtime.prompt.build import build, check, extend
+from agent_runtime.prompt.truncate import fit
+from agent_runtime.prompt.view import Cause, Entry, Prefix, Prompt, View
+from agent_runtime.prompt.window import Room, overdue, plan, results_budget
+from agent_runtime.run.start import opening
 
 PREFIX = Prefix("You are careful.")
 

@@ -13,7 +13,7 @@ import anyio.abc
 import orjson
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from .cli.command import ROOT, clean_environ
+from tests.cli.command import ROOT, clean_environ
 
 LINE = 1_000_000
 SECONDS = 120

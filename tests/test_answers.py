@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from agent_runtime import Agent, Runtime, ScriptedModel, Settings, tool
-from agent_runtime.answers import MAX_DEPTH, normalise, parse_object
 from agent_runtime.messages import Opaque, encodable
 from agent_runtime.models.base import ModelAnswer, Price, RawCall, TokenUsage
 from agent_runtime.models.scripted import call, say
+from agent_runtime.prompt.normalise import MAX_DEPTH, normalise, parse_object
 
 
 def answer(text: str = "", *calls: RawCall, opaque: Opaque | None = None) -> ModelAnswer:

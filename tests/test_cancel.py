@@ -18,23 +18,22 @@ from agent_runtime import (
     ScriptedModel,
     Settings,
     ToolContext,
-    control,
     tool,
 )
-from agent_runtime.execution import INTERRUPTED, STILL_RUNNING
-from agent_runtime.leases import own
+from agent_runtime.log.leases import own
 from agent_runtime.messages import decode_result
 from agent_runtime.models.scripted import call, calls, raw_call, say
-from agent_runtime.takeover import end_if_dead
+from agent_runtime.run import control
+from agent_runtime.run.takeover import end_if_dead
+from agent_runtime.run.tool_calls import INTERRUPTED, STILL_RUNNING
 from agent_runtime_storage import LeaseOwner, NewRun, Run, UserStore
-
-from .elsewhere import elsewhere
+from tests.elsewhere import elsewhere
 
 
 @pytest.fixture
 async def runtime(database_url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Runtime]:
     """A runtime over a database of the test's own, which looks for cancels often."""
-    monkeypatch.setattr("agent_runtime.lifecycle.POLL_SECONDS", 0.02)
+    monkeypatch.setattr("agent_runtime.run.lifecycle.POLL_SECONDS", 0.02)
     async with Runtime.open(Settings(database_url=database_url)) as runtime:
         yield runtime
 

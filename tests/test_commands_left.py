@@ -13,12 +13,11 @@ import pytest
 
 from agent_runtime import Agent, Runtime, ScriptedModel, Settings
 from agent_runtime.models.scripted import say
-from agent_runtime.tools import commands, supervisor
-from agent_runtime.tools.workspace import workspace_tools
-
-from .processes import program
-from .tools.test_command_trees import TREE, all_ended
-from .tools.test_shell import ended
+from agent_runtime.tools.workspace import commands, supervisor
+from agent_runtime.tools.workspace.files import workspace_tools
+from tests.processes import program
+from tests.tools.test_command_trees import TREE, all_ended
+from tests.tools.test_shell import ended
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="it needs Linux")
 

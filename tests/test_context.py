@@ -16,20 +16,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agent_runtime import ScriptedModel
-from agent_runtime.beginning import Order, begin, opening
-from agent_runtime.branch import load_view
-from agent_runtime.context import (
-    build,
-    check,
-    decode_activation,
-    encode_prefix,
-    encode_start,
-    view_of,
-    view_of_rendered,
-)
 from agent_runtime.errors import InvariantError
-from agent_runtime.log import RunLog
-from agent_runtime.memory.recent import Room, overdue, plan
+from agent_runtime.log.branch import load_view
+from agent_runtime.log.run_log import RunLog
 from agent_runtime.messages import (
     AssistantMessage,
     FileRef,
@@ -41,13 +30,24 @@ from agent_runtime.messages import (
     ToolSpec,
     UserMessage,
 )
-from agent_runtime.rendering import render
-from agent_runtime.resolve import Resolved
-from agent_runtime.tokens import Calibration, count_message
+from agent_runtime.models.tokens import Calibration, count_message
+from agent_runtime.prompt.build import (
+    build,
+    check,
+    decode_activation,
+    encode_prefix,
+    encode_start,
+    view_of,
+    view_of_rendered,
+)
+from agent_runtime.prompt.render import render
+from agent_runtime.prompt.view import Cut, Entry, Prefix, Prompt, Start, View, handle_of
+from agent_runtime.prompt.window import Room, overdue, plan
+from agent_runtime.run.resolve import Resolved
+from agent_runtime.run.start import Order, begin, opening
 from agent_runtime.tools.base import Toolset
-from agent_runtime.view import Cut, Entry, Prefix, Prompt, Start, View, handle_of
 from agent_runtime_storage import UserStore, open_store
-from agent_runtime_storage.records import Activation, Amount, Budget, NewEvent, Usage
+from agent_runtime_storage.contract.records import Activation, Amount, Budget, NewEvent, Usage
 from tests.growing import Growing, Move, Reply, Say, Work, answer, note, seen, user, work
 
 ROOM = Room(8_000, 2_000, 4)

@@ -16,7 +16,7 @@ from agent_runtime import (
 )
 from agent_runtime.errors import ConfigError, PromptTooLarge
 from agent_runtime.messages import PromptMessage, ToolCall, ToolSpec
-from agent_runtime.tokens import (
+from agent_runtime.models.tokens import (
     CALL_OVERHEAD,
     IMAGE_TOKENS,
     MESSAGE_OVERHEAD,

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_runtime.cutting import cut, fit
-from agent_runtime.tokens import count_text
+from agent_runtime.models.tokens import count_text
+from agent_runtime.prompt.truncate import cut, fit
 
 HANDLE = "c0000016q"
 MARKER = re.compile(

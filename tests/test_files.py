@@ -12,9 +12,10 @@ import anyio.lowlevel
 import pytest
 
 from agent_runtime import File, FilePolicy, FileRef, Runtime, Settings
-from agent_runtime.attaching import attach, keep
 from agent_runtime.errors import InvalidFile, NotFound, ObjectLost, StoreUnavailable
-from agent_runtime.files import (
+from agent_runtime.files.attach import attach, keep
+from agent_runtime.files.media_types import is_text
+from agent_runtime.files.references import (
     BROKEN,
     NOT_THERE,
     UNREADABLE,
@@ -23,13 +24,25 @@ from agent_runtime.files import (
     resolve,
     to_reference,
 )
-from agent_runtime.media_types import is_text
 from agent_runtime.messages import FileKind, PromptMessage, decode_message
 from agent_runtime.models.base import FilePart
-from agent_runtime.shown_files import LOST, NO_IMAGE, NO_PDF, NOT_TAKEN, ContentCache, PromptFiles
-from agent_runtime.tokens import IMAGE_TOKENS, TEXT_BYTES, count_file, count_text, placeholder
+from agent_runtime.models.tokens import (
+    IMAGE_TOKENS,
+    TEXT_BYTES,
+    count_file,
+    count_text,
+    placeholder,
+)
+from agent_runtime.prompt.attachments import (
+    LOST,
+    NO_IMAGE,
+    NO_PDF,
+    NOT_TAKEN,
+    ContentCache,
+    PromptFiles,
+)
 from agent_runtime_storage import UserStore
-from agent_runtime_storage.records import NewEvent
+from agent_runtime_storage.contract.records import NewEvent
 
 pytestmark = pytest.mark.backends("file")
 

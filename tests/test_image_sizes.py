@@ -8,8 +8,8 @@ from typing import Any, cast
 import pytest
 
 from agent_runtime import FileRef
-from agent_runtime.image_sizes import pixels_of
-from agent_runtime.tokens import IMAGE_TOKENS, LEAST_IMAGE_TOKENS, count_file
+from agent_runtime.files.image_sizes import pixels_of
+from agent_runtime.models.tokens import IMAGE_TOKENS, LEAST_IMAGE_TOKENS, count_file
 
 
 def png(width: int, height: int) -> bytes:

@@ -11,11 +11,10 @@ import pytest
 
 from agent_runtime import Agent, Runtime, ScriptedModel, Settings, tool
 from agent_runtime.errors import LeaseLost, NotFound, ThreadBusy
-from agent_runtime.leases import at_work, is_dead, own
+from agent_runtime.log.leases import at_work, is_dead, own
 from agent_runtime.models.scripted import call, say
 from agent_runtime_storage import Lease, LeaseOwner, NewRun, Run, Store, UserStore
-
-from .elsewhere import agent, elsewhere
+from tests.elsewhere import agent, elsewhere
 
 OTHER = LeaseOwner(host="another-host", boot="b", pid=1, started="1")
 
@@ -119,7 +118,7 @@ async def test_who_lost_the_lease_writes_nothing(runtime: Runtime) -> None:
 async def test_who_lost_the_lease_stops_its_tools(
     runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agent_runtime.lifecycle.POLL_SECONDS", 0.01)
+    monkeypatch.setattr("agent_runtime.run.lifecycle.POLL_SECONDS", 0.01)
     store = runtime.store.of("local")
     stopped = False
 
@@ -170,8 +169,8 @@ class WatchedStore:
 async def test_a_running_run_keeps_renewing_its_lease(
     runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agent_runtime.lifecycle.POLL_SECONDS", 0.01)
-    monkeypatch.setattr("agent_runtime.leases.LEASE_SECONDS", 0.3)
+    monkeypatch.setattr("agent_runtime.run.lifecycle.POLL_SECONDS", 0.01)
+    monkeypatch.setattr("agent_runtime.log.leases.LEASE_SECONDS", 0.3)
     store = WatchedStore(runtime.store.of("local"))
 
     @tool

@@ -10,11 +10,12 @@ from unittest.mock import AsyncMock
 import anyio
 import pytest
 
-from agent_runtime import Agent, Event, Runtime, ScriptedModel, Settings, lifecycle, tool
+from agent_runtime import Agent, Event, Runtime, ScriptedModel, Settings, tool
 from agent_runtime.errors import Conflict, RunCancelled, StoreUnavailable
-from agent_runtime.log import RunLog
-from agent_runtime.memory.branches import edit, fork
+from agent_runtime.log.branches import edit, fork
+from agent_runtime.log.run_log import RunLog
 from agent_runtime.models.scripted import Scripted, call, say
+from agent_runtime.run import lifecycle
 from agent_runtime_storage import Commit, InboxItem, Lease, LeaseOwner, UserStore
 
 

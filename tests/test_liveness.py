@@ -12,15 +12,15 @@ from pathlib import Path
 import anyio
 import pytest
 
-from agent_runtime import Agent, Runtime, ScriptedModel, Settings, marker, tool
+from agent_runtime import Agent, Runtime, ScriptedModel, Settings, tool
 from agent_runtime.errors import ThreadBusy
-from agent_runtime.leases import at_work, is_dead, own
+from agent_runtime.log import markers as marker
+from agent_runtime.log.leases import at_work, is_dead, own
 from agent_runtime.models.scripted import call, say
-from agent_runtime.sweep import sweep
+from agent_runtime.run.sweep import sweep
 from agent_runtime_storage import Lease, Run, open_store
-
-from .cli.command import ROOT, clean_environ
-from .elsewhere import elsewhere
+from tests.cli.command import ROOT, clean_environ
+from tests.elsewhere import elsewhere
 
 pytestmark = pytest.mark.backends("file", "postgres")
 
@@ -207,7 +207,7 @@ async def renewals(database_url: str) -> None:
 async def test_a_tool_that_blocks_the_loop_keeps_its_run(
     runtime: Runtime, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agent_runtime.leases.LEASE_SECONDS", 0.6)
+    monkeypatch.setattr("agent_runtime.log.leases.LEASE_SECONDS", 0.6)
 
     @tool
     async def block() -> str:

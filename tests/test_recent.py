@@ -9,13 +9,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agent_runtime import context
-from agent_runtime.cutting import cut
 from agent_runtime.errors import PromptTooLarge
-from agent_runtime.memory.recent import CUT_TOKENS, Room, overdue, shortened
 from agent_runtime.messages import Note, PromptMessage
-from agent_runtime.rendering import render
-from agent_runtime.view import Cut, Entry, Prompt, Start, handle_of
+from agent_runtime.prompt import build as context
+from agent_runtime.prompt.render import render
+from agent_runtime.prompt.truncate import cut
+from agent_runtime.prompt.view import Cut, Entry, Prompt, Start, handle_of
+from agent_runtime.prompt.window import CUT_TOKENS, Room, overdue, shortened
 from tests.growing import Begin, Growing, Move, Reply, Say, Tell, Work, mark
 
 

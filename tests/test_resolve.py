@@ -9,10 +9,10 @@ import pytest
 
 from agent_runtime import Agent, tool
 from agent_runtime.errors import ConfigError
-from agent_runtime.output import FINAL, output_type
-from agent_runtime.resolve import toolset
+from agent_runtime.memory.recall.tool import recall as the_runtimes
+from agent_runtime.run.resolve import toolset
 from agent_runtime.tools.base import Tool
-from agent_runtime.tools.recall import recall as the_runtimes
+from agent_runtime.tools.output import FINAL, output_type
 
 
 def work() -> str:

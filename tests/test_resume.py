@@ -9,10 +9,9 @@ import pytest
 
 from agent_runtime import Agent, Event, Runtime, ScriptedModel, Settings, tool
 from agent_runtime.errors import Conflict, ModelRejected, NotFound
-from agent_runtime.execution import CANCELLED, INTERRUPTED
 from agent_runtime.models.scripted import Scripted, call, calls, raw_call, say
-
-from .elsewhere import agent, elsewhere
+from agent_runtime.run.tool_calls import CANCELLED, INTERRUPTED
+from tests.elsewhere import agent, elsewhere
 
 
 @pytest.fixture

@@ -13,11 +13,10 @@ import zstandard
 from agent_runtime import Agent, Runtime, ScriptedModel, Settings, Workflow, WorkflowContext
 from agent_runtime.cli.agents import Spec
 from agent_runtime.errors import Conflict, ModelUnavailable
+from agent_runtime.log.run_spec import COMMAND, RunSpec
 from agent_runtime.models.scripted import say
-from agent_runtime.run_spec import COMMAND, RunSpec
-
-from .cli.command import run_command
-from .old_runs.make import SPECS, WORKSPACE, agents
+from tests.cli.command import run_command
+from tests.old_runs.make import SPECS, WORKSPACE, agents
 
 OLD = Path(__file__).parent / "old_runs" / "runs.db.zst"
 GONE = ModelUnavailable("The provider is gone.")

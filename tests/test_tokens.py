@@ -10,9 +10,9 @@ import sys
 import pytest
 from tiktoken import Encoding
 
-from agent_runtime import tokens
 from agent_runtime.messages import FileRef, Opaque, PromptMessage, ToolCall, ToolSpec
-from agent_runtime.tokens import Calibration, count_message, count_text, count_tools
+from agent_runtime.models import tokens
+from agent_runtime.models.tokens import Calibration, count_message, count_text, count_tools
 
 
 @pytest.mark.parametrize(

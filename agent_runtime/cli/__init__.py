@@ -1,5 +1,5 @@
 """The command line: `agent-runtime`."""
 
-from .main import main
+from agent_runtime.cli.main import main
 
 __all__ = ["main"]

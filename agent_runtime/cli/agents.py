@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from agent_runtime.agent import Agent
     from agent_runtime.models.base import Model
-    from agent_runtime_storage.records import Run
+    from agent_runtime_storage.contract.records import Run
 
 INSTRUCTIONS = """\
 You are an autonomous agent. You work on the user's task until it is done; nobody watches each \
@@ -107,7 +107,7 @@ class Spec:
 
 def is_of_command(run: Run) -> bool:
     """Return whether the command line began a run: then its spec is known here."""
-    from agent_runtime.run_spec import COMMAND, RunSpec
+    from agent_runtime.log.run_spec import COMMAND, RunSpec
 
     return RunSpec.of(run).program == COMMAND
 
@@ -128,7 +128,7 @@ def build_agent(spec: Spec) -> Agent:
             raise ConfigError(
                 f"The workspace {root} is no folder.", cure="Create it, or name another one."
             )
-        from agent_runtime.tools.workspace import workspace_tools
+        from agent_runtime.tools.workspace.files import workspace_tools
 
         tools = list(workspace_tools(root, shell=spec.allow_shell, shell_approval=spec.ask_shell))
     return Agent(

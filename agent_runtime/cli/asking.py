@@ -6,10 +6,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from .terminal import say
+from agent_runtime.cli.terminal import say
 
 if TYPE_CHECKING:
-    from agent_runtime.people.questions import Answer, Question
+    from agent_runtime.human.questions import Answer, Question
     from agent_runtime.runtime import Runtime
 
 MARK = "  | "
@@ -46,7 +46,7 @@ async def ask_all(runtime: Runtime, questions: Sequence[Question]) -> bool:
 
 def show(question: Question) -> None:
     """Tell what is asked, and what can be answered."""
-    from agent_runtime.people.showing import visible
+    from agent_runtime.human.render import visible
 
     say("")
     who = f"The {asker(question)}"
@@ -70,7 +70,7 @@ def show(question: Question) -> None:
 
 def call_lines(question: Question) -> list[str]:
     """Return the arguments of the call that an approval is about, each whole on one line."""
-    from agent_runtime.people.showing import shown_value, visible
+    from agent_runtime.human.render import shown_value, visible
 
     arguments = question.arguments.items()
     return [f"{visible(name)}: {shown_value(value)}" for name, value in arguments]
@@ -78,14 +78,14 @@ def call_lines(question: Question) -> list[str]:
 
 def patterns_text(patterns: Mapping[str, str]) -> str:
     """Return what is allowed for good, whole: by argument the pattern of its value."""
-    from agent_runtime.people.showing import visible
+    from agent_runtime.human.render import visible
 
     return " ".join(f'{visible(name)}="{visible(one)}"' for name, one in patterns.items())
 
 
 def _quote(text: str) -> None:
     """Show a model's text, of which no line can pass for one of ours."""
-    from agent_runtime.people.showing import shown_lines
+    from agent_runtime.human.render import shown_lines
 
     for line in shown_lines(text):
         _say_within(line, "")
@@ -111,7 +111,7 @@ def asker(question: Question) -> str:
     """Return who asks: the agent, or a sub-agent with its role and its task."""
     if not question.role:
         return "agent"
-    from agent_runtime.people.showing import visible
+    from agent_runtime.human.render import visible
 
     return f"sub-agent {visible(question.role)} [{visible(question.task_key)}]"
 
@@ -143,7 +143,7 @@ def parse(question: Question, text: str) -> Answer:
         InvalidAnswer: it stands for none.
     """
     from agent_runtime.errors import InvalidAnswer
-    from agent_runtime.people.questions import Decision
+    from agent_runtime.human.questions import Decision
 
     said = text.strip()
     if question.kind == "text":

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .terminal import shorten
+from agent_runtime.cli.terminal import shorten
 
 if TYPE_CHECKING:
     from agent_runtime.events import Event
-    from agent_runtime.plan import Followed, Plan, PlanItem
+    from agent_runtime.plan.model import Followed, Plan, PlanItem
 
 ITEM_WIDTH = 100
 """How many characters an item may take."""
@@ -37,7 +37,7 @@ class Checklist:
             self._settle()
             self._node = event.node_id
         if event.kind == "tool-finish":
-            from agent_runtime.plan import Followed
+            from agent_runtime.plan.model import Followed
 
             # They may end before the plan says that it follows them.
             outcome = data["outcome"]
@@ -49,7 +49,7 @@ class Checklist:
 
     def take(self, plan: Plan | None) -> None:
         """Take the plan as the store has it, unless it was done before the run."""
-        from agent_runtime.plan import settle
+        from agent_runtime.plan.model import settle
 
         if plan is not None and (self._plan is not None or plan.settled < len(plan.items)):
             self._plan, self._followed = settle(plan), ()
@@ -80,20 +80,20 @@ class Checklist:
 
     def _settle(self) -> None:
         """Keep what the calls of an exchange have made of the items that followed them."""
-        from agent_runtime.plan import settle
+        from agent_runtime.plan.model import settle
 
         plan = self._resolved()
         self._plan = plan and settle(plan)
         self._followed, self._outcomes = (), {}
 
     def _resolved(self) -> Plan | None:
-        from agent_runtime.plan import Followed, following
+        from agent_runtime.plan.model import Followed, following
 
         calls = [self._outcomes.get(one) or Followed("", None) for one in self._followed]
         return self._plan and following(self._plan, calls)
 
     def _lines(self) -> dict[str, str]:
-        from agent_runtime.plan_text import item_line
+        from agent_runtime.plan.render import item_line
 
         plan = self._resolved()
         items = plan.items if plan else ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from agent_runtime.results import RunResult
+    from agent_runtime.run.results import RunResult
 
 SUCCESS = 0
 INTERNAL = 1

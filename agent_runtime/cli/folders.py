@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from agent_runtime_storage import UserStore
-    from agent_runtime_storage.records import Run, Thread
+    from agent_runtime_storage.contract.records import Run, Thread
 
 MOST = 10_000
 """The most threads that are looked at to find those of the folder."""
@@ -16,7 +16,7 @@ MOST = 10_000
 
 def workspace_of(thread: Thread) -> str:
     """Return the folder that a thread's first run worked in; empty if it had none."""
-    from agent_runtime.beginning import WORKSPACE
+    from agent_runtime.run.start import WORKSPACE
 
     found = thread.metadata.get(WORKSPACE)
     return found if isinstance(found, str) else ""

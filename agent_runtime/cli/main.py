@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from . import exits, session
+from agent_runtime.cli import exits, session
 
 COMMANDS = {
     "run": ("run", "Run a task to its end."),
@@ -51,7 +51,7 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f".{COMMANDS[cmd_name][0]}", __package__)
+        module = importlib.import_module(f"agent_runtime.cli.commands.{COMMANDS[cmd_name][0]}")
         return getattr(module, cmd_name.replace("-", "_"))
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

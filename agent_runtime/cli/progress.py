@@ -11,16 +11,16 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from .checklist import MOST_SHOWN as MOST_ITEMS
-from .checklist import Checklist
-from .sub_agents import MOST_SHOWN, SubAgents
-from .terminal import printable, say, short_arguments, short_number, shorten
+from agent_runtime.cli.checklist import MOST_SHOWN as MOST_ITEMS
+from agent_runtime.cli.checklist import Checklist
+from agent_runtime.cli.commands.sub_agents import MOST_SHOWN, SubAgents
+from agent_runtime.cli.terminal import printable, say, short_arguments, short_number, shorten
 
 if TYPE_CHECKING:
     from rich.text import Text
 
     from agent_runtime.events import Event
-    from agent_runtime.plan import Plan
+    from agent_runtime.plan.model import Plan
 
 STATUS_WIDTH = 60
 """How many characters the status spends on what the run is doing, or on what the model says."""

@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from . import exits
-from .progress import Progress, new_progress
-from .terminal import say, write_json, write_output
+from agent_runtime.cli import exits
+from agent_runtime.cli.progress import Progress, new_progress
+from agent_runtime.cli.terminal import say, write_json, write_output
 
 if TYPE_CHECKING:
     import anyio
     from anyio.abc import TaskStatus
 
-    from agent_runtime.people.questions import Question
-    from agent_runtime.results import RunResult, RunStream
+    from agent_runtime.human.questions import Question
+    from agent_runtime.run.results import RunResult, RunStream
     from agent_runtime.runtime import Runtime
     from agent_runtime_config import Settings
-    from agent_runtime_storage.records import UsageTotal
+    from agent_runtime_storage.contract.records import UsageTotal
 
 PLANNED = ("run-start", "run-suspend", "run-finish")
 """At these events the plan is shown as the store has it."""
@@ -74,7 +74,7 @@ def follow(settings: Settings, start: Start, resume: Resume) -> Outcome:
     """
     import anyio
 
-    from .state import misplaced
+    from agent_runtime.cli.state import misplaced
 
     for problem in misplaced(settings):
         say(f"warning: {problem.text}")
@@ -86,7 +86,7 @@ async def _follow(settings: Settings, start: Start, resume: Resume) -> Outcome:
     import anyio
 
     from agent_runtime.concurrency import single_error
-    from agent_runtime.run_spec import COMMAND
+    from agent_runtime.log.run_spec import COMMAND
     from agent_runtime.runtime import Runtime
 
     outcome = Outcome()
@@ -178,7 +178,7 @@ async def _consume(
 
 async def _answered(runtime: Runtime, result: RunResult | None) -> bool:
     """Ask what the run waits for, and return whether it can go on."""
-    from .asking import ask_all, can_ask
+    from agent_runtime.cli.asking import ask_all, can_ask
 
     if result is None or not result.questions or not can_ask():
         return False
@@ -187,8 +187,8 @@ async def _answered(runtime: Runtime, result: RunResult | None) -> bool:
 
 async def _left(runtime: Runtime, run_id: str) -> RunResult:
     """Return how a run that gave no result was left, by its row."""
-    from agent_runtime.results import RunResult
-    from agent_runtime_storage.records import UsageTotal
+    from agent_runtime.run.results import RunResult
+    from agent_runtime_storage.contract.records import UsageTotal
 
     store = runtime.store.of(runtime.settings.user)
     run = await store.run(run_id)
@@ -230,7 +230,7 @@ def report(outcome: Outcome, *, as_json: bool) -> None:
 
 
 def _tell_question(question: Question) -> None:
-    from .asking import hint, show
+    from agent_runtime.cli.asking import hint, show
 
     show(question)
     say(f"Answer with: agent-runtime answer {question.id} ANSWER   ({hint(question)})")

@@ -52,7 +52,7 @@ def misplaced(settings: Settings) -> Iterator[Problem]:
 def readable_by_others(settings: Settings) -> Iterator[Problem]:
     """Give the files and folders of the database that others than their user may use."""
     from agent_runtime_config.state import known_state_folder
-    from agent_runtime_storage.objects import default_folder, folder_of
+    from agent_runtime_storage.objects.object_store import default_folder, folder_of
 
     database, objects = _file(settings), settings.object_store_url
     paths: list[Path] = []

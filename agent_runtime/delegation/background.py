@@ -17,21 +17,19 @@ from typing import TYPE_CHECKING, Literal
 
 import anyio
 
-from agent_runtime import leases
 from agent_runtime.concurrency import Carrier, single_error
+from agent_runtime.delegation.outcome import Outcome, by_reference, observed
+from agent_runtime.delegation.record import Record, record_of
 from agent_runtime.errors import AgentRuntimeError, ToolError
 from agent_runtime.events import Event
-from agent_runtime_storage.contract import UserStore
-from agent_runtime_storage.records import Job, Run
-
-from .outcome import Outcome, by_reference, observed
-from .record import Record, record_of
+from agent_runtime.log import leases
+from agent_runtime_storage.contract.records import Job, Run
+from agent_runtime_storage.contract.store import UserStore
 
 if TYPE_CHECKING:
-    from agent_runtime.state import RunState
+    from agent_runtime.delegation.delegate import Delegating, Order
+    from agent_runtime.run.state import RunState
     from agent_runtime.tools.base import ToolContext
-
-    from .delegating import Delegating, Order
 
 MOST_RUNNING = 5
 """How many tasks of a thread may be at work in the background."""
@@ -98,7 +96,7 @@ async def begin(context: ToolContext, sharing: Delegating, order: Order) -> Outc
         ToolError: as many as may be are running, or this one is.
         AgentRuntimeError: its run could not begin.
     """
-    from .delegating import own_run, stopped
+    from agent_runtime.delegation.delegate import own_run, stopped
 
     if order.record.depth > 1:
         raise ToolError("Only the outermost agent can have tasks in the background.")
@@ -170,7 +168,7 @@ class _Work:
 
     async def run(self) -> None:
         """Run the task to its end and send its message; cancelled, it leaves both to be resumed."""
-        from .delegating import agent_of, start
+        from agent_runtime.delegation.delegate import agent_of, start
 
         context, sharing = self.context, self.sharing
         try:

@@ -9,10 +9,10 @@ from typing import Any, Literal
 
 import orjson
 
-from agent_runtime.attaching import File, keep
-from agent_runtime.budget import NANO
+from agent_runtime.delegation.record import shortened
 from agent_runtime.errors import AgentRuntimeError, InvalidFile, StoreError
-from agent_runtime.files import ref_of
+from agent_runtime.files.attach import File, keep
+from agent_runtime.files.references import ref_of
 from agent_runtime.messages import (
     AssistantMessage,
     ToolResult,
@@ -20,10 +20,9 @@ from agent_runtime.messages import (
     decode_result,
     encodable,
 )
-from agent_runtime_storage.contract import UserStore
-from agent_runtime_storage.records import ACTIVE, CallOutcome, Node, Run, UsageTotal
-
-from .record import shortened
+from agent_runtime.models.cost import NANO
+from agent_runtime_storage.contract.records import ACTIVE, CallOutcome, Node, Run, UsageTotal
+from agent_runtime_storage.contract.store import UserStore
 
 Status = Literal["succeeded", "failed", "cancelled", "running", "waiting"]
 """`running` is that of a task in the background, which has only begun.

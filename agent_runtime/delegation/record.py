@@ -5,10 +5,9 @@ from __future__ import annotations
 import logging
 from dataclasses import asdict, dataclass
 
-from agent_runtime.run_spec import RunSpec
-from agent_runtime_storage.records import Run
-
-from .assignment import Assignment
+from agent_runtime.delegation.assignment import Assignment
+from agent_runtime.log.run_spec import RunSpec
+from agent_runtime_storage.contract.records import Run
 
 MOST_CHARS = 1000
 """How much is kept of each text that the log of attempts says again."""

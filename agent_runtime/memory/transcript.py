@@ -17,7 +17,6 @@ from typing import Any
 
 import orjson
 
-from agent_runtime.cutting import cut, fit
 from agent_runtime.messages import (
     AssistantMessage,
     Note,
@@ -26,10 +25,10 @@ from agent_runtime.messages import (
     UserMessage,
     encodable,
 )
-from agent_runtime.tokens import count_text, placeholder
-from agent_runtime.view import Entry
-
-from .ledger import identifiers
+from agent_runtime.models.tokens import count_text, placeholder
+from agent_runtime.prompt.ledger import identifiers
+from agent_runtime.prompt.truncate import cut, fit
+from agent_runtime.prompt.view import Entry
 
 RESULT_TOKENS = 4_000
 """A tool result, or an argument of a call, is read whole up to so many tokens."""

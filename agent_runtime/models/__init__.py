@@ -9,12 +9,11 @@ from agent_runtime.errors import ConfigError
 if TYPE_CHECKING:
     from pydantic import SecretStr
 
+    from agent_runtime.models.base import Price
+    from agent_runtime.models.embedding import LiteLLMEmbedder
+    from agent_runtime.models.litellm import LiteLLMModel
     from agent_runtime_config import Settings
     from agent_runtime_config.model_settings import ModelPlace, Role
-
-    from .base import Price
-    from .embedding import LiteLLMEmbedder
-    from .litellm import LiteLLMModel
 
 __all__ = ["embedder_from_name", "model_from_name"]
 
@@ -43,7 +42,7 @@ def model_from_name(
             f"{name!r} names no language model.",
             cure="Leave the model unset to work offline, or name one as provider/model.",
         )
-    from .litellm import LiteLLMModel
+    from agent_runtime.models.litellm import LiteLLMModel
 
     known = {} if settings is None else _options(name, settings, role)
     return LiteLLMModel(name, **(known | options))
@@ -55,7 +54,7 @@ def embedder_from_name(name: str, settings: Settings) -> LiteLLMEmbedder:
     Raises:
         ConfigError: the name is empty.
     """
-    from .embedding import LiteLLMEmbedder
+    from agent_runtime.models.embedding import LiteLLMEmbedder
 
     place = settings.place("embedder")
     return LiteLLMEmbedder(
@@ -70,7 +69,7 @@ def embedder_from_name(name: str, settings: Settings) -> LiteLLMEmbedder:
 
 
 def _options(name: str, settings: Settings, role: Role) -> dict[str, Any]:
-    from .places import place_of
+    from agent_runtime.models.places import place_of
 
     place = place_of(name, settings, role)
     return {
@@ -92,7 +91,7 @@ def _secret(key: SecretStr | None) -> str | None:
 
 def _max_output(name: str, place: ModelPlace) -> int | None:
     """Return the limit that the settings give, which never raises a known one; None for none."""
-    from .catalog import full_name, known_output
+    from agent_runtime.models.catalog import full_name, known_output
 
     limits = [one for one in (place.max_output, known_output(full_name(name))) if one]
     return None if place.max_output is None else min(limits)
@@ -108,8 +107,8 @@ def _price(name: str, place: ModelPlace) -> Price | None:
     }
     if all(value is None for value in given.values()):
         return None
-    from .base import Price
-    from .catalog import full_name, model_info
+    from agent_runtime.models.base import Price
+    from agent_runtime.models.catalog import full_name, model_info
 
     known = model_info(full_name(name)).price
     # Dollars per million tokens, in nanodollars per token.

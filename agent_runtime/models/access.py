@@ -9,8 +9,7 @@ from typing import Any, cast
 from urllib.parse import urlsplit
 
 from agent_runtime.errors import ConfigError, ModelAuthError, RealModelForbidden
-
-from .catalog import full_name, provider_of
+from agent_runtime.models.catalog import full_name, provider_of
 
 FORBID = "AGENT_RUNTIME_FORBID_REAL_MODELS"
 """While this environment variable is true, only models on this machine may be called."""

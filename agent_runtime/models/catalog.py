@@ -14,8 +14,7 @@ from typing import Any, cast
 import orjson
 
 from agent_runtime.messages import FileKind
-
-from .base import ModelInfo, Price
+from agent_runtime.models.base import ModelInfo, Price
 
 DEFAULT_WINDOW = 128_000
 DEFAULT_MAX_OUTPUT = 8_192

@@ -17,12 +17,11 @@ import anyio
 import anyio.to_thread
 
 from agent_runtime.errors import ModelError, ModelProtocolError, ModelStalled
-from agent_runtime.tokens import count_text
-
-from .access import Access
-from .catalog import embedding_price
-from .failures import Failure, failure_of
-from .litellm import load_litellm, wait_before
+from agent_runtime.models.access import Access
+from agent_runtime.models.catalog import embedding_price
+from agent_runtime.models.failures import Failure, failure_of
+from agent_runtime.models.litellm import load_litellm, wait_before
+from agent_runtime.models.tokens import count_text
 
 Vector: TypeAlias = Sequence[float]
 

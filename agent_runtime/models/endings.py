@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from .base import FinishReason
+from agent_runtime.models.base import FinishReason
 
 _FINISH: dict[FinishReason, tuple[str, ...]] = {
     "stop": ("stop", "end_turn", "stop_sequence", "complete", "completed", "eos", "eos_token"),

@@ -22,8 +22,7 @@ from agent_runtime.errors import (
     ModelUnavailable,
 )
 from agent_runtime.messages import encodable
-
-from .error_bodies import ErrorBody, plain, read_error
+from agent_runtime.models.error_bodies import ErrorBody, plain, read_error
 
 _SECRETS = re.compile(
     r"(?i)\bbearer\s+\S+"

@@ -9,8 +9,7 @@ from collections.abc import Collection
 from typing import Any
 
 from agent_runtime.messages import FileKind, FileRef
-
-from .base import FilePart
+from agent_runtime.models.base import FilePart
 
 Json = dict[str, Any]
 

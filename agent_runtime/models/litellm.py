@@ -28,13 +28,19 @@ import anyio.to_thread
 
 from agent_runtime.errors import ModelProtocolError, ModelStalled
 from agent_runtime.messages import FileKind
-
-from .access import FORBID, Access, NoLookups
-from .base import ModelAnswer, ModelEvent, ModelInfo, ModelRequest, Price, Retrying
-from .catalog import cost_of, is_chat_model, model_info, provider_of
-from .endings import Ending
-from .failures import Failure, failure_of
-from .wire import Collector, Dialect, messages_of, tools_of
+from agent_runtime.models.access import FORBID, Access, NoLookups
+from agent_runtime.models.base import (
+    ModelAnswer,
+    ModelEvent,
+    ModelInfo,
+    ModelRequest,
+    Price,
+    Retrying,
+)
+from agent_runtime.models.catalog import cost_of, is_chat_model, model_info, provider_of
+from agent_runtime.models.endings import Ending
+from agent_runtime.models.failures import Failure, failure_of
+from agent_runtime.models.wire import Collector, Dialect, messages_of, tools_of
 
 FIRST_WAIT = 0.5
 """Seconds: the first retry waits a random time up to this, each further one up to twice that."""

@@ -17,9 +17,7 @@ import anyio
 import orjson
 
 from agent_runtime.errors import ModelError, ModelProtocolError
-from agent_runtime.tokens import count_message, count_text, count_tools
-
-from .base import (
+from agent_runtime.models.base import (
     ModelAnswer,
     ModelEvent,
     ModelInfo,
@@ -30,6 +28,7 @@ from .base import (
     TextDelta,
     TokenUsage,
 )
+from agent_runtime.models.tokens import count_message, count_text, count_tools
 
 Scripted: TypeAlias = str | RawCall | Iterable[RawCall] | ModelAnswer | ModelError
 """An answer of a script: text, one call or several, a whole answer, or an error to raise."""
@@ -135,7 +134,7 @@ class ScriptedModel:
         yield replace(answer, model=self.name, usage=usage, cost=self._cost(usage))
 
     def _cost(self, usage: TokenUsage) -> int | None:
-        from .catalog import cost_of
+        from agent_runtime.models.catalog import cost_of
 
         return cost_of(
             self._info.price,

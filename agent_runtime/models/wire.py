@@ -21,9 +21,7 @@ from agent_runtime.messages import (
     ToolSpec,
     encodable,
 )
-from agent_runtime.tokens import placeholder
-
-from .base import (
+from agent_runtime.models.base import (
     FilePart,
     ModelAnswer,
     ModelEvent,
@@ -33,11 +31,12 @@ from .base import (
     TextDelta,
     TokenUsage,
 )
-from .catalog import CACHE_MARKS
-from .endings import reason_of
-from .file_parts import after_results, in_results, part_of
-from .fragments import Fragments
-from .returning import Returns, returns_of
+from agent_runtime.models.catalog import CACHE_MARKS
+from agent_runtime.models.endings import reason_of
+from agent_runtime.models.file_parts import after_results, in_results, part_of
+from agent_runtime.models.fragments import Fragments
+from agent_runtime.models.returning import Returns, returns_of
+from agent_runtime.models.tokens import placeholder
 
 Json = dict[str, Any]
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import orjson
 
-from agent_runtime.execution import CANCELLED, INTERRUPTED
 from agent_runtime.messages import ToolCall
 from agent_runtime.models.base import ModelAnswer, RawCall
+from agent_runtime.run.tool_calls import CANCELLED, INTERRUPTED
 
 NAME = "offline"
 STOPPED = (CANCELLED, INTERRUPTED, "The tool took longer than ")

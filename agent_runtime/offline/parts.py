@@ -16,10 +16,9 @@ import orjson
 
 from agent_runtime.messages import ToolCall, ToolSpec
 from agent_runtime.models.base import RawCall
-
-from . import parse, reading, report
-from .asking import STOPPED, call
-from .state import Part, State
+from agent_runtime.offline import parse, reading, report
+from agent_runtime.offline.asking import STOPPED, call
+from agent_runtime.offline.state import Part, State
 
 DELEGATE = "delegate"
 RECALL = "recall"

@@ -9,9 +9,8 @@ import orjson
 
 from agent_runtime.messages import PromptMessage, ToolSpec
 from agent_runtime.models.base import RawCall
-from agent_runtime.planning import PLAN as NAME
-
-from .state import State
+from agent_runtime.offline.state import State
+from agent_runtime.plan.planner import PLAN as NAME
 
 PHASES = {
     "start": "plan",

@@ -18,10 +18,9 @@ import orjson
 from agent_runtime.delegation.assignment import PROTOCOL
 from agent_runtime.messages import PromptMessage, ToolCall
 from agent_runtime.models.base import ModelAnswer, RawCall
-
-from . import parse, report
-from .asking import STOPPED, ask, call, repeat, say
-from .state import LARGE_PAGE, LEAST_PAGE, Part, State, from_text, to_text
+from agent_runtime.offline import parse, report
+from agent_runtime.offline.asking import STOPPED, ask, call, repeat, say
+from agent_runtime.offline.state import LARGE_PAGE, LEAST_PAGE, Part, State, from_text, to_text
 
 ROLE = "reader"
 INSTRUCTIONS = (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .parse import Found, Reading, title
-from .state import OTHER, State
+from agent_runtime.offline.parse import Found, Reading, title
+from agent_runtime.offline.state import OTHER, State
 
 STUB = "This survey is being made.\n"
 """Stands in the report file while the folder is listed and searched; no search matches it."""

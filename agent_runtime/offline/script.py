@@ -12,16 +12,23 @@ from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 
 from agent_runtime.errors import UnsupportedTask
-from agent_runtime.execution import CANCELLED
 from agent_runtime.messages import PromptMessage, ToolSpec
 from agent_runtime.models.base import ModelAnswer, ModelRequest, RawCall
 from agent_runtime.models.scripted import ScriptedModel
-
-from . import parse, parts, reading, report
-from . import planning as plan
-from .asking import NAME, STOPPED, ask, call, repeat, say
-from .state import LARGE_PAGE, LEAST_PAGE, PAGE, Phase, State, from_text, to_text
-from .task import read_task
+from agent_runtime.offline import parse, parts, reading, report
+from agent_runtime.offline import planning as plan
+from agent_runtime.offline.asking import NAME, STOPPED, ask, call, repeat, say
+from agent_runtime.offline.state import (
+    LARGE_PAGE,
+    LEAST_PAGE,
+    PAGE,
+    Phase,
+    State,
+    from_text,
+    to_text,
+)
+from agent_runtime.offline.task import read_task
+from agent_runtime.run.tool_calls import CANCELLED
 
 MOST_READ = 320
 """So many files are read at most, spread evenly over the folder."""

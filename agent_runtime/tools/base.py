@@ -16,21 +16,20 @@ import anyio
 import anyio.to_thread
 from anyio.lowlevel import RunVar
 
-from agent_runtime.attaching import MAX_BYTES, File, keep
 from agent_runtime.errors import ConfigError, ToolError, text_of
+from agent_runtime.files.attach import MAX_BYTES, File, keep
 from agent_runtime.messages import FileRef, ToolResult, ToolSpec, encodable
-from agent_runtime.people.patterns import Arguments, may_match
-from agent_runtime_storage.contract import UserStore
-
-from .identity import digest, identity
-from .returned import has_files, render, render_files
-from .signature import function_name, is_async, read_signature
-from .timer import ToolTimer
+from agent_runtime.tools.identity import digest, identity
+from agent_runtime.tools.patterns import Arguments, may_match
+from agent_runtime.tools.results import has_files, render, render_files
+from agent_runtime.tools.signature import function_name, is_async, read_signature
+from agent_runtime.tools.timer import ToolTimer
+from agent_runtime_storage.contract.store import UserStore
 
 if TYPE_CHECKING:
-    from agent_runtime.delegation.delegating import Delegating
-    from agent_runtime.memory.recalling import Recalling
-    from agent_runtime.planning import Planner
+    from agent_runtime.delegation.delegate import Delegating
+    from agent_runtime.memory.recall.recaller import Recalling
+    from agent_runtime.plan.planner import Planner
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -24,11 +24,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import anyio
 from anyio.abc import TaskGroup
 
-from agent_runtime.branch import node_row
 from agent_runtime.concurrency import carried, single_error
 from agent_runtime.errors import NodeFailed, PromptTooLarge, WorkflowDiverged
-from agent_runtime.execution import abandon, run_calls
-from agent_runtime.log import Exchange, cancelled, finish_event
+from agent_runtime.log.branch import node_row
+from agent_runtime.log.run_log import Exchange, cancelled, finish_event
+from agent_runtime.log.run_spec import RunSpec
 from agent_runtime.messages import (
     AssistantMessage,
     ToolCall,
@@ -38,18 +38,17 @@ from agent_runtime.messages import (
     decode_message,
     decode_result,
 )
-from agent_runtime.run_spec import RunSpec
-from agent_runtime.state import RunState
+from agent_runtime.run.state import RunState
+from agent_runtime.run.tool_calls import abandon, run_calls
 from agent_runtime.tools.base import Toolset
-from agent_runtime_storage.records import Commit, Finish, Run
-from agent_runtime_storage.records import Node as LogNode
-
-from .definition import Workflow
-from .history import Said, said_before
-from .steps import Key, Node, Step, encode, plain, shown
+from agent_runtime.workflow.definition import Workflow
+from agent_runtime.workflow.history import Said, said_before
+from agent_runtime.workflow.steps import Key, Node, Step, encode, plain, shown
+from agent_runtime_storage.contract.records import Commit, Finish, Run
+from agent_runtime_storage.contract.records import Node as LogNode
 
 if TYPE_CHECKING:
-    from agent_runtime.tool_contexts import ResumeChild
+    from agent_runtime.run.tool_context import ResumeChild
 
 T = TypeVar("T")
 
@@ -122,7 +121,7 @@ class Conductor:
 
         Raises what the function raises, `WorkflowDiverged`, and store errors.
         """
-        from .context import WorkflowContext
+        from agent_runtime.workflow.context import WorkflowContext
 
         if self.log.exchange is not None:
             await self._close(abandon(self.log.exchange))

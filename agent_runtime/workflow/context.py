@@ -8,21 +8,29 @@ from dataclasses import asdict, fields, replace
 from types import MappingProxyType
 from typing import Any, ParamSpec, TypeVar, overload
 
-from agent_runtime import output as outputs
 from agent_runtime.agent import Agent
 from agent_runtime.delegation.assignment import Assignment
-from agent_runtime.delegation.delegating import delegate as hand_over
+from agent_runtime.delegation.delegate import delegate as hand_over
 from agent_runtime.delegation.outcome import Outcome
 from agent_runtime.errors import ConfigError, ToolError
+from agent_runtime.log.run_spec import RunSpec
 from agent_runtime.messages import ToolResult, UserMessage
-from agent_runtime.results import RunResult
-from agent_runtime.run_spec import RunSpec
+from agent_runtime.run.results import RunResult
+from agent_runtime.tools import output as outputs
 from agent_runtime.tools.base import FunctionTool, ToolContext, Toolset
-
-from .conductor import Conductor
-from .definition import Workflow
-from .history import Said
-from .steps import NAME, Step, function_step, plain, result_of, return_type, shown, typed
+from agent_runtime.workflow.conductor import Conductor
+from agent_runtime.workflow.definition import Workflow
+from agent_runtime.workflow.history import Said
+from agent_runtime.workflow.steps import (
+    NAME,
+    Step,
+    function_step,
+    plain,
+    result_of,
+    return_type,
+    shown,
+    typed,
+)
 
 P = ParamSpec("P")
 T = TypeVar("T")

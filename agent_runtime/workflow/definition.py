@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from agent_runtime.agent import Agent
 from agent_runtime.errors import ConfigError, Conflict
-from agent_runtime.run_spec import RunSpec
-from agent_runtime_storage.records import Run
-
-from .steps import NAME
+from agent_runtime.log.run_spec import RunSpec
+from agent_runtime.workflow.steps import NAME
+from agent_runtime_storage.contract.records import Run
 
 if TYPE_CHECKING:
-    from .context import WorkflowContext
+    from agent_runtime.workflow.context import WorkflowContext
 
 """What the spec of a workflow's run has, and that of an agent's run has not."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agent_runtime.messages import AssistantMessage, UserMessage, decode_message
-from agent_runtime_storage.contract import UserStore
+from agent_runtime_storage.contract.store import UserStore
 
 Said = UserMessage | AssistantMessage
 """A message of the state that the nodes of a workflow share."""

@@ -8,13 +8,13 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from .errors import AgentRuntimeError, ConfigError
+from agent_runtime_config.errors import AgentRuntimeError, ConfigError
 
 if TYPE_CHECKING:
-    from .approvals import ApprovalRule, approval_rules
-    from .describe import SettingRow, describe_settings, settings_table
-    from .settings import Settings, load_settings
-    from .state import default_database_url, state_folder
+    from agent_runtime_config.approvals import ApprovalRule, approval_rules
+    from agent_runtime_config.describe import SettingRow, describe_settings, settings_table
+    from agent_runtime_config.settings import Settings, load_settings
+    from agent_runtime_config.state import default_database_url, state_folder
 
 __all__ = [
     "AgentRuntimeError",

@@ -10,8 +10,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from .describe import settings_table
-from .errors import ConfigError
+from agent_runtime_config.describe import settings_table
+from agent_runtime_config.errors import ConfigError
 
 BEGIN = "<!-- settings:begin -->\n"
 END = "<!-- settings:end -->"

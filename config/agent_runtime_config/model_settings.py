@@ -9,8 +9,8 @@ from pydantic import AfterValidator, Field, SecretStr
 from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings
 
-from .limits import MAX_TOKENS
-from .urls import url_scheme
+from agent_runtime_config.limits import MAX_TOKENS
+from agent_runtime_config.urls import url_scheme
 
 Role: TypeAlias = Literal["model", "sub_agent", "observer", "reflector", "embedder"]
 

@@ -18,12 +18,12 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from .approvals import approval_rules
-from .errors import ConfigError
-from .limits import MAX_DOLLARS, MAX_SECONDS
-from .model_settings import Count, HttpUrl, Price, Role, RoleSettings
-from .state import SHOWN, default_database_url
-from .urls import url_scheme
+from agent_runtime_config.approvals import approval_rules
+from agent_runtime_config.errors import ConfigError
+from agent_runtime_config.limits import MAX_DOLLARS, MAX_SECONDS
+from agent_runtime_config.model_settings import Count, HttpUrl, Price, Role, RoleSettings
+from agent_runtime_config.state import SHOWN, default_database_url
+from agent_runtime_config.urls import url_scheme
 
 PREFIX = "AGENT_RUNTIME_"
 POSTGRES_SCHEMES = ("postgresql", "postgres")

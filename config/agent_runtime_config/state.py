@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 from urllib.parse import quote
 
-from .errors import ConfigError
+from agent_runtime_config.errors import ConfigError
 
 FOLDER = "agent-runtime"
 DATABASE = "agent_runtime.db"

@@ -4,8 +4,7 @@
 promises are in `contract`.  Importing this package loads no database library.
 """
 
-from .contract import Store, UserStore
-from .errors import (
+from agent_runtime_storage.contract.errors import (
     BudgetExceeded,
     Conflict,
     CorruptDocument,
@@ -33,7 +32,8 @@ from .errors import (
     UnknownScheme,
     UnknownVersion,
 )
-from .people_records import (
+from agent_runtime_storage.contract.plan_records import NewPlan, PlanRow
+from agent_runtime_storage.contract.question_records import (
     ApprovalRow,
     NewApproval,
     NewQuestion,
@@ -41,8 +41,7 @@ from .people_records import (
     QuestionRow,
     QuestionStatus,
 )
-from .plan_records import NewPlan, PlanRow
-from .records import (
+from agent_runtime_storage.contract.records import (
     ACTIVE,
     Activation,
     Call,
@@ -72,10 +71,25 @@ from .records import (
     Usage,
     UsageTotal,
 )
-from .reports import CopiedThread, OwnerSize, Problem, StoreSizes, StoreStatus, ThreadSize
-from .search_records import Embedder, NodeText, TextHit, VectorHit, VectorItem, VectorKey
-from .spending_records import Amount, Budget, Limits, Spending
-from .urls import open_store
+from agent_runtime_storage.contract.reports import (
+    CopiedThread,
+    OwnerSize,
+    Problem,
+    StoreSizes,
+    StoreStatus,
+    ThreadSize,
+)
+from agent_runtime_storage.contract.search_records import (
+    Embedder,
+    NodeText,
+    TextHit,
+    VectorHit,
+    VectorItem,
+    VectorKey,
+)
+from agent_runtime_storage.contract.spending_records import Amount, Budget, Limits, Spending
+from agent_runtime_storage.contract.store import Store, UserStore
+from agent_runtime_storage.urls import open_store
 
 __all__ = [
     "ACTIVE",

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from agent_runtime_config.errors import ConfigError
-
-from .contract import UserStore
-from .documents import OwnedDocuments
-from .files import Files
-from .inbox import Inbox
-from .jobs import Jobs
-from .log import Log
-from .maintenance import Maintenance
-from .names import name_problem
-from .periodic import Periodic
-from .plans import Plans
-from .runs import Runs
-from .search import Search
-from .threads import Threads
-from .transfer import Transfer
-from .vectors import Vectors
+from agent_runtime_storage.contract.names import name_problem
+from agent_runtime_storage.contract.store import UserStore
+from agent_runtime_storage.log.files import Files
+from agent_runtime_storage.log.inbox import Inbox
+from agent_runtime_storage.log.jobs import Jobs
+from agent_runtime_storage.log.nodes import Log
+from agent_runtime_storage.log.periodic_jobs import Periodic
+from agent_runtime_storage.log.plans import Plans
+from agent_runtime_storage.log.runs import Runs
+from agent_runtime_storage.log.threads import Threads
+from agent_runtime_storage.objects.documents import OwnedDocuments
+from agent_runtime_storage.search.full_text import Search
+from agent_runtime_storage.search.vectors import Vectors
+from agent_runtime_storage.upkeep.maintenance import Maintenance
+from agent_runtime_storage.upkeep.transfer import Transfer
 
 
 class SqlUserStore(

@@ -8,13 +8,12 @@ from urllib.parse import unquote, urlsplit
 
 from agent_runtime_config.state import known_state_folder
 from agent_runtime_config.urls import redact_url, url_scheme
-
-from .errors import StoreError, UnknownScheme
+from agent_runtime_storage.contract.errors import StoreError, UnknownScheme
 
 if TYPE_CHECKING:
-    from .contract import Store
-    from .drivers.protocol import Driver
-    from .objects import Objects
+    from agent_runtime_storage.contract.store import Store
+    from agent_runtime_storage.drivers.protocol import Driver
+    from agent_runtime_storage.objects.object_store import Objects
 
 Synchronous = Literal["full", "normal"]
 Backend = Literal["file", "libsql-http", "libsql-ws", "postgres"]
@@ -97,7 +96,7 @@ async def open_driver(
     """Connect to the database that the URL names; see `open_store`."""
     match backend_of(url):
         case "file":
-            from .drivers.sqlite.driver import SqliteDriver
+            from agent_runtime_storage.drivers.sqlite.driver import SqliteDriver
 
             path = file_path(url)
             if path.parent == known_state_folder():
@@ -106,15 +105,15 @@ async def open_driver(
                 path.parent.mkdir(mode=0o700, exist_ok=True)
             return await SqliteDriver.open(path, synchronous=synchronous)
         case "libsql-http":
-            from .drivers.libsql.http import HttpDriver
+            from agent_runtime_storage.drivers.libsql.http import HttpDriver
 
             return await HttpDriver.open(url, auth_token=auth_token)
         case "libsql-ws":
-            from .drivers.libsql.websocket import WebSocketDriver
+            from agent_runtime_storage.drivers.libsql.websocket import WebSocketDriver
 
             return await WebSocketDriver.open(url, auth_token=auth_token)
         case "postgres":
-            from .drivers.postgres.driver import PostgresDriver
+            from agent_runtime_storage.drivers.postgres.driver import PostgresDriver
 
             return await PostgresDriver.open(url)
 
@@ -152,8 +151,8 @@ async def open_store(
     """
     import anyio
 
-    from .migrations import migrate as bring_up_to_date
-    from .store import SqlStore
+    from agent_runtime_storage.queries.migrations import migrate as bring_up_to_date
+    from agent_runtime_storage.store import SqlStore
 
     driver = await open_driver(url, synchronous=synchronous, auth_token=auth_token)
     try:
@@ -168,9 +167,9 @@ async def open_store(
 
 
 async def _open_objects(driver: Driver, url: str, objects: str | None) -> Objects | None:
-    from .objects import default_folder, folder_of
-    from .open_files import keep_folder
-    from .orphans import open_objects
+    from agent_runtime_storage.drivers.protected_files import keep_folder
+    from agent_runtime_storage.objects.object_store import default_folder, folder_of
+    from agent_runtime_storage.upkeep.orphans import open_objects
 
     if objects is None:
         if backend_of(url) != "file":

@@ -10,10 +10,10 @@ import pytest
 
 from agent_runtime import Agent, Runtime, ScriptedModel, Settings, ToolContext, tool
 from agent_runtime.errors import LeaseLost
-from agent_runtime.execution import INTERRUPTED
+from agent_runtime.log.run_spec import RunSpec
 from agent_runtime.models.scripted import call, calls, raw_call, say
-from agent_runtime.run_spec import RunSpec
-from agent_runtime.sweep import Sweep, way_on
+from agent_runtime.run.sweep import Sweep, way_on
+from agent_runtime.run.tool_calls import INTERRUPTED
 from agent_runtime_storage import Amount, Commit, UserStore
 from tests.delegation.elsewhere import Worker
 from tests.delegation.elsewhere import elsewhere as delegating

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from .command import COMMAND, clean_environ
+from tests.cli.command import COMMAND, clean_environ
 
 # It has no types.
 pyte: Any = importlib.import_module("pyte")

@@ -6,9 +6,8 @@ import json
 
 from agent_runtime.cli import exits
 from benchmarks.openai_server import Reply
-
-from .screen import at_terminal
-from .test_runs import HELLO, STALL, Machine, machine
+from tests.cli.screen import at_terminal
+from tests.cli.test_runs import HELLO, STALL, Machine, machine
 
 __all__ = ["machine"]
 

@@ -11,9 +11,8 @@ import pytest
 
 from agent_runtime.cli import exits
 from benchmarks.openai_server import Reply
-
-from .test_runs import Machine
-from .test_runs import machine as machine
+from tests.cli.test_runs import Machine
+from tests.cli.test_runs import machine as machine
 
 HELLO = "Hello from the model."
 

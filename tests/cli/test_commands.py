@@ -14,8 +14,7 @@ from click.testing import CliRunner, Result
 from agent_runtime.cli import exits, main
 from agent_runtime_config import Settings
 from agent_runtime_config.state import SHOWN
-
-from .command import clean_environ, run_command
+from tests.cli.command import clean_environ, run_command
 
 NAMES = (
     "run", "resume", "chat", "threads", "show", "memory", "cancel", "db", "config", "doctor",

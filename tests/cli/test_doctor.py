@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from agent_runtime.cli import doctor, exits, main
+from agent_runtime.cli import exits, main
+from agent_runtime.cli.commands import doctor
 
 
 @pytest.fixture(autouse=True)

@@ -6,8 +6,8 @@ import pytest
 
 from agent_runtime import errors
 from agent_runtime.cli import exits
-from agent_runtime.results import RunResult
-from agent_runtime_storage.records import RunStatus, StopReason, UsageTotal
+from agent_runtime.run.results import RunResult
+from agent_runtime_storage.contract.records import RunStatus, StopReason, UsageTotal
 
 CODES: list[tuple[Exception, int]] = [
     (errors.ConfigError("x"), 2),

@@ -16,12 +16,11 @@ from click.testing import CliRunner, Result
 
 from agent_runtime import Agent, Runtime, Settings
 from agent_runtime.cli import exits, main
+from agent_runtime.human.questions import Question
 from agent_runtime.models.scripted import ScriptedModel, call, say
-from agent_runtime.people.questions import Question
-from agent_runtime.tools.workspace import workspace_tools
-from agent_runtime_storage.transfer_format import SECTIONS, Checksum
-
-from .command import COMMAND, clean_environ
+from agent_runtime.tools.workspace.files import workspace_tools
+from agent_runtime_storage.upkeep.export_format import SECTIONS, Checksum
+from tests.cli.command import COMMAND, clean_environ
 
 Records = list[dict[str, Any]]
 DATABASE = "AGENT_RUNTIME_DATABASE_URL"
@@ -229,9 +228,9 @@ def test_no_field_of_an_export_makes_anything_run(desk: Desk) -> None:
 
 async def _try_all(desk: Desk, cases: list[tuple[str, Records]]) -> dict[str, int]:
     """Import each, and where it is taken look at it, resume, sweep, and go on with a new run."""
-    from agent_runtime.cli.moving import text_of
+    from agent_runtime.cli.commands.transfer import text_of
     from agent_runtime.errors import AgentRuntimeError
-    from agent_runtime.imports import vet
+    from agent_runtime.run.imported_threads import vet
 
     outcomes = {"refused": 0, "taken": 0}
     settings = Settings(database_url=f"file:{desk.folder / 'mutated.db'}", synchronous="normal")

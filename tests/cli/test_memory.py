@@ -19,8 +19,7 @@ from click.testing import CliRunner, Result
 from agent_runtime.cli import exits, main
 from benchmarks.openai_server import OpenAIServer, Reply
 from benchmarks.stall_worker import is_for_memory
-
-from .test_runs import Machine
+from tests.cli.test_runs import Machine
 
 SMALL = {
     "AGENT_RUNTIME_OBSERVATIONAL_MEMORY": "true",

@@ -16,9 +16,8 @@ from typing import Any
 from agent_runtime.cli import exits
 from agent_runtime.delegation.assignment import PROTOCOL
 from benchmarks.openai_server import Reply
-
-from .command import COMMAND, clean_environ
-from .test_runs import HELLO, STALL, Machine, machine
+from tests.cli.command import COMMAND, clean_environ
+from tests.cli.test_runs import HELLO, STALL, Machine, machine
 
 __all__ = ["machine"]
 

@@ -12,11 +12,10 @@ from agent_runtime.cli import exits
 from agent_runtime.cli.checklist import MOST_SHOWN, Checklist
 from agent_runtime.cli.progress import LiveProgress, PlainProgress
 from agent_runtime.events import Event, EventKind
-from agent_runtime.plan import PHASES, Plan, Step, create, update
+from agent_runtime.plan.model import PHASES, Plan, Step, create, update
 from benchmarks.openai_server import Reply
-
-from .test_runs import HELLO, Machine
-from .test_runs import machine as machine
+from tests.cli.test_runs import HELLO, Machine
+from tests.cli.test_runs import machine as machine
 
 STEPS = [{"id": "a", "description": "Look"}, {"id": "b", "description": "Build [b]\x1b[2J"}]
 SCRIPT = (

@@ -17,8 +17,7 @@ from click.testing import CliRunner, Result
 
 from agent_runtime.cli import exits, main
 from benchmarks.openai_server import OpenAIServer, Reply, Script, unauthorized
-
-from .command import COMMAND, clean_environ
+from tests.cli.command import COMMAND, clean_environ
 
 KEY = "sk-test-0123456789abcdef"
 HELLO = Reply(text="Hello from the model.")

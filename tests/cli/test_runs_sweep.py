@@ -12,9 +12,8 @@ from agent_runtime import Agent, Runtime, ScriptedModel, Settings
 from agent_runtime.cli import exits
 from agent_runtime.models.scripted import call
 from benchmarks.openai_server import Reply
+from tests.cli.test_runs import HELLO, STALL, Machine, machine
 from tests.people.elsewhere import AT_ONCE
-
-from .test_runs import HELLO, STALL, Machine, machine
 
 __all__ = ["machine"]
 

@@ -8,8 +8,7 @@ import sys
 from pathlib import Path
 
 from agent_runtime.cli import exits
-
-from .command import clean_environ
+from tests.cli.command import clean_environ
 
 STUCK = """
 import anyio

@@ -23,16 +23,15 @@ from agent_runtime.cli import main
 from agent_runtime.cli.agents import Spec
 from agent_runtime.cli.state import misplaced, readable_by_others
 from agent_runtime.errors import ConfigError, ModelError, ToolError
+from agent_runtime.log.run_spec import COMMAND as COMMAND_LINE
 from agent_runtime.models.base import ModelAnswer
 from agent_runtime.models.scripted import ScriptedModel, call, calls, raw_call, say
-from agent_runtime.run_spec import COMMAND as COMMAND_LINE
-from agent_runtime.tools.root import Root
-from agent_runtime.tools.workspace import workspace_tools
+from agent_runtime.tools.workspace.files import workspace_tools
+from agent_runtime.tools.workspace.root import Root
 from agent_runtime_config import state_folder
 from agent_runtime_config.state import state_folders
-from agent_runtime_storage.objects import Objects
-
-from .command import COMMAND, clean_environ
+from agent_runtime_storage.objects.object_store import Objects
+from tests.cli.command import COMMAND, clean_environ
 
 LARGE = os.urandom(320_000).hex()
 

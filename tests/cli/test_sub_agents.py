@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from agent_runtime.cli.commands.sub_agents import MOST_SHOWN, SubAgents
 from agent_runtime.cli.progress import LiveProgress, PlainProgress, Tally
-from agent_runtime.cli.sub_agents import MOST_SHOWN, SubAgents
 from agent_runtime.events import Event, EventKind
 from benchmarks.openai_server import Reply
-
-from .test_runs import HELLO, Machine
-from .test_runs import machine as machine
+from tests.cli.test_runs import HELLO, Machine
+from tests.cli.test_runs import machine as machine
 
 
 class Time:

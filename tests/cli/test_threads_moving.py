@@ -19,8 +19,7 @@ from click.testing import CliRunner, Result
 
 from agent_runtime.cli import exits, main
 from agent_runtime_storage import open_store
-
-from .command import COMMAND, ROOT, clean_environ, run_command
+from tests.cli.command import COMMAND, ROOT, clean_environ, run_command
 
 TASK = "Survey the folder of marjoram"
 

@@ -6,9 +6,8 @@ import json
 import re
 
 from agent_runtime.cli import exits
-
-from .test_runs import HELLO, Machine
-from .test_runs import machine as machine
+from tests.cli.test_runs import HELLO, Machine
+from tests.cli.test_runs import machine as machine
 
 DAY = {"AGENT_RUNTIME_DAY_BUDGET_TOKENS": "100000"}
 PRICES = {

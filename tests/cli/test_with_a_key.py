@@ -11,9 +11,8 @@ import pytest
 
 from agent_runtime.cli import exits
 from benchmarks.openai_server import Reply
-
-from .test_runs import HELLO, KEY, Machine
-from .test_runs import machine as machine
+from tests.cli.test_runs import HELLO, KEY, Machine
+from tests.cli.test_runs import machine as machine
 
 TASK = ("delegate", {"role": "reader", "instructions": "Read a.txt.", "task_key": "read"})
 

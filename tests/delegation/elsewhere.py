@@ -27,9 +27,8 @@ from agent_runtime import (
 )
 from agent_runtime.models.base import ModelRequest
 from agent_runtime.models.scripted import Scripted, call, calls, raw_call, say
+from tests.delegation.helpers import is_child, step
 from tests.processes import Program, program
-
-from .helpers import is_child, step
 
 PARTS = ("one", "two", "three")
 

@@ -11,14 +11,13 @@ import pytest
 
 from agent_runtime import Agent, Runtime, ScriptedModel, Settings, ToolContext, tool
 from agent_runtime.delegation.background import JOB, MOST_RUNNING, tasks_of
+from agent_runtime.delegation.tasks_tool import tasks_note
 from agent_runtime.models.base import ModelAnswer, ModelRequest
 from agent_runtime.models.scripted import Scripted, call, calls, raw_call, say
-from agent_runtime.run_tree import tree_of
-from agent_runtime.tools.tasks import tasks_note
+from agent_runtime.run.tree import tree_of
 from agent_runtime_storage import UserStore
+from tests.delegation.helpers import is_child, step
 from tests.loop.conftest import Play
-
-from .helpers import is_child, step
 
 pytestmark = pytest.mark.backends("file")
 

@@ -10,16 +10,15 @@ import anyio
 import pytest
 
 from agent_runtime import Agent, ScriptedModel, tool
-from agent_runtime.delegation.iteration_log import Attempt, rendered
+from agent_runtime.delegation.attempts import Attempt, rendered
 from agent_runtime.models.base import ModelAnswer, ModelRequest
 from agent_runtime.models.scripted import Scripted, call, calls, raw_call, say
-from agent_runtime.tokens import count_text
+from agent_runtime.models.tokens import count_text
 from agent_runtime_storage import UserStore
-from agent_runtime_storage.commits import Commits
-from agent_runtime_storage.records import NewRun
+from agent_runtime_storage.contract.records import NewRun
+from agent_runtime_storage.log.commits import Commits
+from tests.delegation.helpers import is_child, outcomes, playing, step
 from tests.loop.conftest import Play, World, double
-
-from .helpers import is_child, outcomes, playing, step
 
 
 def order(**more: Any) -> ModelAnswer:

@@ -11,8 +11,7 @@ import pytest
 from agent_runtime import Runtime, Settings
 from agent_runtime.delegation.background import tasks_of
 from agent_runtime.messages import decode_result
-
-from .elsewhere import PARTS, Worker, elsewhere
+from tests.delegation.elsewhere import PARTS, Worker, elsewhere
 
 
 @pytest.mark.backends("file", "postgres")

@@ -10,13 +10,12 @@ import pytest
 
 from agent_runtime import Agent, Delegation, ToolContext, tool
 from agent_runtime.delegation.assignment import Assignment
-from agent_runtime.delegation.delegating import delegate
+from agent_runtime.delegation.delegate import delegate
 from agent_runtime.errors import ConfigError
 from agent_runtime.models.base import ModelRequest
 from agent_runtime.models.scripted import Scripted, call, calls, raw_call, say
+from tests.delegation.helpers import is_child, outcomes, playing, step
 from tests.loop.conftest import Play, double
-
-from .helpers import is_child, outcomes, playing, step
 
 pytestmark = pytest.mark.backends("file")
 

@@ -9,15 +9,14 @@ import pytest
 
 from agent_runtime import Agent, File, ScriptedModel, Tool, ToolContext, ToolError, tool
 from agent_runtime.delegation.assignment import Assignment
-from agent_runtime.delegation.delegating import delegate
+from agent_runtime.delegation.delegate import delegate
 from agent_runtime.delegation.outcome import RESULT_CHARS, Outcome
 from agent_runtime.errors import ModelRejected, ModelUnavailable, StoreUnavailable
 from agent_runtime.models.base import ModelRequest, Price
 from agent_runtime.models.scripted import Scripted, call, calls, raw_call, say
 from agent_runtime_storage import UserStore
+from tests.delegation.helpers import Answer, outcomes, playing
 from tests.loop.conftest import Play, World, double
-
-from .helpers import Answer, outcomes, playing
 
 pytestmark = pytest.mark.backends("file")
 
@@ -222,7 +221,7 @@ async def test_a_store_that_fails_the_sub_agent_is_an_outcome(
     async def fail(*args: Any) -> Any:
         raise StoreUnavailable("The database is away.", cure="Wait.")
 
-    from agent_runtime_storage.commits import Commits
+    from agent_runtime_storage.log.commits import Commits
 
     begin = Commits.begin_run
 

@@ -21,18 +21,17 @@ from agent_runtime import (
 )
 from agent_runtime.delegation.record import Record, record_of
 from agent_runtime.errors import NotFound, QuestionClosed, QuestionsOpen
+from agent_runtime.human.gate import Gate, Gated
+from agent_runtime.human.waiting import Waits
 from agent_runtime.models.base import ModelRequest
 from agent_runtime.models.scripted import Scripted, call, calls, raw_call, say
-from agent_runtime.people.gate import Gate, Gated
-from agent_runtime.people.waiting import Waits
 from agent_runtime.tools.base import REFUSED
 from agent_runtime_storage import Finish
-from agent_runtime_storage.records import Run
+from agent_runtime_storage.contract.records import Run
+from tests.delegation.asking_elsewhere import Asker, asking
+from tests.delegation.helpers import is_child, outcomes, step
 from tests.loop.conftest import Play, World, double
 from tests.people.elsewhere import AT_ONCE
-
-from .asking_elsewhere import Asker, asking
-from .helpers import is_child, outcomes, step
 
 FILE = pytest.mark.backends("file")
 erased: list[str] = []

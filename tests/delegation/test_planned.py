@@ -10,9 +10,8 @@ import pytest
 from agent_runtime import Agent
 from agent_runtime.models.base import ModelRequest
 from agent_runtime.models.scripted import Scripted, call, say
+from tests.delegation.helpers import is_child, playing, step
 from tests.loop.conftest import Play, double
-
-from .helpers import is_child, playing, step
 
 pytestmark = pytest.mark.backends("file")
 

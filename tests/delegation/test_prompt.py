@@ -9,7 +9,7 @@ import pytest
 
 from agent_runtime import Agent, tool
 from agent_runtime.delegation.assignment import ANSWER, PROTOCOL, TYPED, Assignment, kept
-from agent_runtime.rendering import notes_rule
+from agent_runtime.prompt.render import notes_rule
 from benchmarks.openai_server import Reply
 from tests.loop.conftest import Serve, double
 

@@ -6,14 +6,13 @@ import anyio
 import pytest
 
 from agent_runtime import Agent, ToolContext, tool
-from agent_runtime.cli.runs import lines
+from agent_runtime.cli.commands.runs import lines
 from agent_runtime.errors import NotFound
 from agent_runtime.models.base import ModelRequest, Price
 from agent_runtime.models.scripted import Scripted, call, calls, raw_call, say
-from agent_runtime.run_tree import tree_of
+from agent_runtime.run.tree import tree_of
+from tests.delegation.helpers import is_child, outcomes, playing, step
 from tests.loop.conftest import Play, World, double
-
-from .helpers import is_child, outcomes, playing, step
 
 pytestmark = pytest.mark.backends("file")
 

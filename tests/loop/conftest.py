@@ -24,7 +24,7 @@ from agent_runtime import (
 from agent_runtime.models import litellm
 from agent_runtime.models.scripted import Scripted, ScriptFunction
 from agent_runtime_storage import UserStore
-from agent_runtime_storage.records import Run
+from agent_runtime_storage.contract.records import Run
 from benchmarks.openai_server import OpenAIServer, Reply, Script
 
 KEY = "sk-test-0123456789abcdefghij"

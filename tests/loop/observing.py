@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from agent_runtime import Settings, composing
-from agent_runtime.log import RunLog
-from agent_runtime.memory.observational import Memory
-from agent_runtime.memory.observer import Observer
-from agent_runtime.remembering import Remembering
-from agent_runtime.tokens import Calibration
-from agent_runtime.upkeep import memory_of
+from agent_runtime import Settings
+from agent_runtime.log.run_log import RunLog
+from agent_runtime.memory.observational.configure import Remembering
+from agent_runtime.memory.observational.memory import Memory
+from agent_runtime.memory.observational.observer.base import Observer
+from agent_runtime.models.tokens import Calibration
+from agent_runtime.run import compose as composing
+from agent_runtime.run.memory_maintenance import memory_of
 
 
 def observe_with(

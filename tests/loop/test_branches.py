@@ -7,11 +7,10 @@ import pytest
 
 from agent_runtime import Agent, ScriptedModel, tool
 from agent_runtime.errors import Conflict, NotFound, ThreadBusy
-from agent_runtime.memory import branches
+from agent_runtime.log import branches
 from agent_runtime.messages import UserMessage, decode_message
 from agent_runtime.models.scripted import call, say
-
-from .conftest import Play, World, double
+from tests.loop.conftest import Play, World, double
 
 AGENT = Agent(tools=[double])
 

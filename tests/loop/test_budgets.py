@@ -9,30 +9,21 @@ from typing import Any
 import anyio
 import pytest
 
-from agent_runtime import (
-    Agent,
-    RunResult,
-    Runtime,
-    ScriptedModel,
-    Settings,
-    ToolContext,
-    leases,
-    tool,
-)
-from agent_runtime.allowance import limits_of, time_limit
+from agent_runtime import Agent, RunResult, Runtime, ScriptedModel, Settings, ToolContext, tool
 from agent_runtime.errors import BudgetExceeded
-from agent_runtime.log import RunLog
+from agent_runtime.log import leases
+from agent_runtime.log.run_log import RunLog
 from agent_runtime.models.base import ModelRequest, Price
 from agent_runtime.models.scripted import Scripted, call, calls, raw_call, say
+from agent_runtime.run.budget import limits_of, time_limit
+from agent_runtime_storage.contract.records import Amount, Lease, NewRun
 from agent_runtime_storage.drivers.protocol import Statement
-from agent_runtime_storage.records import Amount, Lease, NewRun
 from agent_runtime_storage.urls import open_driver
 from benchmarks.openai_server import Reply
-
-from .conftest import Play, Serve, World, double, in_turn
-from .test_children import delegating
-from .test_limits import BROKEN, CALL
-from .test_wrapping_up import notes, works_until_told
+from tests.loop.conftest import Play, Serve, World, double, in_turn
+from tests.loop.test_children import delegating
+from tests.loop.test_limits import BROKEN, CALL
+from tests.loop.test_wrapping_up import notes, works_until_told
 
 pytestmark = pytest.mark.backends("file")
 ENDLESS = 400

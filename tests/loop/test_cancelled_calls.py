@@ -9,8 +9,7 @@ import pytest
 
 from agent_runtime import Agent, ScriptedModel, ToolContext, tool
 from agent_runtime.models.scripted import call, calls, raw_call, say
-
-from .conftest import Play, double
+from tests.loop.conftest import Play, double
 
 
 @tool
@@ -159,7 +158,7 @@ async def test_a_run_is_still_cancelled_while_a_tool_cancels_itself(play: Play) 
 @pytest.mark.backends("file")
 async def test_no_prompt_is_built_while_an_exchange_is_open(play: Play) -> None:
     from agent_runtime.errors import InvariantError
-    from agent_runtime.orchestrator import Orchestrator
+    from agent_runtime.run.loop import Orchestrator
 
     seen: list[type[Exception]] = []
 

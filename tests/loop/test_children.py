@@ -8,15 +8,15 @@ from typing import Any
 import anyio
 import pytest
 
-from agent_runtime import Agent, Model, RunResult, ScriptedModel, Tool, ToolContext, leases, tool
+from agent_runtime import Agent, Model, RunResult, ScriptedModel, Tool, ToolContext, tool
 from agent_runtime.errors import BudgetExceeded, ConfigError, RunCancelled
-from agent_runtime.log import RunLog
+from agent_runtime.log import leases
+from agent_runtime.log.run_log import RunLog
 from agent_runtime.models.base import ModelRequest, Price
 from agent_runtime.models.scripted import call, calls, raw_call, say
-from agent_runtime_storage.records import Amount, NewRun, Run
+from agent_runtime_storage.contract.records import Amount, NewRun, Run
 from benchmarks.openai_server import Reply
-
-from .conftest import Play, Serve, double
+from tests.loop.conftest import Play, Serve, double
 
 PRICE = Price(input=1000, output=2000, cache_read=100, cache_write=1000)
 

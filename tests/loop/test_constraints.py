@@ -11,31 +11,22 @@ from typing import Any
 
 import pytest
 
-from agent_runtime import (
-    Agent,
-    Decision,
-    Event,
-    Question,
-    Runtime,
-    ScriptedModel,
-    Settings,
-    composing,
-    state,
-    tool,
-)
-from agent_runtime.branch import observation_of
-from agent_runtime.log import RunLog
-from agent_runtime.memory import branches
-from agent_runtime.memory.constraints import Constraints
-from agent_runtime.memory.observation import Line, Notes
-from agent_runtime.memory.observational import Memory
-from agent_runtime.memory.observer import Interval, NotObserved, Observed
-from agent_runtime.memory.reflector import FENCE_TOKENS, Condensed, Reflection
+from agent_runtime import Agent, Decision, Event, Question, Runtime, ScriptedModel, Settings, tool
+from agent_runtime.log import branches
+from agent_runtime.log.branch import observation_of
+from agent_runtime.log.run_log import RunLog
+from agent_runtime.memory.observational.configure import Remembering
+from agent_runtime.memory.observational.memory import Memory
+from agent_runtime.memory.observational.observer.base import Interval, NotObserved, Observed
+from agent_runtime.memory.observational.reflector.base import FENCE_TOKENS, Condensed, Reflection
 from agent_runtime.models.base import ModelRequest
 from agent_runtime.models.scripted import Scripted, call, raw_call, say
-from agent_runtime.remembering import Remembering
-from agent_runtime.tokens import Calibration, count_text
-from agent_runtime.upkeep import memory_of
+from agent_runtime.models.tokens import Calibration, count_text
+from agent_runtime.prompt.constraints import Constraints
+from agent_runtime.prompt.observation import Line, Notes
+from agent_runtime.run import compose as composing
+from agent_runtime.run import state
+from agent_runtime.run.memory_maintenance import memory_of
 
 FILLER = "what was seen there, in a few words\n" * 12
 LIMITS: dict[str, Any] = {

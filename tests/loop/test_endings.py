@@ -12,19 +12,18 @@ import orjson
 import pytest
 
 from agent_runtime import Agent, LiteLLMModel, Runtime, Settings
-from agent_runtime.answers import normalise
 from agent_runtime.cli.exits import MODEL, code_of_result
-from agent_runtime.exchange import Exchange
-from agent_runtime.execution import sort_out
+from agent_runtime.log.exchange import Exchange
 from agent_runtime.messages import AssistantMessage, decode_message, encode_message
 from agent_runtime.models import litellm
 from agent_runtime.models.base import ModelAnswer, RawCall
+from agent_runtime.prompt.normalise import normalise
+from agent_runtime.run.tool_calls import sort_out
 from agent_runtime.tools.base import Toolset
+from tests.loop.conftest import KEY, REPEATING, World, double
 from tests.models.provider_server import Answers, ProviderServer, anthropic, gemini, openai_chat
 from tests.providers.anthropic import Anthropic
 from tests.providers.server import Call, Say, Think
-
-from .conftest import KEY, REPEATING, World, double
 
 CLAUDE = "anthropic/claude-sonnet-4-5"
 GEMINI = "gemini/gemini-2.5-flash"

@@ -28,8 +28,7 @@ from benchmarks.openai_server import (
     unauthorized,
     unknown_model,
 )
-
-from .conftest import KEY, Serve, double, in_turn
+from tests.loop.conftest import KEY, Serve, double, in_turn
 
 # What a provider does wrong is the same over every database.
 pytestmark = pytest.mark.backends("file", "postgres")

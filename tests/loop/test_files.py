@@ -23,8 +23,7 @@ from agent_runtime.errors import InvalidFile, ModelRejected
 from agent_runtime.models.base import ModelRequest
 from agent_runtime.models.scripted import call, say
 from benchmarks.openai_server import Reply, failure
-
-from .conftest import Play, Serve
+from tests.loop.conftest import Play, Serve
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256))
 DATA = base64.b64encode(PNG).decode()

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from agent_runtime import Agent, Event, File, Runtime, ScriptedModel, Settings, tool
-from agent_runtime.marks import masked, new_nonce, next_nonce, secret_of
-from agent_runtime.memory.ledger import identifiers
 from agent_runtime.models.base import ModelRequest
 from agent_runtime.models.scripted import Scripted, call, say
-from agent_runtime.tokens import count_text
+from agent_runtime.models.tokens import count_text
+from agent_runtime.prompt.fences import masked, new_nonce, next_nonce, secret_of
+from agent_runtime.prompt.ledger import identifiers
 
 STEPS = 30
 WORDS = "what was seen there, in a few words and then in a few words more\n" * 10

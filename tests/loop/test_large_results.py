@@ -9,9 +9,8 @@ from agent_runtime import Agent, Event, ScriptedModel, tool
 from agent_runtime.errors import ConfigError
 from agent_runtime.models.base import ModelRequest
 from agent_runtime.models.scripted import Scripted, call, calls, raw_call, say
-from agent_runtime.tokens import count_text
-
-from .conftest import Play, World
+from agent_runtime.models.tokens import count_text
+from tests.loop.conftest import Play, World
 
 LINES = 40_000
 PLACE = 500_000

@@ -12,8 +12,7 @@ from agent_runtime.errors import ConfigError, ModelProtocolError
 from agent_runtime.models.base import Price
 from agent_runtime.models.scripted import call, say
 from benchmarks.openai_server import Reply
-
-from .conftest import Play, Serve, Served, double
+from tests.loop.conftest import Play, Serve, Served, double
 
 CALL = Reply(calls=(("double", {"number": 21}),))
 BROKEN = Reply(text="It is so", cut_after=2)

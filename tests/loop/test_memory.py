@@ -10,8 +10,8 @@ import anyio
 import pytest
 
 from agent_runtime import Agent, Event, Runtime, ScriptedModel, Settings
-from agent_runtime.memory import worker
-from agent_runtime.memory.observer import Interval, NotObserved, Observed
+from agent_runtime.memory.observational import worker
+from agent_runtime.memory.observational.observer.base import Interval, NotObserved, Observed
 from agent_runtime.models.base import ModelRequest
 from agent_runtime.models.scripted import Scripted, call, say
 from tests.loop.observing import observe_with

@@ -9,11 +9,11 @@ import anyio
 import pytest
 
 from agent_runtime import Agent, Event, Runtime, ScriptedModel, Settings
-from agent_runtime.memory import worker
-from agent_runtime.memory.observation import Line, Notes
-from agent_runtime.memory.observer import Call, Interval, NotObserved, Observed
+from agent_runtime.memory.observational import worker
+from agent_runtime.memory.observational.observer.base import Call, Interval, NotObserved, Observed
 from agent_runtime.models.base import ModelAnswer, ModelRequest, TokenUsage
 from agent_runtime.models.scripted import Scripted, call, say
+from agent_runtime.prompt.observation import Line, Notes
 from tests.loop.observing import observe_with
 
 STEPS = 60

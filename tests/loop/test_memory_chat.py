@@ -11,10 +11,10 @@ import pytest
 
 from agent_runtime import Agent, Event, Runtime, ScriptedModel, Settings
 from agent_runtime.errors import StoreError
-from agent_runtime.memory.observation import Line, Notes
-from agent_runtime.memory.observer import Call, Interval, Observed
+from agent_runtime.memory.observational.observer.base import Call, Interval, Observed
 from agent_runtime.models.base import ModelAnswer, TokenUsage
 from agent_runtime.models.scripted import say
+from agent_runtime.prompt.observation import Line, Notes
 from tests.loop.observing import observe_with
 
 WORDS = "what was said there, in a few words and then in a few words more; " * 12

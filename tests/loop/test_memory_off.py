@@ -13,14 +13,15 @@ from typing import Any
 import anyio
 import pytest
 
-from agent_runtime import Agent, Event, Runtime, ScriptedModel, Settings, context
-from agent_runtime.branch import load_view
+from agent_runtime import Agent, Event, Runtime, ScriptedModel, Settings
 from agent_runtime.errors import InvariantError
-from agent_runtime.memory import observational
-from agent_runtime.memory.branches import fork
+from agent_runtime.log.branch import load_view
+from agent_runtime.log.branches import fork
+from agent_runtime.memory.observational import memory as observational
 from agent_runtime.models.base import ModelRequest
 from agent_runtime.models.scripted import Scripted, call, say
-from agent_runtime.view import Gap, View
+from agent_runtime.prompt import build as context
+from agent_runtime.prompt.view import Gap, View
 
 WORDS = "what was said there, in a few words and then in a few words more; " * 24
 FACT = "The cellar key hangs behind billing.py."

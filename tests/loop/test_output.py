@@ -12,10 +12,9 @@ from agent_runtime import Agent
 from agent_runtime.errors import ConfigError
 from agent_runtime.models.base import RawCall
 from agent_runtime.models.scripted import call, calls, raw_call, say
-from agent_runtime.output import FINAL, RETRIES
+from agent_runtime.tools.output import FINAL, RETRIES
 from benchmarks.openai_server import Reply
-
-from .conftest import Play, Serve, double
+from tests.loop.conftest import Play, Serve, double
 
 # What a model answers is checked before any database sees it.
 pytestmark = pytest.mark.backends("file", "postgres")

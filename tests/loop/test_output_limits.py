@@ -14,11 +14,10 @@ from agent_runtime.models.base import ModelRequest
 from agent_runtime.models.scripted import ScriptedModel, call, calls, raw_call, say
 from agent_runtime.tools.base import ToolContext
 from benchmarks.openai_server import Reply, failure, overflow
+from tests.loop.conftest import Play, Serve, double
+from tests.loop.test_endings import CLAUDE, GEMINI, GPT, Provide
+from tests.loop.test_endings import provide as provide
 from tests.models.provider_server import ProviderServer, anthropic, gemini, openai_chat
-
-from .conftest import Play, Serve, double
-from .test_endings import CLAUDE, GEMINI, GPT, Provide
-from .test_endings import provide as provide
 
 AGENT = Agent(tools=[double])
 LONG = Agent(tools=[double], instructions="word " * 12_000)

@@ -21,18 +21,17 @@ from agent_runtime import (
     tool,
 )
 from agent_runtime.errors import LeaseLost, NotFound
-from agent_runtime.execution import INTERRUPTED
-from agent_runtime.memory import branches
+from agent_runtime.log import branches
 from agent_runtime.models.base import ModelRequest, RawCall
 from agent_runtime.models.scripted import Scripted, call, calls, raw_call, say
-from agent_runtime.plan_text import NOTE_TOKENS
-from agent_runtime.planning import Planner
-from agent_runtime.tokens import count_text
+from agent_runtime.models.tokens import count_text
+from agent_runtime.plan.planner import Planner
+from agent_runtime.plan.render import NOTE_TOKENS
+from agent_runtime.run.tool_calls import INTERRUPTED
+from tests.loop.conftest import Play, World, double
+from tests.loop.planned import agent as planned_agent
 from tests.processes import program
 from tests.storage.items import run_raw
-
-from .conftest import Play, World, double
-from .planned import agent as planned_agent
 
 FILE = pytest.mark.backends("file")
 AGENT = Agent(tools=[double], planning=True)

@@ -14,8 +14,7 @@ from agent_runtime.errors import Conflict, ModelAuthError, PromptTooLarge
 from agent_runtime.models.base import ModelRequest
 from agent_runtime.models.scripted import call, say
 from benchmarks.openai_server import Reply, unauthorized
-
-from .conftest import KEY, Play, Serve, Served, double
+from tests.loop.conftest import KEY, Play, Serve, Served, double
 
 # What prompts show is made from the log, whatever database keeps it.
 pytestmark = pytest.mark.backends("file", "postgres")

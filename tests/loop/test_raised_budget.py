@@ -9,11 +9,10 @@ from agent_runtime.errors import ConfigError, Conflict, NotFound
 from agent_runtime.messages import Note
 from agent_runtime.models.base import ModelRequest
 from agent_runtime.models.scripted import Scripted, call, say
-from agent_runtime.wrapping_up import ROOM_AGAIN, WrapUp
-from agent_runtime_storage.records import Amount, Budget
-
-from .conftest import Play, double
-from .test_wrapping_up import TOLD, notes
+from agent_runtime.run.wrap_up import ROOM_AGAIN, WrapUp
+from agent_runtime_storage.contract.records import Amount, Budget
+from tests.loop.conftest import Play, double
+from tests.loop.test_wrapping_up import TOLD, notes
 
 pytestmark = pytest.mark.backends("file")
 LEAST = {"budget_tokens": 30_000}

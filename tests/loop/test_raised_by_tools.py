@@ -12,8 +12,7 @@ from pydantic import BeforeValidator
 
 from agent_runtime import Agent, Event, ToolContext, Workflow, WorkflowContext, tool
 from agent_runtime.models.scripted import call, calls, raw_call, say
-
-from .conftest import Play, World, double
+from tests.loop.conftest import Play, World, double
 
 
 class Unprintable(Exception):

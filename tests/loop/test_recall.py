@@ -13,7 +13,8 @@ import anyio
 import pytest
 
 from agent_runtime import Agent, Event, RunResult, Runtime, ScriptedModel, Settings, tool
-from agent_runtime.memory import branches, embedding
+from agent_runtime.log import branches
+from agent_runtime.memory.recall import indexer as embedding
 from agent_runtime.messages import Note, PromptMessage, decode_message
 from agent_runtime.models.base import ModelRequest
 from agent_runtime.models.embedding import ScriptedEmbedder, Vector

@@ -10,8 +10,7 @@ from agent_runtime import Agent, tool
 from agent_runtime.messages import searchable_body
 from agent_runtime.models.scripted import call, say
 from agent_runtime_storage import NodeText
-
-from .conftest import Play
+from tests.loop.conftest import Play
 
 
 @tool

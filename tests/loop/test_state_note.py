@@ -10,9 +10,10 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from agent_runtime import Agent, Event, Runtime, ScriptedModel, Settings, ToolContext, state_note
+from agent_runtime import Agent, Event, Runtime, ScriptedModel, Settings, ToolContext
 from agent_runtime.models.base import ModelRequest
 from agent_runtime.models.scripted import Scripted, call, say
+from agent_runtime.run import state_note
 
 
 class Script:

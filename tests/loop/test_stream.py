@@ -10,10 +10,9 @@ import pytest
 from agent_runtime import Agent, Event, tool
 from agent_runtime.errors import ModelAuthError
 from agent_runtime.models.scripted import call, calls, raw_call, say
-from agent_runtime_storage.records import Event as KeptEvent
+from agent_runtime_storage.contract.records import Event as KeptEvent
 from benchmarks.openai_server import Reply, unauthorized
-
-from .conftest import Play, Serve, double
+from tests.loop.conftest import Play, Serve, double
 
 AGENT = Agent(tools=[double])
 SCRIPT = [calls(raw_call("double", number=1), raw_call("double", number=2)), say("All\ndone.")]

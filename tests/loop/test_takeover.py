@@ -9,20 +9,19 @@ import pytest
 
 from agent_runtime import Agent
 from agent_runtime.errors import Conflict, StoreUnavailable
-from agent_runtime.memory import branches
+from agent_runtime.log import branches
 from agent_runtime.messages import decode_message, decode_result
 from agent_runtime.models.scripted import call, say
-from agent_runtime.takeover import give_up, take_log
+from agent_runtime.run.takeover import give_up, take_log
 from agent_runtime_storage import Finish, UserStore, open_store
-
-from .conftest import Play, World, double
+from tests.loop.conftest import Play, World, double
 
 SCRIPT = [*(call("double", number=n) for n in range(1, 4)), say("Done.")]
 
 
 async def _left_open(world: World, monkeypatch: pytest.MonkeyPatch) -> int:
     """Leave a run that is over, with its third exchange open; return the thread's head."""
-    from agent_runtime import execution
+    from agent_runtime.run import tool_calls as execution
 
     class Died(StoreUnavailable):
         """What leaves a run as it is: nobody can write its end."""
@@ -37,7 +36,7 @@ async def _left_open(world: World, monkeypatch: pytest.MonkeyPatch) -> int:
             raise Died("The store is gone.")
         await true(*args, **more)
 
-    monkeypatch.setattr("agent_runtime.orchestrator.run_calls", die)
+    monkeypatch.setattr("agent_runtime.run.loop.run_calls", die)
     with pytest.raises(Died):
         await world.run(Agent(tools=[double]), thread="t")
     monkeypatch.undo()

@@ -16,8 +16,7 @@ from agent_runtime.errors import ConfigError, ModelProtocolError, ThreadBusy
 from agent_runtime.models.base import RawCall
 from agent_runtime.models.scripted import call, calls, raw_call, say
 from benchmarks.openai_server import Reply
-
-from .conftest import KEY, Play, Serve, World, double
+from tests.loop.conftest import KEY, Play, Serve, World, double
 
 HELLO = """
 from agent_runtime import Agent

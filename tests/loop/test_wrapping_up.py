@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from agent_runtime import Agent, ScriptedModel
-from agent_runtime.allowance import TimeLimit
 from agent_runtime.messages import Note
 from agent_runtime.models.base import ModelRequest
 from agent_runtime.models.scripted import Scripted, call, say
-from agent_runtime.wrapping_up import SHARE, WrapUp
-from agent_runtime_storage.records import Amount
+from agent_runtime.run.budget import TimeLimit
+from agent_runtime.run.wrap_up import SHARE, WrapUp
+from agent_runtime_storage.contract.records import Amount
 from tests.loop.conftest import Play, World, double, play
 
 __all__ = ["play"]

@@ -16,9 +16,10 @@ import anyio
 import pytest
 
 from agent_runtime import Agent, Event, LiteLLMModel, RunResult, Runtime, Settings, tool
-from agent_runtime.memory import model_observer, model_reflector
+from agent_runtime.memory.observational.observer import model as model_observer
+from agent_runtime.memory.observational.reflector import model as model_reflector
 from agent_runtime.models import litellm
-from agent_runtime.tokens import count_text
+from agent_runtime.models.tokens import count_text
 from benchmarks.interleavings_memory_check import Judge, read_left
 from benchmarks.interleavings_memory_world import MAIN, Message, Sent
 from benchmarks.interleavings_run import driver_of

@@ -14,16 +14,15 @@ from typing import Any
 import anyio
 import pytest
 
-from agent_runtime.memory import worker
-from agent_runtime.memory.parsing import NOTHING
+from agent_runtime.memory.observational import worker
+from agent_runtime.memory.observational.observer.notes_format import NOTHING
 from agent_runtime_storage import open_store
 from agent_runtime_storage.drivers.protocol import Statement
 from benchmarks.interleavings_memory_world import MAIN, Actor, Op, World, expire
 from benchmarks.interleavings_run import driver_of
 from benchmarks.openai_server import Reply, overflow, rate_limited, server_error, unauthorized
 from benchmarks.stall_worker import notes_for
-
-from .served import KEY, Served, longest, reflects, serve, text_of, well
+from tests.memory.served import KEY, Served, longest, reflects, serve, text_of, well
 
 AT = "2026-11-21 14:05"
 HOSTILE = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_runtime.memory.bands import (
+from agent_runtime.memory.observational.thresholds import (
     Bands,
     covered,
     late,
@@ -15,9 +15,9 @@ from agent_runtime.memory.bands import (
     ripe,
     threshold,
 )
-from agent_runtime.memory.observation import Notes, Observation
 from agent_runtime.messages import AssistantMessage, PromptMessage, ToolResult, UserMessage
-from agent_runtime.view import Entry
+from agent_runtime.prompt.observation import Notes, Observation
+from agent_runtime.prompt.view import Entry
 
 BANDS = Bands(observe=1000, reflect=500, last_messages=4)
 

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from agent_runtime.memory.constraints import KEPT_CHARS, Constraint, Constraints, fitted, shown
-from agent_runtime.memory.required import LONGEST, PIECE, read, required, supersedes
+from agent_runtime.memory.observational.requirements import (
+    LONGEST,
+    PIECE,
+    read,
+    required,
+    supersedes,
+)
 from agent_runtime.messages import AssistantMessage, LoggedMessage, Note, UserMessage
-from agent_runtime.tokens import count_text
+from agent_runtime.models.tokens import count_text
+from agent_runtime.prompt.constraints import KEPT_CHARS, Constraint, Constraints, fitted, shown
 
 
 @pytest.mark.parametrize(

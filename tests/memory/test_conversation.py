@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from agent_runtime import ConversationMemory, FileRef
-from agent_runtime.branch import node_row
 from agent_runtime.errors import NotFound
-from agent_runtime.files import FilePolicy
-from agent_runtime.memory.branches import fork
+from agent_runtime.files.references import FilePolicy
+from agent_runtime.log.branch import node_row
+from agent_runtime.log.branches import fork
 from agent_runtime.memory.mode import MemoryWindow, RolePrefix
 from agent_runtime.messages import (
     AssistantMessage,
@@ -26,7 +26,7 @@ from agent_runtime.messages import (
     call_id,
     encode_result,
 )
-from agent_runtime.tokens import count_message
+from agent_runtime.models.tokens import count_message
 from agent_runtime_storage import CallDone, Commit, Finish, Lease, Store, UserStore, open_store
 from tests.storage.helpers import begin
 

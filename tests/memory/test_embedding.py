@@ -11,10 +11,11 @@ import anyio
 import pytest
 
 from agent_runtime import Agent, Event, Runtime, ScriptedModel, Settings, tool
-from agent_runtime.branch import entry_of
 from agent_runtime.errors import ModelRejected
-from agent_runtime.memory import branches, embedding
-from agent_runtime.memory.passages import passages
+from agent_runtime.log import branches
+from agent_runtime.log.branch import entry_of
+from agent_runtime.memory.recall import indexer as embedding
+from agent_runtime.memory.recall.passages import passages
 from agent_runtime.messages import Note, decode_message
 from agent_runtime.models import litellm
 from agent_runtime.models.base import ModelRequest

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_runtime.errors import CorruptThread, NotFound
-from agent_runtime.memory.branches import extract
+from agent_runtime.log.branches import extract
 
 # The README of Dify's memory: A' was regenerated as A'', and the talk went on from either.
 REGENERATED = {"A": None, "A'": "A", "B": "A'", "B'": "B", "A''": "A", "C": "A''", "C'": "C"}

@@ -10,10 +10,19 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agent_runtime.memory.extractive import LEAST, ExtractiveObserver, extract_notes
-from agent_runtime.memory.observation import Line, Notes, render_notes
-from agent_runtime.memory.observer import Interval
-from agent_runtime.memory.rules import error_lines, exit_code, numbers, sentences, verb_of
+from agent_runtime.memory.observational.observer.base import Interval
+from agent_runtime.memory.observational.observer.rules import (
+    LEAST,
+    ExtractiveObserver,
+    extract_notes,
+)
+from agent_runtime.memory.observational.observer.sentences import (
+    error_lines,
+    exit_code,
+    numbers,
+    sentences,
+    verb_of,
+)
 from agent_runtime.messages import (
     AssistantMessage,
     FileRef,
@@ -24,9 +33,10 @@ from agent_runtime.messages import (
     UserMessage,
     call_id,
 )
-from agent_runtime.tokens import count_text
-from agent_runtime.view import Entry
-from agent_runtime_storage.records import CallOutcome
+from agent_runtime.models.tokens import count_text
+from agent_runtime.prompt.observation import Line, Notes, render_notes
+from agent_runtime.prompt.view import Entry
+from agent_runtime_storage.contract.records import CallOutcome
 
 pytestmark = pytest.mark.anyio
 AT = 1_795_269_900.0  # 2026-11-21 14:05 UTC

@@ -46,13 +46,12 @@ from typing import Any
 import pytest
 
 from agent_runtime.errors import ThreadBusy
-from agent_runtime.memory.model_observer import INSTRUCTIONS
-from agent_runtime.tokens import count_text
+from agent_runtime.memory.observational.observer.model import INSTRUCTIONS
+from agent_runtime.models.tokens import count_text
 from benchmarks.interleavings_memory_world import MAIN
 from benchmarks.openai_server import Reply, overflow
 from benchmarks.stall_worker import is_for_memory, notes_for
-
-from .served import STEPS, Served, reflects, seen, serve, text_of, well
+from tests.memory.served import STEPS, Served, reflects, seen, serve, text_of, well
 
 LINE = "what was seen there, in a few words\n"
 

@@ -16,12 +16,15 @@ from typing import Any
 import anyio.to_thread
 import pytest
 
-from agent_runtime import context
-from agent_runtime.log import RunLog
-from agent_runtime.memory import bands, keeping, observational, recent
-from agent_runtime.memory.observation import Observation
-from agent_runtime.view import Entry, View
-from agent_runtime_storage.owner import Owner
+from agent_runtime.log.run_log import RunLog
+from agent_runtime.memory import spending as keeping
+from agent_runtime.memory.observational import memory as observational
+from agent_runtime.memory.observational import thresholds as bands
+from agent_runtime.prompt import build as context
+from agent_runtime.prompt import window as recent
+from agent_runtime.prompt.observation import Observation
+from agent_runtime.prompt.view import Entry, View
+from agent_runtime_storage.queries.owner import Owner
 from agent_runtime_storage.urls import backend_of
 from benchmarks.interleavings_memory import run_seeds
 from benchmarks.interleavings_memory_processes import run_kills

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_runtime.memory.ledger import (
+from agent_runtime.models.tokens import count_text
+from agent_runtime.prompt.ledger import (
     MOST_READ,
     Passage,
     compile_ledger,
@@ -15,7 +16,6 @@ from agent_runtime.memory.ledger import (
     merge_ledgers,
     spelled_out,
 )
-from agent_runtime.tokens import count_text
 
 
 def own(text: str) -> Passage:

@@ -10,16 +10,15 @@ import pytest
 
 from agent_runtime import FileRef, NodeMemory
 from agent_runtime.errors import ConfigError, CorruptDocument, NotFound, UnknownVersion
-from agent_runtime.memory.node import latest, newest_of
+from agent_runtime.memory.node.memory import latest, newest_of
 from agent_runtime.messages import PromptMessage
-from agent_runtime.tokens import count_message, count_text
+from agent_runtime.models.tokens import count_message, count_text
 from agent_runtime_storage import NewFile, Store, UserStore
-from agent_runtime_storage.documents import Documents
 from agent_runtime_storage.drivers.protocol import Driver
+from agent_runtime_storage.objects.documents import Documents
 from agent_runtime_storage.store import SqlStore
 from agent_runtime_storage.urls import open_driver
-
-from .node_parts import KEY, add, ann, documents, keys, node, opened, put, say, texts
+from tests.memory.node_parts import KEY, add, ann, documents, keys, node, opened, put, say, texts
 
 __all__ = ["ann", "documents", "opened"]
 

@@ -14,13 +14,12 @@ import pytest
 import zstandard
 
 from agent_runtime.errors import Conflict, CorruptDocument, ObjectsUnavailable
-from agent_runtime.memory import node as node_module
-from agent_runtime.memory.node import latest
-from agent_runtime.memory.node_upkeep import PRUNE, prune, prune_daily, stored_memories
+from agent_runtime.memory.node import memory as node_module
+from agent_runtime.memory.node.memory import latest
+from agent_runtime.memory.node.upkeep import PRUNE, prune, prune_daily, stored_memories
 from agent_runtime_storage import Store, UserStore
-from agent_runtime_storage.documents import Document, Documents
-
-from .node_parts import KEY, ann, documents, keys, node, opened, put, say, texts
+from agent_runtime_storage.objects.documents import Document, Documents
+from tests.memory.node_parts import KEY, ann, documents, keys, node, opened, put, say, texts
 
 __all__ = ["ann", "documents", "opened"]
 
@@ -361,7 +360,7 @@ async def test_a_failed_pruning_is_told_and_tried_again(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr("agent_runtime.memory.node_upkeep.CLAIM_SECONDS", -1.0)
+    monkeypatch.setattr("agent_runtime.memory.node.upkeep.CLAIM_SECONDS", -1.0)
     with monkeypatch.context() as away:
 
         async def refuse(*_: Any, **__: Any) -> bool:

@@ -29,20 +29,19 @@ from agent_runtime import (
     tool,
 )
 from agent_runtime.errors import ConfigError, CorruptDocument, ModelRejected, ObjectsUnavailable
-from agent_runtime.memory import branches
+from agent_runtime.log import branches
 from agent_runtime.memory.mode import MemoryWindow
-from agent_runtime.memory.node import latest
-from agent_runtime.memory.node_runs import NodeRun
+from agent_runtime.memory.node.memory import latest
 from agent_runtime.messages import AssistantMessage, decode_message
 from agent_runtime.models.base import ModelRequest
 from agent_runtime.models.scripted import Scripted, call, say
-from agent_runtime.output import FINAL
-from agent_runtime_storage.documents import Documents
+from agent_runtime.run.node_memory import NodeRun
+from agent_runtime.tools.output import FINAL
+from agent_runtime_storage.objects.documents import Documents
 from tests.cli.command import clean_environ
 from tests.loop.conftest import Play, World, double, play
+from tests.memory.node_parts import texts
 from tests.test_image_sizes import png
-
-from .node_parts import texts
 
 __all__ = ["play"]
 

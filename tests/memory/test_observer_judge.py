@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_runtime.memory.judge import Rejected, Source, allowed, judge
-from agent_runtime.memory.model_observer import INSTRUCTIONS
-from agent_runtime.memory.observation import Line, Notes, render_notes
-from agent_runtime.memory.parsing import LONGEST_LINE, NOTHING, write
-from agent_runtime.tokens import count_text
+from agent_runtime.memory.observational.observer.model import INSTRUCTIONS
+from agent_runtime.memory.observational.observer.notes_format import LONGEST_LINE, NOTHING, write
+from agent_runtime.memory.observational.observer.validate import Rejected, Source, allowed, judge
+from agent_runtime.models.tokens import count_text
+from agent_runtime.prompt.observation import Line, Notes, render_notes
 
 AT = "2026-11-21 14:05"
 SOURCE = Source("words", 6000, INSTRUCTIONS, "a1b2c3", AT)

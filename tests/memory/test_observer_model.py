@@ -11,7 +11,6 @@ from typing import Any
 import anyio
 import pytest
 
-from agent_runtime.budget import bound
 from agent_runtime.errors import (
     ModelAuthError,
     ModelError,
@@ -21,11 +20,14 @@ from agent_runtime.errors import (
     ModelStalled,
     ModelUnavailable,
 )
-from agent_runtime.memory.model_observer import EARLIER_TOKENS, INSTRUCTIONS, ModelObserver
-from agent_runtime.memory.observation import Line, Notes, Observation
-from agent_runtime.memory.observer import Interval, NotObserved
-from agent_runtime.memory.parsing import NOTHING, write
-from agent_runtime.memory.recorded import passages
+from agent_runtime.memory.observational.observer.base import Interval, NotObserved
+from agent_runtime.memory.observational.observer.model import (
+    EARLIER_TOKENS,
+    INSTRUCTIONS,
+    ModelObserver,
+)
+from agent_runtime.memory.observational.observer.notes_format import NOTHING, write
+from agent_runtime.memory.observational.records import passages
 from agent_runtime.messages import (
     AssistantMessage,
     Note,
@@ -43,9 +45,11 @@ from agent_runtime.models.base import (
     Retrying,
     TextDelta,
 )
+from agent_runtime.models.cost import bound
 from agent_runtime.models.scripted import Scripted, ScriptedModel, say
-from agent_runtime.tokens import count_text
-from agent_runtime.view import Entry
+from agent_runtime.models.tokens import count_text
+from agent_runtime.prompt.observation import Line, Notes, Observation
+from agent_runtime.prompt.view import Entry
 from benchmarks.openai_server import Reply, overflow, server_error
 from tests.models.conftest import Play
 from tests.models.conftest import play as play

@@ -6,8 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_runtime.memory.observation import Line, Notes, Priority, render_notes
-from agent_runtime.memory.parsing import LONGEST_LINE, NOTHING, parse, write
+from agent_runtime.memory.observational.observer.notes_format import (
+    LONGEST_LINE,
+    NOTHING,
+    parse,
+    write,
+)
+from agent_runtime.prompt.observation import Line, Notes, Priority, render_notes
 
 AT = "2026-11-21 14:05"
 PRIORITIES: list[Priority] = ["critical", "important", "info", "done"]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_runtime.memory.passages import (
+from agent_runtime.memory.recall.passages import (
     MESSAGE,
     MOST_OF_RESULT,
     RESULT,
@@ -16,7 +16,7 @@ from agent_runtime.memory.passages import (
     split,
 )
 from agent_runtime.messages import AssistantMessage, Note, ToolCall, ToolResult, UserMessage
-from agent_runtime.view import Entry
+from agent_runtime.prompt.view import Entry
 
 WORDS = st.lists(st.sampled_from(["a", "word", "longer.", "line\n", "日本", "é", "x" * 50]))
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from agent_runtime.memory.bands import Bands, measure, next_chunk, ripe
-from agent_runtime.memory.observation import Notes, Observation
-from agent_runtime.memory.price import Prices, carrying_calls
+from agent_runtime.memory.observational.price import Prices, carrying_calls
+from agent_runtime.memory.observational.thresholds import Bands, measure, next_chunk, ripe
 from agent_runtime.messages import AssistantMessage, PromptMessage, ToolResult, UserMessage
 from agent_runtime.models.base import Price
-from agent_runtime.view import Entry
+from agent_runtime.prompt.observation import Notes, Observation
+from agent_runtime.prompt.view import Entry
 
 SONNET = Price(input=3000, output=15_000, cache_read=300, cache_write=3750)
 FLASH = Price(input=300, output=2500, cache_read=75, cache_write=300)

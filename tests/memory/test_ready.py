@@ -6,15 +6,15 @@ from typing import Any, cast
 
 import pytest
 
-from agent_runtime.context import view_of
-from agent_runtime.memory.bands import Bands
-from agent_runtime.memory.extractive import ExtractiveObserver
-from agent_runtime.memory.extractive_reflector import ExtractiveReflector
-from agent_runtime.memory.observation import Line, Notes, Observation
-from agent_runtime.memory.observational import Memory
-from agent_runtime.memory.reflector import size_of
+from agent_runtime.memory.observational.memory import Memory
+from agent_runtime.memory.observational.observer.rules import ExtractiveObserver
+from agent_runtime.memory.observational.reflector.base import size_of
+from agent_runtime.memory.observational.reflector.rules import ExtractiveReflector
+from agent_runtime.memory.observational.thresholds import Bands
 from agent_runtime.messages import AssistantMessage, ToolCall, ToolResult, UserMessage, call_id
-from agent_runtime.view import Entry, Prefix, Start, View
+from agent_runtime.prompt.build import view_of
+from agent_runtime.prompt.observation import Line, Notes, Observation
+from agent_runtime.prompt.view import Entry, Prefix, Start, View
 
 WORDS = "what was seen there, in a few words " * 8
 

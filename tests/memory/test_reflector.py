@@ -13,21 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agent_runtime.errors import ModelRejected, ModelUnavailable
-from agent_runtime.memory.archive import archived
-from agent_runtime.memory.extractive_reflector import ExtractiveReflector, folded
-from agent_runtime.memory.kept import critical_lines, lost, restored, substance
-from agent_runtime.memory.ledger import spelled_out
-from agent_runtime.memory.model_reflector import INSTRUCTIONS, ModelReflector
-from agent_runtime.memory.observation import (
-    Line,
-    Notes,
-    Observation,
-    Priority,
-    decode_body,
-    encode_body,
-)
-from agent_runtime.memory.observer import NotObserved
-from agent_runtime.memory.reflector import (
+from agent_runtime.memory.observational.observer.base import NotObserved
+from agent_runtime.memory.observational.reflector.archive import archived
+from agent_runtime.memory.observational.reflector.base import (
     LEDGER_KEPT,
     PROGRESS,
     Condensed,
@@ -41,9 +29,26 @@ from agent_runtime.memory.reflector import (
     replaced,
     size_of,
 )
+from agent_runtime.memory.observational.reflector.model import INSTRUCTIONS, ModelReflector
+from agent_runtime.memory.observational.reflector.must_keep import (
+    critical_lines,
+    lost,
+    restored,
+    substance,
+)
+from agent_runtime.memory.observational.reflector.rules import ExtractiveReflector, folded
 from agent_runtime.models.base import ModelInfo, Price
 from agent_runtime.models.scripted import Scripted, ScriptedModel
-from agent_runtime.tokens import count_text
+from agent_runtime.models.tokens import count_text
+from agent_runtime.prompt.ledger import spelled_out
+from agent_runtime.prompt.observation import (
+    Line,
+    Notes,
+    Observation,
+    Priority,
+    decode_body,
+    encode_body,
+)
 
 pytestmark = pytest.mark.anyio
 PRICE = Price(1000, 4000, 100, 1250)

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from agent_runtime import Agent, Runtime, ScriptedModel, Settings
-from agent_runtime.branch import load_view
 from agent_runtime.errors import NotFound
-from agent_runtime.memory import branches
+from agent_runtime.log import branches
+from agent_runtime.log.branch import load_view
 from agent_runtime.models.base import ModelRequest
 from agent_runtime.models.scripted import Scripted, call, say
 

@@ -12,16 +12,9 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from agent_runtime.context import entry_of
 from agent_runtime.errors import DimensionMismatch, NotFound
-from agent_runtime.memory.passages import passages
-from agent_runtime.memory.retrieval import (
-    CANDIDATES,
-    Found,
-    Mode,
-    ranked_by_all,
-    retrieve,
-)
+from agent_runtime.memory.recall.passages import passages
+from agent_runtime.memory.recall.search import CANDIDATES, Found, Mode, ranked_by_all, retrieve
 from agent_runtime.messages import (
     AssistantMessage,
     LoggedMessage,
@@ -29,8 +22,9 @@ from agent_runtime.messages import (
     encode_message,
     searchable,
 )
+from agent_runtime.prompt.build import entry_of
 from agent_runtime_storage import Commit, NewNode, NewRun, Store, UserStore, VectorItem, open_store
-from agent_runtime_storage.records import Outline
+from agent_runtime_storage.contract.records import Outline
 from tests.storage.helpers import OWNER
 
 TOY = "toy"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_runtime.memory.dates import Named, best_fit, named
+from agent_runtime.memory.recall.dates import Named, best_fit, named
 
 
 def at(year: int, month: int, day: int) -> float:

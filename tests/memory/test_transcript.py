@@ -28,8 +28,8 @@ from agent_runtime.messages import (
     UserMessage,
     call_id,
 )
-from agent_runtime.tokens import count_text
-from agent_runtime.view import Entry
+from agent_runtime.models.tokens import count_text
+from agent_runtime.prompt.view import Entry
 
 NONCE = "a1b2c3"
 AT = 1_795_269_900.0

@@ -23,7 +23,7 @@ from agent_runtime.errors import (
 from agent_runtime.models import litellm
 from agent_runtime.models.catalog import embedding_price
 from agent_runtime.models.embedding import LiteLLMEmbedder, ScriptedEmbedder
-from agent_runtime.tokens import count_text
+from agent_runtime.models.tokens import count_text
 from benchmarks.openai_server import (
     OpenAIServer,
     Reply,

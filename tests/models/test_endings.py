@@ -11,9 +11,8 @@ from agent_runtime.models import litellm
 from agent_runtime.models.base import FinishReason, ModelAnswer, RawCall, Retrying
 from agent_runtime.models.endings import Ending, reason_of
 from agent_runtime.models.litellm import LiteLLMModel
-
-from .conftest import KEY, request
-from .provider_server import (
+from tests.models.conftest import KEY, request
+from tests.models.provider_server import (
     Answers,
     ProviderServer,
     anthropic,

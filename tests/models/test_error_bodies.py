@@ -18,8 +18,7 @@ from agent_runtime.models import litellm
 from agent_runtime.models.base import Retrying
 from agent_runtime.models.litellm import LiteLLMModel
 from benchmarks.openai_server import OpenAIServer, Reply
-
-from .conftest import KEY, request
+from tests.models.conftest import KEY, request
 
 OPENAI, ANTHROPIC, GEMINI = "openai/gpt-5", "anthropic/claude-haiku-4-5", "gemini/gemini-2.5-flash"
 DEEPSEEK, OPENROUTER = "deepseek/deepseek-chat", "openrouter/openai/gpt-4.1"

@@ -13,8 +13,7 @@ from agent_runtime.models.base import FilePart, ModelRequest
 from agent_runtime.models.litellm import load_litellm
 from agent_runtime.models.wire import Dialect, messages_of
 from benchmarks.openai_server import Reply
-
-from .conftest import Play
+from tests.models.conftest import Play
 
 DATA = base64.b64encode(b"content").decode()
 EVERY: frozenset[FileKind] = frozenset({"image", "audio", "video", "document"})

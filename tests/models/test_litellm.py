@@ -41,8 +41,7 @@ from benchmarks.openai_server import (
     unauthorized,
     unknown_model,
 )
-
-from .conftest import KEY, READ, Play, Talk, request
+from tests.models.conftest import KEY, READ, Play, Talk, request
 
 OK = Reply(text="Fine.")
 SILENT = Reply(stall_after=0)

@@ -11,8 +11,7 @@ from agent_runtime.models.base import ModelAnswer, ModelEvent, ModelRequest, Raw
 from agent_runtime.models.litellm import LiteLLMModel
 from agent_runtime.models.scripted import ScriptedModel, call, calls, raw_call, say
 from agent_runtime_config import Settings
-
-from .conftest import READ, request
+from tests.models.conftest import READ, request
 
 
 async def ask(model: ScriptedModel, asked: ModelRequest | None = None) -> list[ModelEvent]:

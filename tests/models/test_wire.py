@@ -8,14 +8,13 @@ from typing import Any
 
 import pytest
 
-from agent_runtime.answers import normalise
 from agent_runtime.errors import ModelProtocolError
 from agent_runtime.messages import FileRef, Opaque, PromptMessage, ToolCall
 from agent_runtime.models.base import ModelAnswer, ModelRequest, ReasoningDelta, TextDelta
 from agent_runtime.models.litellm import load_litellm
 from agent_runtime.models.wire import Collector, Dialect, messages_of, tools_of
-
-from .conftest import READ
+from agent_runtime.prompt.normalise import normalise
+from tests.models.conftest import READ
 
 CLAUDE = Dialect(
     "anthropic/claude-sonnet-4-5", "anthropic", frozenset({"image", "document"}), marks=True

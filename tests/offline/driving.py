@@ -8,13 +8,13 @@ from pathlib import Path
 
 import orjson
 
-from agent_runtime.cutting import cut, fit
 from agent_runtime.messages import PromptMessage, ToolCall, call_id
 from agent_runtime.models.base import ModelAnswer, ModelRequest
+from agent_runtime.models.tokens import count_text
 from agent_runtime.offline import survey
-from agent_runtime.tokens import count_text
+from agent_runtime.prompt.truncate import cut, fit
 from agent_runtime.tools.base import Toolset
-from agent_runtime.tools.workspace import workspace_tools
+from agent_runtime.tools.workspace.files import workspace_tools
 from tests.tools.calling import context
 
 TASK = "Survey this folder and write the report to REPORT.md"

@@ -12,13 +12,12 @@ from agent_runtime import Agent, Runtime, ToolContext, load_settings, tool, work
 from agent_runtime.delegation.record import Record, record_of
 from agent_runtime.messages import ToolResult
 from agent_runtime.offline import parts
-from agent_runtime.plan import Plan
-from agent_runtime.results import RunResult
+from agent_runtime.plan.model import Plan
+from agent_runtime.run.results import RunResult
 from agent_runtime.tools.base import Tool
-from agent_runtime_storage.records import Run
-
-from .recount import Report, recount
-from .test_survey import check_figures, check_read, check_searches, fill_small
+from agent_runtime_storage.contract.records import Run
+from tests.offline.recount import Report, recount
+from tests.offline.test_survey import check_figures, check_read, check_searches, fill_small
 
 TASK = "Survey this folder and write REPORT.md"
 

@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from agent_runtime.execution import CANCELLED, INTERRUPTED
 from agent_runtime.messages import ToolCall
-
-from .driving import Fault, drive
-from .recount import Report, recount
+from agent_runtime.run.tool_calls import CANCELLED, INTERRUPTED
+from tests.offline.driving import Fault, drive
+from tests.offline.recount import Report, recount
 
 FILES = 3
 STEPS = range(1, 15)

@@ -10,9 +10,8 @@ import pytest
 
 from agent_runtime.offline import MOST_READ
 from agent_runtime.offline import script as offline
-
-from .driving import drive
-from .recount import Report, lines_of, matching, recount
+from tests.offline.driving import drive
+from tests.offline.recount import Report, lines_of, matching, recount
 
 
 def fill_small(root: Path) -> None:

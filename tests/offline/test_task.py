@@ -13,9 +13,8 @@ from agent_runtime.offline import offline_model, survey
 from agent_runtime.offline.state import from_text
 from agent_runtime.offline.task import SurveyTask, read_task
 from agent_runtime.tools.base import Toolset
-from agent_runtime.tools.workspace import workspace_tools
-
-from .driving import drive
+from agent_runtime.tools.workspace.files import workspace_tools
+from tests.offline.driving import drive
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,7 @@ import pytest
 
 from agent_runtime import Agent, Runtime, load_settings, workspace_tools
 from agent_runtime.errors import UnsupportedTask
-
-from .recount import Report, recount
+from tests.offline.recount import Report, recount
 
 
 @pytest.fixture

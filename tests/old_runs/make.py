@@ -19,7 +19,7 @@ from agent_runtime import Agent, Runtime, ScriptedModel, Settings, Workflow, Wor
 from agent_runtime.errors import AgentRuntimeError, ModelUnavailable
 from agent_runtime.memory.mode import MemoryConfig, MemoryMode
 from agent_runtime.models.scripted import call, say
-from agent_runtime.tools.workspace import workspace_tools
+from agent_runtime.tools.workspace.files import workspace_tools
 
 FAILURE = ModelUnavailable("The provider is gone.")
 WORKSPACE = "/the/workspace"

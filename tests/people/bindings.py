@@ -11,13 +11,13 @@ from httpx import URL
 from pydantic import SecretStr
 
 from agent_runtime import Agent, tool
+from agent_runtime.delegation.tool import delegate_tool
+from agent_runtime.human.rules import digest_of, given_of
+from agent_runtime.memory.recall.tool import recall
 from agent_runtime.messages import ToolCall
-from agent_runtime.people.rules import digest_of, given_of
+from agent_runtime.plan.tool import plan_tool
 from agent_runtime.tools.base import Toolset
-from agent_runtime.tools.delegate import delegate_tool
-from agent_runtime.tools.plan import plan_tool
-from agent_runtime.tools.recall import recall
-from agent_runtime.tools.workspace import workspace_tools
+from agent_runtime.tools.workspace.files import workspace_tools
 
 
 def _ship(names: set[str]) -> str:

@@ -17,13 +17,12 @@ from agent_runtime import Agent, Decision, Tool, tool
 from agent_runtime.errors import InvalidAnswer
 from agent_runtime.models.scripted import call, calls, raw_call, say
 from agent_runtime.tools.base import FunctionTool
-from agent_runtime.tools.workspace import workspace_tools
+from agent_runtime.tools.workspace.files import workspace_tools
 from agent_runtime_storage import NewApproval
 from tests.loop.conftest import Play
+from tests.people.bindings import bindings
+from tests.people.elsewhere import agent, started
 from tests.processes import program
-
-from .bindings import bindings
-from .elsewhere import agent, started
 
 pytestmark = pytest.mark.backends("file")
 Make = Callable[[str, list[str]], Tool]

@@ -23,9 +23,9 @@ from agent_runtime.errors import ConfigError
 from agent_runtime.messages import ToolSpec
 from agent_runtime.models.base import ModelAnswer, ModelRequest
 from agent_runtime.models.scripted import call, calls, raw_call, say
-from agent_runtime.people.patterns import Arguments, covers, may_match
 from agent_runtime.tools.base import REFUSED
-from agent_runtime.tools.workspace import workspace_tools
+from agent_runtime.tools.patterns import Arguments, covers, may_match
+from agent_runtime.tools.workspace.files import workspace_tools
 from tests.delegation.helpers import is_child, step
 from tests.loop.conftest import Play
 

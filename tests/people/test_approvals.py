@@ -10,13 +10,12 @@ import pytest
 
 from agent_runtime import Agent, Decision, ToolContext, tool
 from agent_runtime.errors import InvalidAnswer, NotFound, QuestionClosed
+from agent_runtime.human.render import visible
 from agent_runtime.models.scripted import call, calls, raw_call, say
-from agent_runtime.people.patterns import MASK, shown_arguments
-from agent_runtime.people.showing import visible
 from agent_runtime.tools.base import REFUSED
+from agent_runtime.tools.patterns import MASK, shown_arguments
 from tests.loop.conftest import Play, double
-
-from .elsewhere import AT_ONCE, agent, started
+from tests.people.elsewhere import AT_ONCE, agent, started
 
 ran: list[dict[str, Any]] = []
 

@@ -14,11 +14,10 @@ from agent_runtime.errors import (
     QuestionsOpen,
     ThreadBusy,
 )
+from agent_runtime.human.ask_user import NOBODY
 from agent_runtime.models.scripted import call, calls, raw_call, say
-from agent_runtime.tools.ask_user import NOBODY
 from tests.loop.conftest import Play, World, double
-
-from .elsewhere import AT_ONCE
+from tests.people.elsewhere import AT_ONCE
 
 ASKING = Agent(tools=[double], asking=True)
 COLOUR = raw_call("ask_user", question="Which colour?", kind="single", choices=["red", "blue"])

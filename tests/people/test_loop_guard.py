@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 
 from agent_runtime import Agent, Decision, ToolContext, tool
-from agent_runtime.loop_guard import NUDGE
-from agent_runtime.memory import branches
+from agent_runtime.log import branches
 from agent_runtime.models.scripted import call, calls, raw_call, say
+from agent_runtime.run.guard.repeats import NUDGE
 from tests.loop.conftest import Play, World, double
-
-from .elsewhere import AT_ONCE
+from tests.people.elsewhere import AT_ONCE
 
 SAME = call("double", number=1)
 GUARD: dict[str, Any] = {"loop_limit": 3}

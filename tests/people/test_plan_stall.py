@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from agent_runtime import Agent, Decision, ToolError, tool
-from agent_runtime.memory import branches
+from agent_runtime.log import branches
 from agent_runtime.models.base import ModelAnswer, ModelRequest, RawCall
 from agent_runtime.models.scripted import Scripted, call, calls, raw_call, say
 from tests.delegation.helpers import is_child, step
@@ -211,7 +211,7 @@ async def test_sub_agents_that_bring_an_item_forward_are_progress(play: Play) ->
 async def test_waiting_for_tasks_in_the_background_is_no_standstill(
     play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agent_runtime.tools.tasks.POLL_SECONDS", 0.001)
+    monkeypatch.setattr("agent_runtime.delegation.tasks_tool.POLL_SECONDS", 0.001)
     wait = call("tasks", action="wait")
     agent = Agent(tools=[double], planning=True, delegation=True)
     async with play(

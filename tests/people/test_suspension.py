@@ -12,8 +12,7 @@ from agent_runtime.models.base import ModelAnswer, ModelRequest
 from agent_runtime.models.scripted import call, calls, raw_call, say
 from agent_runtime.tools.base import ToolContext, tool
 from tests.loop.conftest import Play, World, double
-
-from .elsewhere import agent, started
+from tests.people.elsewhere import agent, started
 
 ASK = raw_call("ask_user", question="Sure?", kind="text")
 

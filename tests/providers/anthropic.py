@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import orjson
 
-from .server import Call, Json, Provider, Say, Think, Turn, bare, halves, refuse_if
+from tests.providers.server import Call, Json, Provider, Say, Think, Turn, bare, halves, refuse_if
 
 _ID = re.compile(r"^[a-zA-Z0-9_-]+$")
 _THINKING = ("thinking", "redacted_thinking")

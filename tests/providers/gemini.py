@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import orjson
 
-from .server import Call, Json, Provider, Say, Think, Turn, halves, refuse_if
+from tests.providers.server import Call, Json, Provider, Say, Think, Turn, halves, refuse_if
 
 _SKIP = base64.b64encode(b"skip_thought_signature_validator").decode()
 """What it takes for the signature of a call that another model made."""

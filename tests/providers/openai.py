@@ -8,7 +8,17 @@ from typing import Any
 
 import orjson
 
-from .server import Call, Json, Provider, RefusedError, Say, Think, Turn, halves, refuse_if
+from tests.providers.server import (
+    Call,
+    Json,
+    Provider,
+    RefusedError,
+    Say,
+    Think,
+    Turn,
+    halves,
+    refuse_if,
+)
 
 _NAME = re.compile(r"^[a-zA-Z0-9_-]{1,64}$")
 _FIELDS = {

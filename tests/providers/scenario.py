@@ -12,8 +12,7 @@ import aiohttp
 
 from agent_runtime import Agent, Event, LiteLLMModel, RunResult, Runtime, Settings, tool
 from tests.models.provider_server import close_clients as close_cached
-
-from .server import Call, Part, Provider, Say, StrictServer, Think, Turn
+from tests.providers.server import Call, Part, Provider, Say, StrictServer, Think, Turn
 
 STEPS = 30
 FIRST = 17

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from .anthropic import Anthropic
-from .gemini import Gemini
-from .openai import OpenAI, Quirky
-from .scenario import Played, play
+from tests.providers.anthropic import Anthropic
+from tests.providers.gemini import Gemini
+from tests.providers.openai import OpenAI, Quirky
+from tests.providers.scenario import Played, play
 
 
 def claude(*, thinking: bool = False) -> Played:

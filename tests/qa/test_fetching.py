@@ -13,8 +13,7 @@ import pytest
 from agent_runtime.errors import ConfigError
 from benchmarks import beam, locomo, longmemeval
 from benchmarks.qa_fetch import fetch
-
-from . import conversations as made
+from tests.qa import conversations as made
 
 
 class _Quiet(SimpleHTTPRequestHandler):

@@ -14,8 +14,8 @@ import orjson
 import pytest
 
 from agent_runtime import Agent, Runtime, Settings
-from agent_runtime.branch import load_view
 from agent_runtime.errors import ConfigError, ModelAuthError
+from agent_runtime.log.branch import load_view
 from agent_runtime.messages import AssistantMessage, UserMessage
 from benchmarks import longmemeval
 from benchmarks.__main__ import main
@@ -24,8 +24,7 @@ from benchmarks.openai_server import OpenAIServer, Reply, failure, unauthorized
 from benchmarks.qa_data import Conversation, Exchange
 from benchmarks.qa_measure import add_arguments, report_of
 from benchmarks.qa_threads import log_only, remember
-
-from . import conversations as made
+from tests.qa import conversations as made
 
 READER, OBSERVER, JUDGE = "openai/gpt-4.1", "openai/gpt-4.1-mini", "openai/gpt-4.1-nano"
 SMALL = ("--observe-at", "1500", "--last-messages", "4")

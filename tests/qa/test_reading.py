@@ -22,8 +22,7 @@ from benchmarks.qa_data import (
     exchanges_of,
     sample,
 )
-
-from . import conversations as made
+from tests.qa import conversations as made
 
 
 def real_data(name: str) -> Path:

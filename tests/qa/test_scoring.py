@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent_runtime.memory.observer import Call
+from agent_runtime.memory.observational.observer.base import Call
 from agent_runtime.models.base import ModelAnswer, TokenUsage
 from benchmarks.qa_score import Answered, Spent, Tally, intervals, macro, micro, rows_of
 

@@ -19,12 +19,11 @@ import pytest
 
 from agent_runtime_storage import open_store
 from agent_runtime_storage.urls import backend_of
-
-from . import libsql as libsql_server
-from . import postgres as postgres_server
-from .libsql import Libsql, LibsqlServer
-from .postgres import CREATOR, FAST, Logins, Postgres, PostgresServer, remove_scratch
-from .process import MissingPart, in_ci
+from tests.services import libsql as libsql_server
+from tests.services import postgres as postgres_server
+from tests.services.libsql import Libsql, LibsqlServer
+from tests.services.postgres import CREATOR, FAST, Logins, Postgres, PostgresServer, remove_scratch
+from tests.services.process import MissingPart, in_ci
 
 StartPostgres: TypeAlias = Callable[..., PostgresServer]
 StartLibsql: TypeAlias = Callable[..., LibsqlServer]

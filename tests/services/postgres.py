@@ -20,7 +20,14 @@ from urllib.parse import quote, urlsplit, urlunsplit
 import psycopg
 from psycopg import sql
 
-from .process import MissingPart, Service, dismiss, ordinary_user, primary_group, watchman
+from tests.services.process import (
+    MissingPart,
+    Service,
+    dismiss,
+    ordinary_user,
+    primary_group,
+    watchman,
+)
 
 PASSWORD = "p-4f7a/secret"
 """Of every login; it is never to be seen anywhere."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from .process import Service
+from tests.services.process import Service
 
 BUCKET = "bucket"
 SECRET = "a-secret-key"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from .fixtures import MISSING
-from .process import in_ci
+from tests.services.fixtures import MISSING
+from tests.services.process import in_ci
 
 MOST_SKIPS = 40
 """How many tests may be skipped, beside those that want a server which is not to be had here."""

@@ -13,10 +13,9 @@ import psycopg
 import pytest
 
 from tests.cli.command import ROOT
-
-from .fixtures import StartLibsql, StartPostgres
-from .libsql import PROGRAM, Libsql, LibsqlServer
-from .postgres import Logins, Postgres
+from tests.services.fixtures import StartLibsql, StartPostgres
+from tests.services.libsql import PROGRAM, Libsql, LibsqlServer
+from tests.services.postgres import Logins, Postgres
 
 PYTHONPATH = os.pathsep.join(str(ROOT / one) for one in (".", "storage", "config"))
 

@@ -30,8 +30,7 @@ from agent_runtime_storage import (
     UserStore,
     VectorItem,
 )
-
-from .helpers import LARGE, OTHER, begin, done, exchange, new_run
+from tests.storage.helpers import LARGE, OTHER, begin, done, exchange, new_run
 
 SECRET = "a secret that only its owner may find"
 DOCUMENT = "node_memory/app/t1/node.json"

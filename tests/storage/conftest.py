@@ -10,8 +10,7 @@ import pytest
 from agent_runtime_storage import Store, UserStore, open_store
 from agent_runtime_storage.drivers.protocol import Statement
 from agent_runtime_storage.drivers.sqlite.driver import SqliteDriver
-
-from .items import CREATE
+from tests.storage.items import CREATE
 
 
 @pytest.fixture

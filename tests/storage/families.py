@@ -22,8 +22,7 @@ from agent_runtime_storage import (
     UserStore,
     VectorItem,
 )
-
-from .helpers import begin, begin_child
+from tests.storage.helpers import begin, begin_child
 
 PARENT, CHILD = "parent", "child"
 VECTOR = (0.6, 0.8, 0.0)

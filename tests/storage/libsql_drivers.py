@@ -10,8 +10,7 @@ from agent_runtime_storage.drivers.libsql.http import HttpDriver
 from agent_runtime_storage.drivers.libsql.remote import RemoteDriver
 from agent_runtime_storage.drivers.libsql.websocket import WebSocketDriver
 from agent_runtime_storage.drivers.protocol import Driver
-
-from .items import IDS
+from tests.storage.items import IDS
 
 Kind = Literal["http", "ws"]
 KINDS: tuple[Kind, ...] = ("http", "ws")

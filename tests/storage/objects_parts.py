@@ -12,12 +12,12 @@ from agent_runtime_storage import (
     UserStore,
     open_store,
 )
-from agent_runtime_storage.bodies import OBJECT_BYTES
+from agent_runtime_storage.contract.object_records import ObjectInfo
 from agent_runtime_storage.drivers.protocol import Driver
-from agent_runtime_storage.object_records import ObjectInfo
-from agent_runtime_storage.objects import Objects
-from agent_runtime_storage.orphans import open_objects, orphans
+from agent_runtime_storage.objects.bodies import OBJECT_BYTES
+from agent_runtime_storage.objects.object_store import Objects
 from agent_runtime_storage.store import SqlUserStore
+from agent_runtime_storage.upkeep.orphans import open_objects, orphans
 from agent_runtime_storage.urls import open_driver
 
 

@@ -23,8 +23,17 @@ from agent_runtime_storage import (
     Usage,
     UserStore,
 )
-
-from .helpers import LIMITED, OTHER, SMALL, append, begin, begin_child, done, exchange, message
+from tests.storage.helpers import (
+    LIMITED,
+    OTHER,
+    SMALL,
+    append,
+    begin,
+    begin_child,
+    done,
+    exchange,
+    message,
+)
 
 
 async def snapshot(user: UserStore, thread_id: str = "t1", run_id: str = "r1") -> object:

@@ -15,8 +15,7 @@ from agent_runtime_storage import (
     UserStore,
     open_store,
 )
-
-from .helpers import begin
+from tests.storage.helpers import begin
 
 
 async def _first(user: UserStore, count: int, *, after: int = 0) -> list[int]:

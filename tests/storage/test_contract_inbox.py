@@ -13,8 +13,7 @@ from agent_runtime_storage import (
     StoreError,
     UserStore,
 )
-
-from .helpers import begin
+from tests.storage.helpers import begin
 
 
 async def test_posts_need_no_lease_and_come_in_their_order(user: UserStore) -> None:

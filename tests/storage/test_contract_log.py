@@ -15,8 +15,7 @@ from agent_runtime_storage import (
     NotFound,
     UserStore,
 )
-
-from .helpers import LARGE, append, begin, done, exchange, message
+from tests.storage.helpers import LARGE, append, begin, done, exchange, message
 
 
 async def test_a_branch_is_the_chain_of_parents_oldest_first(user: UserStore) -> None:

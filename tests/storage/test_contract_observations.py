@@ -20,8 +20,7 @@ from agent_runtime_storage import (
     Usage,
     UserStore,
 )
-
-from .helpers import LARGE, OTHER, append, begin
+from tests.storage.helpers import LARGE, OTHER, append, begin
 
 
 async def _stream(records: Sequence[Mapping[str, Any]]) -> AsyncIterator[Mapping[str, Any]]:

@@ -18,8 +18,7 @@ from agent_runtime_storage import (
     Usage,
     UserStore,
 )
-
-from .helpers import OTHER, begin, begin_child, done, exchange, message, new_run
+from tests.storage.helpers import OTHER, begin, begin_child, done, exchange, message, new_run
 
 _LEASE = Lease("r1", "t1", "r1", 1)
 _Attempt = Callable[[UserStore], Awaitable[object]]

@@ -16,8 +16,7 @@ from agent_runtime_storage import (
     ThreadBusy,
     UserStore,
 )
-
-from .helpers import OTHER, begin, exchange, new_run
+from tests.storage.helpers import OTHER, begin, exchange, new_run
 
 ASKED = NewQuestion("q1", 2, 0, "approval", {"tool": "shell"}, 3600.0)
 SUSPENDED = Finish("suspended", "awaiting_user")

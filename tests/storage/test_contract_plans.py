@@ -19,8 +19,7 @@ from agent_runtime_storage import (
     NotFound,
     UserStore,
 )
-
-from .helpers import LARGE, OTHER, append, begin, exchange
+from tests.storage.helpers import LARGE, OTHER, append, begin, exchange
 
 
 async def _stream(records: Sequence[Mapping[str, Any]]) -> AsyncIterator[Mapping[str, Any]]:

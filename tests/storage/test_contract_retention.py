@@ -20,12 +20,11 @@ from agent_runtime_storage import (
     open_store,
 )
 from agent_runtime_storage.drivers.protocol import Statement
-from agent_runtime_storage.queries import load_queries
+from agent_runtime_storage.sql.loader import load_queries
 from agent_runtime_storage.urls import open_driver
-
-from . import families
-from .families import CHILD, PARENT, fill
-from .helpers import OTHER, append, begin, begin_child, message
+from tests.storage import families
+from tests.storage.families import CHILD, PARENT, fill
+from tests.storage.helpers import OTHER, append, begin, begin_child, message
 
 MARK = "zanzibar-4711"
 
@@ -195,8 +194,8 @@ async def test_what_is_not_there_or_another_owners_is_not_deleted(
 async def test_a_large_thread_is_deleted_in_pieces(
     user: UserStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agent_runtime_storage.retention._WHOLE", 10)
-    monkeypatch.setattr("agent_runtime_storage.retention._PIECE", 20)
+    monkeypatch.setattr("agent_runtime_storage.upkeep.retention._WHOLE", 10)
+    monkeypatch.setattr("agent_runtime_storage.upkeep.retention._PIECE", 20)
     await fill(user, MARK)
     lease = await begin(user, "r1", "t1")
     await append(user, lease, 70)

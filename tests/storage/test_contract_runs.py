@@ -20,8 +20,7 @@ from agent_runtime_storage import (
     ThreadBusy,
     UserStore,
 )
-
-from .helpers import OTHER, OWNER, begin, begin_child, exchange, message, new_run
+from tests.storage.helpers import OTHER, OWNER, begin, begin_child, exchange, message, new_run
 
 
 async def test_a_run_begins_with_its_task_a_lease_and_its_events(user: UserStore) -> None:

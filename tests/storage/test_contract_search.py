@@ -15,8 +15,7 @@ from agent_runtime_storage import (
     TextHit,
     UserStore,
 )
-
-from .helpers import begin, exchange, message
+from tests.storage.helpers import begin, exchange, message
 
 
 def said(seq: int, text: str) -> NewNode:

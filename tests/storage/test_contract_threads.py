@@ -15,8 +15,7 @@ from agent_runtime_storage import (
     UserStore,
     open_store,
 )
-
-from .helpers import append, begin, begin_child, exchange
+from tests.storage.helpers import append, begin, begin_child, exchange
 
 
 async def test_a_thread_is_created_once_and_keeps_its_first_title(user: UserStore) -> None:

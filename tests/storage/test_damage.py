@@ -16,9 +16,8 @@ from agent_runtime_storage import (
     UserStore,
     open_store,
 )
-
-from .helpers import LARGE, append, begin, message
-from .items import run_raw
+from tests.storage.helpers import LARGE, append, begin, message
+from tests.storage.items import run_raw
 
 
 @pytest.fixture

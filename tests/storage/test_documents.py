@@ -12,17 +12,16 @@ import pytest
 
 from agent_runtime.errors import ConfigError, ObjectsUnavailable
 from agent_runtime_storage import Store, open_store
-from agent_runtime_storage.copying import copy_store
-from agent_runtime_storage.documents import Documents
+from agent_runtime_storage.contract.object_records import Version
 from agent_runtime_storage.drivers.protocol import Driver
-from agent_runtime_storage.object_places import Folder
-from agent_runtime_storage.object_records import Version
-from agent_runtime_storage.objects import Objects
-from agent_runtime_storage.orphans import sweep
+from agent_runtime_storage.objects.backends import Folder
+from agent_runtime_storage.objects.documents import Documents
+from agent_runtime_storage.objects.object_store import Objects
 from agent_runtime_storage.store import SqlStore
-
-from .helpers import begin
-from .objects_parts import files, folder, listed, lost, objects, opened, user
+from agent_runtime_storage.upkeep.orphans import sweep
+from agent_runtime_storage.upkeep.store_copy import copy_store
+from tests.storage.helpers import begin
+from tests.storage.objects_parts import files, folder, listed, lost, objects, opened, user
 
 __all__ = ["folder", "objects", "opened", "user"]
 

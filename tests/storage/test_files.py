@@ -10,13 +10,12 @@ import pytest
 
 from agent_runtime_storage import NewFile, NotFound, ObjectLost, Store, StoreError, UserStore
 from agent_runtime_storage.drivers.protocol import Driver
-from agent_runtime_storage.objects import Objects
+from agent_runtime_storage.objects.object_store import Objects
 from agent_runtime_storage.store import SqlUserStore
-from agent_runtime_storage.transfer_format import dump_record, load_records
-
-from .families import exported, stream
-from .items import run_raw
-from .objects_parts import files, folder, listed, lost, noise, objects, opened
+from agent_runtime_storage.upkeep.export_format import dump_record, load_records
+from tests.storage.families import exported, stream
+from tests.storage.items import run_raw
+from tests.storage.objects_parts import files, folder, listed, lost, noise, objects, opened
 
 __all__ = ["folder", "objects", "opened"]
 

@@ -10,10 +10,9 @@ import pytest
 from agent_runtime_storage import Commit, Finish, LeaseLost, NewEvent, StoreInDoubt, UserStore
 from agent_runtime_storage.drivers.protocol import Dialect, Row, Statement, Value
 from agent_runtime_storage.drivers.sqlite.driver import SqliteDriver
-from agent_runtime_storage.migrations import migrate
+from agent_runtime_storage.queries.migrations import migrate
 from agent_runtime_storage.store import SqlStore
-
-from .helpers import OTHER, OWNER, begin, message
+from tests.storage.helpers import OTHER, OWNER, begin, message
 
 
 class Breaking:

@@ -25,8 +25,7 @@ from benchmarks.interleavings import run_seeds
 from benchmarks.interleavings_history import COMMITS
 from benchmarks.interleavings_run import Verdict
 from benchmarks.interleavings_world import ACTIONS as ALL
-
-from .helpers import OTHER, OWNER, begin, done, exchange, message
+from tests.storage.helpers import OTHER, OWNER, begin, done, exchange, message
 
 ACTIONS = ("step", "take", "stale", "repeat", "post", "drain", "renew")
 

@@ -24,13 +24,12 @@ from agent_runtime_storage.drivers.protocol import (
     Value,
 )
 from agent_runtime_storage.drivers.sqlite.driver import SqliteDriver
-from agent_runtime_storage.migrations import migrate
-from agent_runtime_storage.queries import load_migrations, load_queries
+from agent_runtime_storage.queries.migrations import migrate
+from agent_runtime_storage.sql.loader import load_migrations, load_queries
 from tests.services.fixtures import StartLibsql
 from tests.services.libsql import Libsql
-
-from .items import CREATE, insert
-from .libsql_drivers import KINDS, Kind, connected, ids, url_of
+from tests.storage.items import CREATE, insert
+from tests.storage.libsql_drivers import KINDS, Kind, connected, ids, url_of
 
 SCHEMA = (
     CREATE,

@@ -28,10 +28,9 @@ from agent_runtime_storage.drivers.protocol import BatchMissed, ConstraintFailed
 from tests.services.fixtures import StartLibsql
 from tests.services.libsql import Libsql, LibsqlServer
 from tests.services.process import free_port
-
-from .items import CREATE, insert
-from .libsql_drivers import KINDS, OPEN, Kind, connected, ids, url_of
-from .libsql_proxy import Proxy
+from tests.storage.items import CREATE, insert
+from tests.storage.libsql_drivers import KINDS, OPEN, Kind, connected, ids, url_of
+from tests.storage.libsql_proxy import Proxy
 
 # A key pair made for this test; the tokens allow everything, and reading.
 PUBLIC_KEY = """-----BEGIN PUBLIC KEY-----

@@ -18,13 +18,12 @@ from agent_runtime_storage import (
     UserStore,
     open_store,
 )
-from agent_runtime_storage.copying import copy_store
 from agent_runtime_storage.drivers.protocol import Statement
-from agent_runtime_storage.queries import load_migrations
+from agent_runtime_storage.sql.loader import load_migrations
+from agent_runtime_storage.upkeep.store_copy import copy_store
 from agent_runtime_storage.urls import backend_of, open_driver
-
-from .families import CHILD, PARENT, exported, fill
-from .helpers import append, begin, exchange
+from tests.storage.families import CHILD, PARENT, exported, fill
+from tests.storage.helpers import append, begin, exchange
 
 NEWEST = load_migrations("sqlite")[-1].version
 """The schema's number, the same in both dialects."""

@@ -10,17 +10,11 @@ import anyio
 import pytest
 
 from agent_runtime_storage import MigrationError, NotADatabase, open_store
+from agent_runtime_storage.contract.errors import StoreError
 from agent_runtime_storage.drivers.sqlite.driver import SqliteDriver
-from agent_runtime_storage.errors import StoreError
-from agent_runtime_storage.migrations import migrate
-from agent_runtime_storage.queries import (
-    Migration,
-    load_migrations,
-    load_queries,
-    parse_blocks,
-)
-
-from .items import run_raw
+from agent_runtime_storage.queries.migrations import migrate
+from agent_runtime_storage.sql.loader import Migration, load_migrations, load_queries, parse_blocks
+from tests.storage.items import run_raw
 
 FIRST = Migration(1, "first", "c1", ("CREATE TABLE a (x INTEGER)",))
 SECOND = Migration(2, "second", "c2", ("ALTER TABLE a ADD COLUMN y", "INSERT INTO a VALUES (1, 2)"))

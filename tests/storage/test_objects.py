@@ -18,7 +18,7 @@ from agent_runtime_storage import (
     StoreUnavailable,
     UnknownScheme,
 )
-from agent_runtime_storage.objects import Objects
+from agent_runtime_storage.objects.object_store import Objects
 from tests.services.process import free_port
 from tests.services.s3 import SECRET, S3Server, s3_server, s3_url
 
@@ -78,7 +78,7 @@ async def test_what_is_not_there_is_told_with_the_cure(objects: Objects) -> None
 async def test_a_prefix_is_whole_segments(
     objects: Objects, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agent_runtime_storage.object_places._LIST_CHUNK", 5)
+    monkeypatch.setattr("agent_runtime_storage.objects.backends._LIST_CHUNK", 5)
     wanted = [f"ann/t1/{number:02}.raw" for number in range(12)]
     others = ["ann/t10/x.raw", "ann/t2/x.raw", "ann2/t1/x.raw"]
     for key in (*wanted, *others):

@@ -20,14 +20,13 @@ from agent_runtime_storage import (
     UserStore,
     open_store,
 )
-from agent_runtime_storage.bodies import OBJECT_BYTES
+from agent_runtime_storage.contract.object_records import ObjectInfo
 from agent_runtime_storage.drivers.protocol import Driver, Statement
-from agent_runtime_storage.object_records import ObjectInfo
-from agent_runtime_storage.objects import Objects
-from agent_runtime_storage.orphans import missing_objects, sweep
-
-from .helpers import OTHER, begin, message
-from .objects_parts import files, folder, listed, lost, noise, objects, opened, user
+from agent_runtime_storage.objects.bodies import OBJECT_BYTES
+from agent_runtime_storage.objects.object_store import Objects
+from agent_runtime_storage.upkeep.orphans import missing_objects, sweep
+from tests.storage.helpers import OTHER, begin, message
+from tests.storage.objects_parts import files, folder, listed, lost, noise, objects, opened, user
 
 __all__ = ["folder", "objects", "opened", "user"]
 
@@ -35,7 +34,7 @@ __all__ = ["folder", "objects", "opened", "user"]
 async def test_the_check_finds_what_is_missing(
     opened: Driver, user: UserStore, objects: Objects, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agent_runtime_storage.orphans._PAGE", 2)
+    monkeypatch.setattr("agent_runtime_storage.upkeep.orphans._PAGE", 2)
     nodes = [message(seq, seq - 1 or None, noise(seq)) for seq in range(1, 6)]
     await begin(user, nodes=tuple(nodes))
     infos = sorted(await listed(objects), key=lambda info: info.key)

@@ -13,7 +13,7 @@ import anyio.to_thread
 import pytest
 
 from agent_runtime_storage import ObjectLost, ObjectsUnavailable, StoreFull
-from agent_runtime_storage.objects import Objects, default_folder, folder_of
+from agent_runtime_storage.objects.object_store import Objects, default_folder, folder_of
 from tests.services.process import let_others_in
 
 KEY = "ann/t1/body.raw"

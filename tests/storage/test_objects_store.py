@@ -18,18 +18,17 @@ from agent_runtime_storage import (
     UserStore,
     open_store,
 )
-from agent_runtime_storage.bodies import OBJECT_BYTES
 from agent_runtime_storage.drivers.protocol import Driver, Row, Statement, Value
-from agent_runtime_storage.objects import Objects, thread_prefix
-from agent_runtime_storage.orphans import missing_objects, open_objects, sweep
-from agent_runtime_storage.queries import load_queries
+from agent_runtime_storage.objects.bodies import OBJECT_BYTES
+from agent_runtime_storage.objects.object_store import Objects, thread_prefix
+from agent_runtime_storage.sql.loader import load_queries
 from agent_runtime_storage.store import SqlStore, SqlUserStore
+from agent_runtime_storage.upkeep.orphans import missing_objects, open_objects, sweep
 from agent_runtime_storage.urls import open_driver
 from tests.services.s3 import s3_server, s3_url
-
-from .families import exported, stream
-from .helpers import append, begin, done, exchange, message
-from .objects_parts import files, folder, listed, lost, noise, objects, opened, user
+from tests.storage.families import exported, stream
+from tests.storage.helpers import append, begin, done, exchange, message
+from tests.storage.objects_parts import files, folder, listed, lost, noise, objects, opened, user
 
 __all__ = ["folder", "objects", "opened", "s3_server", "s3_url", "user"]
 

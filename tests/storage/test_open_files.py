@@ -7,9 +7,14 @@ from pathlib import Path
 import pytest
 
 from agent_runtime_storage import open_store
+from agent_runtime_storage.contract.errors import StoreError
+from agent_runtime_storage.drivers.protected_files import (
+    Identity,
+    identity,
+    open_identities,
+    open_paths,
+)
 from agent_runtime_storage.drivers.sqlite.driver import SqliteDriver
-from agent_runtime_storage.errors import StoreError
-from agent_runtime_storage.open_files import Identity, identity, open_identities, open_paths
 
 NAMES = ("own.db", "own.db-wal", "own.db-shm", "own.db-journal")
 

@@ -10,8 +10,7 @@ import pytest
 from agent_runtime_storage import StoreBusy, StoreError, StoreReadOnly, StoreUnavailable
 from agent_runtime_storage.drivers.postgres.driver import PostgresDriver
 from agent_runtime_storage.drivers.protocol import BatchMissed, ConstraintFailed, Statement
-
-from .postgres_drivers import (
+from tests.storage.postgres_drivers import (
     DEADLINE,
     IDS,
     ids,

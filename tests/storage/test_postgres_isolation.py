@@ -11,12 +11,11 @@ import pytest
 from agent_runtime_storage import MigrationError, StoreError, UserStore
 from agent_runtime_storage.drivers.postgres.driver import PostgresDriver
 from agent_runtime_storage.drivers.protocol import Statement
-from agent_runtime_storage.migrations import migrate
+from agent_runtime_storage.queries.migrations import migrate
 from agent_runtime_storage.store import SqlStore
 from tests.services.fixtures import StartPostgres
 from tests.services.postgres import PLAIN, Logins, PostgresServer
-
-from .helpers import begin
+from tests.storage.helpers import begin
 
 
 @asynccontextmanager

@@ -16,8 +16,7 @@ from agent_runtime_storage.drivers.postgres.driver import PostgresDriver
 from agent_runtime_storage.drivers.protocol import Statement
 from tests.services.fixtures import StartPostgres
 from tests.services.postgres import PASSWORD, PostgresServer
-
-from .postgres_drivers import (
+from tests.storage.postgres_drivers import (
     IDS,
     ids,
     insert,

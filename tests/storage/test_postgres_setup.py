@@ -18,8 +18,8 @@ from agent_runtime_storage import MigrationError, StoreError, StoreUnavailable
 from agent_runtime_storage.drivers.postgres.driver import PostgresDriver
 from agent_runtime_storage.drivers.postgres.translation import translate, translate_counted
 from agent_runtime_storage.drivers.protocol import Dialect
-from agent_runtime_storage.migrations import migrate
-from agent_runtime_storage.queries import load_migrations, load_queries
+from agent_runtime_storage.queries.migrations import migrate
+from agent_runtime_storage.sql.loader import load_migrations, load_queries
 from agent_runtime_storage.store import SqlStore
 from tests.services.fixtures import StartPostgres
 from tests.services.postgres import PASSWORD, Logins

@@ -9,8 +9,7 @@ import psycopg
 import pytest
 
 from agent_runtime_storage.drivers.postgres.driver import PostgresDriver
-
-from .postgres_drivers import DEADLINE
+from tests.storage.postgres_drivers import DEADLINE
 
 FOREVER = 100_000.0
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_runtime_storage import NodeText, UserStore
-from agent_runtime_storage.forms import content_words, forms_of
+from agent_runtime_storage.search.query_expansion import content_words, forms_of
 from tests.storage.helpers import begin
 
 

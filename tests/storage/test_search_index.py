@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from agent_runtime_storage import Store, UserStore
+from agent_runtime_storage.contract.records import NewNode
 from agent_runtime_storage.drivers.postgres.driver import PostgresDriver
 from agent_runtime_storage.drivers.protocol import Statement
-from agent_runtime_storage.migrations import migrate
-from agent_runtime_storage.queries import load_queries
-from agent_runtime_storage.records import NewNode
-from agent_runtime_storage.words import owner_key, query_terms
-
-from .helpers import begin
+from agent_runtime_storage.queries.migrations import migrate
+from agent_runtime_storage.search.tokenizer import owner_key, query_terms
+from agent_runtime_storage.sql.loader import load_queries
+from tests.storage.helpers import begin
 
 MARKER = "xylophonequartz"
 

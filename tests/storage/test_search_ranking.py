@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from agent_runtime_storage import NewNode, Store, TextHit, UserStore, open_store, search
+from agent_runtime_storage import NewNode, Store, TextHit, UserStore, open_store
+from agent_runtime_storage.search import full_text as search
 from tests.services.libsql import Libsql
-
-from .helpers import begin
+from tests.storage.helpers import begin
 
 _SEED = 20_261_121
 _LEXICON = [f"w{number}" for number in range(60)]

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from agent_runtime_storage.words import (
+from agent_runtime_storage.search.tokenizer import (
     MAX_QUERY_WORDS,
     MAX_TIMES,
     owner_key,

@@ -20,9 +20,9 @@ from agent_runtime.errors import StoreUnavailable
 from agent_runtime.messages import decode_result
 from agent_runtime.models.base import ModelAnswer, ModelRequest
 from agent_runtime.models.scripted import calls, raw_call, say
+from agent_runtime_storage.contract.records import UsageTotal
 from agent_runtime_storage.drivers.protocol import Driver
-from agent_runtime_storage.migrations import migrate
-from agent_runtime_storage.records import UsageTotal
+from agent_runtime_storage.queries.migrations import migrate
 from agent_runtime_storage.store import SqlStore
 from agent_runtime_storage.urls import backend_of
 from tests.services.fixtures import StartLibsql, StartPostgres

@@ -26,9 +26,8 @@ from agent_runtime_storage import (
 )
 from agent_runtime_storage.drivers.protocol import Statement
 from agent_runtime_storage.urls import open_driver
-
-from .families import PARENT, exported, fill, stream
-from .helpers import OTHER, begin, begin_child
+from tests.storage.families import PARENT, exported, fill, stream
+from tests.storage.helpers import OTHER, begin, begin_child
 
 DAY = Limits(day=Budget(tokens=1000, cost=5000))
 THREAD = Limits(thread=Budget(tokens=1000))

@@ -17,8 +17,7 @@ from agent_runtime_storage import (
 )
 from agent_runtime_storage.drivers.protocol import BatchMissed, ConstraintFailed, Statement
 from agent_runtime_storage.drivers.sqlite.driver import SqliteDriver
-
-from .items import CREATE, IDS, Blocker, ids, insert
+from tests.storage.items import CREATE, IDS, Blocker, ids, insert
 
 
 async def test_batches_of_many_tasks_are_all_written(driver: SqliteDriver) -> None:

@@ -22,8 +22,7 @@ from agent_runtime_storage import (
 from agent_runtime_storage.drivers.protocol import ConstraintFailed, Statement
 from agent_runtime_storage.drivers.sqlite.connection import map_error
 from agent_runtime_storage.drivers.sqlite.driver import SqliteDriver
-
-from .items import CREATE, ids, insert
+from tests.storage.items import CREATE, ids, insert
 
 # Files that cannot be used; `test_sqlite_places` has more
 

@@ -19,8 +19,7 @@ from agent_runtime_storage import StoreFull, open_store
 from agent_runtime_storage.drivers.protocol import Statement
 from agent_runtime_storage.drivers.sqlite import writer
 from agent_runtime_storage.drivers.sqlite.driver import SqliteDriver
-
-from .items import CREATE, ids, insert
+from tests.storage.items import CREATE, ids, insert
 
 # A full device
 

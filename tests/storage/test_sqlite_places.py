@@ -27,8 +27,7 @@ from agent_runtime_storage import (
 from agent_runtime_storage.drivers.protocol import Statement
 from agent_runtime_storage.drivers.sqlite.driver import SqliteDriver
 from tests.services.process import let_others_in
-
-from .items import CREATE, ids, insert, run_raw
+from tests.storage.items import CREATE, ids, insert, run_raw
 
 
 def contents(folder: Path) -> dict[str, bytes | None]:

@@ -23,10 +23,9 @@ from agent_runtime_storage import (
     UserStore,
     open_store,
 )
-from agent_runtime_storage.transfer_format import Checksum, dump_record, header, load_records
-
-from .families import CHILD, PARENT, exported, fill, stream
-from .helpers import OTHER, append, begin, begin_child, exchange, message
+from agent_runtime_storage.upkeep.export_format import Checksum, dump_record, header, load_records
+from tests.storage.families import CHILD, PARENT, exported, fill, stream
+from tests.storage.helpers import OTHER, append, begin, begin_child, exchange, message
 
 Records = list[dict[str, Any]]
 
@@ -362,9 +361,9 @@ async def test_a_run_that_died_in_an_exchange_goes_on_only_in_a_copy_of_ones_own
 async def test_pages_and_batches_join_without_a_seam(
     user: UserStore, target: UserStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agent_runtime_storage.transfer._PAGE_ROWS", 7)
-    monkeypatch.setattr("agent_runtime_storage.transfer._PAGE_BYTES", 60)
-    monkeypatch.setattr("agent_runtime_storage.transfer_import._CHUNK_ROWS", 5)
+    monkeypatch.setattr("agent_runtime_storage.upkeep.transfer._PAGE_ROWS", 7)
+    monkeypatch.setattr("agent_runtime_storage.upkeep.transfer._PAGE_BYTES", 60)
+    monkeypatch.setattr("agent_runtime_storage.upkeep.importer._CHUNK_ROWS", 5)
     lease = await begin(user)
     await append(user, lease, 40)
     await user.commit(lease, Commit(finish=Finish("succeeded", "completed")))
@@ -379,7 +378,7 @@ async def test_pages_and_batches_join_without_a_seam(
 async def test_while_it_is_imported_a_thread_is_not_there(
     user: UserStore, target: UserStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agent_runtime_storage.transfer_import._CHUNK_ROWS", 1)
+    monkeypatch.setattr("agent_runtime_storage.upkeep.importer._CHUNK_ROWS", 1)
     await fill(target, "amber")
     records = await exported(target)
     seen = 0
@@ -419,7 +418,7 @@ async def test_a_cancelled_import_leaves_nothing(user: UserStore, target: UserSt
 async def test_an_import_that_was_cleaned_up_does_not_go_on(
     store: Store, user: UserStore, target: UserStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agent_runtime_storage.retention._ABANDONED_SECONDS", -1.0)
+    monkeypatch.setattr("agent_runtime_storage.upkeep.retention._ABANDONED_SECONDS", -1.0)
     await fill(target, "amber")
     records = await exported(target)
 

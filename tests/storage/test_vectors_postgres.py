@@ -15,7 +15,7 @@ import pytest
 from agent_runtime_storage import UserStore, VectorItem, open_store
 from agent_runtime_storage.drivers.postgres.driver import PostgresDriver
 from agent_runtime_storage.drivers.protocol import ConstraintFailed, Row, Statement, Value
-from agent_runtime_storage.migrations import migrate
+from agent_runtime_storage.queries.migrations import migrate
 from agent_runtime_storage.store import SqlStore
 from tests.services.postgres import Logins, Postgres
 

@@ -13,8 +13,8 @@ from agent_runtime_storage import StoreError, UserStore, VectorHit, VectorItem, 
 from agent_runtime_storage.drivers.libsql.http import HttpDriver
 from agent_runtime_storage.drivers.protocol import ConstraintFailed, Statement
 from agent_runtime_storage.drivers.sqlite.driver import SqliteDriver
-from agent_runtime_storage.migrations import migrate
-from agent_runtime_storage.queries import load_queries
+from agent_runtime_storage.queries.migrations import migrate
+from agent_runtime_storage.sql.loader import load_queries
 from agent_runtime_storage.store import SqlStore
 from tests.services.fixtures import StartLibsql
 from tests.services.libsql import LibsqlServer

@@ -14,10 +14,9 @@ from agent_runtime_storage import (
     UserStore,
     VectorItem,
 )
-from agent_runtime_storage.records import CallShown
-
-from .attacks import plain, text_node
-from .helpers import LARGE, OTHER, begin, done, exchange, message
+from agent_runtime_storage.contract.records import CallShown
+from tests.storage.attacks import plain, text_node
+from tests.storage.helpers import LARGE, OTHER, begin, done, exchange, message
 
 COMMON = b"content that both have, and that lies in a blob for its length\n" * 200
 

@@ -24,9 +24,8 @@ from agent_runtime.tools.base import (
     Toolset,
     tool,
 )
-from agent_runtime.tools.returned import NO_RESULT
-
-from .calling import call, context, error, text
+from agent_runtime.tools.results import NO_RESULT
+from tests.tools.calling import call, context, error, text
 
 
 class Point(BaseModel):

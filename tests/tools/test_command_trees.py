@@ -9,12 +9,11 @@ from pathlib import Path
 import anyio
 import pytest
 
-from agent_runtime.tools import commands, supervisor
 from agent_runtime.tools.base import Tool
-from agent_runtime.tools.workspace import workspace_tools
-
-from .calling import call, error, text
-from .test_shell import ended
+from agent_runtime.tools.workspace import commands, supervisor
+from agent_runtime.tools.workspace.files import workspace_tools
+from tests.tools.calling import call, error, text
+from tests.tools.test_shell import ended
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="it needs Linux")
 

@@ -8,7 +8,8 @@ import pytest
 
 from agent_runtime import plan_tool
 from agent_runtime.errors import ConfigError, InvalidPlan
-from agent_runtime.plan import (
+from agent_runtime.models.tokens import count_text
+from agent_runtime.plan.model import (
     DESCRIPTION_CHARS,
     GOAL_CHARS,
     MOST_ITEMS,
@@ -25,10 +26,8 @@ from agent_runtime.plan import (
     settle,
     update,
 )
-from agent_runtime.plan_text import NOTE_TOKENS, note, summary, whole
-from agent_runtime.tokens import count_text
-
-from .calling import error
+from agent_runtime.plan.render import NOTE_TOKENS, note, summary, whole
+from tests.tools.calling import error
 
 
 def step(**values: Any) -> Step:

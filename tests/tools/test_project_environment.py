@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_runtime.tools.environment import project_environment
+from agent_runtime.tools.workspace.environment import project_environment
 from tests.cli.command import ROOT
 
 RUN = """

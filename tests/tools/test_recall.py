@@ -11,19 +11,18 @@ from typing import Any
 import pytest
 
 from agent_runtime import Agent, Runtime, ScriptedModel, Settings, load_settings, tool
-from agent_runtime.branch import observation_of
-from agent_runtime.memory import branches
-from agent_runtime.memory.excerpts import EXCERPT, excerpt
-from agent_runtime.memory.observation import Observation
+from agent_runtime.log import branches
+from agent_runtime.log.branch import observation_of
+from agent_runtime.memory.recall.excerpts import EXCERPT, excerpt
+from agent_runtime.memory.recall.open import MOST_NODES
+from agent_runtime.memory.recall.tool import recall
 from agent_runtime.messages import PromptMessage, ToolResult, call_id
 from agent_runtime.models.base import ModelAnswer, ModelRequest
 from agent_runtime.models.scripted import Scripted, call, calls, raw_call, say
+from agent_runtime.prompt.observation import Observation
 from agent_runtime.tools.base import ToolContext
-from agent_runtime.tools.recall import recall
-from agent_runtime.tools.recall_open import MOST_NODES
 from agent_runtime_storage import UserStore
-
-from .calling import context
+from tests.tools.calling import context
 
 LONG = "".join(f"line {number}\n" for number in range(20_000))
 THREAD = "thread"
@@ -111,7 +110,7 @@ async def test_a_finished_call_of_the_exchange_under_way_is_on_the_branch(tmp_pa
 
 
 async def test_the_tool_costs_few_tokens_in_every_prompt() -> None:
-    from agent_runtime.tokens import count_tools
+    from agent_runtime.models.tokens import count_tools
 
     assert count_tools([recall.spec]) <= 200
 

@@ -7,11 +7,10 @@ from pathlib import Path
 import anyio
 import pytest
 
-from agent_runtime.tools import search
 from agent_runtime.tools.base import Tool
-from agent_runtime.tools.workspace import workspace_tools
-
-from .calling import error, text
+from agent_runtime.tools.workspace import search
+from agent_runtime.tools.workspace.files import workspace_tools
+from tests.tools.calling import error, text
 
 
 @pytest.fixture

@@ -9,11 +9,10 @@ from pathlib import Path
 import anyio
 import pytest
 
-from agent_runtime.tools import shell
 from agent_runtime.tools.base import Tool
-from agent_runtime.tools.workspace import workspace_tools
-
-from .calling import call, error, text
+from agent_runtime.tools.workspace import shell
+from agent_runtime.tools.workspace.files import workspace_tools
+from tests.tools.calling import call, error, text
 
 
 def runner(root: Path, *, timeout: float = 60, environment: dict[str, str] | None = None) -> Tool:

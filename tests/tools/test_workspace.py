@@ -14,13 +14,12 @@ import anyio
 import pytest
 
 from agent_runtime.errors import ConfigError
-from agent_runtime.tools import workspace
 from agent_runtime.tools.base import Tool
-from agent_runtime.tools.workspace import workspace_tools
+from agent_runtime.tools.workspace import files as workspace
+from agent_runtime.tools.workspace.files import workspace_tools
 from agent_runtime_storage import open_store
 from tests.services.process import let_others_in
-
-from .calling import call, error, text
+from tests.tools.calling import call, error, text
 
 NOBODY = 65534
 

@@ -11,12 +11,12 @@ from typing import Any, TypeAlias
 import anyio
 import pytest
 
-from agent_runtime.memory.extractive import ExtractiveObserver
-from agent_runtime.memory.observation import render_notes
-from agent_runtime.memory.observer import Call, Interval
+from agent_runtime.memory.observational.observer.base import Call, Interval
+from agent_runtime.memory.observational.observer.rules import ExtractiveObserver
 from agent_runtime.messages import PromptMessage
 from agent_runtime.models.base import ModelRequest
-from agent_runtime.tokens import count_text
+from agent_runtime.models.tokens import count_text
+from agent_runtime.prompt.observation import render_notes
 from benchmarks import replay
 from benchmarks.replay_bill import Bill
 from benchmarks.replay_clock import Clock, Hand, PacedObserver, recorded_time, tell_time_by

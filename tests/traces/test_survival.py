@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from agent_runtime.memory.bands import Bands
-from agent_runtime.memory.observation import Notes, Observation
-from agent_runtime.view import Entry
+from agent_runtime.memory.observational.thresholds import Bands
+from agent_runtime.prompt.observation import Notes, Observation
+from agent_runtime.prompt.view import Entry
 from benchmarks.survival import measure, whole, with_ledger
 from benchmarks.survival_world import live, occurs
 from benchmarks.trace_data import RecordedCall, Step, Trace, Turn

@@ -11,10 +11,9 @@ from agent_runtime.errors import ModelAuthError
 from agent_runtime.models.base import ModelAnswer, ModelRequest
 from agent_runtime.models.scripted import call, say
 from agent_runtime_config import Settings
-from agent_runtime_storage.records import Run
-
-from .elsewhere import EFFECTS, Effects, delegating, elsewhere
-from .helpers import local
+from agent_runtime_storage.contract.records import Run
+from tests.workflow.elsewhere import EFFECTS, Effects, delegating, elsewhere
+from tests.workflow.helpers import local
 
 
 def assignment(

@@ -21,9 +21,8 @@ from agent_runtime import (
 from agent_runtime.errors import ConfigError, Conflict, ModelRejected, WorkflowDiverged
 from agent_runtime.models.base import ModelRequest
 from agent_runtime.models.scripted import call, say
-from agent_runtime_storage.records import Run
-
-from .helpers import ECHO, local
+from agent_runtime_storage.contract.records import Run
+from tests.workflow.helpers import ECHO, local
 
 pytestmark = pytest.mark.backends("file")
 

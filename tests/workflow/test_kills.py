@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from agent_runtime import NodeFailed, Runtime, Settings
-from agent_runtime.run_spec import RunSpec
-from agent_runtime_storage.records import Run
-
-from .elsewhere import EFFECTS, Effects, elsewhere, flow
+from agent_runtime.log.run_spec import RunSpec
+from agent_runtime_storage.contract.records import Run
+from tests.workflow.elsewhere import EFFECTS, Effects, elsewhere, flow
 
 ALL = [
     "once", "agent1", "agent2", "loop0", "loop1", "left", "right1", "right2", "deep", "look",

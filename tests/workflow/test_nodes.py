@@ -19,9 +19,8 @@ from agent_runtime import (
     Workflow,
     WorkflowContext,
 )
-from agent_runtime.run_spec import RunSpec
-
-from .helpers import answering, echo, local
+from agent_runtime.log.run_spec import RunSpec
+from tests.workflow.helpers import answering, echo, local
 
 pytestmark = pytest.mark.backends("file")
 

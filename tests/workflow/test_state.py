@@ -20,10 +20,9 @@ from agent_runtime import (
     tool,
 )
 from agent_runtime.errors import ConfigError
+from agent_runtime.log.run_spec import RunSpec
 from agent_runtime.models.scripted import call, say
-from agent_runtime.run_spec import RunSpec
-
-from .helpers import ECHO, answering, local, sent, texts
+from tests.workflow.helpers import ECHO, answering, local, sent, texts
 
 pytestmark = pytest.mark.backends("file")
 

@@ -23,8 +23,7 @@ from agent_runtime.messages import (
     decode_message,
 )
 from agent_runtime.models.scripted import say
-
-from .helpers import answering, local, texts
+from tests.workflow.helpers import answering, local, texts
 
 pytestmark = pytest.mark.backends("file")
 

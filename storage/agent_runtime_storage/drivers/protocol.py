@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from .signals import Signals
+from agent_runtime_storage.drivers.signals import Signals
 
 Value = str | int | float | bytes | None
 Row = tuple[Any, ...]

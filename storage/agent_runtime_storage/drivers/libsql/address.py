@@ -7,7 +7,7 @@ from typing import Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from agent_runtime_config.urls import redact_url
-from agent_runtime_storage.errors import StoreError
+from agent_runtime_storage.contract.errors import StoreError
 
 _PLAIN = {"libsql": "http", "http": "http", "ws": "ws"}
 _TLS = {"libsql": "https", "https": "https", "wss": "wss"}

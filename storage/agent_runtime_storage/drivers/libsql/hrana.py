@@ -13,11 +13,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, NotRequired, TypedDict
 
+from agent_runtime_storage.contract.errors import StoreError
+from agent_runtime_storage.drivers.libsql.error_mapping import PROXY_ERROR, Failure, map_error
+from agent_runtime_storage.drivers.libsql.sql_text import is_query, is_write, placeholders
 from agent_runtime_storage.drivers.protocol import BatchMissed, Row, Statement, Value
-from agent_runtime_storage.errors import StoreError
-
-from .failures import PROXY_ERROR, Failure, map_error
-from .statements import is_query, is_write, placeholders
 
 
 class HranaError(TypedDict, total=False):

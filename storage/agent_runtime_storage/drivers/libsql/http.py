@@ -9,12 +9,22 @@ from typing import Any
 import httpx
 import orjson
 
-from agent_runtime_storage.errors import StoreError, StoreUnavailable
-
-from .address import Address, parse_address
-from .failures import Failure, map_error, not_a_server, refused_token
-from .hrana import BatchAnswer, HranaError, Plan, Step, StepResult
-from .remote import RemoteDriver
+from agent_runtime_storage.contract.errors import StoreError, StoreUnavailable
+from agent_runtime_storage.drivers.libsql.address import Address, parse_address
+from agent_runtime_storage.drivers.libsql.error_mapping import (
+    Failure,
+    map_error,
+    not_a_server,
+    refused_token,
+)
+from agent_runtime_storage.drivers.libsql.hrana import (
+    BatchAnswer,
+    HranaError,
+    Plan,
+    Step,
+    StepResult,
+)
+from agent_runtime_storage.drivers.libsql.remote import RemoteDriver
 
 # A server lets a transaction hold its lock for so long; each batch of a request may wait for it.
 _LOCK_SECONDS = 5.0

@@ -12,13 +12,9 @@ from typing import Literal, Protocol, TypeVar
 
 import anyio
 
-from agent_runtime_storage.drivers.protocol import Dialect, Row, Statement, Value
-from agent_runtime_storage.drivers.signals import Signals
-from agent_runtime_storage.drivers.waiting import outlast
-from agent_runtime_storage.errors import StoreError, StoreReadOnly, StoreUnavailable
-
-from .failures import Failure, closed_error, give_up
-from .hrana import (
+from agent_runtime_storage.contract.errors import StoreError, StoreReadOnly, StoreUnavailable
+from agent_runtime_storage.drivers.libsql.error_mapping import Failure, closed_error, give_up
+from agent_runtime_storage.drivers.libsql.hrana import (
     BatchAnswer,
     Plan,
     Step,
@@ -29,8 +25,11 @@ from .hrana import (
     size_of,
     statement,
 )
-from .sender import Sender
-from .statements import only_reads
+from agent_runtime_storage.drivers.libsql.sender import Sender
+from agent_runtime_storage.drivers.libsql.sql_text import only_reads
+from agent_runtime_storage.drivers.protocol import Dialect, Row, Statement, Value
+from agent_runtime_storage.drivers.shielding import outlast
+from agent_runtime_storage.drivers.signals import Signals
 
 VectorFunction = Literal["vec_distance_cosine", "vector_distance_cos"]
 T = TypeVar("T")

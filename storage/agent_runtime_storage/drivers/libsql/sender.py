@@ -13,9 +13,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from agent_runtime_storage.drivers.waiting import outlast
-
-from .failures import Failure
+from agent_runtime_storage.drivers.libsql.error_mapping import Failure
+from agent_runtime_storage.drivers.shielding import outlast
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")

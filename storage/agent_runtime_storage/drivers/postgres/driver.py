@@ -20,20 +20,8 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq.abc import PGresult
 
 from agent_runtime_config.urls import redact_url
-from agent_runtime_storage.drivers.protocol import (
-    BatchMissed,
-    Dialect,
-    Row,
-    Statement,
-    Value,
-)
-from agent_runtime_storage.drivers.signals import Signals
-from agent_runtime_storage.drivers.waiting import outlast
-from agent_runtime_storage.errors import StoreError
-from agent_runtime_storage.queries import load_queries
-
-from .connections import Connections
-from .mapping import (
+from agent_runtime_storage.contract.errors import StoreError
+from agent_runtime_storage.drivers.postgres.error_mapping import (
     CLASHES,
     STALE,
     Unreachable,
@@ -43,11 +31,37 @@ from .mapping import (
     map_connect,
     map_refusal,
 )
-from .notifications import NOTIFY, AnyConnection, PostgresSignals
-from .pipeline import ConnectionLost, ServerError, Session
-from .results import Rows
-from .setup import APP_ROLE, Isolation, Prepared, Setup, setup_queries
-from .translation import Command, batch_command, command, was_missed
+from agent_runtime_storage.drivers.postgres.notifications import (
+    NOTIFY,
+    AnyConnection,
+    PostgresSignals,
+)
+from agent_runtime_storage.drivers.postgres.pipeline import ConnectionLost, ServerError, Session
+from agent_runtime_storage.drivers.postgres.pool import Connections
+from agent_runtime_storage.drivers.postgres.results import Rows
+from agent_runtime_storage.drivers.postgres.setup import (
+    APP_ROLE,
+    Isolation,
+    Prepared,
+    Setup,
+    setup_queries,
+)
+from agent_runtime_storage.drivers.postgres.translation import (
+    Command,
+    batch_command,
+    command,
+    was_missed,
+)
+from agent_runtime_storage.drivers.protocol import (
+    BatchMissed,
+    Dialect,
+    Row,
+    Statement,
+    Value,
+)
+from agent_runtime_storage.drivers.shielding import outlast
+from agent_runtime_storage.drivers.signals import Signals
+from agent_runtime_storage.sql.loader import load_queries
 
 _CLASH_TRIES = 8
 _SHORTEST_WAIT = 0.05

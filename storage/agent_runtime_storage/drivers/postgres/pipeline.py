@@ -18,7 +18,7 @@ import psycopg
 from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, TransactionStatus
 from psycopg.pq.abc import PGconn, PGresult
 
-from .translation import Command
+from agent_runtime_storage.drivers.postgres.translation import Command
 
 # More than the store's statements in all variants of their values' types.
 _PREPARED = 400

@@ -16,12 +16,11 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Literal
 
+from agent_runtime_storage.contract.errors import MigrationError
+from agent_runtime_storage.drivers.postgres.error_mapping import map_refusal
+from agent_runtime_storage.drivers.postgres.pipeline import ServerError
 from agent_runtime_storage.drivers.protocol import Row, Value
-from agent_runtime_storage.errors import MigrationError
-from agent_runtime_storage.queries import parse_blocks
-
-from .mapping import map_refusal
-from .pipeline import ServerError
+from agent_runtime_storage.sql.loader import parse_blocks
 
 SCHEMA = "agent_runtime"
 APP_ROLE = "agent_runtime_app"

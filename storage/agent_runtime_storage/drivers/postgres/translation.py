@@ -13,8 +13,8 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from agent_runtime_storage.contract.errors import StoreError
 from agent_runtime_storage.drivers.protocol import Statement, Value
-from agent_runtime_storage.errors import StoreError
 
 # What may hold a colon that begins no placeholder comes first.
 _TOKEN = re.compile(

@@ -10,14 +10,7 @@ from typing import Any, Literal, Protocol, cast
 import apsw
 import sqlite_vec  # pyright: ignore[reportMissingTypeStubs]  # it ships none
 
-from agent_runtime_storage.drivers.protocol import (
-    BatchMissed,
-    ConstraintFailed,
-    Row,
-    Statement,
-    Value,
-)
-from agent_runtime_storage.errors import (
+from agent_runtime_storage.contract.errors import (
     NotADatabase,
     StoreBusy,
     StoreError,
@@ -25,8 +18,14 @@ from agent_runtime_storage.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
-
-from .place import check_place, make_private
+from agent_runtime_storage.drivers.protocol import (
+    BatchMissed,
+    ConstraintFailed,
+    Row,
+    Statement,
+    Value,
+)
+from agent_runtime_storage.drivers.sqlite.database_file import check_place, make_private
 
 Synchronous = Literal["full", "normal"]
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from agent_runtime_storage.contract.errors import StoreUnavailable
+from agent_runtime_storage.drivers.protected_files import OpenDatabase
 from agent_runtime_storage.drivers.protocol import Dialect, Row, Statement, Value
 from agent_runtime_storage.drivers.signals import Signals
-from agent_runtime_storage.errors import StoreUnavailable
-from agent_runtime_storage.open_files import OpenDatabase
-
-from .connection import Synchronous, open_connection
-from .place import OpenPlace
-from .readers import Readers
-from .writer import Writer
+from agent_runtime_storage.drivers.sqlite.connection import Synchronous, open_connection
+from agent_runtime_storage.drivers.sqlite.database_file import OpenPlace
+from agent_runtime_storage.drivers.sqlite.readers import Readers
+from agent_runtime_storage.drivers.sqlite.writer import Writer
 
 
 class SqliteDriver:

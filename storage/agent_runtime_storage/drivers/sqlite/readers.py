@@ -11,10 +11,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from agent_runtime_storage.drivers.protocol import Row, Value
-from agent_runtime_storage.drivers.waiting import outlast
-
-from .connection import Connection, closed_error, map_error, run_query
-from .place import OpenPlace
+from agent_runtime_storage.drivers.shielding import outlast
+from agent_runtime_storage.drivers.sqlite.connection import (
+    Connection,
+    closed_error,
+    map_error,
+    run_query,
+)
+from agent_runtime_storage.drivers.sqlite.database_file import OpenPlace
 
 
 class _Query(NamedTuple):

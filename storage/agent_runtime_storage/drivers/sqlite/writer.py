@@ -21,9 +21,8 @@ from typing import Literal, TypeAlias
 import apsw
 
 from agent_runtime_storage.drivers.protocol import BatchMissed, Row, Statement
-from agent_runtime_storage.drivers.waiting import outlast
-
-from .connection import (
+from agent_runtime_storage.drivers.shielding import outlast
+from agent_runtime_storage.drivers.sqlite.connection import (
     Connection,
     Synchronous,
     closed_error,
@@ -31,7 +30,7 @@ from .connection import (
     open_connection,
     run_statements,
 )
-from .place import OpenPlace
+from agent_runtime_storage.drivers.sqlite.database_file import OpenPlace
 
 _Result: TypeAlias = list[list[Row]]
 _Kind: TypeAlias = Literal["batch", "purge", "scrub", "vacuum"]

@@ -1,0 +1,282 @@
+"""`agent-runtime db`: looking after the database, over all of its owners."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import click
+
+from agent_runtime.cli import exits
+from agent_runtime.cli.options import json_lines_option, json_object_option
+from agent_runtime.cli.terminal import printable, say, shorten, write_json
+from agent_runtime_config.urls import redact_url
+
+if TYPE_CHECKING:
+    from agent_runtime_config import Settings
+    from agent_runtime_storage import Store
+    from agent_runtime_storage.contract.reports import Problem, StoreSizes, StoreStatus
+
+
+@click.group()
+def db() -> None:
+    """Look after the database that AGENT_RUNTIME_DATABASE_URL names, over all of its owners."""
+
+
+@db.command()
+@json_object_option
+def status(as_json: bool) -> None:
+    """Tell what the database is and whether its schema is current; changes nothing.
+
+    The exit code is 7 if the runtime cannot use it as it is.
+    """
+    import dataclasses
+
+    import anyio
+
+    from agent_runtime_config import load_settings
+
+    settings = load_settings()
+    shown = redact_url(settings.database_url)
+    found = anyio.run(_status, settings)
+    if found is None:
+        if as_json:
+            write_json({"url": shown, "there": False})
+        else:
+            click.echo(printable(f"{shown}: there is no database yet; the first run creates it"))
+        return
+    ready = not found.pending and not found.problem
+    if as_json:
+        write_json({"url": shown, "there": True, "ready": ready, **dataclasses.asdict(found)})
+    else:
+        _write_status(shown, found)
+    click.get_current_context().exit(exits.SUCCESS if ready else exits.DATABASE)
+
+
+def _write_status(shown: str, found: StoreStatus) -> None:
+    rows = {
+        "url": shown,
+        "server": found.server,
+        "schema": f"{found.schema:04d}" if found.schema else "none",
+        "pending": ", ".join(found.pending) or ("" if found.problem else "none"),
+        "problem": found.problem,
+        "isolation": found.isolation,
+        "cure": found.cure,
+    }
+    for name, text in rows.items():
+        if text:
+            click.echo(printable(f"{name:<10} {text}"))
+
+
+@db.command()
+def migrate() -> None:
+    """Create the schema, or bring it up to date; safe beside other processes that do so."""
+    import anyio
+
+    from agent_runtime_config import load_settings
+
+    applied = anyio.run(_migrate, load_settings())
+    for name in applied:
+        click.echo(name)
+    if not applied:
+        say("The schema is current; nothing was to be done.")
+
+
+@db.command()
+@json_object_option
+def check(as_json: bool) -> None:
+    """Look for damage and for what is left over; changes nothing.
+
+    The exit code is 7 if something is damaged or lost.
+    """
+    import dataclasses
+
+    import anyio
+
+    from agent_runtime_config import load_settings
+
+    found: list[Problem] = anyio.run(_check, load_settings())
+    if as_json:
+        write_json([dataclasses.asdict(one) for one in found])
+    for one in () if as_json else found:
+        where = f" {one.user_id}/{one.thread_id}" if one.thread_id else ""
+        click.echo(printable(f"{one.level}{where}: {one.detail}", lines=False))
+        click.echo(printable(f"    cure: {one.cure}", lines=False))
+    damaged = sum(one.level == "damage" for one in found)
+    say(f"{damaged} damaged, {len(found) - damaged} to notice." if found else "All is well.")
+    click.get_current_context().exit(exits.DATABASE if damaged else exits.SUCCESS)
+
+
+@db.command()
+@click.option("--threads", type=click.IntRange(min=0), default=10, show_default=True)
+@json_object_option
+def size(threads: int, as_json: bool) -> None:
+    """Tell how large the database is: in all, by table, by owner, and its largest threads."""
+    import dataclasses
+
+    import anyio
+
+    from agent_runtime_config import load_settings
+
+    found: StoreSizes = anyio.run(_sizes, load_settings(), threads)
+    if as_json:
+        write_json(dataclasses.asdict(found))
+        return
+    click.echo(f"{bytes_text(found.total)}  in all")
+    for name, number in found.tables:
+        click.echo(f"{bytes_text(number)}  table {name}")
+    for owner in found.owners:
+        name = shorten(owner.user_id, 60)
+        click.echo(f"{bytes_text(owner.bytes)}  owner {name}, {owner.threads:,} threads")
+    for one in found.threads:
+        name = shorten(f"{one.user_id}/{one.thread_id}  {one.title}", 100)
+        click.echo(f"{bytes_text(one.bytes)}  thread {name}")
+
+
+@db.command()
+def vacuum() -> None:
+    """Give back the space of what was deleted; on Postgres, remove it for good."""
+    import anyio
+
+    from agent_runtime_config import load_settings
+
+    before, after = anyio.run(_vacuum, load_settings())
+    click.echo(f"{bytes_text(before).strip()} before, {bytes_text(after).strip()} now")
+
+
+@db.command()
+@click.argument("source", metavar="FROM_URL")
+@click.argument("target", metavar="TO_URL")
+@json_lines_option
+def copy(source: str, target: str, as_json: bool) -> None:
+    """Copy all threads of all owners from one database to another, of whatever kind.
+
+    The target is created if need be.  What it has already stays, so the command can be repeated.
+    The exit code is 6 if a thread was left out: one whose run is at work, or of which the target
+    has another of the same id.
+    """
+    import anyio
+
+    from agent_runtime_config import load_settings
+
+    if source == target:
+        raise click.UsageError("Give two different databases.")
+    left = anyio.run(_copy, load_settings(), source, target, as_json)
+    click.get_current_context().exit(exits.NOTHING if left else exits.SUCCESS)
+
+
+def bytes_text(number: int) -> str:
+    """Return a number of bytes, at a fixed width: ` 12.3 MB`."""
+    size = float(number)
+    for unit in ("B ", "kB", "MB", "GB"):
+        if size < 1000:
+            return f"{size:>6.1f} {unit}" if unit != "B " else f"{number:>6} {unit}"
+        size /= 1000
+    return f"{size:>6.1f} TB"
+
+
+async def _status(settings: Settings) -> StoreStatus | None:
+    if not _is_there(settings.database_url):
+        return None
+    async with _open(settings) as store:
+        return await store.status()
+
+
+async def _migrate(settings: Settings) -> tuple[str, ...]:
+    """Return what was applied, by this process or by another one meanwhile."""
+    pending: tuple[str, ...] = ()
+    if _is_there(settings.database_url):
+        async with _open(settings) as store:
+            before = await store.status()
+            if not before.problem:
+                pending = before.pending
+    else:
+        from agent_runtime_storage.sql.loader import load_migrations
+
+        pending = tuple(f"{one.version:04d} {one.name}" for one in load_migrations("sqlite"))
+    async with _open(settings, migrate=True):
+        return pending
+
+
+async def _check(settings: Settings) -> list[Problem]:
+    _require(settings.database_url)
+    async with _open(settings) as store:
+        return await store.check()
+
+
+async def _sizes(settings: Settings, threads: int) -> StoreSizes:
+    _require(settings.database_url)
+    async with _open(settings) as store:
+        return await store.sizes(threads=threads)
+
+
+async def _vacuum(settings: Settings) -> tuple[int, int]:
+    _require(settings.database_url)
+    async with _open(settings) as store:
+        before = await store.sizes(threads=0)
+        await store.vacuum()
+        return before.total, (await store.sizes(threads=0)).total
+
+
+async def _copy(settings: Settings, source_url: str, target_url: str, as_json: bool) -> int:
+    """Copy, tell of each thread, and return how many were left out."""
+    import dataclasses
+    from contextlib import aclosing
+
+    from agent_runtime.cli.commands.transfer import text_of
+    from agent_runtime_storage.upkeep.store_copy import copy_store
+
+    _require(source_url)
+    left = 0
+    async with (
+        _open(settings, source_url) as source,
+        _open(settings, target_url, migrate=True) as target,
+        aclosing(copy_store(source, target, texts=text_of)) as copies,
+    ):
+        async for one in copies:
+            left += one.outcome == "conflict"
+            if as_json:
+                write_json(dataclasses.asdict(one))
+            else:
+                why = f"  {one.detail}" if one.detail else ""
+                name = f"{one.user_id}/{one.thread_id}"
+                click.echo(printable(f"{one.outcome:<8}  {name}{why}", lines=False))
+    return left
+
+
+def _is_there(url: str) -> bool:
+    """Return whether there is a database to look at; a server tells that by itself."""
+    from agent_runtime_storage.urls import backend_of, file_path
+
+    return backend_of(url) != "file" or file_path(url).exists()
+
+
+def _require(url: str) -> None:
+    from agent_runtime.errors import NotFound
+
+    if not _is_there(url):
+        raise NotFound(f"There is no database {redact_url(url)}.", cure="Check the URL.")
+
+
+@asynccontextmanager
+async def _open(
+    settings: Settings, url: str | None = None, *, migrate: bool = False
+) -> AsyncGenerator[Store]:
+    import anyio
+
+    from agent_runtime_storage import open_store
+
+    token = settings.database_auth_token
+    store = await open_store(
+        url or settings.database_url,
+        synchronous=settings.synchronous,
+        auth_token=token.get_secret_value() if token else None,
+        objects=settings.object_store_url,
+        migrate=migrate,
+    )
+    try:
+        yield store
+    finally:
+        with anyio.CancelScope(shield=True):
+            await store.close()

@@ -1,0 +1,283 @@
+"""`agent-runtime doctor`: whether everything that a run needs is in place."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Literal
+
+import click
+
+from agent_runtime.cli import exits
+from agent_runtime.cli.terminal import printable, write_json
+from agent_runtime_config.urls import redact_url, url_scheme
+
+if TYPE_CHECKING:
+    from agent_runtime_config import Settings
+    from agent_runtime_config.model_settings import Role
+
+ROLES: tuple[Role, ...] = ("sub_agent", "observer", "reflector")
+POSTGRES_SCHEMES = ("postgres", "postgresql")
+PACKAGES = (
+    "anyio",
+    "apsw",
+    "click",
+    "litellm",
+    "obstore",
+    "orjson",
+    "pydantic",
+    "pydantic-settings",
+    "rich",
+    "sqlite-vec",
+    "tiktoken",
+    "zstandard",
+)
+POSTGRES_PACKAGES = ("psycopg",)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What one check found, and what to do about it."""
+
+    name: str
+    state: Literal["ok", "warn", "fail"]
+    detail: str
+    cure: str = ""
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="One JSON array on stdout.")
+def doctor(as_json: bool) -> None:
+    """Check Python, packages, settings, the model's key and the database.
+
+    No model is called. The database is opened, and created if it is not there. The exit code is
+    1 if a check fails.
+    """
+    import dataclasses
+
+    import anyio
+
+    checks = anyio.run(_checks)
+    if as_json:
+        write_json([dataclasses.asdict(check) for check in checks])
+    else:
+        for check in checks:
+            click.echo(printable(f"{check.state:<5} {check.name}: {check.detail}"))
+            if check.cure:
+                click.echo(printable(f"      cure: {check.cure}"))
+    failed = any(check.state == "fail" for check in checks)
+    click.get_current_context().exit(exits.INTERNAL if failed else exits.SUCCESS)
+
+
+async def _checks() -> list[Check]:
+    from agent_runtime_config import ConfigError, load_settings
+
+    checks = [check_python(sys.version_info[:2]), *check_packages()]
+    try:
+        settings = load_settings()
+    except ConfigError as error:
+        return [*checks, Check("settings", "fail", error.message, error.cure)]
+    checks.append(Check("settings", "ok", "all names are known, all values valid"))
+    if url_scheme(settings.database_url) in POSTGRES_SCHEMES:
+        checks.append(check_postgres())
+    return [
+        *checks,
+        await check_model(settings),
+        *[check for role in ROLES if (check := await check_role(role, settings))],
+        await check_embedder(settings),
+        await check_database(settings),
+        await check_objects(settings),
+        *check_state(settings),
+    ]
+
+
+def check_python(version: tuple[int, int]) -> Check:
+    """Check the version of Python."""
+    text = ".".join(map(str, version))
+    if version < (3, 11):
+        return Check("python", "fail", f"{text} is too old", "Install Python 3.11 to 3.13.")
+    if version > (3, 13):
+        return Check("python", "warn", f"{text} is newer than what is tested", "Use 3.11 to 3.13.")
+    return Check("python", "ok", text)
+
+
+def check_packages() -> Iterator[Check]:
+    """Check that the packages are there, and that litellm is no release known to be broken."""
+    found, missing = _versions(PACKAGES)
+    if missing:
+        cure = f"Install them: pip install {' '.join(missing)}"
+        yield Check("packages", "fail", f"missing: {', '.join(missing)}", cure)
+    else:
+        yield Check("packages", "ok", ", ".join(f"{name} {found[name]}" for name in PACKAGES))
+    if broken_litellm(found.get("litellm", "")) and find_spec("mcp") is None:
+        yield Check(
+            "litellm",
+            "fail",
+            f"{found['litellm']} cannot be called with tools",
+            "Install another release: pip install 'litellm>=1.105,<1.106'",
+        )
+
+
+def check_postgres() -> Check:
+    """Check the packages that a Postgres database needs."""
+    found, missing = _versions(POSTGRES_PACKAGES)
+    if missing:
+        cure = "Install it: pip install 'psycopg[binary]'"
+        return Check("postgres", "fail", f"missing: {', '.join(missing)}", cure)
+    return Check("postgres", "ok", ", ".join(f"{name} {text}" for name, text in found.items()))
+
+
+async def check_model(settings: Settings) -> Check:
+    """Check that the model is set, and its key; loads litellm (about 2 s), calls nothing."""
+    from agent_runtime.errors import ConfigError
+    from agent_runtime.models import model_from_name
+    from agent_runtime.models.litellm import load_litellm
+
+    if not settings.model:
+        return Check(
+            "model",
+            "warn",
+            "none is set; the offline model can only survey a folder",
+            "Set AGENT_RUNTIME_MODEL, such as anthropic/claude-sonnet-4-5, and its provider's key.",
+        )
+    try:
+        info = await model_from_name(settings.model, settings).info()
+    except ConfigError as error:
+        return Check("model", "fail", error.message, error.cure)
+    found = f"{info.name}, window {info.window:,} tokens"
+    if info.price is None:
+        found += ", price unknown"
+    if settings.model_base_url is not None:
+        return Check("model", "ok", f"{found}, at {redact_url(settings.model_base_url)}")
+    if settings.model_api_key is not None:
+        return Check("model", "ok", f"{found}, its key is set")
+    litellm = await load_litellm()
+    missing: list[str] = litellm.validate_environment(model=info.name).get("missing_keys") or []
+    if not missing:
+        return Check("model", "ok", f"{found}, its key is set")
+    # Other variables than keys can be replaced by a role or a profile of the machine.
+    state = "fail" if all(name.endswith("_API_KEY") for name in missing) else "warn"
+    names = " or ".join(missing)
+    return Check("model", state, f"{found}, but {names} is not set", f"Set {names}.")
+
+
+async def check_role(role: Role, settings: Settings) -> Check | None:
+    """Check where a role's own model is, and its key; None where it has none of its own."""
+    from agent_runtime.errors import AgentRuntimeError
+    from agent_runtime.models import model_from_name
+    from agent_runtime.models.places import place_of
+
+    name = settings.place(role).name
+    if name in ("", "same", "extractive"):
+        return None
+    try:
+        model = model_from_name(name, settings, role=role)
+        await model.check()
+    except AgentRuntimeError as error:
+        return Check(role, "fail", error.message, error.cure)
+    info, place = await model.info(), place_of(name, settings, role)
+    found = f"{info.name}, window {info.window:,} tokens"
+    if info.price is None:
+        found += ", price unknown"
+    if place.base_url is not None:
+        found += f", at {redact_url(place.base_url)}"
+    return Check(role, "ok", found)
+
+
+async def check_embedder(settings: Settings) -> Check:
+    """Check the embedder's key, where one is set; loads litellm, calls nothing."""
+    from agent_runtime.errors import AgentRuntimeError
+    from agent_runtime.models import embedder_from_name
+
+    if not settings.embedder_model:
+        return Check("embedder", "ok", "none is set, so semantic recall is off")
+    try:
+        embedder = embedder_from_name(settings.embedder_model, settings)
+        await embedder.check()
+    except AgentRuntimeError as error:
+        return Check("embedder", "fail", error.message, error.cure)
+    found = embedder.name
+    if embedder.price is None:
+        found += ", price unknown"
+        if settings.needs_prices:
+            cure = "Set AGENT_RUNTIME_UNKNOWN_PRICE=tokens, or recall is by full text only."
+            return Check("embedder", "warn", found, cure)
+    if settings.embedder_base_url is not None:
+        found += f", at {redact_url(settings.embedder_base_url)}"
+    return Check("embedder", "ok", found)
+
+
+async def check_database(settings: Settings) -> Check:
+    """Check that the database opens, has our schema and answers."""
+    from agent_runtime.errors import AgentRuntimeError
+    from agent_runtime.runtime import Runtime
+
+    shown = redact_url(settings.database_url)
+    try:
+        async with Runtime.open(settings) as runtime:
+            await runtime.store.of(settings.user).threads(limit=1)
+            status = await runtime.store.status()
+    except AgentRuntimeError as error:
+        return Check("database", "fail", f"{shown}: {error.message}", error.cure)
+    found = f"{shown} opens ({status.server}), its schema is current"
+    if status.isolation:
+        found += f"; row-level security: {status.isolation}"
+    return Check("database", "warn" if status.cure else "ok", found, status.cure)
+
+
+async def check_objects(settings: Settings) -> Check:
+    """Check the object store, if one is set, by writing, reading and deleting an object."""
+    from agent_runtime.errors import AgentRuntimeError
+    from agent_runtime_storage.objects.object_store import Objects, default_folder
+    from agent_runtime_storage.urls import backend_of, file_path
+
+    url = settings.object_store_url
+    try:
+        if url is not None:
+            objects = Objects.open(url, seconds=10)
+            await objects.probe()
+            return Check("objects", "ok", f"{objects.shown} can be written and read")
+        if backend_of(settings.database_url) == "file":
+            folder = default_folder(file_path(settings.database_url))
+            return Check("objects", "ok", f"large bodies lie in {folder}")
+    except AgentRuntimeError as error:
+        return Check("objects", "fail", error.message, error.cure)
+    return Check("objects", "ok", "large bodies lie in the database; no object store is set")
+
+
+def check_state(settings: Settings) -> Iterator[Check]:
+    """Check where the database lies, and that its files and those of its objects are private."""
+    from agent_runtime.cli.state import misplaced, readable_by_others
+    from agent_runtime.errors import AgentRuntimeError
+
+    try:
+        found = [*misplaced(settings), *readable_by_others(settings)]
+    except (AgentRuntimeError, OSError):
+        # The check of the database tells what is wrong with it.
+        return
+    for one in found:
+        yield Check("state", "warn", one.text, one.cure)
+    if not found:
+        yield Check("state", "ok", "nobody else may use its files")
+
+
+def broken_litellm(version: str) -> bool:
+    """Return whether this release of litellm fails at every call with tools."""
+    numbers = tuple(map(int, re.findall(r"\d+", version)[:3]))
+    return (1, 106) <= numbers < (1, 108, 4)
+
+
+def _versions(names: tuple[str, ...]) -> tuple[dict[str, str], list[str]]:
+    """Return the versions of the packages that are installed, and the names of the others."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    found: dict[str, str] = {}
+    for name in names:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found, [name for name in names if name not in found]

@@ -1,0 +1,342 @@
+"""`agent-runtime memory`: what a thread's memory holds, and looking after it by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from agent_runtime.cli.commands.files import replacing
+from agent_runtime.cli.options import json_object_option
+from agent_runtime.cli.session import usage_text
+from agent_runtime.cli.terminal import printable, say, shorten, time_text, write_json, write_output
+
+if TYPE_CHECKING:
+    from agent_runtime.agent import Agent
+    from agent_runtime.events import Event
+    from agent_runtime.memory.observational.report import Held, MemoryReport
+    from agent_runtime.prompt.observation import Observation
+    from agent_runtime.run.memory_maintenance import Upkeep
+    from agent_runtime.runtime import Runtime
+    from agent_runtime_config import Settings
+    from agent_runtime_storage.contract.records import UsageTotal
+
+LINE_CHARS = 200
+"""How much is shown of the task, the next step and the ledger without `--full`."""
+
+model_option = click.option(
+    "--model", help="A litellm name, or `offline`; else that of the thread's last run."
+)
+
+
+@click.group()
+def memory() -> None:
+    """Look at a thread's memory, have it observe or reflect now, or export it."""
+
+
+@memory.command()
+@click.argument("thread")
+@click.option("--full", is_flag=True, help="Show the text of each observation, and the ledger.")
+@click.option("--all", "everything", is_flag=True, help="Show those that were replaced as well.")
+@model_option
+@json_object_option
+def show(thread: str, full: bool, everything: bool, model: str | None, as_json: bool) -> None:
+    """Show what stands in THREAD's prompt and why, each observation, the task and the ledger.
+
+    Tokens are as the model's provider counts them, by what it reported so far.
+    """
+    import anyio
+
+    from agent_runtime_config import load_settings
+
+    found: MemoryReport = anyio.run(_report, load_settings(), thread, model)
+    if as_json:
+        write_json(report_json(found, everything=everything))
+        return
+    for line in _head_lines(found, full=full):
+        write_output(line)
+    for one in found.held if everything else found.at("active", "prepared"):
+        write_output(_held_line(one))
+        for line in one.observation.text.splitlines() if full else ():
+            write_output(f"    {line}")
+    if not found.held:
+        say("Nothing was observed on this thread yet.")
+
+
+@memory.command()
+@click.argument("thread")
+@model_option
+@json_object_option
+def observe(thread: str, model: str | None, as_json: bool) -> None:
+    """Observe now what may leave THREAD's prompt, whatever the thresholds say.
+
+    The observations take the place of their messages at the next activation. What rules wrote
+    while the model failed is written again. Refused while a run of the thread is active.
+    """
+    import anyio
+
+    from agent_runtime_config import load_settings
+
+    done: Upkeep = anyio.run(_observe, load_settings(), thread, model)
+    _tell_done(done, "There is nothing to observe: what may leave is observed.", as_json=as_json)
+
+
+@memory.command()
+@click.argument("thread")
+@model_option
+@json_object_option
+def reflect(thread: str, model: str | None, as_json: bool) -> None:
+    """Condense THREAD's oldest observations now, below the threshold too.
+
+    The result stands in the prompt once observations exceed the threshold. Refused while a run
+    of the thread is active.
+    """
+    import anyio
+
+    from agent_runtime_config import load_settings
+
+    done: Upkeep = anyio.run(_reflect, load_settings(), thread, model)
+    _tell_done(done, "There is nothing to condense yet.", as_json=as_json)
+
+
+@memory.command()
+@click.argument("thread")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["jsonl", "markdown"]),
+    default="jsonl",
+    show_default=True,
+    help="JSON lines with everything, or a text to read.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="The file to write, or to replace; else stdout.",
+)
+@model_option
+def export(thread: str, form: str, output: Path | None, model: str | None) -> None:
+    """Write THREAD's whole memory: its state, all activations, all observations with ledgers.
+
+    What was observed is as private as the thread itself.
+    """
+    import anyio
+
+    from agent_runtime_config import load_settings
+
+    lines: list[str] = anyio.run(_export, load_settings(), thread, model, form)
+    if output is None:
+        for line in lines:
+            write_output(line)
+        return
+    with replacing(output) as file:
+        file.writelines(f"{line}\n".encode() for line in lines)
+
+
+# What is asked of the runtime
+
+
+async def _report(settings: Settings, thread: str, model: str | None) -> MemoryReport:
+    from agent_runtime.runtime import Runtime
+
+    async with Runtime.open(settings) as runtime:
+        return await runtime.memory.report(await _agent(runtime, thread, model), thread)
+
+
+async def _observe(settings: Settings, thread: str, model: str | None) -> Upkeep:
+    from agent_runtime.runtime import Runtime
+
+    async with Runtime.open(settings) as runtime:
+        agent = await _agent(runtime, thread, model)
+        return await runtime.memory.observe(agent, thread, on_event=_teller())
+
+
+async def _reflect(settings: Settings, thread: str, model: str | None) -> Upkeep:
+    from agent_runtime.runtime import Runtime
+
+    async with Runtime.open(settings) as runtime:
+        agent = await _agent(runtime, thread, model)
+        return await runtime.memory.reflect(agent, thread, on_event=_teller())
+
+
+async def _export(settings: Settings, thread: str, model: str | None, form: str) -> list[str]:
+    import orjson
+
+    from agent_runtime.runtime import Runtime
+
+    async with Runtime.open(settings) as runtime:
+        report = await runtime.memory.report(await _agent(runtime, thread, model), thread)
+        rows = await runtime.store.of(settings.user).activations(thread)
+    if form == "markdown":
+        return list(_markdown(report))
+    head = report_json(report, everything=True)
+    held = head.pop("observations")
+    records = [{"type": "memory", "version": 1, **head}]
+    for row in rows:
+        activation = {"id": row.id, "cause": row.cause, "anchor": row.anchor, "run_id": row.run_id}
+        begins = orjson.loads(row.body)
+        records.append(
+            {"type": "activation", **activation, "created_at": row.created_at, "start": begins}
+        )
+    records += [{"type": "observation", **one} for one in held]
+    return [orjson.dumps(record).decode() for record in records]
+
+
+async def _agent(runtime: Runtime, thread: str, model: str | None) -> Agent:
+    """Return an agent of the model named, or of the thread's last run, or of the settings."""
+    from agent_runtime.cli.agents import Spec, build_agent, is_of_command
+    from agent_runtime.models import OFFLINE
+
+    name = model
+    if name is None:
+        runs = await runtime.store.of(runtime.settings.user).runs(thread_id=thread, limit=20)
+        specs = (Spec.from_json(run.spec).model for run in runs if is_of_command(run))
+        name = str(next(specs, runtime.settings.model) or "")
+    return build_agent(Spec("" if name in OFFLINE else name))
+
+
+def _teller() -> Callable[[Event], None]:
+    """Return what tells of memory's events on stderr, and of nothing else."""
+    from agent_runtime.cli.progress import Tally
+
+    tally = Tally()
+
+    def tell(event: Event) -> None:
+        lines = tally.update(event)
+        if event.kind not in ("run-start", "run-finish"):
+            for line in lines:
+                say(line.strip())
+
+    return tell
+
+
+# What is told
+
+
+def _head_lines(found: MemoryReport, *, full: bool) -> Iterator[str]:
+    tokens = found.tokens
+    yield f"thread    {found.thread_id}, observational memory {'on' if found.on else 'off'}"
+    yield (
+        f"prompt    {tokens.total:,} tokens: {tokens.system:,} system and tools, "
+        f"{tokens.observations:,} observations, {tokens.state:,} state, {tokens.raw:,} raw"
+    )
+    prepared = [one for one in found.at("prepared") if not one.observation.level]
+    more = f"; {sum(one.of for one in prepared):,} of them are observed"
+    yield f"raw       {_of(tokens.raw, found.observe_at)}{more if prepared else ''}"
+    yield f"observed  {_of(tokens.observations, found.reflect_at)}"
+    if found.activation is not None:
+        one = found.activation
+        at = "the beginning" if one.anchor is None else f"node {one.anchor}"
+        yield f"since     {time_text(one.created_at)}, activation {one.id} at {at}: {one.cause}"
+    for purpose, spent in found.usage.items():
+        yield f"{purpose:<9} {_usage_text(spent)}"
+    names = " ".join(found.ledger)
+    listed = f"{len(found.ledger)} identifiers: {names}" if names else ""
+    for name, text in (("task", found.task), ("next", found.next_step), ("ledger", listed)):
+        if text:
+            yield f"{name:<9} {text if full else shorten(text, LINE_CHARS)}"
+
+
+def _of(tokens: int, limit: int) -> str:
+    return f"{tokens:,} of {limit:,} tokens, {tokens / max(1, limit):.0%}"
+
+
+def _held_line(one: Held) -> str:
+    seen = one.observation
+    times = sorted({line.at for line in seen.notes.lines if line.at})
+    when = f"{' to '.join(times[:: max(1, len(times) - 1)])} UTC" if times else "time unknown"
+    by = seen.model or {"model": "a model", "rules": "rules", "archive": "archived"}[seen.origin]
+    nodes = f"nodes {seen.first}-{seen.last}" if seen.first < seen.last else f"node {seen.first}"
+    marks = [by]
+    marks += [one.place] if one.place != "active" else []
+    marks += ["provisional"] if seen.provisional else []
+    return (
+        f"o{seen.id:<4} level {seen.level}  {nodes}  {when}  "
+        f"{one.tokens:,} tokens for {one.of:,} ({one.ratio:.1f} x)  {', '.join(marks)}"
+    )
+
+
+def _tell_done(done: Upkeep, nothing: str, *, as_json: bool) -> None:
+    if as_json:
+        import dataclasses
+
+        write_json(
+            {
+                "run_id": done.run_id,
+                "written": [_observation_json(one) for one in done.written],
+                "usage": dataclasses.asdict(done.usage),
+            }
+        )
+        return
+    if not done.written:
+        say(nothing)
+        return
+    for one in done.written:
+        parts = f" in the place of {len(one.parts)} observations" if one.parts else ""
+        click.echo(
+            printable(
+                f"o{one.id}  nodes {one.first}-{one.last}{parts}, {one.tokens:,} tokens, "
+                f"by {one.model or one.origin}{', provisional' if one.provisional else ''}"
+            )
+        )
+    say(f"Memory used {_usage_text(done.usage)}." if done.usage.calls else "No model was called.")
+
+
+def _usage_text(usage: UsageTotal) -> str:
+    calls = f"{usage.calls:,} call{'' if usage.calls == 1 else 's'}"
+    return f"{calls}, {usage_text(usage)}"
+
+
+def report_json(found: MemoryReport, *, everything: bool) -> dict[str, Any]:
+    """Return a thread's memory as `show --json` prints it."""
+    import dataclasses
+
+    held = found.held if everything else found.at("active", "prepared")
+    return {
+        "thread_id": found.thread_id,
+        "on": found.on,
+        "thresholds": {"observe": found.observe_at, "reflect": found.reflect_at},
+        "ratio": found.ratio,
+        "activation": found.activation and dataclasses.asdict(found.activation),
+        "tokens": {**dataclasses.asdict(found.tokens), "total": found.tokens.total},
+        "task": found.task,
+        "next_step": found.next_step,
+        "ledger": found.ledger,
+        "usage": {name: dataclasses.asdict(one) for name, one in found.usage.items()},
+        "observations": [
+            {
+                **_observation_json(one.observation),
+                "place": one.place,
+                "tokens": one.tokens,
+                "of": one.of,
+                "ratio": round(one.ratio, 2),
+                "created_at": one.created_at,
+            }
+            for one in held
+        ],
+    }
+
+
+def _observation_json(one: Observation) -> dict[str, Any]:
+    import dataclasses
+
+    return {**dataclasses.asdict(one), "tokens": one.tokens, "text": one.text}
+
+
+def _markdown(found: MemoryReport) -> Iterator[str]:
+    yield f"# Memory of thread {found.thread_id}"
+    yield ""
+    for line in _head_lines(found, full=True):
+        name, _, text = line.partition(" ")
+        yield f"- {name}: {text.strip()}"
+    for one in found.held:
+        yield ""
+        yield f"## {_held_line(one)}"
+        yield ""
+        yield "```text"
+        # Nothing that was noted may end the block.
+        yield one.observation.text.replace("```", "`\u200b``")
+        yield "```"

@@ -1,0 +1,352 @@
+"""`agent-runtime run`, `resume` and `cancel`: one run from its start to its end."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from agent_runtime.cli import session
+from agent_runtime.cli.agents import Spec, build_agent, is_of_command
+from agent_runtime.cli.asking import ask_all, can_ask
+from agent_runtime.cli.folders import elsewhere, workspaces
+from agent_runtime.cli.options import budget_option, json_object_option, timeout_option
+from agent_runtime.cli.terminal import say, write_json
+
+if TYPE_CHECKING:
+    from agent_runtime.agent import Agent
+    from agent_runtime_config import Settings
+    from agent_runtime_storage import UserStore
+    from agent_runtime_storage.contract.records import Run
+
+NO_MODEL = (
+    "No language model is set. The offline model can only survey a folder and write a report of "
+    "it. To use a language model set AGENT_RUNTIME_MODEL=anthropic/claude-sonnet-4-5 (any litellm "
+    "name) and its provider's key, such as ANTHROPIC_API_KEY."
+)
+
+steps_option = click.option(
+    "--max-steps", type=click.IntRange(min=1), help="The most model calls; else the setting, 500."
+)
+model_option = click.option(
+    "--model", help="A litellm name, or `offline`; else AGENT_RUNTIME_MODEL."
+)
+thread_option = click.option("--thread", help="The thread to go on with; else a new one.")
+workspace_option = click.option(
+    "--workspace",
+    type=click.Path(exists=True, file_okay=False, resolve_path=True),
+    help="The folder for the agent's file tools; without it, it has none.",
+)
+attach_option = click.option(
+    "--attach",
+    "files",
+    multiple=True,
+    metavar="PATH|URL",
+    help="A file for the task: an image, a document. It can be given several times.",
+)
+shell_option = click.option(
+    "--allow-shell", is_flag=True, help="Let the agent run commands in the workspace, unfenced."
+)
+ask_shell_option = click.option(
+    "--ask-shell", is_flag=True, help="The same, but each command waits until you allow it."
+)
+
+
+@click.command()
+@click.argument("task", required=False)
+@click.option(
+    "--file",
+    "task_file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Read the task from a file.",
+)
+@attach_option
+@thread_option
+@model_option
+@workspace_option
+@steps_option
+@budget_option
+@timeout_option
+@shell_option
+@ask_shell_option
+@json_object_option
+def run(
+    task: str | None,
+    task_file: Path | None,
+    files: tuple[str, ...],
+    thread: str | None,
+    model: str | None,
+    workspace: str | None,
+    max_steps: int | None,
+    budget_usd: float | None,
+    timeout: float | None,
+    allow_shell: bool,
+    ask_shell: bool,
+    as_json: bool,
+) -> None:
+    """Run TASK to its end, and print the agent's answer to stdout.
+
+    TASK is read from stdin if it is `-`, or if it is left out and stdin is no terminal.
+    Progress goes to stderr. Ctrl-C stops the run so that it can be resumed. At a terminal the agent
+    may ask; without one the run is suspended where a call needs an approval (exit code 8).
+    With --ask-shell every command needs one.
+    """
+    from agent_runtime_config import load_settings
+
+    text = read_task(task, task_file)
+    settings = limited(load_settings(), budget_usd, timeout)
+    spec = new_spec(settings, model, workspace, max_steps, allow_shell, ask_shell)
+    if spec.model:
+        say(limits(settings))
+    session.finish(run_task(settings, spec, text, thread, files), as_json=as_json)
+
+
+def read_task(task: str | None, task_file: Path | None) -> str:
+    """Return the task from the argument, a file or stdin. Raises `click.UsageError`."""
+    if task is not None and task_file is not None:
+        raise click.UsageError("Give either TASK or --file, not both.")
+    if task is None and task_file is None and sys.stdin.isatty():
+        raise click.UsageError("Give a TASK, or --file, or pipe the task into stdin.")
+    try:
+        if task_file is not None:
+            text = task_file.read_text(encoding="utf-8")
+        else:
+            text = sys.stdin.read() if task is None or task == "-" else task
+    except UnicodeDecodeError:
+        raise click.UsageError("The task is no UTF-8 text.") from None
+    except OSError as error:
+        raise click.UsageError(f"The task cannot be read: {error.strerror}.") from None
+    if not text.strip():
+        raise click.UsageError("The task is empty.")
+    return text
+
+
+def new_spec(
+    settings: Settings,
+    model: str | None,
+    workspace: str | None,
+    max_steps: int | None,
+    allow_shell: bool,
+    ask_shell: bool = False,
+) -> Spec:
+    """Return the spec of a run to begin, and tell what it lacks. Raises `click.UsageError`."""
+    if (allow_shell or ask_shell) and workspace is None:
+        option = "--ask-shell" if ask_shell else "--allow-shell"
+        raise click.UsageError(f"{option} needs --workspace, the folder that commands run in.")
+    name = _model_name(model or settings.model)
+    spec = Spec(name, workspace, allow_shell or ask_shell, max_steps, ask_shell=ask_shell)
+    if not spec.model:
+        say(NO_MODEL)
+    if workspace is None:
+        say("The agent has no file tools: --workspace PATH gives it those of a folder.")
+    return dataclasses.replace(spec, asking=bool(spec.model) and can_ask())
+
+
+def limited(
+    settings: Settings, budget_usd: float | None = None, timeout: float | None = None
+) -> Settings:
+    """Return the settings with the limits that options gave."""
+    given = {"budget_usd": budget_usd, "run_timeout": timeout}
+    return settings.model_copy(update={k: v for k, v in given.items() if v is not None})
+
+
+def limits(settings: Settings) -> str:
+    """Return what bounds a run beside its steps, and what would."""
+    dollars = {
+        "${:g} for this run": settings.budget_usd,
+        "${:g} for the thread": settings.thread_budget_usd,
+        "${:g} a day": settings.day_budget_usd,
+    }
+    others = {
+        "{:,} tokens for this run": settings.budget_tokens,
+        "{:,} tokens for the thread": settings.thread_budget_tokens,
+        "{:,} tokens a day": settings.day_budget_tokens,
+        "{:,} steps with its sub-agents": settings.budget_steps,
+    }
+    seconds = {
+        "{:g} seconds": settings.run_timeout,
+        "{:g} seconds in all": settings.budget_seconds,
+    }
+    parts = [
+        _known(dollars) or "any number of dollars (--budget-usd limits it)",
+        _known(others),
+        _known(seconds) or "any time (--timeout limits it)",
+    ]
+    return f"Limits beside steps: {'; '.join(filter(None, parts))}."
+
+
+def _known(limits: Mapping[str, float | None]) -> str:
+    return " and ".join(text.format(most) for text, most in limits.items() if most is not None)
+
+
+def _model_name(name: str) -> str:
+    """Return a model's name; empty for the offline model, which `offline` names too."""
+    from agent_runtime.models import OFFLINE
+
+    return "" if name in OFFLINE else name
+
+
+def run_task(
+    settings: Settings, spec: Spec, task: str, thread: str | None, files: Sequence[str] = ()
+) -> session.Outcome:
+    """Run a task to its end on a thread (None for a new one), with progress."""
+    agent = build_agent(spec)
+    return session.follow(
+        settings,
+        lambda runtime: runtime.stream(
+            agent, task, files=files, thread=thread, spec=spec.to_json()
+        ),
+        lambda runtime, run_id: runtime.resume_stream(run_id, agent),
+    )
+
+
+@click.command()
+@click.argument("run_id", metavar="[RUN]", required=False)
+@click.option("--thread", help="The thread whose last run to resume.")
+@model_option
+@steps_option
+@budget_option
+@timeout_option
+@json_object_option
+def resume(
+    run_id: str | None,
+    thread: str | None,
+    model: str | None,
+    max_steps: int | None,
+    budget_usd: float | None,
+    timeout: float | None,
+    as_json: bool,
+) -> None:
+    """Go on with RUN, or with the last run of this folder that did not succeed.
+
+    What is done stays done. A tool that was interrupted runs again only where that is harmless.
+    A run keeps the budget with which it began, unless it is given another one.
+    """
+    import anyio
+
+    from agent_runtime_config import load_settings
+
+    if run_id is not None and thread is not None:
+        raise click.UsageError("Give either RUN or --thread, not both.")
+    settings = limited(load_settings(), timeout=timeout)
+    found, agent = anyio.run(_prepare, settings, run_id, thread, model, max_steps, budget_usd)
+    outcome = session.follow(
+        settings,
+        lambda runtime: runtime.resume_stream(found.id, agent),
+        lambda runtime, run_id: runtime.resume_stream(run_id, agent),
+    )
+    session.finish(outcome, as_json=as_json)
+
+
+async def _prepare(
+    settings: Settings,
+    run_id: str | None,
+    thread: str | None,
+    model: str | None,
+    max_steps: int | None,
+    budget_usd: float | None,
+) -> tuple[Run, Agent]:
+    """Return the run to resume, with the budget given, and its agent built again."""
+    from agent_runtime.errors import ConfigError
+    from agent_runtime.run.start import check_own
+    from agent_runtime.runtime import Runtime
+
+    async with Runtime.open(settings) as runtime:
+        store = runtime.store.of(settings.user)
+        found = await store.run(run_id) if run_id else await _last(store, thread)
+        check_own(found)
+        if not is_of_command(found):
+            raise ConfigError(
+                f"Run {found.id} was not started from the command line; its agent is not known "
+                "here.",
+                cure="Resume it with `Runtime.resume` in the program that started it.",
+            )
+        if budget_usd is not None:
+            await runtime.set_budget(found.id, usd=budget_usd)
+        if can_ask():
+            await ask_all(runtime, await runtime.questions(run_id=found.id))
+    return found, build_agent(respecified(Spec.from_json(found.spec), model, max_steps))
+
+
+def respecified(
+    spec: Spec,
+    model: str | None,
+    max_steps: int | None,
+    *,
+    workspace: str | None = None,
+    allow_shell: bool = False,
+) -> Spec:
+    """Return a run's spec with what the options change, and tell what it lacks."""
+    spec = dataclasses.replace(
+        spec,
+        model=_model_name(model or spec.model),
+        max_steps=max_steps or spec.max_steps,
+        workspace=workspace or spec.workspace,
+        allow_shell=allow_shell or spec.allow_shell,
+    )
+    if spec.allow_shell and spec.workspace is None:
+        raise click.UsageError("--allow-shell needs --workspace, the folder that commands run in.")
+    if not spec.model:
+        say(NO_MODEL)
+    return spec
+
+
+async def _last(store: UserStore, thread: str | None) -> Run:
+    """Return the newest run that can be resumed: the last of its thread, not done, not at work.
+
+    Without a thread it is one of this folder: another one's is resumed by its id.
+    """
+    from agent_runtime.errors import NotFound
+    from agent_runtime.log.leases import is_dead
+    from agent_runtime.log.run_spec import RunSpec
+    from agent_runtime_storage.contract.records import ACTIVE
+
+    if thread is not None:
+        await store.thread(thread)
+    seen: set[str] = set()
+    runs = await store.runs(thread_id=thread, limit=1000)
+    folders = await workspaces(store, runs)
+    for run in runs:
+        if thread is None and elsewhere(folders[run.id]):
+            continue
+        if run.parent_run_id is not None or run.thread_id in seen or RunSpec.of(run).upkeep:
+            continue
+        seen.add(run.thread_id)
+        at_work = run.status in ACTIVE and not is_dead(run)
+        over = run.status == "succeeded" or run.stop_reason == "imported"
+        if not over and (thread is not None or not at_work):
+            return run
+    raise NotFound(
+        "There is no run to resume" + (f" on thread {thread}." if thread else " in this folder."),
+        cure="`agent-runtime runs` lists those of other folders too, which their ids resume; start "
+        "one with `agent-runtime run`.",
+    )
+
+
+@click.command()
+@click.argument("run_id", metavar="RUN")
+@json_object_option
+def cancel(run_id: str, as_json: bool) -> None:
+    """Cancel RUN and its sub-agents, in whatever process they work."""
+    import anyio
+
+    from agent_runtime_config import load_settings
+
+    reached = anyio.run(_cancel, load_settings(), run_id)
+    if as_json:
+        write_json({"run_id": run_id, "cancelled": reached})
+    elif not reached:
+        say(f"Run {run_id} is not active; nothing was cancelled.")
+    for one in () if as_json else reached:
+        click.echo(one)
+
+
+async def _cancel(settings: Settings, run_id: str) -> list[str]:
+    from agent_runtime.runtime import Runtime
+
+    async with Runtime.open(settings) as runtime:
+        return await runtime.cancel(run_id)

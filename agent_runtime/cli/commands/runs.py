@@ -1,0 +1,238 @@
+"""`agent-runtime runs`: which there are, the tree of one, and those whose process is gone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from agent_runtime.cli.folders import elsewhere, told, workspaces
+from agent_runtime.cli.options import json_lines_option
+from agent_runtime.cli.terminal import say, shorten, time_text, write_json, write_output
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from agent_runtime.run.sweep import Sweep, Way
+    from agent_runtime.run.tree import TreeRun
+    from agent_runtime_config import Settings
+    from agent_runtime_storage.contract.records import Run
+
+LOOKED_AT = 1000
+"""How many of the newest runs are looked at to find those of this folder."""
+WAYS = {
+    "resume": "go on with: agent-runtime resume {run}",
+    "answer": "it waits for an answer: agent-runtime questions",
+    "root": "it goes on with the run that it works for",
+    "task": "it goes on when its agent delegates it again",
+}
+"""How a run goes on that stands still."""
+
+
+@click.group(invoke_without_command=True)
+@click.option("--thread", help="Only the runs of this thread.")
+@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True)
+@json_lines_option
+@click.pass_context
+def runs(ctx: click.Context, thread: str | None, limit: int, as_json: bool) -> None:
+    """List runs, those of this folder first, the newest first, those of sub-agents included."""
+    if ctx.invoked_subcommand is not None:
+        return
+    import anyio
+
+    from agent_runtime_config import load_settings
+
+    found = anyio.run(_runs, load_settings(), thread, limit)
+    for run, way, workspace in found:
+        if as_json:
+            write_json({**_run_json(run, way), "workspace": workspace})
+        else:
+            below = ("  sub-agent" if run.parent_run_id else "") + told(workspace)
+            write_output(
+                f"{run.id}  {time_text(run.created_at)}  {run.status:<9}  {run.steps:>4} steps  "
+                f"{shorten(run.agent, 40)}{below}{_shown(run, way)}"
+            )
+    if not found and not as_json:
+        say("There are no runs yet." if thread is None else f"Thread {thread} has no runs.")
+
+
+@runs.command()
+@click.option("--resume", "go_on", is_flag=True, help="Go on with what can be, one by one.")
+@json_lines_option
+@click.pass_context
+def sweep(ctx: click.Context, go_on: bool, as_json: bool) -> None:
+    """Suspend the runs whose process is gone, so that they can be resumed.
+
+    Lists them, and those that stand still since before and wait for nobody, such as one whose
+    questions were answered or have expired. Runs that are at work are left alone.
+    """
+    import anyio
+
+    from agent_runtime_config import load_settings
+
+    settings = load_settings()
+    swept, ways = anyio.run(_sweep, settings)
+    done = {run.id: run for run in (*swept.interrupted, *swept.ended)}
+    for run in (done | {run.id: run for run in swept.resumable}).values():
+        if as_json:
+            write_json({**_run_json(run, ways[run.id]), "swept": run.id in done})
+        else:
+            detail = f": {shorten(run.detail, 200)}" if run.detail else ""
+            write_output(f"{run.id}  {shorten(run.agent, 40)}{_shown(run, ways[run.id])}{detail}")
+    if not done and not swept.resumable and not as_json:
+        say("No run stands still that could be gone on with.")
+    if go_on:
+        ctx.exit(_resume_all(settings, swept.resumable, as_json=as_json))
+
+
+@runs.command()
+@click.argument("run")
+@click.option("--json", "as_json", is_flag=True, help="JSON on stdout, the runs below inside.")
+def tree(run: str, as_json: bool) -> None:
+    """Show RUN and all runs below it: how each ended, what it used, how long it took."""
+    import anyio
+
+    from agent_runtime_config import load_settings
+
+    found, ways = anyio.run(_tree, load_settings(), run)
+    if as_json:
+        write_json(_json(found, ways))
+        return
+    for line in lines(found):
+        write_output(line)
+    for one in found:
+        if (way := ways[one.run_id]) in ("resume", "answer"):
+            say(f"Run {one.run_id} stands still; {WAYS[way].format(run=one.run_id)}")
+
+
+def lines(root: TreeRun) -> list[str]:
+    """Return a tree as lines, each run beneath its parent."""
+    found: list[str] = []
+
+    def walk(run: TreeRun, before: str, mark: str, below: str) -> None:
+        found.append(before + mark + described(run))
+        for index, child in enumerate(run.children):
+            last = index == len(run.children) - 1
+            walk(child, before + below, "└─ " if last else "├─ ", "   " if last else "│  ")
+
+    walk(root, "", "", "")
+    return found
+
+
+def described(run: TreeRun) -> str:
+    """Return a run as one line."""
+    how: str = run.status
+    if (run.status == "running" and not run.alive) or run.stop_reason == "interrupted":
+        how = "interrupted"
+    elif run.stop_reason not in (None, "completed", run.status):
+        how = f"{run.status} ({run.stop_reason})"
+    tokens = run.usage.prompt_tokens + run.usage.completion_tokens
+    cost = "" if not run.cost_usd else f", ${run.cost_usd:.4f}"
+    key = f" [{shorten(run.task_key, 40)}]" if run.task_key else ""
+    return (
+        f"{shorten(run.agent, 40)}{key}: {how}, {run.steps} steps, {tokens:,} tokens{cost}, "
+        f"{run.duration:.1f} s  {run.run_id}"
+    )
+
+
+async def _runs(
+    settings: Settings, thread: str | None, limit: int
+) -> list[tuple[Run, Way | None, str]]:
+    from agent_runtime.run.sweep import way_on
+    from agent_runtime.runtime import Runtime
+
+    async with Runtime.open(settings) as runtime:
+        store = runtime.store.of(settings.user)
+        if thread is not None:
+            await store.thread(thread)
+        found = await store.runs(thread_id=thread, limit=max(limit, LOOKED_AT))
+        folders = await workspaces(store, found)
+        found.sort(key=lambda run: elsewhere(folders[run.id]))
+        return [(run, await way_on(store, run), folders[run.id]) for run in found[:limit]]
+
+
+async def _tree(settings: Settings, run: str) -> tuple[TreeRun, dict[str, Way | None]]:
+    from agent_runtime.run.sweep import way_on
+    from agent_runtime.runtime import Runtime
+
+    async with Runtime.open(settings) as runtime:
+        store = runtime.store.of(settings.user)
+        found = await runtime.tree(run)
+        return found, {
+            one.run_id: await way_on(store, await store.run(one.run_id)) for one in found
+        }
+
+
+async def _sweep(settings: Settings) -> tuple[Sweep, dict[str, Way | None]]:
+    from agent_runtime.run.sweep import way_on
+    from agent_runtime.runtime import Runtime
+
+    async with Runtime.open(settings) as runtime:
+        store = runtime.store.of(settings.user)
+        swept = await runtime.sweep()
+        found = (*swept.interrupted, *swept.ended, *swept.resumable)
+        return swept, {run.id: await way_on(store, run) for run in found}
+
+
+def _resume_all(settings: Settings, found: Sequence[Run], *, as_json: bool) -> int:
+    """Go on with runs, one after the other, and return the first exit code that tells of trouble.
+
+    Ctrl-C ends the run that is at work, and leaves the others.
+    """
+    from agent_runtime.cli import exits, session
+    from agent_runtime.cli.agents import Spec, build_agent, is_of_command
+    from agent_runtime.cli.commands.run import respecified
+
+    code = exits.SUCCESS
+    for run in found:
+        if not is_of_command(run):
+            say(
+                f"Run {run.id} was not started from the command line: "
+                "resume it in the program that started it."
+            )
+            continue
+        say(f"Run {run.id} goes on.")
+        agent = build_agent(respecified(Spec.from_json(run.spec), None, None))
+        outcome = session.follow(
+            settings,
+            lambda runtime, one=run.id, agent=agent: runtime.resume_stream(one, agent),
+            lambda runtime, one, agent=agent: runtime.resume_stream(one, agent),
+        )
+        session.report(outcome, as_json=as_json)
+        code = code or outcome.exit_code
+        if outcome.interrupted:
+            break
+    return code
+
+
+def _shown(run: Run, way: Way | None) -> str:
+    """Return what is told beside a run that stands still: why it does, and how it goes on."""
+    if way is None:
+        return ""
+    why = "interrupted" if run.status == "running" else run.stop_reason
+    return f"  {why}; {WAYS[way].format(run=run.id)}"
+
+
+def _run_json(run: Run, way: Way | None) -> dict[str, Any]:
+    return {
+        "run_id": run.id,
+        "thread_id": run.thread_id,
+        "parent_run_id": run.parent_run_id,
+        "agent": run.agent,
+        "status": run.status,
+        "stop_reason": run.stop_reason,
+        "steps": run.steps,
+        "created_at": run.created_at,
+        "way_on": way,
+    }
+
+
+def _json(run: TreeRun, ways: Mapping[str, Way | None]) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    return {
+        **asdict(run),
+        "cost_usd": run.cost_usd,
+        "way_on": ways[run.run_id],
+        "children": [_json(child, ways) for child in run.children],
+    }

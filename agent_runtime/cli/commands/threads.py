@@ -1,0 +1,216 @@
+"""`agent-runtime threads` and `show`: what the log holds.  `moving` has what changes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from agent_runtime.cli.commands import transfer as moving
+from agent_runtime.cli.folders import MOST, here_first, told, workspace_of
+from agent_runtime.cli.options import json_lines_option
+from agent_runtime.cli.terminal import (
+    say,
+    short_arguments,
+    shorten,
+    time_text,
+    write_json,
+    write_output,
+)
+
+if TYPE_CHECKING:
+    from agent_runtime_config import Settings
+    from agent_runtime_storage.contract.records import Event, Node, Thread
+
+RESULT_CHARS = 400
+
+
+@click.group(invoke_without_command=True)
+@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True)
+@click.option("--all", "every", is_flag=True, help="Those of sub-agents, too.")
+@json_lines_option
+@click.pass_context
+def threads(ctx: click.Context, limit: int, every: bool, as_json: bool) -> None:
+    """List threads, those of this folder first; or delete, export and import them."""
+    if ctx.invoked_subcommand is not None:
+        return
+    import anyio
+
+    from agent_runtime_config import load_settings
+
+    found = here_first(anyio.run(_threads, load_settings(), MOST, every))[:limit]
+    for thread in found:
+        if as_json:
+            write_json(_thread_json(thread))
+        else:
+            mark = "active" if thread.active_run else "      "
+            title = shorten(thread.title, 80) + told(workspace_of(thread))
+            write_output(f"{thread.id}  {time_text(thread.updated_at)}  {mark}  {title}".rstrip())
+    if not found and not as_json:
+        say("There are no threads yet.")
+
+
+for command in (moving.remove, moving.prune, moving.export_thread, moving.import_thread):
+    threads.add_command(command)
+
+
+async def _threads(settings: Settings, limit: int, every: bool) -> list[Thread]:
+    from agent_runtime.runtime import Runtime
+
+    async with Runtime.open(settings) as runtime:
+        return await runtime.store.of(settings.user).threads(limit=limit, children=every)
+
+
+@click.command()
+@click.argument("thread")
+@click.option("--events", is_flag=True, help="Show the events instead of the messages.")
+@click.option("--branches", is_flag=True, help="List the branches instead of the messages.")
+@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True)
+@click.option("--full", is_flag=True, help="Show tool results whole.")
+@json_lines_option
+def show(thread: str, events: bool, branches: bool, limit: int, full: bool, as_json: bool) -> None:
+    """Show the last messages of THREAD's current branch, oldest first."""
+    import anyio
+
+    from agent_runtime_config import load_settings
+
+    if branches:
+        from agent_runtime.cli.commands.branches import show_branches
+
+        show_branches(load_settings(), thread, as_json=as_json)
+        return
+    if events:
+        for event in anyio.run(_events, load_settings(), thread, limit):
+            _write_event(event, as_json=as_json)
+        return
+    nodes = anyio.run(_nodes, load_settings(), thread, limit)
+    if as_json:
+        for node in nodes:
+            write_json(_node_json(node))
+        return
+    if nodes and nodes[0].parent_id is not None:
+        say(f"These are the last {len(nodes)} messages; --limit shows more.")
+    if not nodes:
+        say("The thread is empty.")
+    for node in nodes:
+        write_output("\n".join(_node_lines(node, full=full)) + "\n")
+
+
+async def _nodes(settings: Settings, thread_id: str, limit: int) -> list[Node]:
+    from agent_runtime.log.run_spec import RunSpec
+    from agent_runtime.runtime import Runtime
+
+    async with Runtime.open(settings) as runtime:
+        store = runtime.store.of(settings.user)
+        thread = await store.thread(thread_id)
+        nodes: list[Node] = []
+        if thread.head is not None:
+            nodes = await store.branch(thread_id, thread.head, limit=limit)
+        for run in await store.runs(thread_id=thread_id, limit=10):
+            if RunSpec.of(run).upkeep:
+                continue
+            if run.open_node is not None:
+                nodes.append(await store.node(thread_id, run.open_node))
+            break
+        return nodes[-limit:]
+
+
+async def _events(settings: Settings, thread_id: str, limit: int) -> list[Event]:
+    from agent_runtime.runtime import Runtime
+
+    async with Runtime.open(settings) as runtime:
+        store = runtime.store.of(settings.user)
+        thread = await store.thread(thread_id)
+        after = max(0, thread.last_event - limit)
+        return await store.events(thread_id, after=after, limit=limit)
+
+
+def _write_event(event: Event, *, as_json: bool) -> None:
+    import dataclasses
+
+    if as_json:
+        write_json(dataclasses.asdict(event))
+        return
+    node = "" if event.node_id is None else f"  node {event.node_id}"
+    data = short_arguments(dict(event.data), 160)
+    write_output(f"{event.id:>6}  {time_text(event.created_at)}  {event.kind:<12}{node}  {data}")
+
+
+def _node_lines(node: Node, *, full: bool) -> Iterator[str]:
+    from agent_runtime.messages import (
+        AssistantMessage,
+        Note,
+        UserMessage,
+        call_id,
+        decode_message,
+        decode_result,
+    )
+    from agent_runtime.models.tokens import placeholder
+
+    message = decode_message(node.body)
+    who = f"note from {message.source}" if isinstance(message, Note) else message.type
+    state = "" if node.status == "closed" else "  (under way)"
+    yield f"[{node.seq}] {who}  {time_text(node.created_at)}{state}"
+    if message.text:
+        yield message.text
+    if isinstance(message, UserMessage):
+        yield from map(placeholder, message.files)
+    if not isinstance(message, AssistantMessage):
+        return
+    for call, row in zip(message.calls, node.calls, strict=True):
+        yield f"  -> {call.name} {short_arguments(call.arguments, 120)}".rstrip()
+        if row.status != "done":
+            yield f"     {row.status}"
+            continue
+        result = decode_result(row.body)
+        text = result.text
+        left_out = 0 if full else max(0, len(text) - RESULT_CHARS)
+        shown = text[: len(text) - left_out].rstrip()
+        yield f"     {row.outcome}, {len(text):,} characters, handle {call_id(node.seq, row.index)}"
+        yield from (f"     | {line}" for line in shown.splitlines())
+        yield from (f"     {placeholder(file)}" for file in result.files)
+        if left_out:
+            yield f"     … {left_out:,} more characters (--full shows them)"
+
+
+def _node_json(node: Node) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    import orjson
+
+    from agent_runtime.messages import call_id, decode_result
+
+    results = [decode_result(row.body) if row.status == "done" else None for row in node.calls]
+    return {
+        "seq": node.seq,
+        "parent_id": node.parent_id,
+        "kind": node.kind,
+        "status": node.status,
+        "run_id": node.run_id,
+        "created_at": node.created_at,
+        "message": orjson.loads(node.body),
+        "results": [
+            {
+                "call_id": call_id(node.seq, row.index),
+                "tool": row.tool,
+                "status": row.status,
+                "outcome": row.outcome,
+                "text": None if result is None else result.text,
+                "files": [] if result is None else [asdict(file) for file in result.files],
+            }
+            for row, result in zip(node.calls, results, strict=True)
+        ],
+    }
+
+
+def _thread_json(thread: Thread) -> dict[str, Any]:
+    return {
+        "id": thread.id,
+        "title": thread.title,
+        "workspace": workspace_of(thread),
+        "active_run": thread.active_run,
+        "nodes": thread.last_seq,
+        "created_at": thread.created_at,
+        "updated_at": thread.updated_at,
+    }

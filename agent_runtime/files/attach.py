@@ -1,0 +1,248 @@
+"""Taking files in: what may be attached to a task or returned from a tool, and how it is kept."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import logging
+import re
+import stat
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+from urllib.parse import unquote, unquote_to_bytes, urlsplit
+
+import anyio.to_thread
+
+from agent_runtime.errors import InvalidFile, NotFound, StoreError
+from agent_runtime.files.image_sizes import pixels_of
+from agent_runtime.files.media_types import guess, kind_of, sniff
+from agent_runtime.files.references import file_id, host_of, ref_of, resolve
+from agent_runtime.messages import FileRef, encodable
+from agent_runtime_storage import Store
+from agent_runtime_storage.contract.ids import new_id
+from agent_runtime_storage.contract.records import FileKind, FileOrigin, NewFile
+from agent_runtime_storage.contract.store import UserStore
+
+MAX_BYTES = 20_000_000
+"""The largest file that is taken in, where nothing else is set."""
+IN_THREAD = 100_000
+"""Content of more bytes than that is looked at off the event loop."""
+
+_log = logging.getLogger(__name__)
+_LONGEST_NAME = 200
+_MEDIA_TYPE = re.compile(r"[\w.+-]+/[\w.+-]+")
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f]+")
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file to be kept: hand it to `Runtime.run(files=...)`, or return it from a tool.
+
+    Attributes:
+        content: bytes, or the path of a file, which is read once, when it is taken in.
+        name: by default the last part of the path.
+        media_type: by default what the content begins with, or what the name's ending means.
+        kind: by default what the media type means.
+    """
+
+    content: bytes | Path
+    name: str = ""
+    media_type: str = ""
+    kind: FileKind | None = None
+
+
+Attachable: TypeAlias = File | FileRef | Path | str
+"""What can be attached: a `str` is a URL if it begins with http(s):// or data:, else a path."""
+
+
+class ThreadFiles:
+    """The files of threads: to keep some, to list them, and to read them."""
+
+    def __init__(self, store: Store, *, user: str, max_bytes: int) -> None:
+        self._store = store
+        self._user = user
+        self._max_bytes = max_bytes
+
+    async def upload(
+        self,
+        thread: str,
+        content: bytes | Path | str,
+        *,
+        name: str = "",
+        media_type: str = "",
+        kind: FileKind | None = None,
+        user: str | None = None,
+    ) -> FileRef:
+        """Keep a file with a thread, which is created if it is not there, and return its reference.
+
+        It is deleted and exported with the thread.
+
+        Args:
+            content: bytes, or a path.
+            name, media_type, kind: as for `File`.
+            user: the owner; None for the settings' user.
+
+        Raises:
+            InvalidFile: it is empty, too large, or cannot be read.
+        """
+        store = self._store.of(user or self._user)
+        await store.ensure_thread(thread)
+        path = Path(content) if isinstance(content, str) else content
+        return await keep(store, thread, File(path, name, media_type, kind), self._max_bytes)
+
+    async def of(self, thread: str, *, user: str | None = None) -> list[FileRef]:
+        """Return the files that are kept with a thread, the oldest first. Raises `NotFound`."""
+        rows = await self._store.of(user or self._user).files(thread)
+        return [ref_of(row) for row in rows]
+
+    async def read(self, file: FileRef, *, user: str | None = None) -> bytes:
+        """Return the content of a file that is kept.
+
+        Raises:
+            NotFound: this owner has no such file; what lies behind a URL is never fetched.
+            StoreError: its content is lost, or cannot be read now.
+        """
+        store = self._store.of(user or self._user)
+        [found] = await resolve(store, [file])
+        if not found.thread_id:
+            raise NotFound(
+                f"The file {file.name or file.uri!r} is not kept here.",
+                cure="Take a reference that `upload` returned, or that a message holds.",
+            )
+        return await store.file_content(found.thread_id, file_id(file))
+
+
+async def attach(
+    store: UserStore, thread_id: str, files: Sequence[Attachable], max_bytes: int = MAX_BYTES
+) -> tuple[FileRef, ...]:
+    """Return references to files, in their order; what is not kept yet is, with the thread.
+
+    Raises:
+        InvalidFile: one is empty, too large, or cannot be read; then those before it stay kept.
+        NotFound: the thread is not there.
+    """
+    refs: list[FileRef] = []
+    for one in files:
+        if isinstance(one, FileRef):
+            known = one if not one.uri.startswith("data:") else _from_data_url(one.uri, one)
+        elif isinstance(one, str):
+            known = _from_text(one)
+        else:
+            known = File(one) if isinstance(one, Path) else one
+        if isinstance(known, File):
+            known = await keep(store, thread_id, known, max_bytes)
+        refs.append(known)
+    return tuple(refs)
+
+
+async def keep(
+    store: UserStore,
+    thread_id: str,
+    file: File,
+    max_bytes: int = MAX_BYTES,
+    *,
+    origin: FileOrigin = "upload",
+) -> FileRef:
+    """Keep a file with a thread and return its reference.
+
+    Raises:
+        InvalidFile: it is empty, too large, or cannot be read.
+        NotFound: the thread is not there.
+    """
+    if isinstance(file.content, bytes) and len(file.content) <= IN_THREAD:
+        new = _new_file(file, origin, max_bytes)
+    else:
+        new = await anyio.to_thread.run_sync(_new_file, file, origin, max_bytes)
+    await store.put_file(thread_id, new)
+    return FileRef(
+        new.kind,
+        f"{origin}:{new.id}",
+        new.media_type,
+        new.name,
+        size=len(new.content),
+        pixels=pixels_of(new.content) if new.kind == "image" else 0,
+    )
+
+
+async def keep_made(
+    urls: Sequence[str], keep_file: Callable[[File], Awaitable[FileRef]]
+) -> tuple[FileRef, ...]:
+    """Keep what a model made, given as `data:` URLs, and return references to it.
+
+    What cannot be kept is no reason to lose the answer: its reference is a broken one.
+    """
+    refs: list[FileRef] = []
+    for url in urls:
+        try:
+            refs.append(await keep_file(_from_data_url(url, FileRef("custom", ""))))
+        except (InvalidFile, StoreError) as error:
+            _log.warning("A file that the model made cannot be kept: %s", error.message)
+            refs.append(FileRef("image", ""))
+    return tuple(refs)
+
+
+def _new_file(file: File, origin: FileOrigin, max_bytes: int) -> NewFile:
+    name = file.name or (file.content.name if isinstance(file.content, Path) else "")
+    name = _UNPRINTABLE.sub(" ", encodable(name)).strip()[-_LONGEST_NAME:]
+    content = file.content if isinstance(file.content, bytes) else _read(file.content, max_bytes)
+    if len(content) > max_bytes:
+        raise _too_large(name, len(content), max_bytes)
+    if not content:
+        raise InvalidFile(f"The file {name!r} is empty.", cure="Leave it out.")
+    media_type = file.media_type if _MEDIA_TYPE.fullmatch(file.media_type) else ""
+    media_type = sniff(content) or media_type.lower() or guess(name, content)
+    kind = file.kind or kind_of(media_type)
+    return NewFile(new_id(), kind, origin, name, media_type, content)
+
+
+def _read(path: Path, max_bytes: int) -> bytes:
+    try:
+        found = path.stat()
+        # Opening a pipe or a device could wait for ever.
+        if not stat.S_ISREG(found.st_mode):
+            raise InvalidFile(f"{path} is no file.", cure="Give the path of a file.")
+        if found.st_size > max_bytes:
+            raise _too_large(path.name, found.st_size, max_bytes)
+        with path.open("rb") as file:
+            return file.read(max_bytes + 1)
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise InvalidFile(
+            f"The file {str(path)!r} cannot be read: {why}.", cure="Check the path."
+        ) from error
+
+
+def _too_large(name: str, size: int, max_bytes: int) -> InvalidFile:
+    return InvalidFile(
+        f"The file {name!r} has {size:,} bytes, and {max_bytes:,} are the most.",
+        cure="Make it smaller, or raise AGENT_RUNTIME_MAX_FILE_BYTES.",
+    )
+
+
+def _from_text(text: str) -> File | FileRef:
+    scheme = text.partition(":")[0].lower()
+    if scheme == "data":
+        return _from_data_url(text, FileRef("custom", ""))
+    if scheme not in ("http", "https"):
+        return File(Path(text))
+    if not host_of(text):
+        raise InvalidFile(f"The URL {text[:100]!r} names no host.", cure="Give a whole URL.")
+    name = unquote(urlsplit(text).path).rpartition("/")[2][-_LONGEST_NAME:]
+    media_type = guess(name)
+    return FileRef(kind_of(media_type), text, media_type, name)
+
+
+def _from_data_url(url: str, ref: FileRef) -> File:
+    """Return what a `data:` URL holds: content does not belong into messages."""
+    head, comma, rest = url.removeprefix("data:").partition(",")
+    media_type, _, coding = head.partition(";")
+    try:
+        content = base64.b64decode(rest) if coding.endswith("base64") else unquote_to_bytes(rest)
+    except binascii.Error:
+        content = b""
+    if not comma or not content:
+        raise InvalidFile("A `data:` URL is not whole.", cure="Give bytes or a path instead.")
+    kind = None if ref.kind == "custom" else ref.kind
+    return File(content, ref.name, ref.media_type or media_type, kind)

@@ -1,0 +1,96 @@
+"""The tool `ask_user`: a question to the person whom the run works for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, cast
+
+from agent_runtime.errors import ToolError
+from agent_runtime.messages import ToolResult, ToolSpec
+from agent_runtime.tools.base import Tool, ToolContext
+
+MAX_QUESTION = 4000
+"""How many characters a question may have."""
+MAX_CHOICES = 20
+MAX_CHOICE = 200
+"""How many characters a choice may have."""
+AskedKind = Literal["single", "multiple", "text"]
+KINDS: tuple[AskedKind, ...] = ("single", "multiple", "text")
+NOBODY = (
+    "Nobody can be asked from here. Decide yourself if you can do so safely, and say what you "
+    "assumed; else end the task and say what is missing."
+)
+
+_DESCRIPTION = """\
+Ask the user, and wait for the answer, which becomes this call's result. Ask only what you cannot \
+find out yourself and must not assume; put what belongs together into one question. The user may \
+answer much later."""
+_PARAMETERS: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "question": {"type": "string", "description": "What you want to know, and why."},
+        "kind": {
+            "type": "string",
+            "enum": list(KINDS),
+            "description": "single: one of the choices; multiple: one or more; text: free text.",
+        },
+        "choices": {
+            "type": "array",
+            "items": {"type": "string"},
+            "description": f"For single and multiple: 2 to {MAX_CHOICES} short choices.",
+        },
+    },
+    "required": ["question", "kind"],
+}
+
+
+class AskUser(Tool):
+    """Asks the user.  Its calls are never run: the run is suspended until there is an answer."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            name="ask_user", spec=ToolSpec("ask_user", _DESCRIPTION, _PARAMETERS), idempotent=True
+        )
+
+    async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
+        """Say that nobody can be asked: where somebody can, the runtime asks them instead."""
+        return ToolResult(NOBODY, outcome="refused")
+
+
+ask_user = AskUser()
+
+
+def asked(arguments: Mapping[str, Any]) -> tuple[str, AskedKind, list[str]]:
+    """Return question, kind and choices of a call.
+
+    Raises:
+        ToolError: they are not usable; it says to the model what is.
+    """
+    question, kind = arguments.get("question"), arguments.get("kind", "text")
+    choices: object = arguments.get("choices") or []
+    if not isinstance(question, str) or not question.strip():
+        raise ToolError("The question is missing. It must be a text.")
+    if len(question) > MAX_QUESTION:
+        raise ToolError(f"The question is too long. It may have {MAX_QUESTION} characters.")
+    if kind not in KINDS:
+        raise ToolError(f"The kind must be one of: {', '.join(KINDS)}.")
+    if not isinstance(choices, list) or not all(
+        isinstance(one, str) and one.strip() for one in cast("list[object]", choices)
+    ):
+        raise ToolError("The choices must be a list of texts.")
+    given = [one.strip() for one in cast("list[str]", choices)]
+    _check_choices(kind, given)
+    return question.strip(), kind, given
+
+
+def _check_choices(kind: str, choices: Sequence[str]) -> None:
+    if kind == "text":
+        if choices:
+            raise ToolError("A question of kind text has no choices; use single or multiple.")
+        return
+    if not 2 <= len(choices) <= MAX_CHOICES:
+        raise ToolError(f"A question of kind {kind} needs 2 to {MAX_CHOICES} choices.")
+    if len(set(choices)) != len(choices):
+        raise ToolError("A choice is there twice.")
+    if any(len(one) > MAX_CHOICE for one in choices):
+        raise ToolError(f"A choice may have {MAX_CHOICE} characters.")

@@ -1,0 +1,115 @@
+"""Between the store's rows and what prompts are made from: reading a branch, writing its nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from agent_runtime.errors import CorruptThread
+from agent_runtime.messages import AssistantMessage, LoggedMessage, encode_message, searchable
+from agent_runtime.prompt.build import (
+    decode_activation,
+    encode_prefix,
+    encode_start,
+    entry_of,
+    view_of,
+)
+from agent_runtime.prompt.constraints import unstated
+from agent_runtime.prompt.observation import Observation, decode_body
+from agent_runtime.prompt.render import message_tokens
+from agent_runtime.prompt.view import Entry, Prefix, Start, View
+from agent_runtime_storage.contract.records import NewActivation, NewEvent, NewNode, ObservationRow
+from agent_runtime_storage.contract.store import UserStore
+
+
+def empty_view() -> View:
+    """Return the view of a thread that has no nodes and no activation yet."""
+    return _unactivated(())
+
+
+def _unactivated(entries: Sequence[Entry]) -> View:
+    return view_of(0, None, Start(), Prefix(system=""), None, entries)
+
+
+async def load_view(store: UserStore, thread_id: str, head: int | None) -> View:
+    """Return a branch as prompts see it, read from the store.
+
+    Raises:
+        CorruptThread: the chain of nodes is broken.
+    """
+    row = await store.activation(thread_id, head)
+    if row is None:
+        # A branch without an activation was imported: its first run makes one.
+        imported = [] if head is None else await store.branch(thread_id, head)
+        return _unactivated([entry_of(node) for node in imported])
+    start, prefix = decode_activation(row)
+    nodes = [] if head is None else await store.branch(thread_id, head, first=start.first)
+    task = None if start.task is None else entry_of(await store.node(thread_id, start.task))
+    entries = [entry_of(node) for node in nodes]
+    rows = await store.observations(thread_id, ids=start.observed) if start.observed else []
+    known = {row.id: observation_of(row) for row in rows}
+    if lost := [one for one in start.observed if one not in known]:
+        raise CorruptThread(
+            f"Observation {lost[0]} of thread {thread_id} is missing from the log.",
+            cure="Restore the database from a backup.",
+        )
+    observations = [known[one] for one in start.observed]
+    return view_of(row.id, row.anchor, start, prefix, task, entries, observations)
+
+
+def observation_of(row: ObservationRow) -> Observation:
+    """Return the observation that a row of the store stands for."""
+    return decode_body(
+        row.body,
+        identity=row.id,
+        level=row.level,
+        parent_id=row.parent_id,
+        first=row.first,
+        last=row.last,
+        parts=row.parts,
+        provisional=row.provisional,
+    )
+
+
+def activation_row(view: View, cause: str) -> NewActivation:
+    """Return the row that makes this view's activation durable."""
+    return NewActivation(
+        id=view.activation_id,
+        anchor=view.anchor,
+        cause=cause,
+        body=encode_start(view.start),
+        prefix=encode_prefix(view.prefix),
+    )
+
+
+def activation_event(old: View, new: View, cause: str) -> NewEvent:
+    """Return the event that tells of an activation."""
+    data = {
+        "cause": cause,
+        "left_out": new.start.left_out - old.start.left_out,
+        "cut": len(new.start.cuts.keys() - old.start.cuts.keys()),
+        "tokens": new.tokens,
+    }
+    if new.start.remembers and (
+        left := unstated(new.start.constraints, first=new.start.first, task=new.start.task)
+    ):
+        data["constraints_named"] = left
+    return NewEvent("activation", new.anchor, data)
+
+
+def node_row(
+    message: LoggedMessage, *, seq: int, parent_id: int | None, activation_id: int
+) -> NewNode:
+    """Return the row of a message; of an exchange, open, if it has calls."""
+    calls = message.calls if isinstance(message, AssistantMessage) else ()
+    return NewNode(
+        seq=seq,
+        parent_id=parent_id,
+        kind="exchange" if calls else "message",
+        role=message.type,
+        body=encode_message(message),
+        tokens=message_tokens(message),
+        activation_id=activation_id,
+        status="open" if calls else "closed",
+        tools=tuple(call.name for call in calls),
+        text=searchable(message),
+    )

@@ -1,0 +1,121 @@
+"""Branches: edit, regenerate and fork make siblings; nothing of the old branch is lost.
+
+Each moves the thread's head; what is appended next becomes a sibling of what stood there.
+`extract` is for messages that are no thread of the store: a list with ids and parents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from typing import TypeVar
+
+from agent_runtime.errors import Conflict, CorruptThread, NotFound
+from agent_runtime_storage.contract.records import Node, Thread
+from agent_runtime_storage.contract.store import UserStore
+
+T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
+
+
+def extract(messages: Iterable[T], head: K, *, ids: Callable[[T], tuple[K, K | None]]) -> list[T]:
+    """Return the branch that ends at `head`, oldest first, whatever the order of the messages.
+
+    Only ids and parents count: no time, no place in the list.  Where a parent is not among the
+    messages the branch begins, as behind a message without a parent.  Take limits of what this
+    returns: siblings use up one that is taken before.
+
+    Args:
+        ids: gives the id of a message, and that of its parent (None for a root).
+
+    Raises:
+        NotFound: the head is not among the messages.
+        CorruptThread: two messages have one id, or the parents run in a circle.
+    """
+    known: dict[K, tuple[K | None, T]] = {}
+    for message in messages:
+        identity, parent = ids(message)
+        if identity in known:
+            raise _corrupt(f"Two messages have the id {identity!r}.")
+        known[identity] = (parent, message)
+    if head not in known:
+        raise NotFound(f"There is no message {head!r}.", cure="Check the id.")
+    branch: list[T] = []
+    at: K | None = head
+    while at is not None and at in known:
+        if len(branch) == len(known):
+            raise _corrupt(f"The parents of message {head!r} run in a circle.")
+        parent, message = known[at]
+        branch.append(message)
+        at = parent
+    return branch[::-1]
+
+
+def _corrupt(what: str) -> CorruptThread:
+    return CorruptThread(what, cure="Restore the messages from a backup.")
+
+
+async def fork(store: UserStore, thread_id: str, at: int | None) -> None:
+    """Go on from another node (None: from before the first one).
+
+    It is also how a thread switches back to another branch: fork at that branch's last node.
+
+    Raises:
+        NotFound: the node is not there, or not closed.
+        ThreadBusy: a run is active on the thread.
+    """
+    thread = await store.thread(thread_id)
+    await store.move_head(thread_id, at, expect=thread.head)
+
+
+async def edit(store: UserStore, thread_id: str, node_id: int) -> None:
+    """Go on from before a user's message, so that the next one takes its place.
+
+    Raises:
+        Conflict: the node is no message of the user.
+        NotFound, ThreadBusy: as for `fork`.
+    """
+    node = await store.node(thread_id, node_id)
+    if node.role != "user":
+        raise Conflict(
+            f"Node {node_id} is no message of the user, so it cannot be edited.",
+            cure="Fork at the node instead.",
+        )
+    await fork(store, thread_id, node.parent_id)
+
+
+async def regenerate(store: UserStore, thread_id: str) -> Node:
+    """Go back to the branch's newest message of the user, so that it is answered again.
+
+    The answer so far stays, as a sibling of the one to come.  Returns the user's node.
+
+    Raises:
+        NotFound: the branch holds no message of the user.
+        ThreadBusy: as for `fork`.
+    """
+    thread = await store.thread(thread_id)
+    seq = thread.head
+    while seq is not None:
+        node = await store.node(thread_id, seq)
+        if node.role == "user":
+            await store.move_head(thread_id, seq, expect=thread.head)
+            return node
+        seq = node.parent_id
+    raise NotFound(
+        f"Thread {thread_id} has no message of the user to answer again.",
+        cure="Start a run on it with a task.",
+    )
+
+
+async def tips(store: UserStore, thread: Thread) -> list[int]:
+    """Return the last node of every branch of a thread, the newest first.
+
+    An exchange under way is one as well.  It reads every branch, without what is said there.
+    """
+    found: list[int] = []
+    seen: set[int] = set()
+    for seq in range(thread.last_seq, 0, -1):
+        if seq not in seen:
+            # A node that no later one leads back to has none behind it.
+            found.append(seq)
+            seen.update(await store.lineage(thread.id, seq))
+    return found

@@ -1,0 +1,109 @@
+"""Who holds a run: enough to tell at once whether an owner on this machine is dead."""
+
+from __future__ import annotations
+
+import os
+import platform
+from contextlib import suppress
+from pathlib import Path
+
+from agent_runtime.log import markers as marker
+from agent_runtime.log.markers import at_work as at_work
+from agent_runtime_storage.contract.records import LeaseOwner, Run
+
+LEASE_SECONDS = 30.0
+"""How long a lease lasts without being renewed; an owner that cannot be seen is replaced then."""
+
+_MACHINE_IDS = (Path("/etc/machine-id"), Path("/var/lib/dbus/machine-id"))
+
+
+def boot() -> str:
+    """Return the machine's boot and the pid namespace, as `boot:namespace`; "" if unknown."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot}:{Path('/proc/self/ns/pid').stat().st_ino}"
+    except OSError:
+        return ""
+
+
+def started(pid: int) -> str:
+    """Return when a process started that runs, so that a reused pid is not taken for it.
+
+    Empty if there is none, if it is a zombie, or if it cannot be seen.
+    """
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return ""
+    # The name in parentheses may hold spaces; fields 3 and 22 of the whole line are meant.
+    fields = stat.rpartition(")")[2].split()
+    return "" if fields[0] in "ZX" else fields[19]
+
+
+def _machine() -> str:
+    for path in _MACHINE_IDS:
+        with suppress(OSError):
+            if found := path.read_text().strip():
+                return found
+    return ""
+
+
+def own() -> LeaseOwner:
+    """Return this process as the owner of a lease (also right after a fork)."""
+    pid = os.getpid()
+    return LeaseOwner(
+        host=platform.node(),
+        boot=boot(),
+        pid=pid,
+        started=started(pid),
+        machine=_machine(),
+        instance=marker.instance(),
+    )
+
+
+def is_dead(run: Run) -> bool:
+    """Return whether nobody can be working on the run any more.
+
+    Who is seen at work is alive, however late its lease is.  Who is known to be gone from this
+    machine is dead at once.  Anything else cannot be known from here: another machine or container,
+    a clone of this machine, another boot.  Then the lease decides.
+    """
+    owner = run.owner
+    if owner is None:
+        return True
+    here = own()
+    same = _place(owner) == _place(here)
+    if owner.instance == here.instance or (not owner.instance and _is_process(owner, here)):
+        if owner.instance and not same:
+            return not run.lease_live
+        return not _is_process(owner, here) or not marker.is_at_work(run.id)
+    found = marker.look(owner.instance, run.id)
+    if found == "gone" and same:
+        return True
+    if found == "working" or (found == "unknown" and _runs(owner, here)):
+        return False
+    return not run.lease_live
+
+
+def may_run_elsewhere(owner: LeaseOwner) -> bool:
+    """Return whether an owner's processes may live on where they cannot be seen from here."""
+    here = own()
+    rebooted = owner.boot.partition(":")[0] != here.boot.partition(":")[0]
+    same_machine = (owner.host, owner.machine) == (here.host, here.machine)
+    return _place(owner) != _place(here) and not (same_machine and rebooted)
+
+
+def _is_process(owner: LeaseOwner, here: LeaseOwner) -> bool:
+    return (owner.boot, owner.pid, owner.started) == (here.boot, here.pid, here.started)
+
+
+def _place(owner: LeaseOwner) -> tuple[str, str, str]:
+    return owner.host, owner.machine, owner.boot
+
+
+def _runs(owner: LeaseOwner, here: LeaseOwner) -> bool:
+    """Return whether the owner's process is one that runs here, for want of its marks."""
+    if not here.boot or (owner.boot, owner.pid == here.pid) != (here.boot, False):
+        # With this process's id but another instance it lives in a clone of this machine.
+        return False
+    return bool(owner.started) and started(owner.pid) == owner.started

@@ -1,0 +1,94 @@
+"""Renews the leases of a runtime's runs while its event loop is blocked, from a thread."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
+
+import anyio
+import anyio.to_thread
+
+from agent_runtime.log import leases
+from agent_runtime_storage import Store
+from agent_runtime_storage.contract.errors import StoreError
+from agent_runtime_storage.contract.records import Lease
+
+_log = logging.getLogger(__name__)
+
+
+class Renewer:
+    """A thread that asks the event loop for a sign of life, and stands in where none comes.
+
+    While the loop turns, each run renews its own lease (`lifecycle.watch`).  A tool that blocks the
+    loop keeps them from it; then the thread renews them all, over a connection of its own.  A lease
+    that was lost is left to its run, which notices as soon as the loop turns again.
+
+    Args:
+        connect: opens the store once more, for the thread's own event loop.
+    """
+
+    def __init__(self, connect: Callable[[], Awaitable[Store]]) -> None:
+        self._connect = connect
+        self._leases: dict[tuple[str, str], Lease] = {}
+        self._closing = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    @contextmanager
+    def keeping(self, user_id: str, lease: Lease) -> Generator[None]:
+        """Have a lease renewed for as long as this lasts; call it from the event loop."""
+        if self._thread is None:
+            loop = asyncio.get_running_loop()
+            self._thread = threading.Thread(
+                target=self._work, args=(loop,), name="agent-runtime-leases", daemon=True
+            )
+            self._thread.start()
+        self._leases[user_id, lease.run_id] = lease
+        try:
+            yield
+        finally:
+            self._leases.pop((user_id, lease.run_id), None)
+
+    async def close(self) -> None:
+        """End the thread, and wait until it has ended."""
+        self._closing.set()
+        if self._thread is not None:
+            await anyio.to_thread.run_sync(self._thread.join)
+
+    def _work(self, loop: asyncio.AbstractEventLoop) -> None:
+        alive = threading.Event()
+        while not self._closing.wait(leases.LEASE_SECONDS / 6):
+            if not self._leases:
+                continue
+            alive.clear()
+            try:
+                loop.call_soon_threadsafe(alive.set)
+            except RuntimeError:
+                # The loop was closed with the runtime open: its runs are over.
+                return
+            if not alive.wait(leases.LEASE_SECONDS / 6) and not self._closing.is_set():
+                anyio.run(self._renew)
+
+    async def _renew(self) -> None:
+        seconds = leases.LEASE_SECONDS
+        try:
+            with anyio.move_on_after(seconds / 3):
+                store = await self._connect()
+                try:
+                    for (user_id, _), lease in list(self._leases.items()):
+                        await _renew_one(store, user_id, lease, seconds)
+                finally:
+                    with anyio.CancelScope(shield=True):
+                        await store.close()
+        except Exception as error:
+            # It is tried again; what the error says may hold a secret of the URL.
+            _log.warning("The leases could not be renewed: %s", type(error).__name__)
+
+
+async def _renew_one(store: Store, user_id: str, lease: Lease, seconds: float) -> None:
+    try:
+        await store.of(user_id).renew_lease(lease, seconds=seconds)
+    except StoreError as error:
+        _log.info("The lease of run %s was not renewed: %s", lease.run_id, type(error).__name__)

@@ -1,0 +1,120 @@
+"""Turns: what a user said, with all that followed up to the next time; kept whole or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+import anyio.to_thread
+
+from agent_runtime.files.references import FilePolicy, resolve
+from agent_runtime.memory.mode import RolePrefix
+from agent_runtime.messages import PromptMessage
+from agent_runtime.models.tokens import count_message, placeholder
+from agent_runtime_storage.contract.records import FileKind
+from agent_runtime_storage.contract.store import UserStore
+
+COUNT_IN_THREAD = 100_000
+"""Turns with more characters than that are counted off the event loop."""
+
+T = TypeVar("T")
+
+
+def turns_of(items: Sequence[T], *, begins: Callable[[T], bool]) -> list[list[T]]:
+    """Return the items in turns; what stands before the first beginning is a turn as well."""
+    turns: list[list[T]] = []
+    for item in items:
+        if begins(item) or not turns:
+            turns.append([])
+        turns[-1].append(item)
+    return turns
+
+
+class History(list[PromptMessage]):
+    """Messages of the newest whole turns, oldest first.
+
+    Attributes:
+        left_out: how many older turns did not fit the limits.
+    """
+
+    left_out: int = 0
+
+
+async def newest(
+    turns: Sequence[T],
+    show: Callable[[T], Awaitable[list[PromptMessage]]],
+    *,
+    max_tokens: int,
+    max_messages: int,
+    takes: Collection[FileKind] | None = None,
+) -> History:
+    """Return the newest turns that fit both limits, oldest first.
+
+    It stops at the first that does not fit, so what is given has no gap; a newest turn that alone
+    is too large gives nothing.  Of each turn it is asked only once how it is shown.
+
+    Args:
+        takes: the kinds of files that are sent; the others count as their names. None for all.
+    """
+    kept: list[list[PromptMessage]] = []
+    for turn in reversed(turns):
+        shown = await show(turn)
+        max_messages -= len(shown)
+        if max_messages < 0:
+            break
+        max_tokens -= await _count(shown, takes)
+        if max_tokens < 0:
+            break
+        kept.append(shown)
+    history = History(one for shown in reversed(kept) for one in shown)
+    history.left_out = len(turns) - len(kept)
+    return history
+
+
+async def _count(shown: Sequence[PromptMessage], takes: Collection[FileKind] | None) -> int:
+    def as_sent(one: PromptMessage) -> PromptMessage:
+        if takes is None or not one.files:
+            return one
+        sent = tuple(file for file in one.files if file.kind in takes)
+        named = tuple(file for file in one.files if file.kind not in takes)
+        return replace(in_words(replace(one, files=named)), files=sent)
+
+    def count() -> int:
+        return sum(count_message(as_sent(one)) for one in shown)
+
+    if sum(len(one.text) for one in shown) > COUNT_IN_THREAD:
+        return await anyio.to_thread.run_sync(count)
+    return count()
+
+
+async def with_files(store: UserStore, message: PromptMessage, policy: FilePolicy) -> PromptMessage:
+    """Return the message with its files rebuilt; a word stands for each that cannot be shown."""
+    if not message.files:
+        return message
+    found = await resolve(store, message.files, policy)
+    told = [placeholder(one.file, one.problem) for one in found if one.problem]
+    shown = tuple(one.file for one in found if not one.problem)
+    return replace(message, text="\n".join(filter(None, [message.text, *told])), files=shown)
+
+
+def in_words(message: PromptMessage) -> PromptMessage:
+    """Return a message as plain text has it: with a line for each file instead of the file."""
+    named = [placeholder(file) for file in message.files]
+    return replace(message, text="\n".join(filter(None, [message.text, *named])), files=())
+
+
+def as_text(messages: Sequence[PromptMessage], prefix: RolePrefix) -> str:
+    """Return what was said, each line of a message's own with its role before it.
+
+    Tool calls and their results are not said to anybody, so they are left out; files stand there
+    `in_words` already.
+    """
+    names = {"user": prefix.user, "assistant": prefix.assistant}
+    said: list[str] = []
+    for one in messages:
+        if one.role not in names:
+            continue
+        if one.text or not one.calls:
+            said.append(f"{names[one.role]}: {one.text}".rstrip())
+    return "\n".join(said)

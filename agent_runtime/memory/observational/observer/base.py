@@ -1,0 +1,75 @@
+"""What an Observer is: it reads an interval of the log and writes down what happened there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from agent_runtime.models.base import ModelAnswer
+from agent_runtime.prompt.observation import Notes, Observation, Origin
+from agent_runtime.prompt.view import Entry
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """What is to be observed.
+
+    Attributes:
+        entries: the nodes, oldest first.
+        earlier: the observations before them, oldest first; only the newest are read.
+    """
+
+    entries: tuple[Entry, ...]
+    earlier: tuple[Observation, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A model call that memory made: its answer, and our own count of its prompt."""
+
+    answer: ModelAnswer
+    counted: int
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What an Observer wrote.
+
+    Attributes:
+        notes: None if it says that there is nothing to observe.
+        calls: what it cost, answers that were rejected included.
+    """
+
+    notes: Notes | None
+    calls: tuple[Call, ...] = ()
+    origin: Origin = "model"
+    model: str = ""
+
+
+class NotObserved(Exception):
+    """An Observer or Reflector gave nothing that can be used; it never leaves the memory.
+
+    Attributes:
+        message: why.
+        calls: what it cost all the same.
+    """
+
+    def __init__(self, message: str, *, calls: tuple[Call, ...] = ()) -> None:
+        super().__init__(message)
+        self.message = message
+        self.calls = calls
+
+
+class Observer(Protocol):
+    """Writes notes of an interval.
+
+    Raises (from `observe`) `NotObserved` only.  It may be cancelled at any time.
+    """
+
+    async def observe(self, interval: Interval) -> Observed:
+        """Return notes of the interval, or the verdict that there is nothing to observe."""
+        ...
+
+    def bound(self, interval: Interval) -> tuple[int, int]:
+        """Return upper bounds of what observing costs: tokens, and nanodollars."""
+        ...

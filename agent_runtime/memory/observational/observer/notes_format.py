@@ -1,0 +1,269 @@
+"""The form in which a model writes notes, read tolerantly.
+
+    2026-11-21 14:05 | critical | The user wants the report in French.
+    TASK: write the report
+    NEXT: translate the summary
+
+Weak models put bullets, code fences, brackets, headings or a table around it, use other words for
+priorities, or leave the time out.  All that is understood; prose is not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import date, datetime
+
+from agent_runtime.messages import encodable
+from agent_runtime.prompt.observation import Line, Notes, Priority
+
+NOTHING = "NOTHING TO OBSERVE"
+"""The verdict that there is nothing to observe."""
+LONGEST_LINE = 800
+"""A line with more characters is split."""
+
+_SPELLINGS: dict[Priority, str] = {
+    "critical": "critical crit high highest urgent blocker must p0 🔴 !!",
+    "important": "important medium med moderate notable warning p1 🟡 🟠 !",
+    "info": "info information low minor normal note fyi p2 p3 🟢",
+    "done": "done completed complete finished resolved ✅ ✔ +",
+}
+_WORDS: dict[str, Priority] = {
+    word: priority for priority, words in _SPELLINGS.items() for word in words.split()
+}
+_MONTHS = ("%B %d %Y", "%b %d %Y", "%d %B %Y", "%d %b %Y")
+
+_OPEN, _CLOSE = r"[\[(<*_`\s]*", r"[\])>*_`]*\s*"
+_SEPARATOR = r"(?:[|:;,]|[-–—](?=\s))?\s*"
+_THOUGHT = re.compile(r"\s*<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.DOTALL | re.IGNORECASE)
+_SKIPPED = re.compile(
+    r"\s*(?:`{3,}\s*\w*|~{3,}\s*\w*|</?[A-Za-z][\w-]*>|[-=*_|:\s]+"
+    r"|\|?\s*(?:date|time|when)\b[^|]*\|\s*priority\s*\|.*)\s*",
+    re.IGNORECASE,
+)
+_BULLET = re.compile(r"\s*(?:(?:[-*•·◦▪‣]|\d{1,3}[.)]|#{1,6})\s+)*")
+_DAY = r"(?P<date>\d{4}[-/.]\d{1,2}[-/.]\d{1,2})"
+_CLOCK = r"\d{1,2}:\d{2}"
+_REST = (
+    r"(?::\d{2}(?:[.,]\d+)?)?(?:\s*(?P<half>[AaPp])\.?[Mm]\b\.?)?(?:\s*(?:Z|UTC|GMT|\+00:?00)\b)?"
+)
+_WHEN = re.compile(
+    rf"{_OPEN}(?:{_DAY}(?:(?:T|,?\s+)(?P<time>{_CLOCK}))?|(?P<only>{_CLOCK})){_REST}(?![\w/])"
+    rf"{_CLOSE}{_SEPARATOR}"
+)
+_HEADING = re.compile(r"(?:(?:date|day)\s*:\s*)?(?P<day>[\w\s,./-]{6,30}?)\s*:?", re.IGNORECASE)
+_PRIORITY = re.compile(
+    rf"(?:priority\s*[:=]\s*)?(?P<open>{_OPEN})(?P<word>!!?|\+|[^\W\d_]{{3,11}}|p[0-3]|[🔴🟡🟠🟢✅✔])\ufe0f?"
+    rf"(?P<close>{_CLOSE})(?P<separator>{_SEPARATOR})",
+    re.IGNORECASE,
+)
+_LAST = re.compile(
+    r"[*_`\s]*(?:the\s+)?(?:(?P<task>(?:current[\s_-]+|primary[\s_-]+|open[\s_-]+)?tasks?)"
+    r"|(?P<next>(?:suggested[\s_-]+)?next(?:[\s_-]+(?:steps?|actions?|response))?))"
+    r"[*_`\s]*:[*_`]*\s*(?P<text>.*)",
+    re.IGNORECASE | re.DOTALL,
+)
+_NONE = re.compile(
+    r"(?:none|nothing|n/?a|unknown|-+|–|—|null|not applicable)?[.\s]*", re.IGNORECASE
+)
+_VERDICT = re.compile(
+    r"nothing(?:\s+(?:new\s+)?(?:worth\s+)?to\s+(?:be\s+)?observed?)?", re.IGNORECASE
+)
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """What a model wrote.
+
+    Attributes:
+        notes: what was understood of it.
+        nothing: whether the verdict stands there, on a line of its own.
+        proper: how many lines have a time or a priority.
+        loose: how many bullets have neither; they are taken for information.
+        joined: how many lines were taken to continue the one before.
+        stray: how many lines are no notes at all; they are left out.
+    """
+
+    notes: Notes
+    nothing: bool
+    proper: int
+    loose: int
+    joined: int
+    stray: int
+
+
+@dataclass(slots=True)
+class _Reader:
+    """Reads line by line."""
+
+    day: str = ""
+    lines: list[Line] = field(default_factory=list[Line])
+    last: dict[str, str] = field(default_factory=dict[str, str])
+    open: str = ""
+    """What a line without a form of its own continues: a `line`, the `task`, the `next` step."""
+    nothing: bool = False
+    proper: int = 0
+    loose: int = 0
+    joined: int = 0
+    stray: int = 0
+
+
+def write(notes: Notes) -> str:
+    """Return notes in the form in which a model is to write them."""
+    shown = [f"{line.at or 'unknown'} | {line.priority} | {line.text}" for line in notes.lines]
+    if notes.task:
+        shown.append(f"TASK: {notes.task}")
+    if notes.next_step:
+        shown.append(f"NEXT: {notes.next_step}")
+    return "\n".join(shown)
+
+
+def parse(text: str) -> Parsed:
+    """Return what a model wrote, understood as far as it has the form of notes."""
+    reader = _Reader()
+    thought = _THOUGHT.match(text)
+    for raw in text[thought.end() if thought else 0 :].splitlines():
+        _read(reader, raw)
+    lines = tuple(part for line in reader.lines for part in _split(line))
+    task, following = (_value(reader.last.get(name, "")) for name in ("task", "next"))
+    return Parsed(
+        Notes(lines, task, following),
+        reader.nothing,
+        reader.proper,
+        reader.loose,
+        reader.joined,
+        reader.stray,
+    )
+
+
+def _read(reader: _Reader, raw: str) -> None:
+    if not raw.strip():
+        # After an empty line nothing is continued, but for a task that has not begun yet.
+        if not (reader.open in reader.last and not reader.last[reader.open]):
+            reader.open = ""
+        return
+    if len(raw) < 200 and _SKIPPED.fullmatch(raw):
+        return
+    start = _BULLET.match(raw)
+    bullet = raw[: start.end()].strip() if start else ""
+    body = raw[start.end() :].rstrip() if start else raw.strip()
+    plain = body.strip(" *_`.\"'")
+    if len(plain) < 40 and _VERDICT.fullmatch(plain):
+        reader.nothing, reader.open = True, ""
+    elif found := _LAST.fullmatch(body):
+        reader.open = "task" if found["task"] else "next"
+        reader.last[reader.open] = _clean(found["text"])
+    elif day := _heading(plain):
+        reader.day, reader.open = day, ""
+    elif line := _line(body, reader.day):
+        reader.lines.append(line)
+        reader.day = line.at[:10] or reader.day
+        reader.proper, reader.open = reader.proper + 1, "line"
+    elif reader.open in reader.last:
+        reader.last[reader.open] = f"{reader.last[reader.open]} {_clean(body)}".strip()
+    elif reader.open == "line" and (not bullet or raw[0].isspace()):
+        before = reader.lines[-1]
+        reader.lines[-1] = Line(before.at, before.priority, f"{before.text} {_clean(body)}")
+        reader.joined += 1
+    elif bullet and not bullet.endswith("#") and _clean(body):
+        reader.lines.append(Line("", "info", _clean(body)))
+        reader.loose, reader.open = reader.loose + 1, "line"
+    else:
+        reader.stray += 1
+
+
+def _line(body: str, day: str) -> Line | None:
+    """Return the line that begins with a time or a priority; None if it begins with neither."""
+    fields = body.strip("|" if body.startswith("|") else "").split("|", 2)
+    if len(fields) == 3:
+        for first, second in ((0, 1), (1, 0)):
+            priority = _WORDS.get(fields[second].strip(" *_`[]()").lower())
+            when = _WHEN.fullmatch(fields[first].strip())
+            if priority and (when or _NONE.fullmatch(fields[first].strip())):
+                at = _time(when, day) if when else ""
+                text = _clean(fields[2])
+                return Line(at, priority, text) if text else None
+    at, rest, timed = "", body.lstrip("| "), False
+    priority: Priority | None = None
+    sign = False
+    for _ in range(3):
+        if not timed and (when := _WHEN.match(rest)):
+            at, rest, timed = _time(when, day), rest[when.end() :], True
+        if (priority is None or sign) and (found := _PRIORITY.match(rest)) and _marks(found):
+            # A sign is often followed by its meaning in words.
+            priority, sign = _WORDS[found["word"].lower()], not found["word"].isalnum()
+            rest = rest[found.end() :]
+    text = _clean(rest)
+    if not text or not (timed or priority):
+        return None
+    return Line(at, priority or "info", text)
+
+
+def _marks(found: re.Match[str]) -> bool:
+    """Return whether a word is a priority: it is known, and set apart from what follows."""
+    word = found["word"]
+    if word.lower() not in _WORDS:
+        return False
+    apart = found["separator"].strip() or set(found["open"] + found["close"]) & set("[(<*_`")
+    return bool(apart) or not word.isalnum()
+
+
+def _heading(plain: str) -> str:
+    """Return the day that a line names and nothing else."""
+    found = _HEADING.fullmatch(plain) if len(plain) < 40 else None
+    if found is None:
+        return ""
+    day = found["day"].strip()
+    if re.fullmatch(_DAY, day):
+        return _date(day)
+    for form in _MONTHS:
+        try:
+            return (
+                datetime.strptime(" ".join(day.replace(",", " ").split()), form).date().isoformat()
+            )
+        except ValueError:
+            continue
+    return ""
+
+
+def _time(when: re.Match[str], day: str) -> str:
+    """Return a time as `2026-11-21 14:05`, or its day alone; empty if it is none."""
+    day = _date(when["date"]) if when["date"] else day
+    clock = when["time"] or when["only"]
+    if not day or not clock:
+        return day
+    hours, minutes = (int(part) for part in clock.split(":"))
+    if half := (when["half"] or "").lower():
+        hours = hours % 12 + (12 if half == "p" else 0)
+    return f"{day} {hours:02}:{minutes:02}" if hours < 24 and minutes < 60 else day
+
+
+def _date(text: str) -> str:
+    try:
+        return date(*(int(part) for part in re.split(r"[-/.]", text))).isoformat()
+    except ValueError:
+        return ""
+
+
+def _value(text: str) -> str:
+    text = _clean(text)
+    return "" if _NONE.fullmatch(text) else text[:LONGEST_LINE]
+
+
+def _clean(text: str) -> str:
+    return _CONTROL.sub(" ", encodable(text)).strip()
+
+
+def _split(line: Line) -> Iterator[Line]:
+    """Yield a line, or several where it is too long."""
+    text = line.text
+    while len(text) > LONGEST_LINE:
+        end = text.rfind(". ", LONGEST_LINE // 2, LONGEST_LINE) + 1
+        end = end or text.rfind(" ", LONGEST_LINE // 2, LONGEST_LINE)
+        end = end if end > 0 else LONGEST_LINE
+        yield Line(line.at, line.priority, text[:end].strip())
+        text = text[end:].strip()
+    if text:
+        yield Line(line.at, line.priority, text)

@@ -1,0 +1,369 @@
+"""The Observer without a model: it picks out what was said and done, by rule.
+
+It keeps every statement of the user and every error; then, as far as its size allows, the plan,
+what the agent found and decided, what it did in a line for each run of similar calls, and
+identifiers of what it saw.  The same interval gives the same notes, in time linear in its length.
+
+What does not fit goes in this order: identifiers, the oldest actions, the oldest conclusions, the
+wording of errors, the wording of the user, each down to a beginning that names its node; at last a
+line that names the nodes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import cast
+
+import anyio.lowlevel
+
+from agent_runtime.memory.observational.observer.base import Interval, Observed
+from agent_runtime.memory.observational.observer.select import STATEMENT, Item, written
+from agent_runtime.memory.observational.observer.sentences import (
+    Verb,
+    binding,
+    ends,
+    error_lines,
+    exit_code,
+    one_line,
+    outcome_line,
+    read_part,
+    sentences,
+    shorten,
+    verb_of,
+    weight_of,
+    words,
+)
+from agent_runtime.memory.transcript import time_of
+from agent_runtime.messages import (
+    AssistantMessage,
+    Note,
+    ToolCall,
+    ToolResult,
+    UserMessage,
+)
+from agent_runtime.models.tokens import count_text
+from agent_runtime.prompt.ledger import LONGEST, identifiers
+from agent_runtime.prompt.observation import Notes, Priority
+from agent_runtime.prompt.render import message_tokens
+from agent_runtime.prompt.view import Entry
+
+SHARE = 0.1
+"""How large notes are wanted, as a share of what they stand for."""
+MOST = 0.5
+"""How large the user's statements and errors may make them."""
+LEAST = 200
+"""Tokens that notes may always have; a short interval cannot be told in a tenth."""
+
+_RUN = 6
+_MOST_NAMES = 240
+_PLACE = re.compile(r"[-:][0-9]+[-:]?$")
+_OWN, _DEFINED = 6, 3
+_DEFINING = words(
+    "def class func function fn struct interface type enum const let var val trait impl module "
+    "export package namespace record"
+)
+_TEXT_KEYS = words(
+    "content new_string old_string new_str old_str file_text text body patch todos edits"
+)
+
+
+class ExtractiveObserver:
+    """An `Observer` that needs no model and costs nothing.
+
+    Args:
+        share: how large notes are wanted, as a share of what they stand for.
+    """
+
+    def __init__(self, share: float = SHARE) -> None:
+        self._share = share
+
+    async def observe(self, interval: Interval) -> Observed:
+        """Return notes of the interval by rule; never fails.
+
+        The loop gets its turn between two nodes.
+        """
+        extract = Extract()
+        for entry in interval.entries:
+            await anyio.lowlevel.checkpoint()
+            extract.read(entry)
+        earlier = interval.earlier[-1].notes if interval.earlier else None
+        size = sum(map(_size, interval.entries))
+        notes = extract.notes(
+            max(LEAST, int(size * self._share)), max(LEAST, int(size * MOST)), earlier
+        )
+        return Observed(notes if notes.lines else None, origin="rules")
+
+    def bound(self, interval: Interval) -> tuple[int, int]:
+        """Return zeros: it calls no model."""
+        return 0, 0
+
+
+def extract_notes(
+    entries: Sequence[Entry], wanted: int, limit: int | None = None, earlier: Notes | None = None
+) -> Notes:
+    """Return notes of an interval by rule.
+
+    Args:
+        wanted: about how many tokens they should have.
+        limit: how many the user's statements and errors may make them; `wanted` unless given.
+        earlier: the notes before, which say the task where this interval does not.
+    """
+    extract = Extract()
+    for entry in entries:
+        extract.read(entry)
+    return extract.notes(wanted, wanted if limit is None else limit, earlier)
+
+
+def _size(entry: Entry) -> int:
+    if entry.tokens:
+        return entry.tokens
+    return message_tokens(entry.message) + sum(count_text(result.text) for result in entry.results)
+
+
+@dataclass(slots=True)
+class _Run:
+    """Similar calls that follow each other."""
+
+    at: str
+    seq: int
+    verb: Verb
+    tool: str
+    texts: list[str] = field(default_factory=list[str])
+    outcomes: list[str] = field(default_factory=list[str])
+    own: dict[str, None] = field(default_factory=dict[str, None])
+    seen: dict[str, int] = field(default_factory=dict[str, int])
+
+
+class Extract:
+    """What is picked out of an interval, node by node: `read` them in order, then take `notes`."""
+
+    def __init__(self) -> None:
+        self._items: list[Item] = []
+        self._runs: list[tuple[int, _Run]] = []
+        self._run: _Run | None = None
+        self._own: Counter[str] = Counter()
+        self._spread: Counter[str] = Counter()
+        self._errors: dict[str, Item] = {}
+        self._plan: Item | None = None
+        self._task = ""
+        self._next = ""
+
+    # Reading
+
+    def read(self, entry: Entry) -> None:
+        """Take in one node."""
+        at, message = time_of(entry.at), entry.message
+        match message:
+            case UserMessage():
+                self._statement(at, entry.seq, message.text, message)
+                self._task, self._next = one_line(message.text) or self._task, ""
+            case Note():
+                if message.source == "steer":
+                    self._statement(at, entry.seq, message.text)
+                elif message.source == "background" and (text := one_line(message.text)):
+                    text = shorten(text, 400)
+                    self._add(Item(at, entry.seq, "background", "important", (text,)))
+            case AssistantMessage():
+                self._said(at, entry.seq, message)
+                for call, result in zip(message.calls, entry.results, strict=False):
+                    self._called(at, entry.seq, call, result)
+
+    def _add(self, item: Item) -> None:
+        self._run = None
+        self._items.append(item)
+
+    def _statement(self, at: str, seq: int, text: str, message: UserMessage | None = None) -> None:
+        names = (
+            [one_line(file.name or file.uri)[:LONGEST] for file in message.files] if message else []
+        )
+        plain = "\n".join(filter(None, (one_line(line) for line in text.splitlines())))
+        if names:
+            plain = f"{plain} [files: {', '.join(names)}]".strip()
+        if not plain:
+            return
+        self._own.update(set(_names(plain)))
+        gap = f" [... shortened; whole in node {seq} ...] "
+        forms = dict.fromkeys(
+            min(shorten(plain, chars, gap), plain, key=len) for chars in STATEMENT
+        )
+        priority: Priority = "critical" if binding(plain[:20_000]) else "important"
+        self._add(Item(at, seq, "user", priority, tuple(forms)))
+
+    def _said(self, at: str, seq: int, message: AssistantMessage) -> None:
+        text = read_part(message.text)
+        found = list(sentences(text))
+        self._own.update(set(_names(text)))
+        final = not message.calls
+        self._next = "" if final or not found else found[-1]
+        weighed = [(*weight_of(sentence), sentence) for sentence in found]
+        if final and weighed and not any(weight for weight, _, _ in weighed):
+            # What is not English, or says it plainly: its beginning and its end.
+            weighed[0] = (1, *weighed[0][1:])
+            weighed[-1] = (1, *weighed[-1][1:])
+        telling = sorted((w for w in weighed if w[0] > 0), key=lambda w: -w[0])
+        chosen = {id(one) for one in telling[: 8 if final else 3]}
+        for one in weighed:
+            if id(one) in chosen:
+                self._add(Item(at, seq, "conclusion", one[1], (one[2],)))
+
+    def _called(self, at: str, seq: int, call: ToolCall, result: ToolResult) -> None:
+        text, own = _described(call)
+        verb = verb_of(call.name, text)
+        if verb == "plan":
+            self._planned(at, seq, call)
+            return
+        names = dict.fromkeys(_names(own))
+        self._own.update(names.keys())
+        output = result.text
+        code = exit_code(output) if verb in ("run", "look") else None
+        wrong = error_lines(output) if result.outcome != "ok" or verb == "run" else []
+        silent = code == 1 and not wrong and verb == "look"
+        if result.outcome != "ok" or (code and not silent) or (wrong and code is None):
+            self._went_wrong(at, seq, call, f"{call.name} {text}", result, code, wrong)
+            return
+        run = self._run_for(at, seq, verb, call.name)
+        run.own.update(names)
+        shown = f"{text} (nothing)" if silent else text
+        if shown and shown not in run.texts:
+            run.texts.append(shown)
+        if verb in ("run", "other"):
+            run.outcomes.append(shorten(outcome_line(output), 160))
+        before = ""
+        for name in _names(output):
+            if name not in run.seen and len(run.seen) < 4 * _MOST_NAMES:
+                run.seen[name] = 0
+                self._spread[name] += 1
+        for word in read_part(output).split():
+            if before in _DEFINING and (name := word.split("(")[0].rstrip(":{")) in run.seen:
+                run.seen[name] = _DEFINED
+            before = word
+
+    def _run_for(self, at: str, seq: int, verb: Verb, tool: str) -> _Run:
+        run = self._run
+        same = run is not None and run.verb == verb and (verb != "other" or run.tool == tool)
+        if run is None or not same or len(run.texts) >= (_RUN if verb == "look" else 3):
+            self._run = run = _Run(at, seq, verb, tool)
+            self._runs.append((len(self._items), run))
+        return run
+
+    def _planned(self, at: str, seq: int, call: ToolCall) -> None:
+        text = one_line("\n".join(_values(call.arguments)))
+        if text:
+            self._own.update(set(_names(text)))
+            item = Item(at, seq, "plan", "info", (f"Plan: {shorten(text, 900)}",))
+            if self._plan is not None and call.name.lower().startswith(("todo", "plan", "update")):
+                self._items.remove(self._plan)
+            self._plan = item
+            self._add(item)
+
+    def _went_wrong(
+        self,
+        at: str,
+        seq: int,
+        call: ToolCall,
+        what: str,
+        result: ToolResult,
+        code: int | None,
+        wrong: list[str],
+    ) -> None:
+        how = result.outcome if result.outcome not in ("ok", "error") else "failed"
+        how = f"exit {code}" if code else how
+        lines = wrong or ends(result.text) or ["no output"]
+        last = shorten(lines[-1], 240)
+        key = f"{how} {lines[-1]}"
+        if (known := self._errors.get(key)) is not None and what[:60] in known.forms[0]:
+            known.times += 1
+            self._run = None
+            return
+        told = " | ".join(
+            dict.fromkeys(shorten(line, 240) for line in (*lines, *ends(result.text)))
+        )
+        forms = (
+            f"{shorten(what, 80)} {how}: {shorten(last, 120)}",
+            f"{shorten(what, 240)} {how}: {shorten(told, 900)}",
+        )
+        names = tuple(dict.fromkeys(_names(f"{_described(call)[1]}\n{' '.join(wrong)}")))
+        item = Item(at, seq, "error", "important", forms, names[:_MOST_NAMES])
+        self._errors[key] = item
+        self._add(item)
+
+    # Telling
+
+    def notes(self, wanted: int, limit: int, earlier: Notes | None = None) -> Notes:
+        """Return the notes: about `wanted` tokens, at most `limit` (which is at least `LEAST`)."""
+        limit = max(limit, wanted, LEAST)
+        task = shorten(self._task or (earlier.task if earlier else ""), 300)
+        following = shorten(self._next, 200)
+        return written(self._ordered(), Notes((), task, following), wanted, limit)
+
+    def _ordered(self) -> list[Item]:
+        """Return the items with the runs of calls among them, in the order of the interval."""
+        ordered: list[Item] = []
+        done = 0
+        for place, run in self._runs:
+            ordered += self._items[done:place]
+            done = max(done, place)
+            ordered.append(self._action(run))
+        return [*ordered, *self._items[done:]]
+
+    def _action(self, run: _Run) -> Item:
+        # What it used again and again it will use again.
+        own = sorted(run.own, key=lambda name: -self._own[name])
+        seen = sorted(
+            (name for name in run.seen if name not in run.own),
+            key=lambda name: (
+                -(run.seen[name] + _OWN * min(self._own[name], 2) + min(self._spread[name], 4))
+            ),
+        )
+        verbs = {"look": "Looked at", "edit": "Changed", "run": "Ran"}
+        verb = verbs.get(run.verb, run.tool)
+        short = "; ".join(shorten(text, 160) for text in run.texts)
+        whole = "; ".join(shorten(text, 400) for text in run.texts)
+        if outcome := next((one for one in reversed(run.outcomes) if one), ""):
+            short, whole = f"{short} -> {shorten(outcome, 80)}", f"{whole} -> {outcome}"
+        forms = dict.fromkeys(f"{verb or 'Called'} {text}".strip() for text in (short, whole))
+        priority: Priority = "done" if run.verb == "edit" else "info"
+        names = tuple([*own, *seen][:_MOST_NAMES])
+        return Item(run.at, run.seq, "action", priority, tuple(forms), names)
+
+
+def _names(text: str) -> Iterator[str]:
+    """Yield the identifiers of a text; the places that a search puts behind a path are no part."""
+    for name in identifiers(read_part(text)):
+        plain = _PLACE.sub("", name) if "/" in name else name
+        if (
+            len(plain) <= LONGEST
+            and len(plain) > 2
+            and not (plain[0] == "/" and plain.count("/") == 1)
+        ):
+            yield plain
+
+
+def _values(value: object) -> Iterator[str]:
+    """Yield what the values of JSON say, in their order, however deep they are nested."""
+    stack = [value]
+    while stack:
+        one = stack.pop()
+        if isinstance(one, dict):
+            stack += reversed(list(cast("dict[str, object]", one).values()))
+        elif isinstance(one, list | tuple):
+            stack += reversed(cast("Sequence[object]", one))
+        elif isinstance(one, str | int | float) and not isinstance(one, bool):
+            yield str(one)
+
+
+def _described(call: ToolCall) -> tuple[str, str]:
+    """Return what a call was made with, in short, and whole."""
+    if call.raw is not None:
+        return shorten(one_line(call.raw), 400), call.raw
+    short: list[str] = []
+    for key, value in call.arguments.items():
+        if isinstance(value, str) and (key not in _TEXT_KEYS or len(call.arguments) == 1):
+            short.append(one_line(value.split("\n", 1)[0])[:400])
+        elif isinstance(value, int | float) and not isinstance(value, bool) and key.endswith("id"):
+            short.append(str(value))
+    whole = "\n".join(_values(call.arguments))
+    return " ".join(filter(None, short)) or shorten(one_line(whole), 160), whole

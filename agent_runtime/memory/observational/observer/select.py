@@ -1,0 +1,219 @@
+"""Which of many things are told, and at what length, so that notes have the size they may have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from agent_runtime.memory.observational.observer.sentences import (
+    binding,
+    numbers,
+    one_line,
+    shorten,
+)
+from agent_runtime.models.tokens import count_text
+from agent_runtime.prompt.observation import Line, Notes, Priority, render_notes
+
+LINE_CHARS = 500
+"""The longest line of a statement; a longer statement is split."""
+STATEMENT = (100, 500, 1600, 6000)
+"""To how many characters a statement of the user is shortened, from the shortest form on."""
+
+Kind = Literal["user", "error", "plan", "conclusion", "action", "background"]
+
+_LINE_TOKENS = 10
+_FIRST_ROUNDS = (8, 20)
+_LAST_ROUNDS = (40, 240)
+
+# In this order what is wanted is granted, each kind's newest first: (kind, form).
+_KEPT: tuple[tuple[Kind, int], ...] = (("user", 0), ("error", 0), ("user", 1))
+_WANTED: tuple[tuple[Kind, int], ...] = (
+    ("plan", 0),
+    ("user", 2),
+    ("conclusion", 0),
+    ("action", 0),
+    ("error", 1),
+    ("background", 0),
+    ("action", 1),
+)
+
+
+@dataclass(slots=True)
+class Item:
+    """Something that may be told.
+
+    Attributes:
+        forms: its text, from the shortest that is worth telling to the whole.
+        names: identifiers that belong to it, the likeliest to be needed first.
+        granted: which form is told; -1 for none.
+        added: the names that are told beside it.
+        reached: how many of its names were looked at for that.
+        times: how often it happened.
+    """
+
+    at: str
+    seq: int
+    kind: Kind
+    priority: Priority
+    forms: tuple[str, ...]
+    names: tuple[str, ...] = ()
+    granted: int = -1
+    added: list[str] = field(default_factory=list[str])
+    reached: int = 0
+    times: int = 1
+
+    def text(self) -> str:
+        """Return what is told of it."""
+        text = self.forms[self.granted]
+        if self.times > 1:
+            text = f"{text} ({self.times} times)"
+        return f"{text}; {', '.join(self.added)}" if self.added else text
+
+
+def written(items: Sequence[Item], base: Notes, wanted: int, limit: int) -> Notes:
+    """Return notes of items: about `wanted` tokens, at most `limit`.
+
+    Args:
+        base: has the task and the next step.
+    """
+    about = count_text(base.task) + count_text(base.next_step) + 8
+    spare = wanted - about
+    notes = base
+    for most in (limit - about, int((limit - about) * 0.85), int((limit - about) * 0.6)):
+        told, left_over = _granted(items, min(spare, most), most)
+        notes = replace(base, lines=_lines(told, left_over))
+        size = count_text(render_notes(notes))
+        if size < wanted:
+            # Lines were taken for longer than they are.
+            _name(told, size + _LINE_TOKENS, wanted, _LAST_ROUNDS)
+            notes = replace(notes, lines=_lines(told, left_over))
+            size = count_text(render_notes(notes))
+        if size <= limit:
+            return notes
+    return _shortest(notes, limit)
+
+
+def _granted(
+    items: Sequence[Item], wanted: int, limit: int
+) -> tuple[list[Item], dict[Kind, list[int]]]:
+    """Decide which form of each item is told; return those told, and the nodes of what is not.
+
+    The user's statements and errors may take up to `limit` tokens; all else stops at `wanted`.
+    """
+    used = 0
+    for item in items:
+        item.granted, item.added, item.reached = -1, [], 0
+    for kind, form in _KEPT:
+        used = _grant(items, kind, form, used, limit - 40)
+    for kind, form in _WANTED:
+        used = _grant(items, kind, form, used, wanted)
+    told = [item for item in items if item.granted >= 0]
+    used = _name(told, used, wanted, _FIRST_ROUNDS)
+    used = _grant(items, "user", len(STATEMENT) - 1, used, wanted)
+    _name(told, used, wanted, _LAST_ROUNDS)
+    left_over: dict[Kind, list[int]] = {}
+    for item in items:
+        if item.granted < 0 and item.kind in ("user", "error"):
+            left_over.setdefault(item.kind, []).append(item.seq)
+    return told, left_over
+
+
+def _grant(items: Sequence[Item], kind: Kind, form: int, used: int, limit: int) -> int:
+    """Grant a form to the items of a kind, the newest first; return the tokens used then."""
+    for item in reversed(items):
+        if item.kind != kind or not item.granted < form < len(item.forms):
+            continue
+        if form and item.granted < 0:
+            continue
+        cost = _cost(item.forms[form]) - (
+            _cost(item.forms[item.granted]) if item.granted >= 0 else 0
+        )
+        if used + cost <= limit:
+            used += cost
+            item.granted = form
+    return used
+
+
+def _cost(text: str) -> int:
+    return count_text(text) + _LINE_TOKENS * (1 + len(text) // LINE_CHARS)
+
+
+def _name(told: Sequence[Item], used: int, limit: int, rounds: Sequence[int]) -> int:
+    """Add identifiers to what is told, in rounds, the newest items first, none twice.
+
+    Returns how many tokens are used then.
+    """
+    text = "\n".join(item.text() for item in told)
+    for most in rounds:
+        for item in reversed(told):
+            while item.reached < len(item.names) and len(item.added) < most:
+                name = item.names[item.reached]
+                item.reached += 1
+                if name in text:
+                    continue
+                cost = count_text(f", {name}")
+                if used + cost > limit:
+                    if limit - used < 3:
+                        return used
+                    continue
+                used += cost
+                item.added.append(name)
+                text = f"{text}\n{name}"
+    return used
+
+
+def _lines(told: Sequence[Item], left_over: dict[Kind, list[int]]) -> tuple[Line, ...]:
+    lines: list[Line] = []
+    names = {"user": "The user also wrote", "error": "There were also errors in"}
+    for kind, seqs in left_over.items():
+        text = f"{names[kind]} nodes {shorten(numbers(seqs), 60)}: recall opens them."
+        lines.append(Line("", "critical" if kind == "user" else "important", text))
+    for item in told:
+        lines += _lines_of(item)
+    return tuple(lines)
+
+
+def _lines_of(item: Item) -> Iterator[Line]:
+    text = item.text()
+    if item.kind != "user":
+        yield Line(item.at, item.priority, one_line(text))
+        return
+    for number, piece in enumerate(_pieces(text)):
+        priority: Priority = "critical" if binding(piece) else "important"
+        yield Line(item.at, priority, f"{'(cont.)' if number else 'User:'} {piece}")
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """Yield a text in pieces of at most `LINE_CHARS`, cut between its lines, or else its words."""
+    piece = ""
+    for line in text.splitlines():
+        rest = one_line(line)
+        while rest:
+            room = LINE_CHARS - len(piece) - 1
+            if len(rest) <= room:
+                piece, rest = f"{piece} {rest}".strip(), ""
+            elif piece:
+                yield piece
+                piece = ""
+            else:
+                stop = rest.rfind(" ", room // 2, room)
+                stop = room if stop < 0 else stop
+                yield rest[:stop]
+                rest = rest[stop:].lstrip()
+    if piece:
+        yield piece
+
+
+def _shortest(notes: Notes, limit: int) -> Notes:
+    """Return as much of the notes as has at most `limit` tokens, the weightiest lines first."""
+    order: dict[Priority, int] = {"critical": 0, "important": 1, "info": 2, "done": 3}
+    ranked = sorted(range(len(notes.lines)), key=lambda i: (order[notes.lines[i].priority], -i))
+    left = limit - count_text(notes.task) - count_text(notes.next_step) - 40
+    kept: list[int] = []
+    for index in ranked:
+        cost = count_text(notes.lines[index].text) + _LINE_TOKENS
+        if cost <= left:
+            left -= cost
+            kept.append(index)
+    return Notes(tuple(notes.lines[i] for i in sorted(kept)), notes.task, notes.next_step)

@@ -1,0 +1,212 @@
+"""Reading by rule: which sentences of an agent tell something, and which lines of output do.
+
+Plain patterns, English where they are words.  What they miss is still in the log; what matters most
+(the user's own words, and errors) does not depend on them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import Literal
+
+from agent_runtime.messages import encodable
+from agent_runtime.prompt.observation import Priority
+
+Verb = Literal["look", "edit", "run", "plan", "other"]
+
+LONGEST_SENTENCE = 400
+"""Characters of a sentence; a longer one is shortened in its middle."""
+READ_CHARS = 48_000
+"""How much of a long text is read for what it tells: half from its beginning, half from its end."""
+
+_BLANK = re.compile(r"[\s\x00-\x1f\x7f\x85\u2028\u2029]+")
+_SENTENCE_END = re.compile(r"(?<=[.!?:])\s+(?=\S)|\s*\n\s*")
+_MARKUP = re.compile(r"^(?:#{1,6}|[-*+>]|\d{1,3}[.)])\s+")
+
+_BINDING = re.compile(
+    r"\b(?:must|never|always|don'?t|do not|only|require[ds]?|should(?:n'?t)?|need(?:s|ed)? to|"
+    r"important|make sure|ensure|without|instead of|not allowed|no longer|at (?:most|least)|"
+    r"deadline|remember|stop|avoid|prefer|forbidden)\b",
+    re.IGNORECASE,
+)
+_FAILED = re.compile(
+    r"\b(?:fail(?:s|ed|ing|ure)?|errors?|broken|breaks?|(?:does|did|do|is|was)(?:n'?t| not)|cannot|"
+    r"can'?t|unable|missing|wrong|not found|unexpected|regression|crash\w*|timed? ?out)\b",
+    re.IGNORECASE,
+)
+_FOUND = re.compile(
+    r"\b(?:found|the (?:issue|problem|bug|cause|reason|key)|root cause|turns out|discovered|"
+    r"confirm(?:s|ed)?|shows? that|means that|note that|because|caused? by|actually|I see|"
+    r"realiz\w+|the fix|in summary|conclusion)\b",
+    re.IGNORECASE,
+)
+_DECIDED = re.compile(
+    r"\b(?:decided?|decision|going with|chose|choose|instead|rather than|therefore|approach|"
+    r"we'?ll use|I'?ll use|will use|plan is|the plan|trade-?off|must|should)\b",
+    re.IGNORECASE,
+)
+_DONE = re.compile(
+    r"\b(?:fixed|resolved|implemented|added|removed|changed|updated|renamed|replaced|created|"
+    r"refactored|moved|works?|pass(?:es|ed)?|done|completed?|committed|pushed|merged|finished)\b",
+    re.IGNORECASE,
+)
+_ANNOUNCED = re.compile(
+    r"^(?:(?:now|next|first|then|okay|ok|great|good|perfect)[,!. ]+)*"
+    r"(?:let me|let's|I'?ll|I will|I'm going to|I need to|we need to|I should|now I|time to)\b",
+    re.IGNORECASE,
+)
+
+_ERROR_LINE = re.compile(
+    r"^[ \t]{0,12}(?:"
+    r"Traceback \(most recent|"
+    r"(?:[\w.]{0,80}(?:Error|Exception|Interrupt|Exit))(?::[^\n]{0,400}|[ \t]*$)|"
+    r"E  +[^\n]{0,400}|"
+    r"(?:FAILED|FAIL|ERROR|FATAL|PANIC|BUILD FAILED|--- FAIL)\b[^\n]{0,400}|"
+    r"(?:\S{0,120}: ?)?(?:error|fatal|panic|fatal error|Error|bash|sh|zsh|make|npm ERR!)"
+    r"(?:\[\w{0,12}\])?: [^\n]{0,400}|"
+    r"[^\n]{0,200}(?:command not found|No such file or directory|Permission denied|"
+    r"Segmentation fault|Killed|AssertionError)[^\n]{0,200}"
+    r")",
+    re.MULTILINE,
+)
+_EXIT = re.compile(
+    r"(?:<returncode>|[Ee]xit(?:ed)?(?: with)?(?: code| status)?[ :=]+|returncode[ :=]+)"
+    r"(-?\d{1,9})\b"
+)
+_SUMMARY = re.compile(
+    r"^[^\n]{0,200}\b\d+ (?:passed|failed|errors?|tests?|warnings?|files? changed|examples?)\b"
+    r"[^\n]{0,200}",
+    re.MULTILINE,
+)
+_TAG_LINE = re.compile(r"^</?[\w-]{1,40}>$|^<(returncode|exit_code)>-?\d+</\1>$")
+
+
+def words(text: str) -> frozenset[str]:
+    """Return the words of a text."""
+    return frozenset(text.split())
+
+
+_VERBS: dict[Verb, frozenset[str]] = {
+    "plan": words("todo todos plan taskcreate taskupdate"),
+    "edit": words(
+        "edit write create patch replace insert update delete remove move rename append save set "
+        "add apply cancel book modify send upload"
+    ),
+    "run": words("bash shell exec run command terminal execute python eval test"),
+    "look": words(
+        "read view open cat get fetch list ls glob grep search find look show describe query info "
+        "status browse recall load check"
+    ),
+}
+_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+_LOOKING = re.compile(
+    r"^\s*(?:cd [^&;\n]{1,300}(?:&&|;)\s*)?(?:cat(?!\s*(?:>|<<))|sed -n|head|tail|less|nl|grep|"
+    r"egrep|rg|ag|find|ls|tree|wc|pwd|which|stat|file|du|git (?:-\S+ )?(?:log|show|diff|status|"
+    r"blame|grep|branch))\b"
+)
+
+
+def one_line(text: str) -> str:
+    """Return a text without line breaks and control characters, as it can be stored."""
+    return _BLANK.sub(" ", encodable(text)).strip()
+
+
+def shorten(text: str, chars: int, gap: str = " … ") -> str:
+    """Return at most about so many characters of a text: its beginning and its end."""
+    if len(text) <= chars:
+        return text
+    tail = chars // 3
+    head = text[: chars - tail].rstrip()
+    return f"{head}{gap}{text[len(text) - tail :].lstrip() if tail else ''}".rstrip()
+
+
+def read_part(text: str) -> str:
+    """Return what is read of a text: all of it, or the two ends of a very long one."""
+    if len(text) <= READ_CHARS:
+        return text
+    half = READ_CHARS // 2
+    return f"{text[:half]}\n{text[-half:]}"
+
+
+def sentences(text: str) -> Iterator[str]:
+    """Yield the sentences and lines of prose, without its markup and without what is code."""
+    for number, part in enumerate(read_part(text).split("```")):
+        if number % 2:
+            continue
+        for found in _SENTENCE_END.split(part):
+            if found.lstrip().startswith("#"):
+                continue
+            plain = _MARKUP.sub("", one_line(found)).replace("**", "")
+            if len(plain) >= 12 and any(map(str.isalpha, plain)):
+                yield shorten(plain, LONGEST_SENTENCE)
+
+
+def weight_of(sentence: str) -> tuple[int, Priority]:
+    """Return how much a sentence of the agent tells (0 for nothing), and its priority."""
+    if sentence.endswith(":"):
+        return 0, "info"
+    announced = bool(_ANNOUNCED.match(sentence))
+    failed, found = bool(_FAILED.search(sentence)), bool(_FOUND.search(sentence))
+    decided, done = bool(_DECIDED.search(sentence)), bool(_DONE.search(sentence))
+    weight = 3 * found + 2 * failed + 2 * decided + 2 * done - 2 * announced
+    if found or failed or decided:
+        return max(weight, 0), "important"
+    return max(weight, 0), "done" if done else "info"
+
+
+def binding(text: str) -> bool:
+    """Return whether words of the user set a rule that later work has to keep."""
+    return bool(_BINDING.search(text))
+
+
+def exit_code(text: str) -> int | None:
+    """Return the exit status that the output of a command tells, if it does."""
+    found = _EXIT.search(text[:400]) or _EXIT.search(text[-400:])
+    return int(found[1]) if found else None
+
+
+def error_lines(text: str, most: int = 6) -> list[str]:
+    """Return the lines of an output that tell what went wrong: the first ones and the last ones."""
+    head: list[str] = []
+    tail: deque[str] = deque(maxlen=max(1, most - most // 3))
+    for found in _ERROR_LINE.finditer(text):
+        line = one_line(found[0])
+        if line.startswith("Traceback ") or line in head or line in tail:
+            continue
+        (head if len(head) < most // 3 else tail).append(line)
+    return [*head, *tail]
+
+
+def ends(text: str) -> list[str]:
+    """Return the first and the last line of an output that say anything."""
+    lines = [one_line(line) for line in read_part(text).splitlines()]
+    lines = [line for line in lines if line and not _TAG_LINE.match(line)]
+    return list(dict.fromkeys([*lines[:1], *lines[-1:]]))
+
+
+def outcome_line(text: str) -> str:
+    """Return the line by which a command's output says how it went: its summary, or its last."""
+    found = [one_line(match[0]) for match in _SUMMARY.finditer(text[-4000:])]
+    return found[-1] if found else (ends(text[-4000:]) or [""])[-1]
+
+
+def verb_of(tool: str, command: str) -> Verb:
+    """Return what kind of work a call is, by the tool's name and the command that it is given."""
+    parts = {part.lower() for part in _WORD.findall(tool)} | {tool.lower()}
+    for verb, names in _VERBS.items():
+        if parts & names:
+            return "look" if verb == "run" and _LOOKING.match(command) else verb
+    return "other"
+
+
+def numbers(values: Iterable[int]) -> str:
+    """Return whole numbers in few words: `3, 5-9`."""
+    spans: list[list[int]] = []
+    for value in sorted(set(values)):
+        if spans and value == spans[-1][1] + 1:
+            spans[-1][1] = value
+        else:
+            spans.append([value, value])
+    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in spans)

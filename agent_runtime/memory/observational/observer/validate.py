@@ -1,0 +1,225 @@
+"""Whether what a model wrote can stand for what it read.
+
+Everything here is deterministic, and takes time linear in the text.  A rejection says why, in
+words that the model can be told.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from agent_runtime.memory.observational.observer.notes_format import Parsed, parse
+from agent_runtime.models.tokens import count_text
+from agent_runtime.prompt.ledger import identifiers
+from agent_runtime.prompt.observation import Line, Notes, render_notes
+
+Reason = Literal[
+    "empty",
+    "cut off",
+    "contradictory",
+    "not believable",
+    "malformed",
+    "repetitive",
+    "too long",
+    "echo",
+    "unfounded",
+]
+
+SHARE = 0.5
+"""Notes may have this share of the tokens of what they stand for."""
+SMALL = 150
+"""Notes of a short text may have so many tokens, if that is fewer than the text's."""
+_ECHO = 40
+"""A line of so many characters that stands in the instructions as well was copied from there."""
+_LOOP_LINES = 6
+_LOOP_SHAPES = 20
+_LOOP_TEXT = 1_200
+_LOOP_RATIO = 0.06
+_RUN = 400
+_RUN_RATIO = 0.1
+_GRAM = 4
+_GRAMS = 60
+_UNFOUNDED = 8
+_NUMBER = re.compile(r"\d+")
+_DATE = re.compile(r"[\d:./+-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What notes were written of, as far as they are judged by it.
+
+    Attributes:
+        text: all that the model read beside its instructions.
+        tokens: our count of what the notes are to stand for.
+        instructions: what must not come back as notes.
+        nonce: the mark of the fences; empty if there was none.
+        latest: nothing can have happened later; empty if unknown.
+        telling: whether it cannot be that there is nothing to observe.
+    """
+
+    text: str
+    tokens: int
+    instructions: str = ""
+    nonce: str = ""
+    latest: str = ""
+    telling: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """Why notes are not accepted; `detail` tells it to whoever wrote them."""
+
+    reason: Reason
+    detail: str
+
+
+def judge(text: str, source: Source, *, cut_off: bool = False) -> Notes | Rejected | None:
+    """Return the notes that a model wrote, None for the verdict that there is nothing to note.
+
+    Args:
+        cut_off: whether the answer ended at its length limit.
+    """
+    if not text.strip():
+        return Rejected("empty", "The answer was empty.")
+    most = allowed(source.tokens)
+    if len(text) > most * 40:
+        # Not even read: no notes of that length could be accepted.
+        return _too_long(count_text(text[: most * 40]), most)
+    if loop := _loops(text):
+        return loop
+    if source.nonce and source.nonce in text:
+        return Rejected("echo", "It repeats the transcript's marks.")
+    parsed = parse(text)
+    if (wrong := _verdict(parsed, source) or _shape(parsed)) is not None:
+        return wrong
+    if parsed.nothing:
+        return None
+    if cut_off:
+        return Rejected("cut off", "It was cut at its length limit. Write fewer, shorter lines.")
+    notes = _tidied(parsed.notes, source.latest)
+    if (wrong := _repeats(parsed.notes.lines) or _echoes(notes, source.instructions)) is not None:
+        return wrong
+    tokens = count_text(render_notes(notes))
+    return _too_long(tokens, most) if tokens > most else _unfounded(notes, source) or notes
+
+
+def allowed(tokens: int) -> int:
+    """Return how many tokens notes of so many may have: a share of them, always fewer than them."""
+    return max(int(tokens * SHARE), min(SMALL, tokens - 1), 1)
+
+
+def _too_long(tokens: int, most: int) -> Rejected:
+    return Rejected(
+        "too long", f"It has {tokens:,} tokens or more, and may have {most:,}. Condense it."
+    )
+
+
+# Its shape
+
+
+def _verdict(parsed: Parsed, source: Source) -> Rejected | None:
+    if not parsed.nothing:
+        return None
+    if parsed.notes.lines:
+        return Rejected("contradictory", "It has notes and says that there is nothing to observe.")
+    if source.telling:
+        return Rejected(
+            "not believable",
+            "It says that there is nothing to observe, but the user said something, or a tool "
+            "failed. Note that.",
+        )
+    return None
+
+
+def _shape(parsed: Parsed) -> Rejected | None:
+    if parsed.nothing:
+        return None
+    form = "Write each line as `YYYY-MM-DD HH:MM | priority | text` and nothing else."
+    if not parsed.notes.lines:
+        return Rejected("malformed", f"It has no line of notes. {form}")
+    other = parsed.loose + parsed.joined + parsed.stray
+    if parsed.proper < other or parsed.stray > 2 + parsed.proper // 10:
+        return Rejected("malformed", f"{other} lines have no time and no priority. {form}")
+    return None
+
+
+def _tidied(notes: Notes, latest: str) -> Notes:
+    """Return the notes without repeated lines and without times that cannot be."""
+    kept = dict.fromkeys(
+        replace(line, at="") if latest and line.at[:16] > latest else line for line in notes.lines
+    )
+    return replace(notes, lines=tuple(kept))
+
+
+# Loops
+
+
+def _loops(text: str) -> Rejected | None:
+    """Reject a text that turns in circles, whatever form it has."""
+    runs = [line for line in text.splitlines() if len(line) >= _RUN]
+    whole = len(text) >= _LOOP_TEXT and _ratio(text) < _LOOP_RATIO
+    if whole or any(_ratio(line) < _RUN_RATIO for line in runs):
+        return Rejected("repetitive", "It repeats itself over and over.")
+    return None
+
+
+def _ratio(text: str) -> float:
+    data = text.encode("utf-8", "surrogatepass")
+    return len(zlib.compress(data, 6)) / len(data)
+
+
+def _few_grams(text: str) -> bool:
+    """Return whether most runs of four words occurred before."""
+    # A path is one word: lists of files in one folder are no loop.
+    words = text.split()
+    grams = list(zip(*(words[place:] for place in range(_GRAM)), strict=False))
+    return len(grams) >= _GRAMS and len(set(grams)) < len(grams) * 0.35
+
+
+def _repeats(lines: Sequence[Line]) -> Rejected | None:
+    texts = [" ".join(line.text.lower().split()) for line in lines]
+    few = len(texts) >= _LOOP_LINES and len(set(texts)) <= len(texts) // 2
+    if few or _few_grams(" ".join(texts)):
+        return Rejected("repetitive", "Most of it is said more than once. Write each thing once.")
+    shapes = Counter(_NUMBER.sub("0", text) for text in texts)
+    commonest = max(shapes.values(), default=0)
+    if commonest >= _LOOP_SHAPES and commonest > len(texts) * 0.6:
+        return Rejected(
+            "repetitive", "Most of its lines differ in a number only. Fold them into one."
+        )
+    return None
+
+
+# What it says
+
+
+def _echoes(notes: Notes, instructions: str) -> Rejected | None:
+    known = " ".join(instructions.lower().split())
+    for text in _texts(notes):
+        plain = " ".join(text.lower().split())
+        if len(plain) >= _ECHO and plain in known:
+            return Rejected("echo", "It repeats the instructions. Note what is in the transcript.")
+    return None
+
+
+def _unfounded(notes: Notes, source: Source) -> Rejected | None:
+    """Reject notes of which most identifiers do not occur in what was read."""
+    named = {name for text in _texts(notes) for name in identifiers(text)}
+    named = {name for name in named if not _DATE.fullmatch(name)}
+    missing = sum(name not in source.text for name in named)
+    if len(named) >= _UNFOUNDED and missing > len(named) // 2:
+        return Rejected(
+            "unfounded", f"{missing} of the names in it do not occur in the transcript."
+        )
+    return None
+
+
+def _texts(notes: Notes) -> Iterable[str]:
+    yield from (line.text for line in notes.lines)
+    yield notes.task
+    yield notes.next_step

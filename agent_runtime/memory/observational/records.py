@@ -1,0 +1,126 @@
+"""What is recorded with an observation: its ledger, its event, and what its calls cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import cast
+
+import anyio.to_thread
+
+from agent_runtime.memory.observational.observer.base import Call
+from agent_runtime.memory.transcript import characters
+from agent_runtime.messages import AssistantMessage, repeats
+from agent_runtime.models.cost import usage_of
+from agent_runtime.models.tokens import count_text
+from agent_runtime.prompt.ledger import TOKENS_PER_THOUSAND, Passage, compile_ledger
+from agent_runtime.prompt.observation import Observation
+from agent_runtime.prompt.render import message_tokens, shown_text
+from agent_runtime.prompt.view import Entry, handle_of
+from agent_runtime_storage.contract.records import Amount, NewEvent, Usage
+
+OFF_LOOP = 50_000
+"""Characters from which on a ledger is compiled in a thread: that many take some milliseconds."""
+
+
+async def ledger_of(entries: Sequence[Entry], active: Sequence[Observation]) -> tuple[str, ...]:
+    """Return the ledger of nodes, without what those of the observations list already."""
+    listed = "\n".join(name for one in active for name in one.ledger)
+
+    def compiled() -> tuple[str, ...]:
+        budget = first_sent(entries) * TOKENS_PER_THOUSAND // 1000
+        return compile_ledger(passages(entries), budget, listed=listed)
+
+    if characters(entries) > OFF_LOOP:
+        return await anyio.to_thread.run_sync(compiled)
+    return compiled()
+
+
+def first_sent(entries: Sequence[Entry]) -> int:
+    """Return our count of nodes as they were first sent: by their caps, before any later cut."""
+    return sum(
+        message_tokens(entry.message)
+        + sum(
+            count_text(shown_text(result.text, handle_of(entry, index), shown))
+            for index, (result, shown) in enumerate(zip(entry.results, entry.shown, strict=True))
+        )
+        for entry in entries
+    )
+
+
+def passages(entries: Sequence[Entry]) -> list[Passage]:
+    """Return what the ledger is made of: what was said and called, and what came back."""
+    found: list[Passage] = []
+    for entry in entries:
+        message = entry.message
+        if repeats(message):
+            continue
+        found.append(Passage(message.text, own=True))
+        if isinstance(message, AssistantMessage):
+            found += [
+                Passage("\n".join(_strings(call.arguments)), own=True) for call in message.calls
+            ]
+        found += [Passage(result.text, own=False) for result in entry.results]
+    return found
+
+
+def _strings(value: object) -> Iterator[str]:
+    """Yield the texts of a JSON value, as they are, not as JSON escapes them."""
+    match value:
+        case str():
+            yield value
+        case dict():
+            for one in cast("dict[str, object]", value).values():
+                yield from _strings(one)
+        case list():
+            for one in cast("list[object]", value):
+                yield from _strings(one)
+        case None:
+            return
+        case _:
+            yield str(value)
+
+
+def event_of(written: Observation, of: int, why: str, *, again: bool = False) -> NewEvent:
+    """Return the event that tells of an observation.
+
+    Args:
+        of: the tokens of what it stands for, in our count.
+        why: why it is not what the Observer or the Reflector was asked for; empty if it is.
+        again: whether it stands for what a provisional one stood for.
+    """
+    data = {
+        "level": written.level,
+        "first": written.first,
+        "last": written.last,
+        "tokens": written.tokens,
+        "of": of,
+        "origin": written.origin,
+        "provisional": written.provisional,
+        "again": again,
+        "why": why,
+    }
+    return NewEvent("observation", written.last, data)
+
+
+def usage_rows(
+    calls: Sequence[Call], purpose: str, *, run_id: str, root_run_id: str, node_id: int | None
+) -> list[Usage]:
+    """Return the usage rows of model calls that memory made for a run."""
+    rows = [
+        usage_of(
+            call.answer,
+            run_id=run_id,
+            root_run_id=root_run_id,
+            node_id=node_id,
+            counted=call.counted,
+            bound=Amount(call.counted, 0),
+        )
+        for call in calls
+    ]
+    return [replace(row, purpose=purpose) for row in rows]
+
+
+def unreported(calls: Sequence[Call]) -> bool:
+    """Return whether an attempt may be billed of which nobody reported the usage."""
+    return any(call.answer.usage is None or call.answer.lost for call in calls)

@@ -1,0 +1,116 @@
+"""Archive notes: a line that stands for a whole interval, where condensing it got no further.
+
+The line stays in front of whatever stands for the interval later, and counts all that was archived.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from agent_runtime.memory.observational.observer.sentences import shorten
+from agent_runtime.memory.observational.reflector.must_keep import critical_lines
+from agent_runtime.models.tokens import count_text
+from agent_runtime.prompt.observation import Archive, Line, Notes, Observation
+
+KEPT_TOKENS = 200
+"""How much of the critical lines stays beside the archive note, the newest first."""
+_LINE_CHARS = 160
+_POINTER = "Archived: nodes "
+
+
+def archived(
+    parts: Sequence[Observation], *, least: int = 0, stated: Sequence[str] = ()
+) -> Observation:
+    """Return the archive note that stands for the oldest of some observations; the log keeps all.
+
+    It stands for one, or for as many as it takes to be smaller than they are.
+
+    Args:
+        least: by how many tokens it should be smaller.
+        stated: what prompts say beside the observations.
+    """
+    before, note = 0, None
+    for count, part in enumerate(parts, 1):
+        before += part.tokens
+        note = _note(parts[:count], stated)
+        if part.origin == "archive" and count == 1 < len(parts):
+            # It would only lose what is kept beside it.
+            continue
+        if note.tokens < before and before - note.tokens >= least:
+            return note
+    return note or _note(parts, stated)
+
+
+def _note(parts: Sequence[Observation], stated: Sequence[str]) -> Observation:
+    lines = [line for part in parts for line in part.notes.lines if not is_pointer(line)]
+    critical = critical_lines(parts, stated)
+    kept: list[Line] = []
+    left = min(KEPT_TOKENS, sum(part.tokens for part in parts) // 3)
+    for line in reversed(critical):
+        shown = replace(line, text=shorten(line.text, _LINE_CHARS))
+        left -= count_text(shown.text) + 10
+        if left < 0:
+            break
+        kept.insert(0, shown)
+    times = [line.at for line in lines if line.at]
+    own = Archive(
+        first=parts[0].first,
+        last=parts[-1].last,
+        lines=len(lines) - len(kept),
+        critical=len(critical) - len(kept),
+        since=min(times, default=""),
+        until=max(times, default=""),
+    )
+    archive = _joined([*(part.archive for part in parts if part.archive), own])
+    return Observation(
+        id=0,
+        level=max(part.level for part in parts) + 1,
+        parent_id=parts[0].parent_id,
+        first=parts[0].first,
+        last=parts[-1].last,
+        notes=pointing(Notes(tuple(kept)), archive),
+        parts=tuple(part.id for part in parts),
+        origin="archive",
+        archive=archive,
+    )
+
+
+def archive_of(parts: Sequence[Observation]) -> Archive | None:
+    """Return what observations point to, all together."""
+    found = [part.archive for part in parts if part.archive]
+    return _joined(found) if found else None
+
+
+def _joined(archives: Sequence[Archive]) -> Archive:
+    return Archive(
+        first=min(one.first for one in archives),
+        last=max(one.last for one in archives),
+        lines=sum(one.lines for one in archives),
+        critical=sum(one.critical for one in archives),
+        since=min((one.since for one in archives if one.since), default=""),
+        until=max(one.until for one in archives),
+    )
+
+
+def pointing(notes: Notes, archive: Archive | None) -> Notes:
+    """Return notes that begin with the line that points to an archive, and with no other such."""
+    lines = tuple(line for line in notes.lines if not is_pointer(line))
+    if archive is None:
+        return replace(notes, lines=lines)
+    return replace(notes, lines=(Line("", "info", pointer(archive)), *lines))
+
+
+def pointer(archive: Archive) -> str:
+    """Return the line that points to an archive."""
+    spans = f", {archive.since} to {archive.until}" if archive.since else ""
+    nodes = f"{_POINTER}{archive.first} to {archive.last}{spans}"
+    text = f"{nodes}; recall finds their {archive.lines} notes."
+    if archive.critical:
+        text = f"{text} {archive.critical} critical notes are among them."
+    return text
+
+
+def is_pointer(line: Line) -> bool:
+    """Return whether a line points to an archive; what says so of its own accord has a time."""
+    return not line.at and line.priority == "info" and line.text.startswith(_POINTER)

@@ -1,0 +1,234 @@
+"""What a thread's memory holds, for people and programs to look at; nothing here changes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from agent_runtime.log.branch import load_view, observation_of
+from agent_runtime.memory.observational.thresholds import Bands
+from agent_runtime.models.tokens import count_message
+from agent_runtime.prompt.observation import Observation
+from agent_runtime.prompt.view import View
+from agent_runtime_storage.contract.records import ObservationRow, UsageTotal
+from agent_runtime_storage.contract.store import UserStore
+
+STEP = "step"
+"""The purpose of the calls that are not memory's own."""
+
+Place = Literal["active", "prepared", "replaced", "elsewhere"]
+"""Where an observation stands: in prompts; ready for the next activation; replaced by another one;
+on another branch of the thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """An observation of the thread.
+
+    Attributes:
+        tokens: of it in a prompt.
+        of: tokens of the messages that it stands for, as they were first sent.
+        created_at: in seconds since the epoch.
+    """
+
+    observation: Observation
+    place: Place
+    tokens: int
+    of: int
+    created_at: float
+
+    @property
+    def ratio(self) -> float:
+        """How many times smaller it is than what it stands for."""
+        return self.of / max(1, self.tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class Activated:
+    """The activation in force: how prompts begin since when, and why."""
+
+    id: int
+    cause: str
+    anchor: int | None
+    created_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class PromptTokens:
+    """What the parts of the next prompt have in tokens."""
+
+    system: int
+    observations: int
+    state: int
+    raw: int
+
+    @property
+    def total(self) -> int:
+        """Of the whole prompt."""
+        return self.system + self.observations + self.state + self.raw
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryReport:
+    """The state of a thread's memory; tokens are as the provider counts them, by what it reported.
+
+    Attributes:
+        on: whether observational memory is on, by the settings.
+        observe_at: T, of raw messages.
+        reflect_at: R, of observations.
+        ratio: how many of the provider's tokens one of ours is taken for.
+        activation: None on a thread without one.
+        held: all observations of the thread, in the order of the log.
+        task: what the agent was working on, by the newest observation of the branch.
+        ledger: the identifiers that the active observations list.
+        usage: what memory has spent on this thread, by purpose.
+    """
+
+    thread_id: str
+    on: bool
+    observe_at: int
+    reflect_at: int
+    ratio: float
+    activation: Activated | None
+    tokens: PromptTokens
+    held: tuple[Held, ...]
+    task: str
+    next_step: str
+    ledger: tuple[str, ...]
+    usage: Mapping[str, UsageTotal]
+
+    def at(self, *places: Place) -> list[Held]:
+        """Return the observations that stand there."""
+        return [one for one in self.held if one.place in places]
+
+
+async def memory_report(
+    store: UserStore, thread_id: str, bands: Bands, ratio: float, *, on: bool
+) -> MemoryReport:
+    """Read the state of a thread's memory.
+
+    Raises:
+        NotFound: the thread is not there.
+    """
+    thread = await store.thread(thread_id)
+    row = await store.activation(thread_id, thread.head)
+    view = await load_view(store, thread_id, thread.head)
+    rows = await store.observations(thread_id, ending_from=0)
+    places = await _places(store, thread_id, thread.head, view, rows)
+    sizes = await _sizes(store, thread_id, rows)
+    held = [
+        Held(
+            observation=observation_of(one),
+            place=places[one.id],
+            tokens=round(one.tokens * ratio),
+            of=round(sizes[one.id] * ratio),
+            created_at=one.created_at,
+        )
+        for one in rows
+    ]
+    held.sort(key=lambda one: (one.observation.first, -one.observation.level, one.observation.id))
+    standing = [one.observation for one in held if one.place in ("active", "prepared")]
+    spent = await store.usage_by_purpose(thread_id=thread_id)
+    return MemoryReport(
+        thread_id=thread_id,
+        on=on,
+        observe_at=bands.observe,
+        reflect_at=bands.reflect,
+        ratio=ratio,
+        activation=row and Activated(row.id, row.cause, row.anchor, row.created_at),
+        tokens=prompt_tokens(view, ratio),
+        held=tuple(held),
+        task=_newest(one.notes.task for one in standing),
+        next_step=_newest(one.notes.next_step for one in standing),
+        ledger=tuple(name for one in view.observations for name in one.ledger),
+        usage={name: one for name, one in spent.items() if name != STEP},
+    )
+
+
+def prompt_tokens(view: View, ratio: float) -> PromptTokens:
+    """Return what the parts of a view's prompt have, in tokens of so many times ours."""
+    begin = 1 + view.start.repeat_system
+    end = begin + len(view.observations)
+    observations = sum(map(count_message, view.front[begin:end]))
+    state = sum(map(count_message, view.front[end:]))
+    return PromptTokens(
+        system=round((view.front_tokens - observations - state) * ratio),
+        observations=round(observations * ratio),
+        state=round(state * ratio),
+        raw=round(sum(entry.tokens for entry in view.entries) * ratio),
+    )
+
+
+async def _places(
+    store: UserStore,
+    thread_id: str,
+    head: int | None,
+    view: View,
+    rows: Sequence[ObservationRow],
+) -> dict[int, Place]:
+    first = min((one.first for one in rows), default=0)
+    branch = [] if head is None else await store.lineage(thread_id, head, first=first)
+    on_branch = frozenset(branch)
+    active = {one.id: one for one in view.observations}
+    seen = view.observations
+    raw = view.entries[0].seq if view.entries else None
+    known = {one.id: one for one in rows}
+    gone = set(_parts(active, known))
+    # A reflection of reflections stands for them, also before it is active.
+    condensed = {part for one in rows if one.last in on_branch for part in one.parts}
+
+    def place(one: ObservationRow) -> Place:
+        if one.id in active:
+            return "active"
+        if one.last not in on_branch:
+            return "elsewhere"
+        if one.id in gone:
+            return "replaced"
+        if not one.level and raw is not None and one.first >= raw:
+            return "prepared"
+        if not one.level and not any(each.first <= one.first <= each.last for each in seen):
+            # It left the prompt with observational memory, and is back with it.
+            return "prepared"
+        if one.level and one.id in condensed:
+            return "replaced"
+        # It stands in for what is active: for provisional notes, or for several observations.
+        again = any(_same(one, each) and each.provisional for each in active.values())
+        inside = bool(one.parts) and all(part not in gone for part in one.parts)
+        return "prepared" if (again and not one.provisional) or inside else "replaced"
+
+    return {one.id: place(one) for one in rows}
+
+
+def _parts(ids: Iterable[int], known: Mapping[int, ObservationRow]) -> Iterable[int]:
+    """Yield the observations that these have replaced, and those that they had replaced."""
+    for identity in ids:
+        parts = known[identity].parts
+        yield from parts
+        yield from _parts(parts, known)
+
+
+def _same(one: ObservationRow, other: Observation) -> bool:
+    return (one.level, one.first, one.last) == (other.level, other.first, other.last)
+
+
+async def _sizes(
+    store: UserStore, thread_id: str, rows: Sequence[ObservationRow]
+) -> dict[int, int]:
+    """Return how many of our tokens the messages have that each observation stands for."""
+    sizes: dict[int, int] = {}
+    intervals: dict[tuple[int, int], int] = {}
+    for one in sorted(rows, key=lambda one: one.level):
+        interval = one.first, one.last
+        if interval not in intervals:
+            if one.parts:
+                intervals[interval] = sum(sizes[part] for part in one.parts)
+            else:
+                nodes = await store.branch(thread_id, one.last, first=one.first)
+                intervals[interval] = sum(node.tokens for node in nodes)
+        sizes[one.id] = intervals[interval]
+    return sizes
+
+
+def _newest(texts: Iterable[str]) -> str:
+    return next((text for text in reversed(list(texts)) if text), "")

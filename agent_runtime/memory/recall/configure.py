@@ -1,0 +1,84 @@
+"""From the settings to recall: who embeds, and what the recall of a run works with."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from agent_runtime.log.run_log import RunLog
+from agent_runtime.models import embedder_from_name
+from agent_runtime_config import Settings
+
+if TYPE_CHECKING:
+    from agent_runtime.memory.recall.indexer import Embedding
+    from agent_runtime.memory.recall.recaller import Policy, Recalling
+    from agent_runtime.models.embedding import Embedder
+
+_log = logging.getLogger(__name__)
+
+
+class Recall:
+    """The recall of all runs of a runtime; whoever owns it closes it.
+
+    Args:
+        embedder: instead of the one that the settings name.
+
+    Raises:
+        ConfigError: the embedder's name is not usable.
+    """
+
+    def __init__(self, settings: Settings, embedder: Embedder | None = None) -> None:
+        from agent_runtime.memory.recall.embedder_client import Asking
+        from agent_runtime.memory.recall.indexer import Embedding
+        from agent_runtime.memory.recall.recaller import Policy
+
+        if embedder is None:
+            embedder = embedder_from_name(settings.embedder_model, settings)
+        asking = Asking(embedder, seconds=settings.embedder_timeout)
+        mode = settings.semantic_recall_mode
+        if mode != "text" and not asking.priced and settings.needs_prices:
+            _log.warning(
+                "Semantic recall: the price of %s is unknown, so a budget in dollars cannot be "
+                "kept with it. Recall searches by full text instead.",
+                asking.name,
+            )
+            mode = "text"
+        scope = settings.semantic_recall_scope
+        self._policy: Policy = Policy(
+            top_k=settings.semantic_recall_top_k,
+            before=settings.semantic_recall_before,
+            after=settings.semantic_recall_after,
+            scope=scope,
+            mode=mode,
+            tokens=settings.semantic_recall_tokens,
+            timeout=settings.semantic_recall_timeout,
+        )
+        self._embedding: Embedding | None = None
+        if mode != "text":
+            self._embedding = Embedding(asking, everywhere=scope == "user")
+
+    @classmethod
+    def of(cls, settings: Settings, embedder: Embedder | None) -> Recall | None:
+        """Return the recall that the settings ask for; None where there is no embedder."""
+        wanted = embedder is not None or settings.embedder_model
+        return cls(settings, embedder) if wanted else None
+
+    def of_run(self, log: RunLog) -> Recalling:
+        """Return the recall of a run; a sub-agent's searches only what it has seen itself."""
+        from dataclasses import replace
+
+        from agent_runtime.memory.recall.recaller import Recalling
+
+        child = log.lease.run_id != log.lease.root_run_id
+        policy = replace(self._policy, scope="thread") if child else self._policy
+        return Recalling(log, policy, self._embedding, automatic=not child)
+
+    def end(self, log: RunLog) -> None:
+        """Have all of a thread embedded in the background: its run is over."""
+        if self._embedding is not None:
+            self._embedding.wake(log)
+
+    async def close(self) -> None:
+        """Finish or give back what is being embedded."""
+        if self._embedding is not None:
+            await self._embedding.close()

@@ -1,0 +1,125 @@
+"""What a model call may cost at most, and what it did cost."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from agent_runtime.errors import ConfigError
+from agent_runtime.models.base import ModelAnswer, ModelInfo, TokenUsage
+from agent_runtime_config import Settings
+from agent_runtime_storage.contract.records import Amount, Usage
+
+_log = logging.getLogger(__name__)
+
+NANO = 1_000_000_000
+"""Nanodollars in a dollar."""
+
+
+def bound(info: ModelInfo, prompt_tokens: int, max_output: int) -> Amount:
+    """Return the most that one call can cost, were nothing of its prompt cached."""
+    price = info.price
+    cost = 0
+    if price is not None:
+        cost = prompt_tokens * max(price.input, price.cache_write) + max_output * price.output
+    return Amount(prompt_tokens + max_output, cost)
+
+
+def plus(one: Amount, other: Amount) -> Amount:
+    """Return the sum of two amounts."""
+    return Amount(one.tokens + other.tokens, one.cost + other.cost)
+
+
+def minus(amount: Amount) -> Amount:
+    """Return the negative of an amount."""
+    return times(amount, -1)
+
+
+def times(amount: Amount, count: int) -> Amount:
+    """Return an amount so many times."""
+    return Amount(amount.tokens * count, amount.cost * count)
+
+
+def affordable_output(info: ModelInfo, prompt_tokens: int, left: Amount | None) -> int:
+    """Return how many tokens of answer what is left pays for (None: there is no limit)."""
+    if left is None:
+        return info.max_output
+    output = left.tokens - prompt_tokens
+    price = info.price
+    if price is not None and price.output:
+        rest = left.cost - prompt_tokens * max(price.input, price.cache_write)
+        output = min(output, rest // price.output)
+    return output
+
+
+def usage_of(
+    answer: ModelAnswer,
+    *,
+    run_id: str,
+    root_run_id: str,
+    node_id: int | None,
+    counted: int,
+    bound: Amount,
+) -> Usage:
+    """Return the usage row of an answer; where the provider reported none, at its bound."""
+    reported = answer.usage
+    figures = reported or TokenUsage(prompt=bound.tokens, completion=0)
+    return Usage(
+        run_id=run_id,
+        root_run_id=root_run_id,
+        node_id=node_id,
+        purpose="step",
+        model=answer.model,
+        prompt_tokens=figures.prompt,
+        cached_tokens=figures.cached,
+        cache_write_tokens=figures.cache_write,
+        completion_tokens=figures.completion,
+        counted_tokens=counted,
+        cost=answer.cost if reported or answer.cost is None else bound.cost,
+        reported=reported is not None,
+    )
+
+
+def spent_by(usage: Sequence[Usage]) -> Amount:
+    """Return what the calls that reported their usage have spent."""
+    known = [one for one in usage if one.reported]
+    return Amount(
+        sum(one.prompt_tokens + one.completion_tokens for one in known),
+        sum(one.cost or 0 for one in known),
+    )
+
+
+def usage_data(usage: Sequence[Usage]) -> dict[str, int | None]:
+    """Return what an event says of model calls."""
+    costs = [one.cost for one in usage]
+    return {
+        "calls": len(usage),
+        "prompt_tokens": sum(one.prompt_tokens for one in usage),
+        "cached_tokens": sum(one.cached_tokens for one in usage),
+        "completion_tokens": sum(one.completion_tokens for one in usage),
+        "cost": None if None in costs else sum(cost or 0 for cost in costs),
+    }
+
+
+def require_price(info: ModelInfo, in_money: bool, settings: Settings) -> None:
+    """Refuse a budget in money for a model whose price nobody knows, or warn, by the settings.
+
+    Args:
+        in_money: whether there is such a budget.
+
+    Raises:
+        ConfigError: the limit could not be kept.
+    """
+    if not in_money or info.price is not None:
+        return
+    if settings.unknown_price == "tokens":
+        _log.warning(
+            "The price of %s is unknown: the budget in dollars does not count it.", info.name
+        )
+        return
+    raise ConfigError(
+        f"The price of {info.name!r} is unknown, so a budget in dollars cannot be kept.",
+        cure="Set AGENT_RUNTIME_PRICE_INPUT and AGENT_RUNTIME_PRICE_OUTPUT ($ per million "
+        "tokens), or limit tokens by AGENT_RUNTIME_BUDGET_TOKENS and set "
+        "AGENT_RUNTIME_UNKNOWN_PRICE=tokens.",
+    )

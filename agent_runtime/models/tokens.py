@@ -1,0 +1,283 @@
+"""Counting tokens: by a vocabulary that is at hand offline, calibrated by what providers report.
+
+No vocabulary is that of every model.  What is counted here is in *our* tokens (OpenAI's o200k);
+a `Calibration` turns it into the tokens of one model, from the usage that its provider reports.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.util
+import os
+import re
+from collections import deque
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import anyio.to_thread
+import orjson
+
+from agent_runtime.files.media_types import PDF, is_text
+from agent_runtime.messages import FileRef, PromptMessage, ToolSpec
+
+if TYPE_CHECKING:
+    from tiktoken import Encoding
+
+CHUNK = 64_000
+"""The most characters that are encoded at once: o200k panics on very long runs of spaces."""
+REMEMBERED_CHARS = 8192
+"""The counts of texts up to this length are remembered for a while."""
+MESSAGE_OVERHEAD = 4
+"""Tokens that a message costs beside its text: its role and its delimiters."""
+CALL_OVERHEAD = 8
+"""Tokens that a tool call, or a tool's schema, costs beside its name and its JSON."""
+LONGEST_URI = 500
+"""More characters of a file's address no placeholder names."""
+IMAGE_TOKENS = 1_600
+"""The most that an image is taken for, and what one of unknown size is: providers scale it down."""
+LEAST_IMAGE_TOKENS = 260
+"""The least that an image is taken for: one tile of Gemini, or of OpenAI."""
+PIXELS_A_TOKEN = 750
+"""By Anthropic's measure, the dearest for images of usual size."""
+TEXT_BYTES = 20_000
+"""How much of a text document prompts show."""
+
+# Bytes a token, the fewest and the most tokens.  Bounded, because a model that does not take such
+# files is only told their names.
+_TOKENS_OF = {
+    PDF: (50, 1_500, 30_000),
+    "audio": (250, 100, 20_000),
+    "video": (200, 1_000, 40_000),
+}
+_VOCABULARY = "o200k_base"
+_VOCABULARY_URL = f"https://openaipublic.blob.core.windows.net/encodings/{_VOCABULARY}.tiktoken"
+# Runs in which a token is shorter than usual: digits, hexadecimal, base64.
+_DENSE = re.compile(rb"[A-Za-z0-9+/=]{40,}|[0-9A-Fa-f]{16,}|[0-9]+")
+
+
+async def warm() -> None:
+    """Load the vocabulary in a thread (about 0.25 s), so that counting never stalls the loop."""
+    await anyio.to_thread.run_sync(_encoding)
+
+
+def count_text(text: str) -> int:
+    """Return how many of our tokens a text has; what reads like a special token is plain text.
+
+    The first call loads the vocabulary, unless `warm` did.  Without a vocabulary on this machine
+    it is an estimate by length; nothing is ever fetched.
+    """
+    return _remembered(text) if len(text) <= REMEMBERED_CHARS else _count(text)
+
+
+def estimate_text(text: str) -> int:
+    """Return an estimate by length: a token for 4 bytes, or 2 of digits, hexadecimal or base64."""
+    data = text.encode("utf-8", "surrogatepass")
+    dense = sum(len(match) for match in cast("list[bytes]", _DENSE.findall(data)))
+    return -(-dense // 2) + -(-(len(data) - dense) // 4)
+
+
+def count_message(message: PromptMessage) -> int:
+    """Return our count of one message with its calls and files, as it is sent."""
+    total = MESSAGE_OVERHEAD + count_text(message.text)
+    for call in message.calls:
+        total += CALL_OVERHEAD + count_text(call.name) + count_text(_json(call.arguments))
+    for file in message.files:
+        # No provider takes back what its model made.
+        made = message.role == "assistant"
+        total += count_text(placeholder(file)) if made else count_file(file)
+    if message.opaque is not None:
+        total += sum(map(count_text, _reasoning(message.opaque.data)))
+    return total
+
+
+def count_file(file: FileRef) -> int:
+    """Return what a file is taken for in a prompt, by its kind and its size.
+
+    It does not depend on the model, which may show less of it; what providers report corrects it.
+    """
+    if file.kind == "image":
+        if not file.pixels:
+            return IMAGE_TOKENS
+        return min(max(-(-file.pixels // PIXELS_A_TOKEN), LEAST_IMAGE_TOKENS), IMAGE_TOKENS)
+    named = count_text(placeholder(file))
+    if not file.uri.startswith(("upload:", "tool:")):
+        return named
+    if file.kind == "document" and is_text(file.media_type):
+        return named + min(file.size, TEXT_BYTES) // 3
+    bounds = _TOKENS_OF.get(PDF if file.media_type == PDF else file.kind)
+    if bounds is None:
+        return named
+    bytes_a_token, least, most = bounds
+    return min(max(file.size // bytes_a_token, least), most)
+
+
+def count_tools(tools: Iterable[ToolSpec]) -> int:
+    """Return our count of the tools' schemas, as a model is told of them."""
+    return sum(
+        CALL_OVERHEAD
+        + count_text(tool.name)
+        + count_text(tool.description)
+        + count_text(_json(tool.parameters))
+        for tool in tools
+    )
+
+
+def placeholder(file: FileRef, problem: str = "") -> str:
+    """Return the text that stands for a file which a model is not shown.
+
+    Args:
+        problem: why it is not, where that needs saying.
+    """
+    known = [file.kind, file.media_type, _readable(file.size) if file.size else ""]
+    about = ", ".join(filter(None, known))
+    uri = file.uri if len(file.uri) <= LONGEST_URI else f"{file.uri[:LONGEST_URI]}..."
+    why = f"; not shown: {problem}" if problem else ""
+    return f"[file: {file.name or file.kind} ({about}) {uri}{why}]"
+
+
+def _readable(size: int) -> str:
+    if size < 1000:
+        return f"{size} bytes"
+    return f"{size / 1000:.1f} KB" if size < 1_000_000 else f"{size / 1_000_000:.1f} MB"
+
+
+class Calibration:
+    """What one model's tokens are to ours, learned from the usage that it reports.
+
+    An estimate is the last reported prompt (the anchor) plus a learned ratio times what was
+    added since, by our count.  That ratio is learned from how reported prompts grew, so what a
+    provider adds to every prompt does not distort it.  Without an anchor the estimate is the
+    whole count times a safe ratio: the highest of the last observations, or `start_ratio` before
+    there are any.
+
+    Keep one for each model and thread, since the anchor belongs to one growing prompt.
+    """
+
+    REMEMBERED = 20
+    """How many observations are looked back on."""
+    SMALLEST = 500
+    """Fewer tokens teach no ratio: a provider's fixed overhead would dominate it."""
+
+    UNLIKELY = 4.0
+    """No tokenizer needs so many times ours, or so small a part."""
+    OVERHEAD = 10_000
+    """More tokens than that no provider adds to every prompt."""
+
+    def __init__(self, start_ratio: float) -> None:
+        self._start = start_ratio
+        self._ratios: deque[float] = deque(maxlen=self.REMEMBERED)
+        self._growth: deque[tuple[int, int]] = deque(maxlen=self.REMEMBERED)
+        self._anchor: tuple[int, int] | None = None
+
+    @property
+    def ratio(self) -> float:
+        """The model's tokens for one of ours in what is added to a prompt."""
+        counted = sum(added for added, _ in self._growth)
+        if counted >= self.SMALLEST:
+            return sum(reported for _, reported in self._growth) / counted
+        return self._ratios[-1] if self._ratios else self._start
+
+    @property
+    def safe_ratio(self) -> float:
+        """The highest ratio of the last whole prompts; `start_ratio` before there are any."""
+        return max(self._ratios, default=self._start)
+
+    def observe(self, counted: int, reported: int) -> None:
+        """Learn that a prompt of `counted` tokens of ours was reported as `reported`."""
+        least, most = counted / self.UNLIKELY, counted * self.UNLIKELY
+        if counted <= 0 or not least < reported < most + self.OVERHEAD:
+            # It cannot be true. Were it believed, no larger prompt would be sent any more, so
+            # nothing could correct it.
+            return
+        if self._anchor is not None:
+            added, grown = counted - self._anchor[0], reported - self._anchor[1]
+            # Beyond this it is not growth: the two prompts have nothing to do with each other.
+            if added > 0 and added / self.UNLIKELY < grown < added * self.UNLIKELY:
+                self._growth.append((added, grown))
+        self._anchor = (counted, reported)
+        if counted >= self.SMALLEST and reported < most:
+            self._ratios.append(reported / counted)
+
+    def estimate(self, counted: int) -> int:
+        """Return what the model will report for a prompt of `counted` tokens of ours.
+
+        With an anchor, the prompt has to be an extension of the last observed one.
+        """
+        if self._anchor is None:
+            return round(self.safe_ratio * counted)
+        anchor, reported = self._anchor
+        return max(0, reported + round(self.ratio * (counted - anchor)))
+
+    def reset_anchor(self) -> None:
+        """Forget the anchor, because the next prompt is no extension of the last."""
+        self._anchor = None
+
+
+def _count(text: str) -> int:
+    encoding = _encoding()
+    if encoding is None:
+        return estimate_text(text)
+    if len(text) <= CHUNK:
+        return _encode(encoding, text)
+    return sum(_encode(encoding, chunk) for chunk in _chunks(text))
+
+
+# A step counts each of its texts about three times: as it is logged, shared out and shown.
+_remembered = functools.lru_cache(maxsize=1024)(_count)
+
+
+@functools.cache
+def _encoding() -> Encoding | None:
+    """Load the vocabulary; None if this machine has none."""
+    folder = os.environ.get("TIKTOKEN_CACHE_DIR") or _bundled()
+    # tiktoken names a cached vocabulary so; asking for one that is not there would fetch it.
+    name = hashlib.sha1(_VOCABULARY_URL.encode(), usedforsecurity=False).hexdigest()
+    if not folder or not (Path(folder) / name).is_file():
+        return None
+    import tiktoken
+
+    os.environ.setdefault("TIKTOKEN_CACHE_DIR", folder)
+    return tiktoken.get_encoding(_VOCABULARY)
+
+
+def _bundled() -> str:
+    """Return the folder of the vocabularies in litellm's wheel, found without importing it."""
+    spec = importlib.util.find_spec("litellm")
+    roots = spec.submodule_search_locations if spec else None
+    return str(Path(roots[0]) / "litellm_core_utils" / "tokenizers") if roots else ""
+
+
+def _encode(encoding: Encoding, text: str) -> int:
+    try:
+        return len(encoding.encode_ordinary(text))
+    except BaseException as error:
+        # The tokenizer's own panics are no `Exception`, and only known by their name.
+        if type(error).__name__ != "PanicException":
+            raise
+        return estimate_text(text)
+
+
+def _chunks(text: str) -> Iterator[str]:
+    start = 0
+    while start < len(text):
+        end = start + CHUNK
+        if end < len(text):
+            cut = max(text.rfind("\n", start, end), text.rfind(" ", start, end))
+            end = cut if cut > start else end
+        yield text[start:end]
+        start = end
+
+
+def _json(value: dict[str, Any]) -> str:
+    return orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS).decode() if value else "{}"
+
+
+def _reasoning(data: dict[str, Any]) -> Iterator[str]:
+    """Yield the reasoning in an opaque part; signatures are not counted by providers."""
+    blocks = cast("list[dict[str, Any]]", data.get("thinking_blocks") or [])
+    for block in blocks:
+        yield str(block.get("thinking") or block.get("data") or "")
+    if not blocks and data.get("reasoning_content"):
+        yield str(data["reasoning_content"])

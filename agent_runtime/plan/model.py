@@ -1,0 +1,434 @@
+"""What a plan is, how it may change, and how it is told; pure.
+
+A plan has a goal, a current phase, an iteration (how often its phases were begun anew) and items
+with a status each, after n8n's plan tool.  It is a value: every change gives another one, whole, or
+none at all.  What the model calls steps are items here, since a step of a run is a model call.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from graphlib import CycleError, TopologicalSorter
+from typing import Annotated, Any, Literal, TypeAlias, cast, get_args
+
+import orjson
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
+
+from agent_runtime.errors import InvalidPlan
+from agent_runtime.messages import encodable
+
+Status: TypeAlias = Literal["pending", "in_progress", "completed", "failed", "skipped"]
+STATUSES: tuple[Status, ...] = get_args(Status)
+SETTLED: tuple[Status, ...] = ("completed", "skipped")
+"""With these an item's dependents may be completed."""
+FAILED = ("error", "refused", "interrupted")
+"""With these outcomes a call has failed; one that was cancelled has not run."""
+PHASES = ("plan", "execute", "inspect", "evaluate", "debug")
+"""The phases of a plan whose agent names none."""
+
+MOST_ITEMS = 500
+GOAL_CHARS = 2000
+DESCRIPTION_CHARS = 1000
+RESULT_CHARS = 2000
+"""How much a plan may hold; what is longer belongs into a file or the log."""
+MOST_PROBLEMS = 10
+"""So many problems of a change are told at once."""
+_ID = re.compile(r"[^\s,]{1,64}")
+
+
+@dataclass(frozen=True, slots=True)
+class PlanItem:
+    """A part of a plan.
+
+    Attributes:
+        depends_on: ids of the items that must be completed or skipped before this one is completed.
+        follows: whether its status is that of the other calls of the exchange that made this
+            version, so that no crash leaves it wrong; `following` puts it in.
+    """
+
+    id: str
+    description: str
+    phase: str
+    status: Status = "pending"
+    result: str = ""
+    depends_on: tuple[str, ...] = ()
+    follows: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A version of a plan.
+
+    Attributes:
+        iteration: from 1; one more each time the phase goes back to an earlier one.
+        version: counts up within the thread, over all its branches; 0 before it is kept.
+        node_id: the exchange whose call made this version.
+        created_at: when, in seconds since the epoch.
+    """
+
+    goal: str
+    phase: str
+    items: tuple[PlanItem, ...]
+    iteration: int = 1
+    version: int = 0
+    node_id: int = 0
+    created_at: float = 0.0
+
+    def item(self, identity: str) -> PlanItem | None:
+        """Return the item of this id; None if there is none."""
+        return next((one for one in self.items if one.id == identity), None)
+
+    @property
+    def counts(self) -> dict[Status, int]:
+        """How many items have each status."""
+        found = Counter(one.status for one in self.items)
+        return {status: found[status] for status in STATUSES}
+
+    @property
+    def settled(self) -> int:
+        """How many items are completed or skipped."""
+        return sum(one.status in SETTLED for one in self.items)
+
+    @property
+    def ready(self) -> tuple[PlanItem, ...]:
+        """The items that can be begun: pending, with all that they depend on settled."""
+        settled = {one.id for one in self.items if one.status in SETTLED}
+        return tuple(
+            one
+            for one in self.items
+            if one.status == "pending" and settled.issuperset(one.depends_on)
+        )
+
+    @property
+    def open(self) -> tuple[PlanItem, ...]:
+        """The items that are pending or in progress."""
+        return tuple(one for one in self.items if one.status in ("pending", "in_progress"))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the plan as plain values."""
+        return asdict(self)
+
+
+Text = Annotated[str, BeforeValidator(lambda value: _text(value))]
+Identity = Annotated[str, BeforeValidator(lambda value: _identity(value))]
+
+
+class Step(BaseModel):
+    """A new step, or what changes of one that is there."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    id: Annotated[Identity | None, Field(description="Left out of a new step: numbered.")] = None
+    description: Text | None = None
+    phase: str | None = None
+    status: Status | None = None
+    result: Annotated[Text | None, Field(description="What came of it, or the error.")] = None
+    depends_on: Annotated[
+        list[Identity] | None, Field(description="Ids of steps that must be completed before it.")
+    ] = None
+    follow: Annotated[
+        bool,
+        Field(description="Take the status from the other calls of this message: completed if all "
+              "succeed, failed if one does not."),
+    ] = False  # fmt: skip
+
+
+# Changes
+
+
+def create(goal: str, steps: Sequence[Step], *, phase: str | None, phases: Sequence[str]) -> Plan:
+    """Return a new plan.
+
+    Args:
+        phase: None for the first.
+
+    Raises:
+        InvalidPlan: something of it is not valid; says what is allowed.
+    """
+    problems: list[str] = []
+    goal = encodable(goal).strip()
+    if not goal:
+        problems.append("the plan has no goal")
+    if not steps:
+        problems.append("the plan has no steps")
+    phase = phase or phases[0]
+    plan = Plan(goal, phase, _added((), steps, phase, problems))
+    _check(plan, phases, problems, phase_changed=True, changed={one.id for one in plan.items})
+    return plan
+
+
+def update(
+    plan: Plan,
+    *,
+    goal: str | None = None,
+    phase: str | None = None,
+    steps: Sequence[Step] = (),
+    add: Sequence[Step] = (),
+    phases: Sequence[str],
+    others: int = 0,
+) -> Plan:
+    """Return the plan with a change, or none of it.
+
+    Args:
+        steps: changes of items that are there, by their ids.
+        add: new items, which come last.
+        others: how many calls there are beside the one that changes the plan, to follow.
+
+    Raises:
+        InvalidPlan: something of the change is not valid; says what is allowed.
+    """
+    problems: list[str] = []
+    if not steps and not add and goal is None and phase is None:
+        problems.append("nothing is changed: give `steps`, `add`, `phase` or `goal`")
+    changed = _by_id(plan, steps, problems)
+    if any(step.follow for step in steps) and not others:
+        problems.append("`follow` needs another call in the same message, to follow")
+    kept = tuple(_changed(one, changed.get(one.id)) for one in plan.items)
+    items = _added(kept, add, phase or plan.phase, problems)
+    order = list(phases)
+    back = phase in order and plan.phase in order and order.index(phase) < order.index(plan.phase)
+    new = replace(
+        plan,
+        goal=plan.goal if goal is None else encodable(goal).strip() or plan.goal,
+        phase=phase or plan.phase,
+        iteration=plan.iteration + back,
+        items=items,
+    )
+    known = {one.id for one in plan.items}
+    touched = {*changed, *(one.id for one in items if one.id not in known)}
+    _check(new, phases, problems, phase_changed=phase is not None, changed=touched)
+    return new
+
+
+def mark(plan: Plan, identity: str, status: Status, result: str = "") -> Plan:
+    """Return the plan with the status of an item as it was observed, whatever it depends on.
+
+    A result that is too long is cut.  A plan without the item is returned as it is.
+    """
+    if plan.item(identity) is None:
+        return plan
+    result = _cut(" ".join(encodable(result).split()))
+    return replace(
+        plan,
+        items=tuple(
+            replace(one, status=status, result=result or one.result, follows=False)
+            if one.id == identity
+            else one
+            for one in plan.items
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """A call that items follow; `outcome` is None while it has none, `error` what it said."""
+
+    tool: str
+    outcome: str | None
+    error: str = ""
+
+
+def following(plan: Plan, calls: Sequence[Followed]) -> Plan:
+    """Return the plan with the status that its following items have by these calls."""
+    if not any(one.follows for one in plan.items):
+        return plan
+    failed = next((one for one in calls if one.outcome in FAILED), None)
+    status: Status = "in_progress"
+    if failed is not None:
+        status = "failed"
+    elif any(one.outcome == "cancelled" for one in calls):
+        status = "pending"
+    elif all(one.outcome == "ok" for one in calls):
+        status = "completed"
+    error = _cut(f"{failed.tool}: {' '.join(failed.error.split())}") if failed else ""
+    return replace(
+        plan,
+        items=tuple(
+            replace(one, status=status, result=error or one.result) if one.follows else one
+            for one in plan.items
+        ),
+    )
+
+
+def settle(plan: Plan) -> Plan:
+    """Return the plan with the status of each item as its own: the next version follows no more."""
+    return replace(plan, items=tuple(replace(one, follows=False) for one in plan.items))
+
+
+# Parts of a change
+
+
+def _text(value: object) -> object:
+    return encodable(value).strip() if isinstance(value, str) else value
+
+
+def _identity(value: object) -> object:
+    # Models number their steps, with or without quotes.
+    number = isinstance(value, int) and not isinstance(value, bool)
+    return str(value) if number else _text(value)
+
+
+def _by_id(plan: Plan, steps: Sequence[Step], problems: list[str]) -> dict[str, Step]:
+    known = [one.id for one in plan.items]
+    found: dict[str, Step] = {}
+    for step in steps:
+        if step.id is None:
+            problems.append("a step to change has no `id`; new steps go into `add`")
+        elif step.id not in known:
+            problems.append(
+                f"there is no step {step.id!r}; there are: {_ids(known)}; new steps go into `add`"
+            )
+        elif step.id in found:
+            problems.append(f"step {step.id!r} is changed twice")
+        elif step.follow and step.status is not None:
+            problems.append(f"step {step.id!r} has both `status` and `follow`; give one")
+        else:
+            found[step.id] = step
+    return found
+
+
+def _changed(item: PlanItem, step: Step | None) -> PlanItem:
+    if step is None:
+        return item
+    return replace(
+        item,
+        description=item.description if step.description is None else step.description,
+        phase=step.phase or item.phase,
+        status="in_progress" if step.follow else step.status or item.status,
+        result=item.result if step.result is None else step.result,
+        depends_on=item.depends_on if step.depends_on is None else tuple(step.depends_on),
+        follows=step.follow,
+    )
+
+
+def _added(
+    kept: tuple[PlanItem, ...], steps: Sequence[Step], phase: str, problems: list[str]
+) -> tuple[PlanItem, ...]:
+    taken = {one.id for one in kept} | {step.id for step in steps if step.id}
+    items = list(kept)
+    number = len(kept)
+    for step in steps:
+        identity = step.id
+        if identity is None:
+            number += 1
+            while str(number) in taken:
+                number += 1
+            identity = str(number)
+            taken.add(identity)
+        if step.follow:
+            problems.append(f"step {identity!r} is new; `follow` is for steps that are there")
+        item = PlanItem(
+            id=identity,
+            description=step.description or "",
+            phase=step.phase or phase,
+            status=step.status or "pending",
+            result=step.result or "",
+            depends_on=tuple(step.depends_on or ()),
+        )
+        items.append(item)
+    return tuple(items)
+
+
+def _check(
+    plan: Plan,
+    phases: Sequence[str],
+    problems: list[str],
+    *,
+    phase_changed: bool,
+    changed: Collection[str],
+) -> None:
+    """Refuse a plan that is not valid; of what was there before only its place is looked at."""
+    if phase_changed and plan.phase not in phases:
+        problems.append(f"there is no phase {plan.phase!r}; the phases are: {', '.join(phases)}")
+    if len(plan.goal) > GOAL_CHARS:
+        problems.append(f"the goal is longer than {GOAL_CHARS:,} characters")
+    if len(plan.items) > MOST_ITEMS:
+        problems.append(
+            f"a plan has at most {MOST_ITEMS} steps, not {len(plan.items)}; make fewer, larger ones"
+        )
+    ids = Counter(one.id for one in plan.items)
+    problems += [f"two steps have the id {one!r}" for one, times in ids.items() if times > 1]
+    by_id = {one.id: one for one in plan.items}
+    for one in plan.items:
+        if one.id in changed:
+            problems += _problems(one, by_id, phases)
+    if circle := _circle(by_id):
+        problems.append(f"steps depend on each other in a circle: {' → '.join(circle)}")
+    if problems:
+        more = len(problems) - MOST_PROBLEMS
+        told = [*problems[:MOST_PROBLEMS], *([f"and {more} more problems"] if more > 0 else [])]
+        raise InvalidPlan(
+            "The plan was not changed:\n" + "\n".join(f"- {one}" for one in told) + ".\n",
+            cure="Correct it and call the tool again.",
+        )
+
+
+def _problems(
+    item: PlanItem, by_id: Mapping[str, PlanItem], phases: Sequence[str]
+) -> Iterable[str]:
+    name = f"step {item.id!r}"
+    if not _ID.fullmatch(item.id):
+        yield f"{name}: an id has 1 to 64 characters, without spaces and commas"
+    if not item.description:
+        yield f"{name} has no description"
+    if len(item.description) > DESCRIPTION_CHARS:
+        yield f"{name}: its description is longer than {DESCRIPTION_CHARS:,} characters"
+    if len(item.result) > RESULT_CHARS:
+        yield f"{name}: its result is longer than {RESULT_CHARS:,} characters; sum it up"
+    if item.phase not in phases:
+        yield f"{name}: there is no phase {item.phase!r}; the phases are: {', '.join(phases)}"
+    missing = [one for one in item.depends_on if one not in by_id]
+    if missing:
+        yield f"{name} depends on {_ids(missing)}, which the plan does not have"
+    waits = [
+        f"{one!r} ({by_id[one].status})"
+        for one in item.depends_on
+        if one in by_id and by_id[one].status not in SETTLED
+    ]
+    if waits and (item.status == "completed" or item.follows):
+        yield (
+            f"{name} cannot be completed before what it depends on is completed or skipped: "
+            f"{', '.join(waits)}"
+        )
+
+
+def _circle(by_id: Mapping[str, PlanItem]) -> list[str]:
+    """Return ids that depend on each other, the first one again at the end; empty if none do."""
+    try:
+        TopologicalSorter({one.id: one.depends_on for one in by_id.values()}).prepare()
+    except CycleError as error:
+        return cast("list[str]", error.args[1])
+    return []
+
+
+def _ids(ids: Sequence[str], most: int = 20) -> str:
+    more = f" and {len(ids) - most} more" if len(ids) > most else ""
+    return ", ".join(ids[:most]) + more
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= RESULT_CHARS else text[: RESULT_CHARS - 1] + "…"
+
+
+# As it is kept
+
+
+def encode_plan(plan: Plan) -> bytes:
+    """Return a plan as the body of its row."""
+    own = {"version", "node_id", "created_at"}
+    return orjson.dumps({key: value for key, value in asdict(plan).items() if key not in own})
+
+
+def decode_plan(body: bytes, *, version: int, node_id: int, created_at: float) -> Plan:
+    """Return the plan that a row holds. Raises `ValueError` if that is none."""
+    try:
+        plan = _PLANS.validate_json(body)
+    except ValidationError as error:
+        raise ValueError("it is no plan") from error
+    return replace(plan, version=version, node_id=node_id, created_at=created_at)
+
+
+_PLANS = TypeAdapter(Plan)

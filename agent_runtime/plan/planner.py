@@ -1,0 +1,247 @@
+"""Plans in the store: read on a branch, changed by the run that works on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+
+import anyio
+
+from agent_runtime.errors import ConfigError, CorruptThread
+from agent_runtime.log.run_log import RunLog
+from agent_runtime.messages import decode_result
+from agent_runtime.plan.model import (
+    Followed,
+    Plan,
+    Status,
+    decode_plan,
+    encode_plan,
+    following,
+    mark,
+    settle,
+)
+from agent_runtime_storage.contract.plan_records import NewPlan, PlanRow
+from agent_runtime_storage.contract.records import Commit, NewEvent
+from agent_runtime_storage.contract.store import Store, UserStore
+
+PLAN = "plan"
+"""The name of the tool, and the kind of the event."""
+_ALL = 10_000
+
+
+class ThreadPlans:
+    """The plans of threads: `Runtime.plans`.
+
+    Args:
+        user: the owner where none is named.
+    """
+
+    def __init__(self, store: Store, *, user: str) -> None:
+        self._store = store
+        self._user = user
+
+    async def current(self, thread: str, *, user: str | None = None) -> Plan | None:
+        """Return the thread's plan as it is now on its branch; None if it has none.
+
+        While a run is at work, that is what its last call has made of it.
+
+        Raises:
+            NotFound: this owner has no such thread.
+        """
+        store = self._store.of(user or self._user)
+        head = await _newest(store, thread)
+        return None if head is None else await plan_at(store, thread, head)
+
+    async def versions(
+        self, thread: str, *, user: str | None = None, limit: int = 100
+    ) -> list[Plan]:
+        """Return the versions of the thread's plan on its branch, the newest first.
+
+        Raises:
+            NotFound: this owner has no such thread.
+        """
+        store = self._store.of(user or self._user)
+        head = await _newest(store, thread)
+        rows = [] if head is None else await store.plans(thread, head, limit=limit)
+        return [await _read(store, thread, row) for row in rows]
+
+
+class Planner:
+    """Changes the plan of one run's thread, one change after the other.
+
+    Each change is a version of its own, in one transaction under the run's lease.
+    """
+
+    def __init__(self, log: RunLog) -> None:
+        self._log = log
+        self._turn = anyio.Lock()
+
+    async def current(self) -> Plan | None:
+        """Return the plan of the branch that the run works on; None if it has none."""
+        log = self._log
+        head = log.exchange.seq if log.exchange is not None else log.head
+        thread = log.lease.thread_id
+        return None if head is None else await plan_at(log.store, thread, head)
+
+    async def change(
+        self,
+        call_id: str,
+        change: Callable[[Plan | None, int], Plan | None],
+        *,
+        anew: bool = False,
+    ) -> Plan | None:
+        """Change the plan by a call of the open exchange, and return its version.
+
+        Args:
+            call_id: a call that has made a version already changes nothing more, so that it may
+                run again after a crash; empty for a change that may be made again.
+            change: gives the new plan by the one before, and by how many calls there are to
+                follow; None, or the same one, changes nothing.  Its errors are passed on.
+            anew: leave the plan before unread, and give None for it.
+
+        Raises:
+            LeaseLost: another process took the run over; nothing was written.
+            CorruptThread: the plan before cannot be read.
+        """
+        log, thread = self._log, self._log.lease.thread_id
+        async with self._turn:
+            if log.exchange is None:
+                raise ConfigError(
+                    "There is no call that a plan could be changed by.",
+                    cure="Change plans inside of a tool that an agent calls.",
+                )
+            seq = log.exchange.seq
+            row = await log.store.plan(thread, seq)
+            if call_id and (made := await self._made(call_id, row, seq)) is not None:
+                return made
+            old = None if row is None or anew else await self._before(row, seq)
+            new = change(old, sum(one.name != PLAN for one in log.exchange.message.calls))
+            if new is None or new == old:
+                return old
+            return await self._write(new, seq, call_id)
+
+    async def mark(self, identity: str, status: Status, result: str = "") -> bool:
+        """Set what became of an item, as it was observed; return whether the plan has it.
+
+        A run without a plan, or whose plan has no such item, is left as it is, and so is one that
+        has no call under way.
+        """
+
+        if self._log.exchange is None:
+            return False
+
+        def marked(plan: Plan | None, others: int) -> Plan | None:
+            del others
+            return plan and mark(plan, identity, status, result)
+
+        plan = await self.change("", marked)
+        return plan is not None and plan.item(identity) is not None
+
+    async def _before(self, row: PlanRow, seq: int) -> Plan:
+        thread = self._log.lease.thread_id
+        if row.node_id == seq:
+            # What follows the calls of this exchange goes on to do so.
+            return _decode(thread, row)
+        return settle(await _read(self._log.store, thread, row))
+
+    async def _made(self, call_id: str, newest: PlanRow | None, seq: int) -> Plan | None:
+        """Return the version that a call of the open exchange has made already."""
+        if newest is None or newest.node_id != seq:
+            return None
+        thread = self._log.lease.thread_id
+        rows = await self._log.store.plans(thread, seq, first=seq, limit=_ALL)
+        made = [row for row in rows if row.call_id == call_id]
+        return _decode(thread, made[0]) if made else None
+
+    async def _write(self, plan: Plan, seq: int, call_id: str) -> Plan:
+        log = self._log
+        version = 1 + await log.store.last_plan(log.lease.thread_id)
+        row = NewPlan(version, seq, call_id, encode_plan(plan))
+        data = {
+            "version": version,
+            "phase": plan.phase,
+            "iteration": plan.iteration,
+            **plan.counts,
+        }
+        followed = [one.id for one in log.open_exchange().message.calls if one.name != PLAN]
+        # Read as it will be read, so that listeners see what everybody else does.
+        kept = decode_plan(row.body, version=version, node_id=seq, created_at=0.0)
+        await log.write(
+            Commit(plan=row, events=(NewEvent(PLAN, seq, data),)),
+            live={0: {"plan": kept, "followed": followed}},
+        )
+        return kept
+
+
+async def plan_at(store: UserStore, thread_id: str, head: int) -> Plan | None:
+    """Return the plan of the branch that ends at a node; None if it has none.
+
+    Raises:
+        CorruptThread: its row holds no plan.
+    """
+    row = await store.plan(thread_id, head)
+    return None if row is None else await _read(store, thread_id, row)
+
+
+async def last_moved(store: UserStore, thread_id: str, head: int) -> tuple[Plan, int] | None:
+    """Return the plan of the branch that ends at an open exchange, and where it moved last.
+
+    That is the newest node whose version has another status, result or text of an item than the
+    version before it.  None if the branch has no plan.
+
+    Raises:
+        CorruptThread: a version cannot be read.
+    """
+    plans: list[Plan] = []
+    for limit in (2, _ALL):
+        # The newest version has nearly always changed an item.
+        rows = await store.plans(thread_id, head, limit=limit)
+        plans = [await _read(store, thread_id, row) for row in rows]
+        for new, old in pairwise(plans):
+            followed = new.node_id == head and any(one.follows for one in new.items)
+            if followed or _stand(new) != _stand(old):
+                return plans[0], new.node_id
+        if len(rows) < limit:
+            break
+    return (plans[0], plans[-1].node_id) if plans else None
+
+
+def _stand(plan: Plan) -> list[tuple[str, str, str, str]]:
+    return [(one.id, one.status, one.result, one.description) for one in plan.items]
+
+
+async def _newest(store: UserStore, thread_id: str) -> int | None:
+    """Return where a thread's branch ends: at the open exchange of its active run, or its head."""
+    thread = await store.thread(thread_id)
+    if thread.active_run is not None:
+        run = await store.run(thread.active_run)
+        if run.open_node is not None:
+            return run.open_node
+    return thread.head
+
+
+async def _read(store: UserStore, thread_id: str, row: PlanRow) -> Plan:
+    """Return a version, each following item with the status that its calls have by now."""
+    plan = _decode(thread_id, row)
+    if not any(one.follows for one in plan.items):
+        return plan
+    node = await store.node(thread_id, row.node_id)
+    calls: list[Followed] = []
+    for call in node.calls:
+        if call.tool == PLAN:
+            continue
+        bad = call.outcome not in (None, "ok")
+        calls.append(
+            Followed(call.tool, call.outcome, decode_result(call.body).text if bad else "")
+        )
+    return following(plan, calls)
+
+
+def _decode(thread_id: str, row: PlanRow) -> Plan:
+    try:
+        return decode_plan(row.body, version=row.id, node_id=row.node_id, created_at=row.created_at)
+    except ValueError as error:
+        raise CorruptThread(
+            f"Version {row.id} of the plan of thread {thread_id} cannot be read.",
+            cure="Restore the database from a backup, or have a new plan created.",
+        ) from error

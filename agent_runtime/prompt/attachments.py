@@ -1,0 +1,236 @@
+"""Files in prompts: which of them a model is shown, as what, and with what content.
+
+What a prompt holds of a file is decided by its reference, the model and the agent's policy, all
+known from the log, so prompts stay what they were.  Only what happens to a file from outside can
+change that: content that is lost, or that a provider refuses.  Such a file is only named from then
+on, for the rest of the run, and the run goes on.
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import anyio.to_thread
+
+from agent_runtime.errors import CorruptThread, NotFound, StoreError
+from agent_runtime.files.attach import IN_THREAD
+from agent_runtime.files.media_types import IMAGES, PDF, is_text, sniff
+from agent_runtime.files.references import (
+    NOT_THERE,
+    UNREADABLE,
+    FilePolicy,
+    Resolved,
+    file_id,
+    resolve,
+)
+from agent_runtime.messages import FileKind, FileRef, PromptMessage
+from agent_runtime.models.base import FilePart
+from agent_runtime.models.tokens import TEXT_BYTES
+from agent_runtime.prompt.fences import masked
+from agent_runtime_config.urls import redact_url
+from agent_runtime_storage.contract.records import NewEvent
+from agent_runtime_storage.contract.store import UserStore
+
+CACHED_BYTES = 64_000_000
+"""How much content is kept in memory for the next prompts, in base64."""
+
+LOST = "its content is lost"
+REFUSED = "the model's provider refused it"
+NO_IMAGE = "its content is no PNG, JPEG, GIF or WebP image"
+NO_PDF = "its content is no PDF"
+NOT_TAKEN = "the model does not take such files"
+
+_PIECE = 3 * 100_000
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Content:
+    """What a prompt needs of a file's content."""
+
+    media_type: str
+    data: str = ""
+    text: str = ""
+
+
+class ContentCache:
+    """The content of files as prompts hold it; what was used longest ago leaves first."""
+
+    def __init__(self, limit: int = CACHED_BYTES) -> None:
+        self._limit = limit
+        self._held: OrderedDict[tuple[str, str, str], _Content] = OrderedDict()
+        self._size = 0
+
+    async def get(self, store: UserStore, thread_id: str, file: FileRef) -> _Content:
+        """Return a file's content, read from the store if it is not at hand.
+
+        Raises:
+            StoreError: it cannot be read.
+        """
+        key = (store.user_id, thread_id, file_id(file))
+        found = self._held.pop(key, None)
+        if found is None:
+            content = await store.file_content(thread_id, file_id(file))
+            if len(content) > IN_THREAD:
+                found = await anyio.to_thread.run_sync(_coded, content, file)
+            else:
+                found = _coded(content, file)
+            self._size += _size(found)
+        # Another run may have read it meanwhile.
+        self._size -= _size(self._held.pop(key, None))
+        self._held[key] = found
+        while self._size > self._limit:
+            self._size -= _size(self._held.popitem(last=False)[1])
+        return found
+
+
+def _size(content: _Content | None) -> int:
+    return 0 if content is None else len(content.data) + len(content.text)
+
+
+def _coded(content: bytes, file: FileRef) -> _Content:
+    media_type = sniff(content)
+    if file.kind == "document" and not media_type and is_text(file.media_type):
+        text = content[:TEXT_BYTES].decode(errors="replace").rstrip("\ufffd")
+        if len(content) > TEXT_BYTES:
+            text += f"\n[... cut here: {len(content):,} bytes in all ...]"
+        return _Content(file.media_type, text=text)
+    # In pieces, since coding one holds up every thread.
+    pieces = range(0, len(content), _PIECE)
+    data = "".join(base64.b64encode(content[i : i + _PIECE]).decode() for i in pieces)
+    return _Content(media_type, data=data)
+
+
+def masked_parts(shown: Mapping[int, Sequence[FilePart]], nonce: str) -> dict[int, list[FilePart]]:
+    """Return files as a model may see them: the mark of the runtime's notes in none of them."""
+    return {
+        index: [
+            replace(
+                one,
+                file=replace(one.file, name=masked(one.file.name, nonce)),
+                text=masked(one.text, nonce),
+            )
+            for one in parts
+        ]
+        for index, parts in shown.items()
+    }
+
+
+class PromptFiles:
+    """The files of one run's prompts.
+
+    Args:
+        store: the owner's.
+        policy: which files the agent shows its model.
+        takes: the kinds of files that the model takes.
+        tell: writes an event; it is told of each file that the model does not see.
+    """
+
+    def __init__(
+        self,
+        store: UserStore,
+        cache: ContentCache,
+        policy: FilePolicy,
+        takes: Collection[FileKind],
+        tell: Callable[[NewEvent], Awaitable[None]],
+    ) -> None:
+        self._store = store
+        self._cache = cache
+        self._policy = policy
+        self._takes = takes
+        self._tell = tell
+        self._resolved: dict[tuple[FileRef, ...], list[Resolved]] = {}
+        self._problems: dict[FileRef, str] = {}
+        self._accepted: set[FileRef] = set()
+        self._told: set[FileRef] = set()
+
+    async def parts(self, messages: Sequence[PromptMessage]) -> dict[int, list[FilePart]]:
+        """Return the files of messages as they are to be shown, by the messages' indices.
+
+        A file that cannot be shown is only named; nothing is raised for it.
+
+        Raises:
+            StoreError: an event cannot be written.
+        """
+        shown: dict[int, list[FilePart]] = {}
+        for index, message in enumerate(messages):
+            if message.files and message.role != "assistant":
+                resolved = await self._resolve(message.files)
+                shown[index] = [await self._part(one) for one in resolved]
+        return shown
+
+    def accepted(self, shown: dict[int, list[FilePart]]) -> None:
+        """Take note that a model has answered a prompt with these files."""
+        self._accepted.update(_sent(shown))
+
+    def refused(self, shown: dict[int, list[FilePart]]) -> bool:
+        """Take note that a provider refused a prompt with these files.
+
+        Those that no answered prompt had are only named from now on; returns whether there are any.
+        """
+        new = _sent(shown) - self._accepted
+        self._problems |= dict.fromkeys(new, REFUSED)
+        return bool(new)
+
+    async def _resolve(self, files: tuple[FileRef, ...]) -> list[Resolved]:
+        found = self._resolved.get(files)
+        if found is None:
+            found = await resolve(self._store, files, self._policy)
+            if all(one.problem != UNREADABLE for one in found):
+                self._resolved[files] = found
+        return found
+
+    async def _part(self, one: Resolved) -> FilePart:
+        file = one.file
+        problem = one.problem or self._problems.get(file, "")
+        part = FilePart(file, problem=problem, detail=self._policy.detail)
+        text = file.kind == "document" and is_text(file.media_type)
+        if not problem and one.thread_id and (text or file.kind in self._takes):
+            part = await self._filled(part, one.thread_id)
+        if part.problem or not (part.text or file.kind in self._takes):
+            await self._named(file, part.problem or NOT_TAKEN)
+        return part
+
+    async def _filled(self, part: FilePart, thread_id: str) -> FilePart:
+        file = part.file
+        try:
+            content = await self._cache.get(self._store, thread_id, file)
+        except (NotFound, CorruptThread) as error:
+            self._problems[file] = NOT_THERE if isinstance(error, NotFound) else LOST
+            return replace(part, problem=self._problems[file])
+        except StoreError as error:
+            # It may be there again at the next step.
+            _log.warning("The file %s cannot be read: %s", file.uri, error.message)
+            return replace(part, problem=UNREADABLE)
+        problem = ""
+        if file.kind == "image" and content.media_type not in IMAGES:
+            problem = NO_IMAGE
+        elif file.media_type == PDF and content.media_type != PDF:
+            problem = NO_PDF
+        if problem:
+            self._problems[file] = problem
+            return replace(part, problem=problem)
+        return replace(part, data=content.data, text=content.text)
+
+    async def _named(self, file: FileRef, reason: str) -> None:
+        """Tell once in a run that a file is not shown."""
+        if file in self._told:
+            return
+        self._told.add(file)
+        uri = redact_url(file.uri[:500])
+        _log.warning("The model does not see the file %s (%s): %s.", file.name, uri, reason)
+        data = {"name": file.name, "uri": uri, "reason": reason}
+        await self._tell(NewEvent("file", data=data))
+
+
+def _sent(shown: dict[int, list[FilePart]]) -> set[FileRef]:
+    return {
+        part.file
+        for parts in shown.values()
+        for part in parts
+        if not part.problem and not part.text
+    }

@@ -1,0 +1,134 @@
+"""The mark of what the runtime itself says, which stands in nothing that others say.
+
+A thread has one secret.  Its first activation marks notes with it, each later one with the secret
+and digits of its own, so that a mark is void with the next activation.  Observations keep the
+secret alone, because a provider caches them over activations.  Whatever others said is shown
+without the secret, hence without any mark that the thread has ever used.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, TypeVar, cast
+
+from agent_runtime.messages import (
+    AssistantMessage,
+    FileRef,
+    LoggedMessage,
+    ToolCall,
+    ToolResult,
+    ToolSpec,
+)
+from agent_runtime.prompt.view import Entry
+
+T = TypeVar("T")
+
+LEAST = 8
+"""A shorter secret would be found in plain words; the runtime draws none."""
+
+
+def new_nonce() -> str:
+    """Return a mark that no tool output can have foreseen.
+
+    It is made of digits, which are of no case and have the same number of tokens whichever they
+    are.
+    """
+    return _digits(12)
+
+
+def next_nonce(nonce: str) -> str:
+    """Return the mark of the next activation; of the first one if there is none yet."""
+    if not nonce:
+        return new_nonce()
+    while (found := f"{secret_of(nonce)}_{_digits(6)}") == nonce:
+        continue
+    return found
+
+
+def _digits(count: int) -> str:
+    return f"{secrets.randbelow(10**count):0{count}}"
+
+
+def secret_of(nonce: str) -> str:
+    """Return the secret that all marks of a thread begin with: its first one."""
+    return nonce.partition("_")[0]
+
+
+def masked(value: T, nonce: str) -> T:
+    """Return a text, or JSON, in which the secret is masked by as many asterisks."""
+    secret = secret_of(nonce)
+    return cast(T, _masked(value, secret)) if len(secret) >= LEAST else value
+
+
+def _masked(value: Any, secret: str) -> Any:
+    match value:
+        case str():
+            # Older threads have letters in it.
+            return value.replace(secret, "*" * len(secret)).replace(
+                secret.upper(), "*" * len(secret)
+            )
+        case Mapping():
+            known = cast("Mapping[Any, Any]", value)
+            return {_masked(key, secret): _masked(one, secret) for key, one in known.items()}
+        case list() | tuple():
+            return [_masked(one, secret) for one in cast("list[Any]", value)]
+        case int() if value.bit_length() < 1024 and secret in str(value):
+            return _masked(str(value), secret)
+        case _:
+            return value
+
+
+def masked_entry(entry: Entry, nonce: str) -> Entry:
+    """Return a node as prompts and memory may see it: with the secret masked."""
+    if len(secret_of(nonce)) < LEAST:
+        return entry
+    message = _message(entry.message, nonce)
+    results = tuple(_result(one, nonce) for one in entry.results)
+    if message == entry.message and results == entry.results:
+        return entry
+    return replace(entry, message=message, results=results)
+
+
+def masked_tool(tool: ToolSpec, nonce: str) -> ToolSpec:
+    """Return a tool whose description, which a server may write, has the secret masked."""
+    return replace(
+        tool,
+        description=masked(tool.description, nonce),
+        parameters=masked(tool.parameters, nonce),
+    )
+
+
+def _message(message: LoggedMessage, nonce: str) -> LoggedMessage:
+    text = masked(message.text, nonce)
+    match message:
+        case AssistantMessage():
+            return replace(
+                message,
+                text=text,
+                reasoning=masked(message.reasoning, nonce),
+                calls=tuple(_call(one, nonce) for one in message.calls),
+                files=_files(message.files, nonce),
+            )
+        case _ if message.type == "user":
+            return replace(message, text=text, files=_files(message.files, nonce))
+        case _:
+            return replace(message, text=text)
+
+
+def _result(result: ToolResult, nonce: str) -> ToolResult:
+    return replace(result, text=masked(result.text, nonce), files=_files(result.files, nonce))
+
+
+def _call(call: ToolCall, nonce: str) -> ToolCall:
+    return replace(
+        call,
+        name=masked(call.name, nonce),
+        arguments=masked(call.arguments, nonce),
+        raw=None if call.raw is None else masked(call.raw, nonce),
+    )
+
+
+def _files(files: tuple[FileRef, ...], nonce: str) -> tuple[FileRef, ...]:
+    return tuple(replace(one, name=masked(one.name, nonce)) for one in files)

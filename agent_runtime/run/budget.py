@@ -1,0 +1,209 @@
+"""What a run may still spend: of the budgets of its run tree, of its thread, and of its user's day.
+
+The store keeps to them, whoever else spends at the same time (`agent_runtime_storage.spending`);
+here is what follows from them for a run: what is left, when it is told to wrap up, and what its
+sub-agents have to leave for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from agent_runtime.errors import BudgetExceeded
+from agent_runtime.models.cost import NANO
+from agent_runtime_config import Settings
+from agent_runtime_storage.contract.records import Lease, Run
+from agent_runtime_storage.contract.spending_records import (
+    NOTHING,
+    UNLIMITED,
+    Amount,
+    Budget,
+    Limits,
+    Spending,
+)
+from agent_runtime_storage.contract.store import UserStore
+from agent_runtime_storage.log.spending import is_below, over_budget
+
+ROOM = 2
+"""For so many more calls a budget has to last after a run was told to wrap up."""
+NO_END = 2**53
+"""What is left of a budget that sets no limit."""
+_SMALL = 20
+"""What is kept for a root is its next call, or two if they are at most so small a part."""
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """A budget that a run has to keep to, with what is spent of it.
+
+    Attributes:
+        whose: `run` for the run tree's, `thread`, or `day`.
+        kept: what this run has to leave for the root of its tree.
+    """
+
+    whose: str
+    limit: Budget
+    spending: Spending
+    kept: Amount = NOTHING
+
+    @property
+    def left(self) -> Amount:
+        """What is left of it once all that is reserved is given back."""
+        spent, kept, limit = self.spending.spent, self.kept, self.limit
+        return Amount(
+            NO_END if limit.tokens is None else limit.tokens - spent.tokens - kept.tokens,
+            NO_END if limit.cost is None else limit.cost - spent.cost - kept.cost,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TimeLimit:
+    """How long an execution of a run may take.
+
+    Attributes:
+        seconds: from its beginning on.
+        of: the whole limit, of which some may be used up before.
+        detail: what is said when it is over.
+    """
+
+    seconds: float
+    of: float
+    detail: str
+
+
+def tree_budget(settings: Settings) -> Budget:
+    """Return what a run tree may spend that begins under these settings."""
+    return budget_of(settings.budget_tokens, settings.budget_usd)
+
+
+def limits_of(settings: Settings) -> Limits:
+    """Return what runs have to keep to under these settings, beside the budget of their tree."""
+    steps = settings.budget_steps
+    return Limits(
+        thread=budget_of(settings.thread_budget_tokens, settings.thread_budget_usd),
+        day=budget_of(settings.day_budget_tokens, settings.day_budget_usd),
+        steps=steps,
+        kept_steps=0 if steps is None else min(ROOM, steps - 1),
+    )
+
+
+def budget_of(tokens: int | None, dollars: float | None) -> Budget:
+    """Return a budget; None does not limit."""
+    return Budget(tokens, None if dollars is None else int(dollars * NANO))
+
+
+def in_money(budget: Budget, limits: Limits) -> bool:
+    """Return whether dollars are limited, so that prices have to be known."""
+    return any(one.cost is not None for one in (budget, limits.thread, limits.day))
+
+
+async def allowances(store: UserStore, lease: Lease, limits: Limits) -> list[Allowance]:
+    """Return the budgets that a run has to keep to, as they stand; none where there are none."""
+    root = await store.run(lease.root_run_id)
+    kept = root.kept if is_below(lease) else NOTHING
+    found: list[Allowance] = []
+    if root.budget != UNLIMITED:
+        found.append(_of_tree(root, kept))
+    if limits.thread != UNLIMITED:
+        spending = await store.thread_spending(root.thread_id)
+        found.append(Allowance("thread", limits.thread, spending, kept))
+    if limits.day != UNLIMITED:
+        found.append(Allowance("day", limits.day, await store.day_spending(), kept))
+    return found
+
+
+def _of_tree(root: Run, kept: Amount = NOTHING) -> Allowance:
+    return Allowance(
+        "run", root.budget, Spending(root.settled, root.unsettled, root.reserved), kept
+    )
+
+
+def least_left(found: Sequence[Allowance]) -> Amount:
+    """Return what all of the budgets together leave once all that is reserved is given back."""
+    left = [one.left for one in found]
+    return Amount(
+        min([NO_END, *(one.tokens for one in left)]), min([NO_END, *(one.cost for one in left)])
+    )
+
+
+async def require_room(store: UserStore, limits: Limits, thread_id: str) -> None:
+    """Refuse to begin a run for which nothing is left.
+
+    Raises:
+        BudgetExceeded: the thread, or the user's day, has spent all that it may.
+    """
+    if limits.thread == limits.day == UNLIMITED:
+        return
+    for one in await _spent(store, limits, thread_id):
+        if one.left.tokens <= 0 or one.left.cost <= 0:
+            raise over_budget(one.whose, one.limit, one.spending, NOTHING)
+
+
+async def spending_of(
+    store: UserStore, settings: Settings, thread_id: str | None = None, run_id: str | None = None
+) -> list[Allowance]:
+    """Return what was spent today, and on a thread or by a run tree if one is named.
+
+    Each with its limits: those of the settings, and the run tree's own.
+    """
+    found = await _spent(store, limits_of(settings), thread_id)
+    if run_id is not None:
+        found.append(await spending_of_tree(store, run_id))
+    return found
+
+
+async def spending_of_tree(store: UserStore, run_id: str) -> Allowance:
+    """Return what the run tree of a run has spent, with its budget. Raises `NotFound`."""
+    run = await store.run(run_id)
+    child = run.parent_run_id is not None
+    return _of_tree(await store.run(run.root_run_id) if child else run)
+
+
+async def _spent(store: UserStore, limits: Limits, thread_id: str | None) -> list[Allowance]:
+    found = [Allowance("day", limits.day, await store.day_spending())]
+    if thread_id is not None:
+        found.append(Allowance("thread", limits.thread, await store.thread_spending(thread_id)))
+    return found
+
+
+def held_by_the_dead(error: BudgetExceeded, dead: Sequence[str]) -> BudgetExceeded:
+    """Return a refusal that says that nobody gives back what is reserved, and who holds it."""
+    if not dead:
+        return error
+    return BudgetExceeded(
+        f"{error.message} Who reserved it has died: {', '.join(dead[:3])}.",
+        budget=error.budget,
+        cure="`agent-runtime runs sweep` takes it back; it then counts as spent.",
+    )
+
+
+def kept_for_root(call: Amount, found: Sequence[Allowance]) -> Amount:
+    """Return what the runs below a root have to leave for it.
+
+    That is always its next call; more, up to two, as long as it is a small part of each budget.
+    """
+    small = Amount(
+        min([NO_END, *(one.limit.tokens or NO_END for one in found)]) // _SMALL,
+        min([NO_END, *(one.limit.cost or NO_END for one in found)]) // _SMALL,
+    )
+    return Amount(
+        max(call.tokens, min(ROOM * call.tokens, small.tokens)),
+        max(call.cost, min(ROOM * call.cost, small.cost)),
+    )
+
+
+async def time_limit(store: UserStore, lease: Lease, settings: Settings) -> TimeLimit | None:
+    """Return how long an execution may take: by the run's own limit, and by that of its tree.
+
+    The time of a tree is that for which its root was at work.  Neither counts the time for which
+    it was suspended, nor that in which nobody worked on it.
+    """
+    found: list[TimeLimit] = []
+    if (own := settings.run_timeout) is not None:
+        found.append(TimeLimit(own, own, f"It ran longer than its {own:g} seconds."))
+    if (most := settings.budget_seconds) is not None:
+        worked = await store.worked_seconds(lease.root_run_id)
+        detail = f"The run and its sub-agents have used up their {most:g} seconds."
+        found.append(TimeLimit(max(most - worked, 0.0), most, detail))
+    return min(found, key=lambda one: one.seconds, default=None)

@@ -1,0 +1,260 @@
+"""What is said to runs from outside, by whatever process: cancel, steer, pause, answer."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+
+from agent_runtime.delegation.background import BackgroundTask, tasks_of
+from agent_runtime.errors import ConfigError, Conflict, QuestionClosed, QuestionsOpen
+from agent_runtime.human.pause import PAUSE, PAUSED
+from agent_runtime.human.questions import Answer, OnQuestion, Question, encode_answer
+from agent_runtime.human.waiting import at_work_below, questions_of, questions_on, waiting_below
+from agent_runtime.log import leases
+from agent_runtime.messages import encodable
+from agent_runtime.run.budget import budget_of
+from agent_runtime.run.results import RunResult
+from agent_runtime.run.sweep import Sweep, sweep
+from agent_runtime.run.takeover import end_if_dead, give_up, take_log
+from agent_runtime.run.tree import TreeRun, tree_of
+from agent_runtime.workflow.definition import check_steerable
+from agent_runtime_config import Settings
+from agent_runtime_config.limits import MAX_DOLLARS, MAX_TOKENS
+from agent_runtime_storage import Store, UserStore
+from agent_runtime_storage.contract.ids import new_id
+from agent_runtime_storage.contract.question_records import ApprovalRow, NewApproval, QuestionStatus
+from agent_runtime_storage.contract.records import ACTIVE, Run
+
+
+class Control:
+    """The methods of `Runtime` by which others than the run itself act on it."""
+
+    settings: Settings
+    store: Store
+
+    async def cancel(self, run_id: str, *, user: str | None = None) -> list[str]:
+        """Cancel a run and all its descendants, in whatever process; return whom it reached.
+
+        Idempotent. Running processes see it within half a second; runs whose process is dead,
+        and those that wait for a person, are ended here.
+        """
+        store = self._store_of(user)
+        reached = await store.cancel_run(run_id)
+        for one in reached:
+            # Who is quicker sees that a cancel was asked for.
+            await end_if_dead(store, await store.run(one))
+        return reached
+
+    async def set_budget(
+        self,
+        run_id: str,
+        *,
+        tokens: int | None = None,
+        usd: float | None = None,
+        user: str | None = None,
+    ) -> None:
+        """Let a run and its sub-agents spend so much in all, with what they have spent already.
+
+        None leaves a limit as it is.  Who is at work keeps to it from its next call on, and is
+        told if there is room again; a run that its budget ended can be resumed.
+
+        Raises:
+            Conflict: it is a sub-agent's run, or has succeeded; or it is at work, and began
+                without a limit of this kind.
+            ConfigError: a limit is not more than nothing, or too large to be kept.
+        """
+        if (tokens is not None and not 0 < tokens <= MAX_TOKENS) or (
+            usd is not None and not 0 < usd <= MAX_DOLLARS
+        ):
+            raise ConfigError(
+                "This budget cannot be kept.",
+                cure=f"Give 1 to {MAX_TOKENS:,} tokens, and up to ${MAX_DOLLARS:,.0f}.",
+            )
+        await self._store_of(user).set_budget(run_id, budget_of(tokens, usd))
+
+    async def sweep(self, *, user: str | None = None) -> Sweep:
+        """Suspend the owner's runs whose process is gone, so that each can be resumed.
+
+        A program that runs for long calls it when it starts.  Runs that are at work, or wait for a
+        person, are left alone; several sweeps at once do no harm.
+        """
+        return await sweep(self._store_of(user))
+
+    async def steer(self, run_id: str, text: str, *, user: str | None = None) -> None:
+        """Tell a run something; its model reads it at its next step.
+
+        Raises:
+            Conflict: the run is over, or a workflow's.
+        """
+        store = self._store_of(user)
+        run = await store.run(run_id)
+        check_steerable(run)
+        _check_active(run)
+        await store.post(run.thread_id, "steer", encodable(text).encode(), run_id=run_id)
+
+    async def tree(self, run_id: str, *, user: str | None = None) -> TreeRun:
+        """Return a run and all runs below it, as they are now. Raises `NotFound`."""
+        return await tree_of(self._store_of(user), run_id)
+
+    async def tasks(self, thread: str, *, user: str | None = None) -> list[BackgroundTask]:
+        """Return what a thread's agent has in the background, the newest first.
+
+        Their runs are steered and cancelled as all others are; `resume` goes on with one that was
+        interrupted, and so does the agent when it delegates the same task again.
+
+        Raises `NotFound`.
+        """
+        store = self._store_of(user)
+        await store.thread(thread)
+        return await tasks_of(store, thread)
+
+    async def pause(self, run_id: str, *, user: str | None = None) -> None:
+        """Suspend a run at its next step, in whatever process it works; `resume` goes on with it.
+
+        What is under way ends first: a model call with its tools.  The sub-agents that it waits
+        for pause as it does, and begin nothing new; tasks in the background go on.  A run that
+        gives its final answer meanwhile succeeds.  Idempotent, and one that waits for a person
+        already stays as it is.
+
+        Raises:
+            Conflict: the run is over, a workflow's, or a sub-agent's, which only its root's run
+                can be paused with.
+        """
+        store = self._store_of(user)
+        run = await store.run(run_id)
+        check_steerable(run)
+        _check_active(run)
+        if run.parent_run_id is not None:
+            raise Conflict(
+                f"Run {run_id} is that of a sub-agent, for which another run waits.",
+                cure=f"Pause the run {run.root_run_id}, or cancel this one.",
+            )
+        if run.status == "suspended":
+            return
+        if leases.is_dead(run):
+            with leases.at_work(run.id):
+                log, _ = await take_log(store, run, lambda event: None)
+                await give_up(store, log.lease, PAUSED)
+            return
+        # The root comes first: whoever begins after that sees it.
+        for one in (run, *await at_work_below(store, run.id)):
+            await store.post(one.thread_id, PAUSE, str(one.epoch).encode(), run_id=one.id)
+
+    async def answer(self, question_id: str, answer: Answer, *, user: str | None = None) -> bool:
+        """Answer a question that a run waits for; return whether that can be resumed now.
+
+        The first answer counts.  Goes on with nothing by itself: call `resume`, here or anywhere,
+        for a sub-agent's question with the root of its tree.  Only a root that is still at work,
+        because others of its sub-agents are, goes on by itself.
+
+        Args:
+            answer: for `single` the choice, for `multiple` the choices, for `text` the text; for
+                `approval` and `continue` a `Decision`, or just True or False.
+
+        Raises:
+            InvalidAnswer: it is not what the question asks for; the question stays open.
+            QuestionClosed: it was answered before, has expired, or its run is over.
+            NotFound: this owner has no such question.
+        """
+        store = self._store_of(user)
+        row = await store.question(question_id)
+        question = Question.of(row)
+        encoded = encode_answer(question, answer, row.body.get("given"))
+        pattern: Mapping[str, str] | None = encoded.get("remember")
+        root = await store.run((await store.run(question.run_id)).root_run_id)
+        remember = None
+        if pattern is not None:
+            # What is allowed to a sub-agent is so for the thread that it works for.
+            binding = str(row.body.get("binding", ""))
+            remember = NewApproval(new_id(), question.tool, pattern, root.thread_id, binding)
+        await store.answer(question_id, encoded, remember=remember)
+        at_work = root.status in ACTIVE and not leases.is_dead(root)
+        return not at_work and not await questions_of(store, root.id)
+
+    async def questions(
+        self,
+        *,
+        thread: str | None = None,
+        run_id: str | None = None,
+        status: QuestionStatus | None = "open",
+        user: str | None = None,
+    ) -> list[Question]:
+        """Return questions, by default those that are open, oldest first.
+
+        Those of a run, or of the runs of a thread, with those of the sub-agents below; or the
+        newest 1,000 of all.
+        """
+        store = self._store_of(user)
+        if run_id is not None:
+            found = await questions_of(store, run_id, status)
+            return [one for one in found if thread in (None, one.thread_id)]
+        if thread is not None:
+            return await questions_on(store, thread, status)
+        return [Question.of(row) for row in await store.questions(status=status, limit=1000)]
+
+    async def approvals(self, thread: str, *, user: str | None = None) -> list[ApprovalRow]:
+        """Return what is allowed for the rest of a thread. Raises `NotFound`."""
+        return await self._store_of(user).approvals(thread)
+
+    async def forget_approval(
+        self, thread: str, approval_id: str, *, user: str | None = None
+    ) -> None:
+        """Ask again for what was allowed for the rest of a thread. Raises `NotFound`."""
+        await self._store_of(user).forget_approval(thread, approval_id)
+
+    def _store_of(self, user: str | None) -> UserStore:
+        return self.store.of(user or self.settings.user)
+
+    async def _asked(
+        self,
+        result: RunResult,
+        on_question: OnQuestion | None,
+        resume: Callable[[str], Awaitable[RunResult]],
+        user: str | None,
+    ) -> RunResult:
+        """Ask about what a run waits for, and resume it, until it waits for nobody.
+
+        The run is suspended while they are asked, so that an end of the process loses nothing.
+        """
+        while True:
+            if result.questions and on_question is None:
+                return result
+            for question in result.questions:
+                assert on_question is not None
+                answer = await on_question(question)
+                if answer is None:
+                    return result
+                with suppress(QuestionClosed):
+                    # Somebody else may have been quicker, or it may have been too late.
+                    await self.answer(question.id, answer, user=user)
+            if not result.questions and not await self._answered_meanwhile(result, user):
+                return result
+            result = await resume(result.run_id)
+
+    async def _answered_meanwhile(self, result: RunResult, user: str | None) -> bool:
+        """Return whether a sub-agent was answered just before the run was suspended for it."""
+        if result.status != "suspended" or result.stop_reason != "awaiting_user":
+            return False
+        return bool(await waiting_below(self._store_of(user), result.run_id))
+
+
+async def check_answered(store: UserStore, run: Run) -> None:
+    """Refuse to go on with a run that still waits for a person. Raises `QuestionsOpen`."""
+    if run.status != "suspended" or run.cancel_requested:
+        return
+    asked = await questions_of(store, run.id)
+    if asked:
+        ids = tuple(question.id for question in asked)
+        raise QuestionsOpen(
+            f"Run {run.id} waits for answers to {len(ids)} question{'s' * (len(ids) > 1)}: "
+            f"{', '.join(ids)}.",
+            questions=ids,
+            cure=f"Answer (`agent-runtime answer {ids[0]}`), or cancel the run.",
+        )
+
+
+def _check_active(run: Run) -> None:
+    if run.status not in ACTIVE:
+        raise Conflict(
+            f"Run {run.id} is over: {run.status}.", cure="Start a new run on its thread."
+        )

@@ -1,0 +1,131 @@
+"""The loop guard's other half: what to do about a plan that stands still while its run goes on.
+
+A plan moves when one of its items changes its status, its result or its text; of real runs that
+keep a list of what they do, 99 of 100 changes come within 32 steps of the one before, and the
+longest stretch without any had 56.  All is read from the log, so a run that is resumed, another
+branch, and one whose history was compressed count as one that was never stopped.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from agent_runtime.delegation.background import TASKS
+from agent_runtime.log.run_log import RunLog
+from agent_runtime.messages import AssistantMessage, Note, decode_message
+from agent_runtime.plan.model import Plan
+from agent_runtime.plan.planner import last_moved
+from agent_runtime.plan.render import named
+from agent_runtime_storage.contract.records import Node
+
+SOURCE = "plan"
+NUDGE = (
+    "In your last {count} answers no step of your plan has changed. {where} Bring the plan up to "
+    "date with what you have done: complete what is done, write down as a result what you have "
+    "found, split what is larger than it looked, skip what is not needed any more. If something "
+    "blocks a step, set it to failed and say what; then go on with another one, or end the task "
+    "and say what is missing."
+)
+WINDOW = 8
+"""Of so many nodes for each step of the limit the walk back reads at most."""
+
+
+@dataclass(slots=True)
+class PlanStall:
+    """Watches a run for a plan that does not move.
+
+    Attributes:
+        limit: after how many steps the model is told; the run is stopped half as many later, and
+            again after as many each time that it goes on all the same. 0 for never.
+        reason: why the run has to stop now; empty if it need not.
+    """
+
+    log: RunLog
+    limit: int
+    reason: str = ""
+    _due: int = field(init=False)
+    """No count can reach a limit before the run has made so many steps: till then nothing is read.
+    """
+
+    def __post_init__(self) -> None:
+        self._due = self.limit
+
+    async def look(self) -> list[Note]:
+        """Look at the open exchange, and return what the model is told now; sets `reason`.
+
+        Raises:
+            CorruptThread: the plan cannot be read.
+        """
+        self.reason = ""
+        if not self.limit:
+            return []
+        exchange = self.log.open_exchange()
+        if _waits(exchange.message):
+            self._due += 1
+            return []
+        if self.log.steps < self._due:
+            return []
+        lease, store = self.log.lease, self.log.store
+        found = await last_moved(store, lease.thread_id, exchange.seq)
+        if found is None or not found[0].open:
+            self._due = self.log.steps + 1
+            return []
+        plan, moved = found
+        count, since = (0, None) if moved == exchange.seq else await self._count(moved)
+        if since is None and count < self.limit:
+            self._due = self.log.steps + self.limit - count
+            return []
+        half = (self.limit + 1) // 2
+        self._due = self.log.steps + half - (since or 0) % half
+        if since is None:
+            return [Note(NUDGE.format(count=count, where=_where(plan)), source=SOURCE)]
+        if since % half == 0:
+            self.reason = f"In {count} steps no item of its plan has changed. {_where(plan)}"
+        return []
+
+    async def _count(self, moved: int) -> tuple[int, int | None]:
+        """Return how many steps there are since a node, and how many since the model was told.
+
+        The open one counts in both; None if the model was not told.  What a user says begins the
+        count anew.
+        """
+        lease = self.log.lease
+        assert self.log.head is not None
+        nodes = await self.log.store.branch(
+            lease.thread_id, self.log.head, limit=WINDOW * self.limit
+        )
+        steps, since = 1, None
+        for node in reversed(nodes):
+            if node.seq <= moved or node.role == "user":
+                break
+            message = decode_message(node.body)
+            if isinstance(message, Note):
+                if message.source == "steer":
+                    break
+                if message.source == SOURCE and since is None:
+                    since = steps
+            elif _is_step(node, lease.run_id) and not _waits(message):
+                steps += 1
+        return steps, since
+
+
+def _is_step(node: Node, run_id: str) -> bool:
+    return node.role == "assistant" and node.run_id == run_id
+
+
+def _waits(message: object) -> bool:
+    """Return whether a step does nothing but wait for tasks in the background."""
+    return (
+        isinstance(message, AssistantMessage)
+        and bool(message.calls)
+        and all(
+            one.name == TASKS and one.arguments.get("action") == "wait" for one in message.calls
+        )
+    )
+
+
+def _where(plan: Plan) -> str:
+    doing = [one for one in plan.items if one.status == "in_progress"]
+    if doing:
+        return f"In progress: {named(doing)}."
+    return f"None is in progress; next would be: {named(plan.ready or plan.open)}."

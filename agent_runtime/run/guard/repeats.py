@@ -1,0 +1,161 @@
+"""The loop guard: what to do about the same calls with the same results, over and over.
+
+All is read from the log, so a run that is resumed counts as one that was never stopped.  A plan
+that stands still is found by `plan_stall`; what follows from it is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import orjson
+
+from agent_runtime.human.ask_user import AskUser
+from agent_runtime.human.gate import question_event
+from agent_runtime.human.questions import Question, allows
+from agent_runtime.log.run_log import RunLog, finish_event
+from agent_runtime.messages import AssistantMessage, Note, ToolResult
+from agent_runtime.plan.tool import PlanTool
+from agent_runtime.prompt.build import entry_of
+from agent_runtime.prompt.view import Entry
+from agent_runtime.run.guard.plan_stall import PlanStall
+from agent_runtime.tools.base import Toolset
+from agent_runtime_config import Settings
+from agent_runtime_storage.contract.ids import new_id
+from agent_runtime_storage.contract.question_records import NewQuestion
+from agent_runtime_storage.contract.records import Commit, Finish
+
+NUDGE = (
+    "You made the same call with the same result {count} times in a row. Repeating it changes "
+    "nothing. Do something else: other arguments, another tool, another approach; or end the task "
+    "and say what is missing."
+)
+GO_ON = {
+    "repeats": "You were stopped because you repeated yourself. The user says: go on, in another "
+    "way.",
+    "plan": "You were stopped because your plan did not move. The user says: go on.",
+}
+STOPPED = {"repeats": "It repeated itself", "plan": "Its plan did not move"}
+OWN = ("guard", "limits", "plan")
+"""The sources of notes that the runtime writes by itself: after them a run still repeats itself."""
+
+
+@dataclass(slots=True)
+class LoopGuard:
+    """Watches a run that makes no progress.
+
+    Attributes:
+        limit: how many same exchanges in a row are too many; the run stops at twice as many. 0
+            for never.
+        asks: whether a person can be asked whether the run goes on.
+        seconds: how long they have for the answer.
+        plan: watches the run's plan.
+    """
+
+    log: RunLog
+    limit: int
+    asks: bool
+    seconds: float
+    plan: PlanStall
+    _repeats: int = field(default=0, init=False)
+    """How many exchanges in a row said the same, when the last one was closed."""
+
+    @classmethod
+    def of(cls, log: RunLog, settings: Settings, tools: Toolset) -> LoopGuard:
+        """Return the guard of a run with these tools."""
+        asks = any(isinstance(one, AskUser) for one in tools)
+        asks = asks and log.lease.run_id == log.lease.root_run_id
+        plans = any(isinstance(one, PlanTool) for one in tools)
+        plan = PlanStall(log, settings.plan_stall_limit if plans else 0)
+        return cls(log, settings.loop_limit, asks, settings.answer_timeout, plan)
+
+    async def look(self, results: Sequence[ToolResult]) -> list[Note]:
+        """Look at the open exchange, whose results are known, and return what the model is told."""
+        self._repeats = await self.repeats(results)
+        notes: list[Note] = []
+        if self.limit and self._repeats == self.limit:
+            notes.append(Note(NUDGE.format(count=self._repeats), source="guard"))
+        return notes + await self.plan.look()
+
+    async def repeats(self, results: Sequence[ToolResult]) -> int:
+        """Return how many exchanges in a row say what the open one does, itself included."""
+        if not self.limit:
+            return 0
+        wanted = _said(self.log.open_exchange().message, results)
+        entries = self.log.view.entries
+        count, ended = _streak(wanted, entries)
+        if count and not ended and entries[0].parent_id is not None:
+            # The rest has left the prompt, but not the log.
+            head, thread = self.log.head, self.log.lease.thread_id
+            assert head is not None
+            nodes = await self.log.store.branch(thread, head, limit=4 * self.limit)
+            count, _ = _streak(wanted, [entry_of(node) for node in nodes])
+        return count + 1
+
+    async def stop(self) -> Finish | None:
+        """Stop a run that makes no progress, by the last look, and return how; None if it may run.
+
+        Where nobody can be asked, the run's end is still to be written.
+        """
+        about, detail = "plan", self.plan.reason
+        if self.limit and self._repeats >= 2 * self.limit:
+            about = "repeats"
+            detail = f"It made the same call with the same result {self._repeats} times in a row."
+        if not detail:
+            return None
+        if not self.asks or self.log.head is None:
+            return Finish("failed", "no_progress", detail)
+        finish = Finish("suspended", "no_progress", detail)
+        body = {"text": f"{detail} Shall it go on?", "about": about}
+        question = NewQuestion(new_id(), self.log.head, None, "continue", body, self.seconds)
+        await self.log.write(
+            Commit(
+                release=self.log.reserved,
+                finish=finish,
+                questions=(question,),
+                events=(question_event(question), finish_event(finish)),
+            )
+        )
+        return finish
+
+    async def answered(self) -> Note | Finish | None:
+        """Return what follows from the answer to whether a resumed run goes on, if it was asked."""
+        rows = await self.log.store.questions(run_id=self.log.lease.run_id, limit=10_000)
+        asked = [row for row in rows if row.kind == "continue" and row.node_id == self.log.head]
+        if not asked or asked[-1].status == "withdrawn":
+            return None
+        question, about = Question.of(asked[-1]), asked[-1].body.get("about", "repeats")
+        reason = str(question.answer.get("reason", "")).strip()
+        if allows(question):
+            return Note(f"{GO_ON[about]} {reason}".strip(), source="steer")
+        why = reason or "nobody said in time that it may go on"
+        if question.status == "answered":
+            why = f"the user stopped it{': ' + reason if reason else ''}"
+        return Finish("failed", "no_progress", f"{STOPPED[about]}, and {why}.")
+
+
+def _said(message: AssistantMessage, results: Iterable[ToolResult]) -> list[tuple[object, ...]]:
+    return [
+        (
+            call.name,
+            orjson.dumps(call.arguments, option=orjson.OPT_SORT_KEYS),
+            call.raw,
+            result.outcome,
+            result.text,
+        )
+        for call, result in zip(message.calls, results, strict=True)
+    ]
+
+
+def _streak(wanted: list[tuple[object, ...]], entries: Sequence[Entry]) -> tuple[int, bool]:
+    """Return how many exchanges at the end say the same, and whether another thing came before."""
+    count = 0
+    for entry in reversed(entries):
+        message = entry.message
+        if isinstance(message, Note) and message.source in OWN:
+            continue
+        if not isinstance(message, AssistantMessage) or _said(message, entry.results) != wanted:
+            return count, True
+        count += 1
+    return count, False

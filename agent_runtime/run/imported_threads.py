@@ -1,0 +1,32 @@
+"""What an imported thread has to be so that the engine can read it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+
+def vet(kind: Literal["node", "call", "observation", "plan"], body: bytes) -> tuple[str, int]:
+    """Read a body as the engine does; of a node return the role and the number of its calls.
+
+    Raises:
+        ValueError: the engine did not write it.
+    """
+    from agent_runtime.messages import AssistantMessage, decode_message, decode_result
+    from agent_runtime.plan.model import decode_plan
+    from agent_runtime.prompt.observation import decode_body
+
+    match kind:
+        case "node":
+            message = decode_message(body)
+            calls = message.calls if isinstance(message, AssistantMessage) else ()
+            return message.type, len(calls)
+        case "call":
+            decode_result(body)
+        case "observation":
+            decode_body(
+                body, identity=1, level=0, parent_id=None, first=1, last=1, parts=(),
+                provisional=False,
+            )  # fmt: skip
+        case "plan":
+            decode_plan(body, version=1, node_id=1, created_at=0.0)
+    return "", 0

@@ -1,0 +1,199 @@
+"""Structured output: a last tool by which the model hands over a value of the wanted type."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any, cast
+
+import orjson
+
+from agent_runtime.errors import ConfigError, ToolError
+from agent_runtime.messages import AssistantMessage, ToolResult, ToolSpec
+from agent_runtime.prompt.incomplete_answers import asks_again
+from agent_runtime.prompt.view import View
+from agent_runtime.tools.base import Tool, ToolContext
+
+FINAL = "final_result"
+RETRIES = 3
+"""How often an invalid output is given back before the run fails."""
+ASK = (
+    f"Your answer is not accepted as text. Call the tool {FINAL} with the result of the task; "
+    "nothing else ends it."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class OutputType:
+    """What a run's output has to be."""
+
+    adapter: Any
+    spec: ToolSpec
+    wrapped: bool
+    """Whether the value stands under the key `value`, because it is no object by itself."""
+
+    def validate(self, arguments: dict[str, Any]) -> Any:
+        """Return the value. Raises `ToolError` that says what is wrong with it."""
+        from pydantic import ValidationError
+
+        try:
+            return self.adapter.validate_python(arguments["value"] if self.wrapped else arguments)
+        except KeyError:
+            raise ToolError("The argument 'value' is missing.") from None
+        except ValidationError as error:
+            problems = "; ".join(
+                f"{'.'.join(map(str, one['loc'])) or 'value'}: {one['msg']}"
+                for one in error.errors(include_url=False, include_input=False)
+            )
+            raise ToolError(f"The result is not valid: {problems}") from None
+
+    def from_text(self, text: str) -> dict[str, Any] | None:
+        """Return the tool's arguments if the text is a valid value as JSON, else None."""
+        try:
+            value = orjson.loads(text.strip().removeprefix("```json").strip("`\n "))
+            arguments: dict[str, Any] = {"value": value} if self.wrapped else value
+            self.validate(arguments)
+        except (orjson.JSONDecodeError, ToolError, TypeError):
+            return None
+        return arguments
+
+
+def output_type(wanted: Any) -> OutputType:
+    """Return the output type for anything that pydantic can validate.
+
+    Raises:
+        ConfigError: it has no JSON schema.
+    """
+    from pydantic import PydanticUserError, TypeAdapter
+
+    try:
+        adapter: TypeAdapter[Any] = TypeAdapter(wanted)
+        schema = adapter.json_schema()
+    except PydanticUserError as error:
+        raise ConfigError(
+            f"output_type={wanted!r} has no JSON schema: {error.message}",
+            cure="Use a pydantic model, a dataclass or a plain type.",
+        ) from error
+    wrapped = schema.get("type") != "object" or "properties" not in schema
+    if wrapped:
+        definitions = schema.pop("$defs", None)
+        schema = {"type": "object", "properties": {"value": schema}, "required": ["value"]}
+        if definitions:
+            schema["$defs"] = definitions
+    spec = ToolSpec(FINAL, "Hand over the result of the task. This ends the task.", schema)
+    return OutputType(adapter, spec, wrapped)
+
+
+@dataclass(frozen=True, slots=True)
+class _BySchema:
+    """Makes a type of a JSON schema, for pydantic: any value that is valid by it."""
+
+    schema: dict[str, Any]
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        from jsonschema import ValidationError
+        from jsonschema.validators import validator_for
+        from pydantic_core import PydanticCustomError, core_schema
+
+        validator = validator_for(self.schema)(self.schema)
+
+        def check(value: Any) -> Any:
+            try:
+                validator.validate(value)
+            except ValidationError as error:
+                # What is wrong goes to the model; braces would be read as places for values.
+                text = f"{error.json_path}: {error.message}"[:500]
+                raise PydanticCustomError("json_schema", "{text}", {"text": text}) from None
+            return value
+
+        return core_schema.no_info_plain_validator_function(check)
+
+    def __get_pydantic_json_schema__(self, core_schema: Any, handler: Any) -> dict[str, Any]:
+        return dict(self.schema)
+
+
+def schema_type(schema: dict[str, Any]) -> Any:
+    """Return an `output_type` of the values that are valid by a JSON schema.
+
+    Raises:
+        ConfigError: it is no valid schema, or refers to another document.
+    """
+    from jsonschema.exceptions import SchemaError
+    from jsonschema.validators import validator_for
+
+    try:
+        validator_for(schema).check_schema(schema)
+    except SchemaError as error:
+        raise ConfigError(
+            f"The output schema is no JSON schema: {error.json_path}: {error.message[:300]}",
+            cure="Correct it, or leave it out for an answer in text.",
+        ) from None
+    if any(not one.startswith("#") for one in _references(schema)):
+        # A schema must not have this machine open addresses.
+        raise ConfigError(
+            "The output schema refers to another document.", cure="Put all of it in one schema."
+        )
+    return Annotated[Any, _BySchema(schema)]
+
+
+def _references(schema: Any) -> Iterator[str]:
+    stack = [schema]
+    while stack:
+        one = stack.pop()
+        if isinstance(one, dict):
+            found = cast("dict[str, Any]", one)
+            yield from (str(found[key]) for key in ("$ref", "$dynamicRef") if key in found)
+            stack += found.values()
+        elif isinstance(one, list):
+            stack += cast("list[Any]", one)
+
+
+class FinalTool(Tool):
+    """The tool that accepts the output."""
+
+    def __init__(self, output: OutputType) -> None:
+        self.output = output
+        super().__init__(
+            name=FINAL, description=output.spec.description, spec=output.spec, idempotent=True
+        )
+
+    async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
+        """Accept the arguments as the run's output, or say what is wrong with them."""
+        try:
+            self.output.validate(arguments)
+        except ToolError as error:
+            return ToolResult(str(error), outcome="error")
+        return ToolResult("Accepted.")
+
+
+def accepted(view: View) -> dict[str, Any] | None:
+    """Return the output's arguments if the branch ends in an exchange that accepted them."""
+    entry = next((one for one in reversed(view.entries) if one.results), None)
+    if entry is None or not isinstance(entry.message, AssistantMessage):
+        return None
+    if view.entries[-1] is not entry:
+        # What was said after it has to be answered first.
+        return None
+    for call, result in zip(entry.message.calls, entry.results, strict=True):
+        if call.name == FINAL and result.outcome == "ok":
+            return call.arguments
+    return None
+
+
+def refused(view: View) -> int:
+    """Return how many exchanges at the branch's end were in vain for the output."""
+    count, unfinished = 0, False
+    for entry in reversed(view.entries):
+        message = entry.message
+        if asks_again(entry):
+            unfinished = True
+        elif isinstance(message, AssistantMessage):
+            if unfinished and not message.calls:
+                unfinished = False
+                continue
+            if not any(call.name == FINAL for call in message.calls) and message.calls:
+                break
+            count += 1
+        elif message.type == "user":
+            break
+    return count

@@ -1,0 +1,63 @@
+"""What a tool returned: text, JSON, files, or several of these."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any, cast
+
+from pydantic_core import to_json
+
+from agent_runtime.errors import InvalidFile, StoreError
+from agent_runtime.files.attach import File
+from agent_runtime.messages import FileRef, ToolResult, encodable, encodable_files
+
+NO_RESULT = "(no result)"
+
+
+def render(value: Any) -> ToolResult:
+    """Return what a tool returned as a result: text as it is, everything else as JSON."""
+    if isinstance(value, ToolResult):
+        return replace(value, text=encodable(value.text), files=encodable_files(value.files))
+    if value is None:
+        return ToolResult(NO_RESULT)
+    if isinstance(value, str):
+        return ToolResult(encodable(value))
+    if isinstance(value, bytes):
+        return ToolResult(value.decode(errors="replace"))
+    try:
+        return ToolResult(to_json(value, serialize_unknown=True).decode())
+    except ValueError as error:
+        text = f"The tool ran, but what it returned cannot be shown as JSON: {error}"
+        return ToolResult(encodable(text), outcome="error")
+
+
+def has_files(value: Any) -> bool:
+    """Return whether what a tool returned is a file, or a list that holds some."""
+    return any(isinstance(one, File | FileRef) for one in _parts(value))
+
+
+async def render_files(value: Any, keep: Callable[[File], Awaitable[FileRef]]) -> ToolResult:
+    """Return what a tool returned as a result with its files, which are kept now."""
+    texts: list[str] = []
+    files: list[FileRef] = []
+    try:
+        for one in _parts(value):
+            if isinstance(one, FileRef):
+                files.append(one)
+            elif isinstance(one, File):
+                files.append(await keep(one))
+            else:
+                part = render(one)
+                if part.outcome == "error":
+                    return part
+                texts.append(part.text)
+    except (InvalidFile, StoreError) as error:
+        text = f"The tool ran, but a file that it returned cannot be kept: {error.message}"
+        return ToolResult(encodable(text), outcome="error")
+    names = ", ".join(file.name or file.kind for file in files)
+    return ToolResult("\n".join(texts) or f"Files: {names}", files=encodable_files(files))
+
+
+def _parts(value: Any) -> list[Any]:
+    return list(cast("list[Any]", value)) if isinstance(value, list | tuple) else [value]

@@ -1,0 +1,308 @@
+"""Tools for the files of one folder, and for commands in it."""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, BinaryIO
+
+from pydantic import Field
+
+from agent_runtime.errors import ToolError
+from agent_runtime.tools.base import NeedsApproval, Tool, tool
+from agent_runtime.tools.workspace.root import Found, Root, Walk, show
+from agent_runtime.tools.workspace.search import is_binary, search
+from agent_runtime.tools.workspace.shell import Shell
+
+SHELL_SECONDS = 600.0
+"""How long a command may take by default."""
+MOST_BYTES = 1 << 20
+"""The most that one call reads of a file."""
+COUNTED_BYTES = 64 << 20
+"""Of larger files the lines are not counted to the end."""
+
+Offset = Annotated[int, Field(ge=0)]
+
+
+def workspace_tools(
+    root: str | os.PathLike[str],
+    *,
+    shell: bool = False,
+    shell_approval: NeedsApproval = False,
+    shell_timeout: float = SHELL_SECONDS,
+    environment: Mapping[str, str] | None = None,
+) -> list[Tool]:
+    """Return tools that list, read, search, write and edit the files of one folder.
+
+    Paths cannot lead out of it: `..`, absolute paths and links that do are refused, also links
+    that are swapped in while a call is at work.  Not fenced are hard links and mounts inside of
+    it, its own replacement, and commands.
+
+    The files of a database that the runtime has open are refused, wherever they lie.  Tools of
+    your own must leave them alone as well: a plain `open`, or Python's `sqlite3`, in this process
+    drops the locks that keep other processes out (see `agent_runtime_storage.open_store`).
+
+    Args:
+        root: the folder.
+        shell: whether there is `run_command` as well; commands run with all the rights of this
+            process and can reach everything that it can.
+        shell_approval: which commands a person has to allow, as of `@tool(needs_approval=...)`.
+        shell_timeout: the most seconds that a command may take.
+        environment: the variables that commands see; None for this process's own, without those
+            whose names look like secrets (keys, tokens, passwords, database URLs), and with the
+            folder's virtual environment (`.venv`, `venv`) instead of the runtime's own.
+
+    Raises:
+        ConfigError: it is no folder.
+    """
+    folder = Root(root)
+    files = Files(folder)
+    tools: list[Tool] = [
+        tool(files.list_files, idempotent=True),
+        tool(files.read_file, idempotent=True),
+        tool(files.search_files, idempotent=True),
+        tool(files.write_file),
+        tool(files.edit_file),
+    ]
+    if shell:
+        commands = Shell(folder.path, shell_timeout, environment)
+        tools.append(tool(commands.run_command, timeout=math.inf, needs_approval=shell_approval))
+    for one in tools:
+        one.folder = folder.path
+    return tools
+
+
+class Files:
+    """The file tools; their docstrings are what a model reads."""
+
+    def __init__(self, root: Root) -> None:
+        self._root = root
+        # Calls of one answer run in parallel; two edits of one file must not lose one.
+        self._writing = threading.Lock()
+
+    def list_files(
+        self,
+        path: str = ".",
+        recursive: bool = False,
+        offset: Offset = 0,
+        limit: Annotated[int, Field(ge=1, le=1000)] = 200,
+    ) -> str:
+        """List a folder, sorted: sizes in bytes, folders with a `/` at the end.
+
+        Args:
+            path: the folder.
+            recursive: whether to list the folders in it as well.
+            offset: how many entries to skip.
+            limit: how many entries to show.
+        """
+        walk = self._root.walk(path, recursive=recursive)
+        page = walk.found[offset : offset + limit]
+        lines = [_listing_header(path, walk, recursive, offset, len(page))]
+        lines += [_listing_line(one) for one in page]
+        return "\n".join(lines)
+
+    def read_file(
+        self,
+        path: str,
+        offset: Offset = 0,
+        limit: Annotated[int, Field(ge=1, le=10_000)] = 400,
+    ) -> str:
+        """Read a text file: a line that tells its size, then its text.
+
+        Args:
+            path: the file.
+            offset: how many lines to skip.
+            limit: how many lines to show.
+        """
+        with self._root.read(path) as (file, size):
+            part = _read_lines(file, size, offset, limit)
+        if part is None:
+            raise ToolError(f"{show(path)} is a binary file of {size:,} bytes; it is not shown.")
+        text = part.data.decode(errors="replace").replace("\r\n", "\n")
+        return f"{_reading_header(path, size, offset, part)}\n{text}"
+
+    def search_files(
+        self,
+        pattern: Annotated[str, Field(min_length=1, max_length=1000)],
+        path: str = ".",
+        glob: str = "*",
+        limit: Annotated[int, Field(ge=1, le=1000)] = 100,
+    ) -> str:
+        """Search the text files of a folder, and the folders in it, for a regular expression.
+
+        Args:
+            pattern: a regular expression (Python's), matched within each line.
+            path: the folder, or one file.
+            glob: which files, as `*.py` by name, or as `src/*.py` by path below the folder; `*`
+                stands for any characters, `/` too.
+            limit: how many matching lines to show; all are counted.
+        """
+        return search(self._root, pattern, path, glob, limit)
+
+    def write_file(self, path: str, content: str, append: bool = False) -> str:
+        """Write a text file, whole or at its end; folders that are missing are created.
+
+        Args:
+            path: the file.
+            content: its text, or what to add to it.
+            append: whether to add to the file instead of replacing it.
+        """
+        data = _encode(content)
+        with self._writing:
+            if append:
+                now = self._root.append(path, data)
+                return f"Appended {len(data):,} bytes to {show(path)}; it has {now:,} bytes now."
+            before = self._root.replace(path, data)
+        told = "a new file" if before is None else f"it had {before:,} bytes before"
+        return f"Wrote {len(data):,} bytes to {show(path)}; {told}."
+
+    def edit_file(
+        self,
+        path: str,
+        old: Annotated[str, Field(min_length=1)],
+        new: str,
+        replace_all: bool = False,
+    ) -> str:
+        """Replace a piece of a text file by another.
+
+        Args:
+            path: the file.
+            old: the text to replace, exactly as it is in the file; it must occur only once.
+            new: what stands there afterwards.
+            replace_all: whether to replace every occurrence, where there may be more than one.
+        """
+        with self._writing:
+            with self._root.read(path) as (file, size):
+                if size > COUNTED_BYTES:
+                    raise ToolError(f"{show(path)} has {size:,} bytes: too many to edit.")
+                data = file.read()
+            if is_binary(data):
+                raise ToolError(f"{show(path)} is a binary file of {len(data):,} bytes.")
+            wanted, wished = _encode(old), _encode(new)
+            count = data.count(wanted)
+            if not count and b"\r\n" in data:
+                # Models see and write plain line ends.
+                wanted, wished = _crlf(wanted), _crlf(wished)
+                count = data.count(wanted)
+            if not count:
+                raise ToolError(
+                    f"{show(path)} does not contain that text.",
+                    cure="Read the file, and give the text exactly, with its spaces.",
+                )
+            if count > 1 and not replace_all:
+                raise ToolError(
+                    f"{show(path)} contains that text {count} times.",
+                    cure="Give more of the text around it, or set replace_all.",
+                )
+            self._root.replace(path, data.replace(wanted, wished))
+        return f"Replaced {count} occurrence{'s' * (count > 1)} in {show(path)}."
+
+
+@dataclass(slots=True)
+class Part:
+    """Some lines of a file.
+
+    Attributes:
+        lines: how many there are in `data`.
+        total: how many the file has; None if they were not counted.
+        cut: how many bytes of a too long last line are left out.
+    """
+
+    data: bytes
+    lines: int
+    total: int | None
+    cut: int = 0
+
+
+def _read_lines(file: BinaryIO, size: int, offset: int, limit: int) -> Part | None:
+    """Return some lines; None for a binary file."""
+    begin = file.read(8192)
+    if is_binary(begin):
+        return None
+    file.seek(0)
+    kept: list[bytes] = []
+    room, cut, number = MOST_BYTES, 0, 0
+    begins, full = True, False
+    while piece := file.readline(MOST_BYTES):
+        goes_on = not begins
+        begins = piece.endswith(b"\n")
+        number += not goes_on
+        if number <= offset or full:
+            continue
+        if goes_on:
+            cut += len(piece)
+        elif len(kept) == limit or (kept and len(piece) > room):
+            full = True
+            if size > COUNTED_BYTES:
+                return Part(b"".join(kept), len(kept), None, cut)
+        else:
+            kept.append(piece)
+            room -= len(piece)
+    return Part(b"".join(kept), len(kept), number, cut)
+
+
+def _reading_header(path: str, size: int, offset: int, part: Part) -> str:
+    total = "many lines" if part.total is None else f"{part.total:,} lines"
+    texts = [f"{show(path)}: {total}, {size:,} bytes"]
+    end = offset + part.lines
+    if part.lines:
+        texts.append(f"lines {offset + 1:,} to {end:,} follow")
+    elif offset:
+        texts.append(f"there is nothing after line {offset:,}")
+    if part.lines and (part.total is None or end < part.total):
+        texts.append(f"next: offset={end}")
+    if part.cut:
+        texts.append(f"the last {part.cut:,} bytes of line {end:,} are left out")
+    if b"\r\n" in part.data:
+        texts.append("its line ends are CRLF")
+    try:
+        part.data.decode()
+    except UnicodeDecodeError:
+        texts.append("what is no UTF-8 is shown as �")
+    return "; ".join(texts) + "."
+
+
+def _listing_header(path: str, walk: Walk, recursive: bool, offset: int, shown: int) -> str:
+    counts: dict[str, int] = dict.fromkeys(("file", "folder", "link", "other"), 0)
+    for one in walk.found:
+        counts[one.kind] += 1
+    size = sum(one.size for one in walk.found)
+    total = len(walk.found)
+    kinds = [f"{counts['file']:,} files of {size:,} bytes", f"{counts['folder']:,} folders"]
+    kinds += [f"{counts[kind]:,} {name}" for kind, name in _RARE.items() if counts[kind]]
+    below = " and below" if recursive else ""
+    text = f"{total:,} entries in {show(path)}{below}: {', '.join(kinds)}."
+    if shown < total:
+        text += f" Entries {offset + 1:,} to {offset + shown:,} follow" if shown else " None follow"
+        text += f"; next: offset={offset + shown}." if offset + shown < total else "."
+    if walk.skipped:
+        text += f" Left out: {', '.join(map(show, walk.skipped))}."
+    for one, reason in walk.unreadable.items():
+        text += f" Not readable: {show(one)}/ ({reason})."
+    return text
+
+
+_RARE = {"link": "symbolic links (not followed)", "other": "special files"}
+
+
+def _listing_line(one: Found) -> str:
+    if one.kind == "folder":
+        return f"{'-':>10}  {show(one.path + '/')}"
+    if one.kind == "link":
+        return f"{'link':>10}  {show(one.path)} -> {show(one.target)}"
+    size: Any = one.size if one.kind == "file" else "special"
+    return f"{size:>10}  {show(one.path)}"
+
+
+def _encode(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise ToolError(f"The text cannot be written as UTF-8: {error.reason}.") from None
+
+
+def _crlf(data: bytes) -> bytes:
+    return data.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n")

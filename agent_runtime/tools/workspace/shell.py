@@ -1,0 +1,133 @@
+"""Running commands in a folder."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+import anyio
+import anyio.to_thread
+from anyio.abc import ByteReceiveStream, Process
+from pydantic import Field
+
+from agent_runtime.messages import ToolResult
+from agent_runtime.tools.base import ToolContext
+from agent_runtime.tools.workspace.environment import project_environment
+from agent_runtime.tools.workspace.process import Ended, Supervised
+
+MOST_BYTES = 256 << 10
+"""Of the output, so much of its beginning and so much of its end are kept."""
+AFTER_EXIT = 2.0
+"""Seconds for what is still written after a command and its descendants were killed."""
+
+_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|AUTH\b|DATABASE_URL|DSN\b", re.IGNORECASE)
+
+
+class Shell:
+    """The command tool; its docstring is what a model reads.
+
+    Args:
+        folder: where commands run.
+        longest: the most seconds that one may take.
+        environment: their variables; None for those of the project: this process's own, without
+            the runtime's virtual environment and what looks secret.
+    """
+
+    def __init__(self, folder: Path, longest: float, environment: Mapping[str, str] | None) -> None:
+        self._folder = folder
+        self._longest = longest
+        self._environment = environment
+
+    async def run_command(
+        self,
+        context: ToolContext,
+        command: str,
+        timeout: Annotated[float | None, Field(gt=0)] = None,
+    ) -> ToolResult:
+        """Run a command by `sh` in the workspace; return its output and its exit code.
+
+        Standard output and errors come together; there is no input. Everything that the command
+        started in the background is killed when it ends.
+
+        Args:
+            command: what to run.
+            timeout: seconds after which it is killed; the default is the most that is allowed.
+        """
+        seconds = min(timeout or self._longest, self._longest)
+        output, ended = Output(), Ended()
+        supervised = await Supervised.start(self._folder, await self._variables(), context)
+        try:
+            with anyio.move_on_after(seconds):
+                await supervised.give(command)
+                await _follow(supervised.process, output)
+        finally:
+            with anyio.CancelScope(shield=True):
+                ended = await supervised.end()
+        rest = f"\nCould not be ended: {', '.join(ended.left)}." if ended.left else ""
+        if ended.error:
+            return ToolResult(f"It could not be run: {ended.error}.", outcome="error")
+        if output.ended:
+            return ToolResult(f"Exit code {ended.code}.\n{output.text()}{rest}")
+        text = f"It was killed after {seconds:g} s. Its output until then:\n{output.text()}{rest}"
+        return ToolResult(text, outcome="error")
+
+    async def _variables(self) -> Mapping[str, str]:
+        if self._environment is not None:
+            return self._environment
+        # It looks at folders, which may be slow.
+        return await anyio.to_thread.run_sync(
+            project_environment, visible(os.environ), self._folder
+        )
+
+
+@dataclass(slots=True)
+class Output:
+    """What a command has written: the beginning, the end, and how much lies between."""
+
+    head: bytearray = field(default_factory=bytearray)
+    tail: bytearray = field(default_factory=bytearray)
+    left_out: int = 0
+    ended: bool = False
+
+    def add(self, data: bytes) -> None:
+        """Take more of the output."""
+        room = MOST_BYTES - len(self.head)
+        self.head += data[:room]
+        self.tail += data[room:]
+        over = max(0, len(self.tail) - MOST_BYTES)
+        self.left_out += over
+        del self.tail[:over]
+
+    def text(self) -> str:
+        """Return it, with a line that says what is left out."""
+        middle = f"\n[... {self.left_out:,} bytes are left out ...]\n" if self.left_out else ""
+        if not middle:
+            return (self.head + self.tail).decode(errors="replace")
+        return self.head.decode(errors="replace") + middle + self.tail.decode(errors="replace")
+
+
+def visible(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables whose names do not look like secrets."""
+    return {name: value for name, value in environment.items() if not _SECRET.search(name)}
+
+
+async def _follow(process: Process, output: Output) -> None:
+    """Collect the output until the command has ended and nobody writes any more."""
+    stream = process.stdout
+    if stream is None:
+        raise AssertionError("the process was opened without its output")
+    async with anyio.create_task_group() as group:
+        group.start_soon(_collect, stream, output)
+        await process.wait()
+        output.ended = True
+        # What could not be ended may hold the output open.
+        group.cancel_scope.deadline = anyio.current_time() + AFTER_EXIT
+
+
+async def _collect(stream: ByteReceiveStream, output: Output) -> None:
+    async for data in stream:
+        output.add(data)

@@ -1,0 +1,49 @@
+"""What a store of objects and the places where they lie have in common."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from agent_runtime_storage.contract.errors import ObjectsUnavailable
+
+Version: TypeAlias = Mapping[str, str]
+"""What tells the content of an object from any other; only the place that gave it knows how."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectInfo:
+    """An object as it is listed.
+
+    Attributes:
+        modified: when it was last put, in seconds since the epoch, by the store's clock.
+    """
+
+    key: str
+    bytes: int
+    modified: float
+
+
+def check_folder(root: Path) -> None:
+    """Raise `ObjectsUnavailable` if the folder is none, or would have to be made elsewhere."""
+    try:
+        mode = root.stat().st_mode
+    except FileNotFoundError:
+        if root.parent.is_dir():
+            return
+        raise ObjectsUnavailable(
+            f"The folder {root.parent}, in which the objects' folder is to be, is not there.",
+            cure="Create it, or choose another path.",
+        ) from None
+    except OSError as error:
+        raise ObjectsUnavailable(
+            f"The objects' folder {root} cannot be used: {error.strerror}.",
+            cure="Check the path and the permissions of the folders on its way.",
+        ) from error
+    if not stat.S_ISDIR(mode):
+        raise ObjectsUnavailable(
+            f"The objects' folder {root} is a file.", cure="Choose the path of a folder."
+        )

@@ -1,0 +1,521 @@
+"""What the store takes and gives: plain records, with bodies that it does not interpret.
+
+A node's id is its `seq`: an integer that counts up within its thread, without gaps, in commit
+order.  `parent_id` is the seq of the node before it on its branch, always smaller than its own.
+Money is in integer nanodollars, time in seconds since the epoch by the database's clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import astuple, dataclass, field
+from typing import Any, Literal
+
+from agent_runtime_storage.contract.plan_records import NewPlan
+from agent_runtime_storage.contract.question_records import NewQuestion
+from agent_runtime_storage.contract.spending_records import (
+    NO_LIMITS,
+    UNLIMITED,
+    Amount,
+    Budget,
+    Limits,
+)
+
+JsonObject = Mapping[str, Any]
+
+NodeKind = Literal["message", "exchange"]
+NodeStatus = Literal["open", "closed"]
+CallStatus = Literal["pending", "started", "done"]
+CallOutcome = Literal["ok", "error", "refused", "interrupted", "cancelled"]
+RunStatus = Literal["queued", "running", "suspended", "succeeded", "failed", "cancelled"]
+StopReason = Literal[
+    "completed",
+    "max_steps",
+    "budget",
+    "timeout",
+    "cancelled",
+    "error",
+    "awaiting_user",
+    "paused",
+    "no_progress",
+    "interrupted",
+    "unsupported",
+    "refusal",
+    "content_filter",
+    "length",
+    "imported",
+]
+FileKind = Literal["image", "audio", "video", "document", "custom"]
+FileOrigin = Literal["upload", "tool"]
+ACTIVE: tuple[RunStatus, ...] = ("queued", "running", "suspended")
+
+
+@dataclass(frozen=True, slots=True)
+class Thread:
+    """A conversation: an append-only tree of nodes with an explicit head."""
+
+    id: str
+    title: str
+    metadata: JsonObject
+    head: int | None
+    last_seq: int
+    last_activation: int
+    last_event: int
+    active_run: str | None
+    created_at: float
+    updated_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A tool call of an exchange; its name and arguments lie in the exchange's body."""
+
+    node_id: int
+    index: int
+    tool: str
+    status: CallStatus
+    outcome: CallOutcome | None
+    body: bytes
+    """The result, encoded by the engine; empty until it is done."""
+    shown: int | None
+    """How many characters of the result prompts show; None for all of it."""
+    tokens: int
+    """Tokens of the result as shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A message, or an exchange: an assistant message with all its calls and their results."""
+
+    seq: int
+    parent_id: int | None
+    kind: NodeKind
+    status: NodeStatus
+    role: str
+    run_id: str | None
+    activation_id: int
+    """The activation that was in force when the node was appended; 0 for none."""
+    body: bytes
+    tokens: int
+    created_at: float
+    calls: tuple[Call, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """What a node is, without its content; `tokens` are those of its message alone."""
+
+    thread_id: str
+    seq: int
+    parent_id: int | None
+    role: str
+    tokens: int
+    created_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Activation:
+    """How prompts begin from here on: anchored at the node that was the head when it was made."""
+
+    id: int
+    anchor: int | None
+    run_id: str | None
+    cause: str
+    body: bytes
+    prefix: bytes
+    """The system prompt and tool schemas, kept once for each distinct content."""
+    created_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseOwner:
+    """Who holds a lease: enough to tell, on the same machine, whether the holder still lives.
+
+    Attributes:
+        host: the machine's name, for people.
+        boot: the boot of its kernel, and the namespace of the process's id.
+        pid: the process, and when it
+        started: by the kernel's clock.
+        machine: the machine's id; empty if it has none.
+        instance: a random id of the process; empty if it has none, as of older versions.
+    """
+
+    host: str
+    boot: str
+    pid: int
+    started: str
+    machine: str = ""
+    instance: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right to write on behalf of a run; `epoch` fences every write."""
+
+    run_id: str
+    thread_id: str
+    root_run_id: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One execution of an agent on a thread."""
+
+    id: str
+    thread_id: str
+    parent_run_id: str | None
+    root_run_id: str
+    agent: str
+    status: RunStatus
+    stop_reason: StopReason | None
+    detail: str
+    """Why it stopped, in a sentence; empty while it is active."""
+    task_id: int | None
+    """The seq of the node that holds the run's task."""
+    open_node: int | None
+    """The seq of the exchange whose calls are not all done; None between exchanges."""
+    steps: int
+    max_steps: int
+    cancel_requested: bool
+    spec: JsonObject
+    """What the caller kept with the run; no secrets."""
+    internal: JsonObject | None
+    """What the engine keeps with it; None where an earlier version kept that in `spec`."""
+    output: bytes
+    epoch: int
+    owner: LeaseOwner | None
+    lease_live: bool
+    """Whether the lease had not expired, by the database's clock, when the row was read."""
+    budget: Budget
+    reserved: Amount
+    """Of the whole tree (on the root): reserved for calls under way."""
+    settled: Amount
+    """Of the whole tree (on the root): reported by providers."""
+    unsettled: Amount
+    """Of the whole tree (on the root): upper bounds of calls that died unreported."""
+    kept: Amount
+    """What the runs below (on the root) have to leave for its own next calls."""
+    created_at: float
+    updated_at: float
+    finished_at: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """One model call: what the provider reported, beside what we counted."""
+
+    run_id: str
+    root_run_id: str
+    node_id: int | None
+    purpose: str
+    """`step`, `observe`, `reflect` or `embed`."""
+    model: str
+    prompt_tokens: int
+    cached_tokens: int
+    cache_write_tokens: int
+    completion_tokens: int
+    counted_tokens: int
+    """Our own uncalibrated count of the prompt as it was sent."""
+    cost: int | None
+    """Nanodollars; None where the price is unknown."""
+    reported: bool = True
+    """False where the provider reported nothing and the figures are our own bound."""
+    id: int = 0
+    created_at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class UsageTotal:
+    """Sums over a run tree or a thread."""
+
+    calls: int
+    prompt_tokens: int
+    cached_tokens: int
+    cache_write_tokens: int
+    completion_tokens: int
+    cost: int
+    unpriced_calls: int
+    unreported_calls: int
+
+    @classmethod
+    def of(cls, parts: Iterable[UsageTotal]) -> UsageTotal:
+        """Return the sum of several."""
+        rows = [astuple(cls(0, 0, 0, 0, 0, 0, 0, 0)), *map(astuple, parts)]
+        return cls(*map(sum, zip(*rows, strict=True)))
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened, in commit order; refers to nodes and repeats none of their text."""
+
+    id: int
+    run_id: str | None
+    kind: str
+    node_id: int | None
+    data: JsonObject
+    created_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class InboxItem:
+    """Something posted to a thread from outside; the holder of the lease drains it."""
+
+    id: int
+    run_id: str | None
+    kind: str
+    body: bytes
+    created_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A durable unit of background work, unique by (thread, kind, key)."""
+
+    id: str
+    thread_id: str
+    kind: str
+    key: str
+    payload: bytes
+    attempts: int
+    token: str
+    """The claim's fencing token."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileRow:
+    """A file of a thread, without its content; it never changes.
+
+    Attributes:
+        id: unique in its thread; an imported copy of the thread keeps it.
+        origin: `upload`, or `tool` for what a tool made.
+    """
+
+    thread_id: str
+    id: str
+    kind: FileKind
+    origin: FileOrigin
+    name: str
+    media_type: str
+    bytes: int
+    created_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class ObservationRow:
+    """What stands for an interval of a branch: a node and its ancestors down to another one.
+
+    Attributes:
+        level: 0 over nodes, more over other observations.
+        parent_id: the node before the first; None if that is the root.
+        parts: the observations that it replaces, in order; empty at level 0.
+        provisional: whether it is to be written again.
+    """
+
+    id: int
+    level: int
+    parent_id: int | None
+    first: int
+    last: int
+    parts: tuple[int, ...]
+    provisional: bool
+    body: bytes
+    tokens: int
+    created_at: float
+
+
+# What the engine writes.
+
+
+@dataclass(frozen=True, slots=True)
+class NewFile:
+    """A file to keep, as `FileRow`."""
+
+    id: str
+    kind: FileKind
+    origin: FileOrigin
+    name: str
+    media_type: str
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class NewObservation:
+    """An observation to append; `id` must be the thread's next one."""
+
+    id: int
+    level: int
+    parent_id: int | None
+    first: int
+    last: int
+    body: bytes
+    tokens: int
+    parts: tuple[int, ...] = ()
+    provisional: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NewNode:
+    """A node to append; `seq` must be the thread's next one, and so on for each that follows."""
+
+    seq: int
+    parent_id: int | None
+    kind: NodeKind
+    role: str
+    body: bytes
+    tokens: int
+    activation_id: int
+    status: NodeStatus = "closed"
+    tools: tuple[str, ...] = ()
+    """For an exchange, the tool of each call in order; each begins as `pending`."""
+    text: str = ""
+    """What full text search finds it by; kept as an index only, up to 100,000 characters."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewActivation:
+    """An activation to append; `id` must be the thread's next one."""
+
+    id: int
+    anchor: int | None
+    cause: str
+    body: bytes
+    prefix: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class CallDone:
+    """A call's result."""
+
+    node_id: int
+    index: int
+    outcome: CallOutcome
+    body: bytes
+    tokens: int
+    shown: int | None = None
+    text: str = ""
+    """What full text search finds the result by, as for `NewNode`."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallShown:
+    """How much of a call's result prompts show, decided when its exchange is closed."""
+
+    node_id: int
+    index: int
+    shown: int
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class NewEvent:
+    """An event to append; its id is allocated by the commit."""
+
+    kind: str
+    node_id: int | None = None
+    data: JsonObject = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """The end of a run, or its suspension."""
+
+    status: RunStatus
+    stop_reason: StopReason
+    detail: str = ""
+    output: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """Everything that one transaction does for a run; each part is optional.
+
+    They apply in the order of the fields.  A commit misses, and writes nothing, if the lease is
+    lost, if a seq or activation id is not the next one, if a call is not in the state it must
+    leave, or if the reservation does not fit the budget.
+    """
+
+    start: tuple[tuple[int, int], ...] = ()
+    """Calls (node, index) from `pending` to `started`."""
+    done: tuple[CallDone, ...] = ()
+    """Calls from `pending` or `started` to `done`."""
+    shown: tuple[CallShown, ...] = ()
+    """Of done calls (those in `done` here included), how much of the result prompts show."""
+    close: tuple[int, ...] = ()
+    """Exchanges to close: all their calls must be done (those in `done` here included)."""
+    nodes: tuple[NewNode, ...] = ()
+    head: int | None = None
+    """The new head, which must be closed; None leaves it where it is."""
+    activation: NewActivation | None = None
+    observation: NewObservation | None = None
+    plan: NewPlan | None = None
+    job: Job | None = None
+    """A claimed job that this commit ends; it misses if another claimed the job meanwhile."""
+    drained: tuple[int, ...] = ()
+    """Inbox items that these nodes stand for."""
+    usage: tuple[Usage, ...] = ()
+    release: Amount | None = None
+    """What to take back of the tree's reservation (and of this run's own)."""
+    settle: Amount | None = None
+    unsettle: Amount | None = None
+    reserve: Amount | None = None
+    """What to reserve on the root for the next model call."""
+    limits: Limits = NO_LIMITS
+    """Which limits beside the tree's budget the reservation has to keep."""
+    keep: Amount | None = None
+    """Of a root: what the runs below have to leave for its next calls from now on."""
+    steps: int | None = None
+    """The run's number of steps from now on."""
+    finish: Finish | None = None
+    questions: tuple[NewQuestion, ...] = ()
+    quiet_inbox: bool = False
+    """Whether all this is only to be if nothing else waits in the inbox."""
+    events: tuple[NewEvent, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LateObservation:
+    """An observation that was not ready before its run ended, with the end of its claimed job."""
+
+    observation: NewObservation
+    job: Job
+    usage: tuple[Usage, ...] = ()
+    events: tuple[NewEvent, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NewRun:
+    """A run to begin, at once with a lease.
+
+    `nodes` (with the task) are appended under the thread's head, which must be `expect_head`.
+    A child names its parent, which must be running and not cancelled.
+    """
+
+    id: str
+    thread_id: str
+    agent: str
+    max_steps: int
+    spec: JsonObject
+    owner: LeaseOwner
+    lease_seconds: float
+    expect_head: int | None
+    expect_seq: int
+    nodes: tuple[NewNode, ...] = ()
+    task_id: int | None = None
+    activation: NewActivation | None = None
+    parent_run_id: str | None = None
+    root_run_id: str | None = None
+    budget: Budget = UNLIMITED
+    reserve: Amount | None = None
+    events: tuple[NewEvent, ...] = ()
+    internal: JsonObject = field(default_factory=dict[str, Any])
+    """What the engine keeps with the run, apart from the caller's `spec`."""
+
+
+Vet = Callable[[Literal["node", "call", "observation", "plan"], bytes], tuple[str, int]]
+"""Reads a body as the engine wrote it; raises `ValueError` if it did not.
+
+Of a node it returns the role and the number of calls; of the others nobody looks at the result.
+"""
+TextOf = Callable[[Literal["node", "call"], bytes], str]
+"""From the body of a node, or of a call's result, to the text that search finds it by."""

@@ -1,0 +1,155 @@
+"""What can go wrong between the store and a libSQL server, and what it means for the store."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from agent_runtime_storage.contract.errors import (
+    NotADatabase,
+    StoreBusy,
+    StoreError,
+    StoreFull,
+    StoreInDoubt,
+    StoreReadOnly,
+    StoreUnavailable,
+)
+from agent_runtime_storage.drivers.protocol import ConstraintFailed
+
+Kind = Literal["unsent", "lost", "busy"]
+
+
+class Failure(Exception):
+    """Something that may pass, so it is tried again.
+
+    Attributes:
+        kind: `unsent` if the request never reached the server, `lost` if nobody knows whether it
+            was carried out, `busy` if the server answered that it was not.
+        why: what happened.
+    """
+
+    def __init__(self, kind: Kind, why: str) -> None:
+        super().__init__(kind, why)
+        self.kind: Kind = kind
+        self.why = why
+
+
+def give_up(failure: Failure, shown: str, *, in_doubt: bool) -> StoreUnavailable:
+    """Return the error of who has waited long enough."""
+    if in_doubt:
+        return StoreInDoubt(
+            f"The connection to the database {shown} broke while a write was on its way: "
+            f"{failure.why}.",
+            cure="Read what it was to write before it is tried again.",
+        )
+    if failure.kind == "busy":
+        return StoreBusy(
+            f"The database {shown} was busy for longer than the deadline: {failure.why}.",
+            cure="Try again; if it stays, find who holds a transaction open on the server.",
+        )
+    return StoreUnavailable(
+        f"The database {shown} cannot be reached: {failure.why}.",
+        cure="Check that the server runs, and that the URL names its host and port.",
+    )
+
+
+def closed_error(shown: str) -> StoreUnavailable:
+    """Return the error of who uses the store after its end."""
+    return StoreUnavailable(f"The store {shown} is closed.", cure="Open it again.")
+
+
+def refused_token(shown: str) -> StoreUnavailable:
+    """Return the error of who is not let in."""
+    return StoreUnavailable(
+        f"The database {shown} refused the auth token, or asks for one and got none.",
+        cure="Set a valid token: in the auth token setting, or as `?authToken=…` in the URL.",
+    )
+
+
+def not_a_server(shown: str, found: str) -> StoreUnavailable:
+    """Return the error of who meets something else under the URL."""
+    return StoreUnavailable(
+        f"What answers under {shown} is no libSQL server: {found}.",
+        cure="Check host, port and path of the database URL.",
+    )
+
+
+PROXY_ERROR = "PROXY_ERROR"
+"""The code of a replica for whatever went wrong on its primary."""
+
+_FROM_PRIMARY = "error executing a request on the primary: "
+# A replica passes on only the text of its primary's error.
+_TEXTS = (
+    ("constraint failed", "SQLITE_CONSTRAINT"),
+    ("database is locked", "SQLITE_BUSY"),
+    ("string or blob too big", "SQLITE_TOOBIG"),
+    ("disk is full", "SQLITE_FULL"),
+    ("readonly database", "SQLITE_READONLY"),
+)
+
+_TRANSIENT = (
+    "SQLITE_BUSY",
+    "SQLITE_LOCKED",
+    "TRANSACTION_BUSY",
+    "TRANSACTION_TIMEOUT",
+    "STREAM_EXPIRED",
+    "STREAM_CLOSED",
+    PROXY_ERROR,
+)
+
+_MAPPING: tuple[tuple[tuple[str, ...], type[StoreError], str, str], ...] = (
+    (
+        ("SQLITE_FULL",),
+        StoreFull,
+        "There is no space left; nothing of the transaction was written",
+        "Free some space on the server or raise the database's limit, then try again.",
+    ),
+    (
+        ("SQLITE_READONLY", "SQLITE_PERM", "SQLITE_AUTH", "BLOCKED"),
+        StoreReadOnly,
+        "The server does not let the database be written",
+        "Use a token that may write, the primary instead of a replica, and see whether the "
+        "server blocks the database.",
+    ),
+    (
+        ("SQLITE_NOTADB", "SQLITE_CORRUPT", "SQLITE_FORMAT"),
+        NotADatabase,
+        "The server's file is no database, or it is damaged",
+        "Restore it from a backup.",
+    ),
+    (
+        ("SQLITE_IOERR", "SQLITE_CANTOPEN", "SQLITE_NOMEM", "SQLITE_PROTOCOL"),
+        StoreUnavailable,
+        "The server failed to read or write the database",
+        "Look into the server's log.",
+    ),
+    (
+        ("SQLITE_TOOBIG",),
+        StoreError,
+        "A value is larger than the server takes",
+        "Keep it as a file, or raise the server's `--max-response-size` to twice its size.",
+    ),
+    (
+        ("RESPONSE_TOO_LARGE",),
+        StoreError,
+        "The answer is larger than the server gives at once; nothing was written",
+        "Ask for less, or raise the server's `--max-response-size`.",
+    ),
+)
+
+
+def map_error(code: str | None, message: str, shown: str) -> Exception:
+    """Return the error of the store, or a `Failure`, for what a server says of a statement."""
+    code = code or ""
+    message = message.removeprefix(_FROM_PRIMARY).removeprefix("SQLite error: ").rstrip(".")
+    if code in ("", "SQLITE_UNKNOWN", "ARGS_INVALID", PROXY_ERROR):
+        code = next((known for text, known in _TEXTS if text in message), code)
+    if code.startswith("SQLITE_CONSTRAINT"):
+        return ConstraintFailed(message)
+    if code.startswith(_TRANSIENT):
+        return Failure("busy", message)
+    if code.startswith("AUTH_"):
+        return refused_token(shown)
+    for codes, mapped, what, cure in _MAPPING:
+        if code.startswith(codes):
+            return mapped(f"{what} (database {shown}: {message}).", cure=cure)
+    return StoreError(f"The database {shown} refused a statement: {message}.")

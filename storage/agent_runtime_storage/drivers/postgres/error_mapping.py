@@ -1,0 +1,206 @@
+"""From what libpq and the server say to the store's errors.
+
+Only the primary message of an error is passed on: its DETAIL shows the values of rows, which may be
+another owner's.  What libpq says of a URL that it cannot read shows parts of it, the password
+perhaps, so nothing of that is passed on.
+"""
+
+from __future__ import annotations
+
+import re
+
+from agent_runtime_storage.contract.errors import (
+    StoreBusy,
+    StoreError,
+    StoreFull,
+    StoreInDoubt,
+    StoreReadOnly,
+    StoreUnavailable,
+)
+from agent_runtime_storage.drivers.postgres.pipeline import ServerError
+from agent_runtime_storage.drivers.protocol import ConstraintFailed
+
+# A deadlock, or a clash of isolation: what was tried can be tried again.
+CLASHES = frozenset({"40P01", "40001"})
+# The server does not know a statement that it prepared, or has to plan it anew.
+STALE = frozenset({"26000", "0A000"})
+
+_BY_STATE: tuple[tuple[str, type[StoreError], str, str], ...] = (
+    (
+        "53100",
+        StoreFull,
+        "The server has no space left on its device; nothing was written",
+        "Free some space there, then try again.",
+    ),
+    (
+        "53300",
+        StoreUnavailable,
+        "The server takes no more connections",
+        "Raise its max_connections, or lower the number of processes that use it.",
+    ),
+    (
+        "53",
+        StoreUnavailable,
+        "The server ran out of a resource",
+        "Give the server more memory, then try again.",
+    ),
+    (
+        "25006",
+        StoreReadOnly,
+        "The database is read-only here",
+        "Connect to the primary server, and check default_transaction_read_only.",
+    ),
+    (
+        "55P03",
+        StoreBusy,
+        "Another transaction kept its lock for longer than the deadline",
+        "Try again; if it stays, find the transaction that stays open in pg_stat_activity.",
+    ),
+    (
+        "40",
+        StoreBusy,
+        "Other transactions got in the way several times in a row",
+        "Try again.",
+    ),
+    (
+        "57014",
+        StoreBusy,
+        "The server cancelled the statement, as it took too long or was told to",
+        "Try again; if it stays, look at the server's load and for missing statistics (ANALYZE).",
+    ),
+    (
+        "42501",
+        StoreError,
+        "The login lacks a right",
+        "Use the login that owns the schema agent_runtime, or grant it that right.",
+    ),
+    (
+        "42704",
+        StoreError,
+        "The server does not know something that the statement names",
+        "If it is the type vector, install pgvector 0.8 or newer, then open the store again.",
+    ),
+    (
+        "58",
+        StoreUnavailable,
+        "The server could not read or write its files",
+        "Look at the server's log and at its device.",
+    ),
+    (
+        "XX001",
+        StoreUnavailable,
+        "The server found damaged data",
+        "Restore the database from a backup.",
+    ),
+    (
+        "XX002",
+        StoreUnavailable,
+        "The server found a damaged index",
+        "Rebuild it (REINDEX), or restore the database from a backup.",
+    ),
+)
+
+
+def map_refusal(error: ServerError, shown: str) -> Exception:
+    """Return the store's error for one of the server's.
+
+    Args:
+        shown: the URL as it may be shown.
+    """
+    if error.sqlstate.startswith("23"):
+        return ConstraintFailed(error.message)
+    for state, kind, what, cure in _BY_STATE:
+        if error.sqlstate.startswith(state):
+            return kind(f"{what} (database {shown}: {error.message}).", cure=cure)
+    return StoreError(
+        f"The database {shown} refused a statement: {error.message} ({error.sqlstate})."
+    )
+
+
+class Unreachable(Exception):
+    """No connection could be made.
+
+    Attributes:
+        error: what to tell who wanted it.
+        lasting: whether trying again is in vain.
+    """
+
+    def __init__(self, error: StoreUnavailable, *, lasting: bool) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.lasting = lasting
+
+
+# The server's refusals of a connection come without their SQLSTATE.  One in another language is
+# taken for a passing one: then it is told after a wait, in the server's words.
+_LASTING: tuple[tuple[str, str, str], ...] = (
+    (
+        r"password authentication failed|no password supplied|authentication failed",
+        "The server refused the login",
+        "Check user and password in the URL.",
+    ),
+    (
+        r"no pg_hba\.conf entry|requires? SSL|server does not support SSL|certificate",
+        "The server refuses connections of this kind",
+        "Check sslmode in the URL, and the server's pg_hba.conf.",
+    ),
+    (
+        r'database ".*" does not exist',
+        "There is no such database",
+        "Create it (CREATE DATABASE), or correct its name in the URL.",
+    ),
+    (r'role ".*" does not exist', "There is no such login", "Check the user in the URL."),
+    (
+        r"permission denied for database",
+        "The login may not use the database",
+        "Grant it CONNECT on the database.",
+    ),
+)
+_FULL = re.compile(r"too many (clients|connections)|remaining connection slots")
+
+
+def map_connect(message: str, shown: str) -> Unreachable:
+    """Return the error for a failed attempt to connect."""
+    reason = _last_line(message)
+    for pattern, what, cure in _LASTING:
+        if re.search(pattern, message):
+            told = StoreUnavailable(f"{what} (database {shown}: {reason}).", cure=cure)
+            return Unreachable(told, lasting=True)
+    if _FULL.search(message):
+        what = "The server takes no more connections"
+        cure = "Raise its max_connections, or lower the number of processes that use it."
+    else:
+        what = "The server cannot be reached"
+        cure = "Check that it runs, and host and port in the URL."
+    return Unreachable(
+        StoreUnavailable(f"{what} (database {shown}: {reason}).", cure=cure), lasting=False
+    )
+
+
+def _last_line(message: str) -> str:
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    told = [line for line in lines if "FATAL" in line or "failed:" in line]
+    line = (told or lines or ["no reason given"])[-1]
+    return line.rpartition("failed: ")[2].removeprefix("FATAL:").strip()
+
+
+def lost_error(reason: str, shown: str) -> StoreUnavailable:
+    """Return the error for a connection that broke, with nothing written."""
+    return StoreUnavailable(
+        f"The connection broke and did not come back (database {shown}: {_last_line(reason)}).",
+        cure="Check that the server runs and is reachable, then try again.",
+    )
+
+
+def doubt_error(reason: str, shown: str) -> StoreInDoubt:
+    """Return the error for a connection that broke while a batch was on its way."""
+    return StoreInDoubt(
+        f"The connection broke while a write was on its way (database {shown}: "
+        f"{_last_line(reason)}).",
+        cure="Read what is there before writing it again.",
+    )
+
+
+def closed_error(shown: str) -> StoreUnavailable:
+    """Return the error of who uses the store after its end."""
+    return StoreUnavailable(f"The store {shown} is closed.", cure="Open it again.")

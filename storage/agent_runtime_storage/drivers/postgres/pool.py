@@ -1,0 +1,82 @@
+"""The pool of connections: as many as are needed, up to a limit, the most recently used first.
+
+psycopg_pool connects in the background, so who waits learns only that time ran out, not that the
+password is wrong; and it tries again a second later at the earliest, then two, then four.  Here
+who needs a connection makes it, gets the server's own answer, and is who waits and tries again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable
+
+from agent_runtime_storage.drivers.postgres.pipeline import Session
+
+_IDLE_SECONDS = 300.0
+_LIFE_SECONDS = 3600.0
+
+
+class Connections:
+    """The connections of one driver; belongs to its event loop.
+
+    Args:
+        connect: makes a connection.
+        limit: how many there are at most; who comes then waits, in order.
+    """
+
+    def __init__(self, connect: Callable[[], Awaitable[Session]], limit: int) -> None:
+        self.limit = limit
+        self._connect = connect
+        self._slots = asyncio.Semaphore(limit)
+        self._idle: deque[Session] = deque()
+        self._pids: set[int] = set()
+        self._closed = False
+
+    def owns(self, pid: int) -> bool:
+        """Return whether the server process serves one of these connections."""
+        return pid in self._pids
+
+    async def take(self) -> Session:
+        """Return a connection that is for the caller alone until it is given back.
+
+        Cancelled while it waits or connects, it takes none.
+
+        Raises:
+            Whatever `connect` raises.
+        """
+        await self._slots.acquire()
+        try:
+            while self._idle:
+                session = self._idle.pop()
+                if session.alive():
+                    return session
+                self._discard(session)
+            session = await self._connect()
+            self._pids.add(session.pid)
+            return session
+        except BaseException:
+            self._slots.release()
+            raise
+
+    def give(self, session: Session) -> None:
+        """Take a connection back, and close those that nobody has used for long."""
+        now = time.monotonic()
+        if session.usable and not self._closed and now - session.born < _LIFE_SECONDS:
+            self._idle.append(session)
+        else:
+            self._discard(session)
+        while len(self._idle) > 1 and now - self._idle[0].used > _IDLE_SECONDS:
+            self._discard(self._idle.popleft())
+        self._slots.release()
+
+    def close(self) -> None:
+        """Close what is idle now, and the rest as it is given back."""
+        self._closed = True
+        while self._idle:
+            self._discard(self._idle.pop())
+
+    def _discard(self, session: Session) -> None:
+        self._pids.discard(session.pid)
+        session.discard()

@@ -1,0 +1,65 @@
+"""Files that messages refer to: their rows, and their content in blobs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import anyio.to_thread
+import orjson
+
+from agent_runtime_storage.contract.errors import StoreError
+from agent_runtime_storage.contract.names import name_problem
+from agent_runtime_storage.contract.records import FileRow, NewFile
+from agent_runtime_storage.drivers.protocol import BatchMissed
+from agent_runtime_storage.objects.bodies import THREAD_BYTES, unpack
+from agent_runtime_storage.queries.owner import Owner, not_found
+from agent_runtime_storage.queries.row_decoding import to_file
+
+
+class Files(Owner):
+    """The methods of `UserStore` for files."""
+
+    async def put_file(self, thread_id: str, file: NewFile) -> None:
+        if problem := name_problem(file.id):
+            raise StoreError(f"The file's id {problem}.", cure="Use a UUID.")
+        bodies = self._bodies(thread_id)
+        await bodies.pack([], blobs=[file.content])
+        values = {
+            "thread_id": thread_id,
+            "id": file.id,
+            "kind": file.kind,
+            "origin": file.origin,
+            "name": file.name,
+            "media_type": file.media_type,
+            "bytes": len(file.content),
+            "blob": bodies.blob(file.content).hash,
+        }
+        batch = [
+            self._statement("touch_thread", {"thread_id": thread_id}, rows=1),
+            *bodies.statements(),
+            self._statement("put_file", values),
+        ]
+        try:
+            await self._batch(batch, thread=thread_id, repeatable=True)
+        except BatchMissed as error:
+            raise not_found("thread", thread_id) from error
+
+    async def files(self, thread_id: str) -> list[FileRow]:
+        await self._require_thread(thread_id)
+        rows = await self._read("files_of_thread", thread_id=thread_id)
+        return [to_file(row) for row in rows]
+
+    async def find_files(self, ids: Sequence[str]) -> list[FileRow]:
+        if not ids:
+            return []
+        rows = await self._read("files_by_id", ids=orjson.dumps(list(ids)).decode())
+        return [to_file(row) for row in {row[1]: row for row in reversed(rows)}.values()][::-1]
+
+    async def file_content(self, thread_id: str, file_id: str) -> bytes:
+        rows = await self._read("file_body", thread_id=thread_id, id=file_id)
+        if not rows:
+            raise not_found("file", file_id)
+        inline, word, data = rows[0]
+        if len(data or b"") <= THREAD_BYTES:
+            return unpack(inline, word, data, {"file": file_id})
+        return await anyio.to_thread.run_sync(unpack, inline, word, data, {"file": file_id})

@@ -1,0 +1,89 @@
+"""Durable jobs: queued once for each key, claimed under a lease, fenced by a token."""
+
+from __future__ import annotations
+
+import secrets
+
+from agent_runtime_storage.contract.errors import LeaseLost, StoreInDoubt
+from agent_runtime_storage.contract.ids import new_id
+from agent_runtime_storage.contract.records import Job
+from agent_runtime_storage.drivers.protocol import BatchMissed, Statement, Value
+from agent_runtime_storage.objects.bodies import unpack
+from agent_runtime_storage.queries.owner import Owner, not_found
+
+
+class Jobs(Owner):
+    """The methods of `UserStore` for durable jobs."""
+
+    async def enqueue(self, thread_id: str, kind: str, key: str, payload: bytes) -> bool:
+        bodies = self._bodies(thread_id)
+        await bodies.pack([payload])
+        packed = bodies.get(payload)
+        values = {
+            "id": new_id(),
+            "thread_id": thread_id,
+            "kind": kind,
+            "key": key,
+            "payload": packed.inline,
+            "blob": packed.hash,
+        }
+        batch = [
+            self._statement("thread_exists", {"thread_id": thread_id}, rows=1),
+            *bodies.statements(),
+            self._statement("enqueue_job", values),
+        ]
+        try:
+            rows = await self._batch(batch, thread=thread_id, repeatable=True)
+        except BatchMissed as error:
+            raise not_found("thread", thread_id) from error
+        return bool(rows[-1])
+
+    async def claim(
+        self, kind: str, *, seconds: float, thread_id: str | None = None, key: str | None = None
+    ) -> Job | None:
+        values: dict[str, Value] = {
+            "kind": kind,
+            "seconds": seconds,
+            "thread_id": thread_id,
+            "key": key,
+            "token": secrets.token_hex(16),
+        }
+        try:
+            [rows] = await self._batch([self._statement("claim_job", values)])
+        except StoreInDoubt:
+            rows = await self._read("claimed_job", kind=kind, token=values["token"])
+            if not rows:
+                raise
+        if not rows:
+            return None
+        [(identity, thread, job_kind, job_key, payload, blob, attempts, token)] = rows
+        if blob is not None:
+            found = await self._read("blob", thread_id=thread, hash=blob)
+            codec, data = found[0] if found else ("lost", None)
+            payload = unpack(b"", codec, data, {"job": identity})
+        return Job(identity, thread, job_kind, job_key, payload, attempts, token)
+
+    async def finish_job(self, job: Job) -> None:
+        await self._end(job, self._statement("finish_job", _key(job), rows=1))
+
+    async def fail_job(self, job: Job, *, retry_after: float | None, detail: str) -> None:
+        if retry_after is None:
+            values = {**_key(job), "detail": detail}
+            await self._end(job, self._statement("give_up_job", values, rows=1))
+        else:
+            retry = {**_key(job), "detail": detail, "retry_after": retry_after}
+            await self._end(job, self._statement("retry_job", retry, rows=1))
+
+    async def _end(self, job: Job, statement: Statement) -> None:
+        try:
+            await self._batch([statement], repeatable=True)
+        except BatchMissed as error:
+            raise LeaseLost(
+                f"The claim on job {job.id} is void: it expired and another took the job, or the "
+                "job is over.",
+                cure="Drop the result.",
+            ) from error
+
+
+def _key(job: Job) -> dict[str, str]:
+    return {"id": job.id, "token": job.token}

@@ -1,0 +1,146 @@
+"""Questions to people, and what they have allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import orjson
+
+from agent_runtime_storage.contract.errors import Conflict, QuestionClosed, StoreInDoubt
+from agent_runtime_storage.contract.question_records import (
+    ApprovalRow,
+    NewApproval,
+    NewQuestion,
+    QuestionRow,
+    QuestionStatus,
+)
+from agent_runtime_storage.contract.records import JsonObject, Lease
+from agent_runtime_storage.drivers.protocol import BatchMissed, Row, Statement
+from agent_runtime_storage.queries.owner import Owner, encode_json, not_found
+
+_CURE = "Look which questions are open; to say something else, steer the run or start a new one."
+
+
+class People(Owner):
+    """The methods of `UserStore` for questions and approvals."""
+
+    async def question(self, question_id: str) -> QuestionRow:
+        rows = await self._read("question", id=question_id)
+        if not rows:
+            raise not_found("question", question_id)
+        return to_question(rows[0])
+
+    async def questions(
+        self,
+        *,
+        thread_id: str | None = None,
+        run_id: str | None = None,
+        status: QuestionStatus | None = None,
+        limit: int = 100,
+    ) -> list[QuestionRow]:
+        filters = {"thread_id": thread_id, "status": status, "limit": max(limit, 0)}
+        if run_id is not None:
+            rows = await self._read("questions_of_run", run_id=run_id, **filters)
+        elif thread_id is not None:
+            rows = await self._read("questions_of_thread", **filters)
+        else:
+            rows = await self._read("questions", **filters)
+        return [to_question(row) for row in reversed(rows)]
+
+    async def answer(
+        self, question_id: str, answer: JsonObject, *, remember: NewApproval | None = None
+    ) -> QuestionRow:
+        question = await self.question(question_id)
+        text = encode_json(answer, "answer")
+        batch = [
+            self._statement("answer", {"id": question_id, "answer": text}, rows=1),
+            self._statement("touch_thread", {"thread_id": question.thread_id}, rows=1),
+        ]
+        if remember is not None:
+            values = {
+                "thread_id": remember.thread_id or question.thread_id,
+                "id": remember.id,
+                "tool": remember.tool,
+                "arguments": encode_json(remember.arguments, "arguments' patterns"),
+                "binding": remember.binding,
+            }
+            batch.append(self._statement("remember_approval", values))
+        try:
+            await self._batch(batch, thread=question.thread_id)
+        except StoreInDoubt:
+            found = await self.question(question_id)
+            if (found.status, found.answer) != ("answered", orjson.loads(text)):
+                raise
+        except BatchMissed as error:
+            raise closed(await self.question(question_id)) from error
+        except Conflict:
+            if remember is not None and remember.thread_id is not None:
+                await self._require_thread(remember.thread_id)
+            raise
+        self._announce(question.thread_id)
+        return await self.question(question_id)
+
+    async def approvals(self, thread_id: str) -> list[ApprovalRow]:
+        rows = await self._read("approvals", thread_id=thread_id)
+        if not rows:
+            await self._require_thread(thread_id)
+        return [
+            ApprovalRow(thread, identity, tool, orjson.loads(arguments), at, binding)
+            for thread, identity, tool, arguments, at, binding in rows
+        ]
+
+    async def forget_approval(self, thread_id: str, approval_id: str) -> None:
+        key = {"thread_id": thread_id, "id": approval_id}
+        try:
+            forget = self._statement("forget_approval", key, rows=1)
+            await self._batch([forget], thread=thread_id)
+        except BatchMissed as error:
+            raise not_found("approval", approval_id) from error
+
+    # Parts of a commit
+
+    def _ask(self, lease: Lease, questions: Sequence[NewQuestion]) -> list[Statement]:
+        return [
+            self._statement(
+                "ask",
+                {
+                    "id": question.id,
+                    "thread_id": lease.thread_id,
+                    "run_id": lease.run_id,
+                    "node_id": question.node_id,
+                    "position": question.position,
+                    "kind": question.kind,
+                    "body": encode_json(question.body, "question"),
+                    "seconds": question.seconds,
+                },
+            )
+            for question in questions
+        ]
+
+    def _withdraw_questions(self, run_id: str) -> Statement:
+        return self._statement("withdraw", {"run_id": run_id})
+
+
+def to_question(row: Row) -> QuestionRow:
+    """Decode `question_select`."""
+    *place, kind, body, status, answer, asked_at, expires_at, answered_at = row
+    return QuestionRow(
+        *place,
+        kind=kind,
+        body=orjson.loads(body),
+        status=status,
+        answer=orjson.loads(answer),
+        asked_at=asked_at,
+        expires_at=expires_at,
+        answered_at=answered_at,
+    )
+
+
+def closed(question: QuestionRow) -> QuestionClosed:
+    """Return the error of who answers a question that cannot be answered any more."""
+    reason = {
+        "answered": "was answered before",
+        "expired": "has expired; its run takes that for a refusal",
+        "withdrawn": "was withdrawn: its run is over",
+    }.get(question.status, "belongs to a run that does not wait for it any more")
+    return QuestionClosed(f"Question {question.id} {reason}.", status=question.status, cure=_CURE)

@@ -1,0 +1,352 @@
+"""The statements of the batches that begin a run and commit its steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import orjson
+
+from agent_runtime_storage.contract.errors import Conflict
+from agent_runtime_storage.contract.plan_records import NewPlan
+from agent_runtime_storage.contract.records import (
+    Amount,
+    CallDone,
+    Commit,
+    Finish,
+    Job,
+    Lease,
+    NewActivation,
+    NewEvent,
+    NewNode,
+    NewObservation,
+    NewRun,
+    Usage,
+)
+from agent_runtime_storage.contract.search_records import NodeText
+from agent_runtime_storage.drivers.protocol import Statement, Value
+from agent_runtime_storage.log.questions import People
+from agent_runtime_storage.log.spending import SpendingOfOwner
+from agent_runtime_storage.objects.bodies import Bodies
+from agent_runtime_storage.queries.owner import encode_json
+from agent_runtime_storage.queries.run_spec import whole_spec
+from agent_runtime_storage.search.full_text import Indexing
+
+
+class RunStatements(Indexing, People, SpendingOfOwner):
+    """From what the engine wants written to statements, in the order of a batch."""
+
+    async def _pack(
+        self,
+        thread_id: str,
+        nodes: Sequence[NewNode],
+        activation: NewActivation | None,
+        results: Sequence[bytes] = (),
+        finish: Finish | None = None,
+    ) -> Bodies:
+        inline = [node.body for node in nodes] + list(results)
+        prefixes: list[bytes] = []
+        if activation is not None:
+            inline.append(activation.body)
+            prefixes.append(activation.prefix)
+        if finish is not None:
+            inline.append(finish.output)
+        bodies = self._bodies(thread_id)
+        await bodies.pack(inline, blobs=prefixes)
+        return bodies
+
+    async def _index_new(
+        self, thread_id: str, nodes: Sequence[NewNode], done: Sequence[CallDone] = ()
+    ) -> list[Statement]:
+        texts = [NodeText(node.seq, None, node.text) for node in nodes if node.text]
+        texts += [NodeText(call.node_id, call.index, call.text) for call in done if call.text]
+        return await self._index(thread_id, texts)
+
+    def _begin_row(self, run: NewRun, root: str) -> Statement:
+        reserve = run.reserve or Amount()
+        return self._statement(
+            "begin_run",
+            {
+                "run_id": run.id,
+                "thread_id": run.thread_id,
+                "parent_run_id": run.parent_run_id,
+                "root_run_id": root,
+                "agent": run.agent,
+                "task_id": run.task_id,
+                "max_steps": run.max_steps,
+                "spec": encode_json(whole_spec(run.spec, run.internal), "run's spec"),
+                "host": run.owner.host,
+                "boot": run.owner.boot,
+                "pid": run.owner.pid,
+                "started": run.owner.started,
+                "machine": run.owner.machine,
+                "instance": run.owner.instance,
+                "seconds": run.lease_seconds,
+                "budget_tokens": run.budget.tokens,
+                "budget_cost": run.budget.cost,
+                "own_tokens": reserve.tokens,
+                "own_cost": reserve.cost,
+            },
+        )
+
+    def _guard(self, lease: Lease, commit: Commit, own: str) -> Statement:
+        reserve, release = commit.reserve or Amount(), commit.release or Amount()
+        return self._statement(
+            "commit_guard",
+            {
+                "run_id": lease.run_id,
+                "thread_id": lease.thread_id,
+                "root_run_id": lease.root_run_id,
+                "epoch": lease.epoch,
+                "commit_id": own,
+                "after_commit": None,
+                "steps": commit.steps,
+                "own_tokens": reserve.tokens - release.tokens,
+                "own_cost": reserve.cost - release.cost,
+            },
+            rows=1,
+            miss="lease",
+        )
+
+    def _count(self, lease: Lease, commit: Commit) -> Statement:
+        return self._statement(
+            "commit_thread",
+            {
+                "thread_id": lease.thread_id,
+                "nodes": len(commit.nodes),
+                "activations": int(commit.activation is not None),
+                "events": len(commit.events),
+                "usage": len(commit.usage),
+                "expect_seq": commit.nodes[0].seq - 1 if commit.nodes else None,
+                "expect_activation": commit.activation.id - 1 if commit.activation else None,
+            },
+            rows=1,
+            miss="thread",
+        )
+
+    def _update_calls(self, lease: Lease, commit: Commit, bodies: Bodies) -> list[Statement]:
+        batch: list[Statement] = []
+        for node_id, index in commit.start:
+            key = {"thread_id": lease.thread_id, "node_id": node_id, "position": index}
+            batch.append(self._statement("start_call", key, rows=1, miss="call"))
+        batch += [self._finish_call(lease.thread_id, done, bodies) for done in commit.done]
+        for shown in commit.shown:
+            values: dict[str, Value] = {
+                "thread_id": lease.thread_id,
+                "node_id": shown.node_id,
+                "position": shown.index,
+                "shown": shown.shown,
+                "tokens": shown.tokens,
+            }
+            batch.append(self._statement("show_call", values, rows=1, miss="call"))
+        for seq in commit.close:
+            node = {"thread_id": lease.thread_id, "id": seq}
+            batch.append(self._statement("close_node", node, rows=1, miss="close"))
+            own = {"run_id": lease.run_id, "id": seq}
+            batch.append(self._statement("clear_open_node", own, rows=1, miss="close"))
+        return batch
+
+    def _finish_call(self, thread_id: str, done: CallDone, bodies: Bodies) -> Statement:
+        packed = bodies.get(done.body)
+        values = {
+            "thread_id": thread_id,
+            "node_id": done.node_id,
+            "position": done.index,
+            "outcome": done.outcome,
+            "body": packed.inline,
+            "blob": packed.hash,
+            "shown": done.shown,
+            "tokens": done.tokens,
+        }
+        return self._statement("finish_call", values, rows=1, miss="call")
+
+    def _append_nodes(
+        self, thread_id: str, run_id: str, nodes: Sequence[NewNode], bodies: Bodies
+    ) -> list[Statement]:
+        batch: list[Statement] = []
+        for node in nodes:
+            packed = bodies.get(node.body)
+            values: dict[str, Value] = {
+                "thread_id": thread_id,
+                "id": node.seq,
+                "parent_id": node.parent_id,
+                "kind": node.kind,
+                "status": node.status,
+                "role": node.role,
+                "run_id": run_id,
+                "activation_id": node.activation_id,
+                "body": packed.inline,
+                "blob": packed.hash,
+                "tokens": node.tokens,
+            }
+            batch.append(self._statement("append_node", values, rows=1, miss="parent_node"))
+            for index, tool in enumerate(node.tools):
+                call = {"thread_id": thread_id, "node_id": node.seq, "position": index}
+                batch.append(self._statement("append_call", {**call, "tool": tool}))
+            if node.status == "open":
+                own = {"run_id": run_id, "id": node.seq}
+                batch.append(self._statement("set_open_node", own, rows=1, miss="open_node"))
+        return batch
+
+    def _set_head(self, thread_id: str, head: int) -> Statement:
+        values = {"thread_id": thread_id, "head": head}
+        return self._statement("set_head", values, rows=1, miss="head")
+
+    def _append_activation(
+        self, thread_id: str, run_id: str, activation: NewActivation | None, bodies: Bodies
+    ) -> list[Statement]:
+        if activation is None:
+            return []
+        packed = bodies.get(activation.body)
+        values = {
+            "thread_id": thread_id,
+            "id": activation.id,
+            "anchor": activation.anchor,
+            "run_id": run_id,
+            "cause": activation.cause,
+            "body": packed.inline,
+            "blob": packed.hash,
+            "prefix_blob": bodies.blob(activation.prefix).hash,
+        }
+        return [self._statement("append_activation", values)]
+
+    def _append_observation(
+        self, lease: Lease, observation: NewObservation | None, job: Job | None, bodies: Bodies
+    ) -> list[Statement]:
+        batch: list[Statement] = []
+        if observation is not None:
+            packed = bodies.get(observation.body)
+            values = {
+                "thread_id": lease.thread_id,
+                "id": observation.id,
+                "level": observation.level,
+                "parent_id": observation.parent_id,
+                "first_id": observation.first,
+                "last_id": observation.last,
+                "parts": orjson.dumps(observation.parts).decode(),
+                "provisional": int(observation.provisional),
+                "run_id": lease.run_id,
+                "body": packed.inline,
+                "blob": packed.hash,
+                "tokens": observation.tokens,
+            }
+            statement = self._statement("append_observation", values, rows=1, miss="observation")
+            batch.append(statement)
+        if job is not None:
+            key = {"id": job.id, "token": job.token}
+            batch.append(self._statement("end_job", key, rows=1, miss="job"))
+        return batch
+
+    def _append_plan(self, lease: Lease, plan: NewPlan | None, bodies: Bodies) -> list[Statement]:
+        if plan is None:
+            return []
+        packed = bodies.get(plan.body)
+        values = {
+            "thread_id": lease.thread_id,
+            "id": plan.id,
+            "node_id": plan.node_id,
+            "call_id": plan.call_id,
+            "run_id": lease.run_id,
+            "body": packed.inline,
+            "blob": packed.hash,
+        }
+        return [self._statement("append_plan", values, rows=1, miss="plan")]
+
+    def _append_usage(self, thread_id: str, usage: Sequence[Usage]) -> list[Statement]:
+        return [
+            self._statement(
+                "append_usage",
+                {
+                    "thread_id": thread_id,
+                    "back": len(usage) - 1 - place,
+                    "run_id": item.run_id,
+                    "root_run_id": item.root_run_id,
+                    "node_id": item.node_id,
+                    "purpose": item.purpose,
+                    "model": item.model,
+                    "prompt_tokens": item.prompt_tokens,
+                    "cached_tokens": item.cached_tokens,
+                    "cache_write_tokens": item.cache_write_tokens,
+                    "completion_tokens": item.completion_tokens,
+                    "counted_tokens": item.counted_tokens,
+                    "cost": item.cost,
+                    "reported": int(item.reported),
+                },
+                rows=1,
+                miss="node",
+            )
+            for place, item in enumerate(usage)
+        ]
+
+    def _spend(
+        self,
+        root: str,
+        *,
+        release: Amount | None = None,
+        settle: Amount | None = None,
+        unsettle: Amount | None = None,
+        reserve: Amount | None = None,
+        keep: Amount | None = None,
+        below: bool,
+    ) -> Statement:
+        values: dict[str, Value] = {
+            "root_run_id": root,
+            "reserving": int(reserve is not None),
+            "below": int(below),
+            "keep_tokens": keep.tokens if keep else None,
+            "keep_cost": keep.cost if keep else None,
+        }
+        for name, amount in (
+            ("release", release),
+            ("settle", settle),
+            ("unsettle", unsettle),
+            ("reserve", reserve),
+        ):
+            values[f"{name}_tokens"] = amount.tokens if amount else 0
+            values[f"{name}_cost"] = amount.cost if amount else 0
+        return self._statement("spend", values, rows=1, miss="budget")
+
+    def _finish(self, run_id: str, finish: Finish, bodies: Bodies) -> list[Statement]:
+        if finish.status in ("queued", "running"):
+            raise Conflict(
+                f"A run cannot finish as {finish.status}.",
+                cure="Finish it as suspended, succeeded, failed or cancelled.",
+            )
+        packed = bodies.get(finish.output)
+        run = {"run_id": run_id}
+        values = {
+            **run,
+            "status": finish.status,
+            "stop_reason": finish.stop_reason,
+            "detail": finish.detail,
+            "output": packed.inline,
+            "output_blob": packed.hash,
+        }
+        batch = [self._statement("finish_run", values, rows=1), *self._unsettle_own(run_id)]
+        if finish.status != "suspended":
+            batch.append(self._statement("free_thread", run))
+            batch.append(self._withdraw_questions(run_id))
+        return batch
+
+    def _unsettle_own(self, run_id: str) -> list[Statement]:
+        run = {"run_id": run_id}
+        return [self._statement(f"{what}_own", run) for what in ("unsettle", "book", "clear")]
+
+    def _append_events(
+        self, thread_id: str, run_id: str, events: Sequence[NewEvent]
+    ) -> list[Statement]:
+        return [
+            self._statement(
+                "append_event",
+                {
+                    "thread_id": thread_id,
+                    "back": len(events) - 1 - place,
+                    "run_id": run_id,
+                    "kind": event.kind,
+                    "node_id": event.node_id,
+                    "data": encode_json(event.data, "event's data"),
+                },
+                rows=1,
+                miss="node",
+            )
+            for place, event in enumerate(events)
+        ]

@@ -1,0 +1,122 @@
+"""Threads: their metadata and their heads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from agent_runtime_storage.contract.errors import Conflict, StoreError, StoreInDoubt, ThreadBusy
+from agent_runtime_storage.contract.names import name_problem
+from agent_runtime_storage.contract.records import Thread
+from agent_runtime_storage.drivers.protocol import BatchMissed
+from agent_runtime_storage.queries.owner import Owner, encode_json, not_found
+from agent_runtime_storage.queries.row_decoding import to_thread
+
+_TRIES = 16
+
+
+class Threads(Owner):
+    """The methods of `UserStore` for threads."""
+
+    async def ensure_thread(
+        self, thread_id: str, *, title: str = "", metadata: Mapping[str, Any] | None = None
+    ) -> Thread:
+        if problem := name_problem(thread_id):
+            raise StoreError(f"The thread's id {problem}.", cure="Give the thread a short id.")
+        if rows := await self._read("thread", thread_id=thread_id):
+            return to_thread(rows[0])
+        values = {
+            "thread_id": thread_id,
+            "title": title,
+            "metadata": encode_json(metadata or {}, "thread's metadata"),
+        }
+        create = self._statement("create_thread", values)
+        read = self._statement("thread", {"thread_id": thread_id}, rows=1)
+        try:
+            _, rows = await self._batch([create, read], thread=thread_id, repeatable=True)
+        except BatchMissed as error:
+            raise Conflict(
+                f"Thread {thread_id} is being imported or deleted.",
+                cure="Wait for it to be over; if it was cut short, import or delete it again.",
+            ) from error
+        return to_thread(rows[0])
+
+    async def thread(self, thread_id: str) -> Thread:
+        rows = await self._read("thread", thread_id=thread_id)
+        if not rows:
+            raise not_found("thread", thread_id)
+        return to_thread(rows[0])
+
+    async def threads(
+        self, *, limit: int = 50, before: float | None = None, children: bool = True
+    ) -> list[Thread]:
+        rows = await self._read(
+            "threads", limit=max(limit, 0), before=before, children=int(children)
+        )
+        return [to_thread(row) for row in rows]
+
+    async def update_thread(
+        self, thread_id: str, *, title: str | None = None, metadata: Mapping[str, Any] | None = None
+    ) -> Thread:
+        # The merge is done here, so that it is the same over every dialect; whoever changed the
+        # row meanwhile makes the update miss, and it is done again on what they wrote.
+        for _ in range(_TRIES):
+            old = await self.thread(thread_id)
+            merged = {**old.metadata, **(metadata or {})}
+            kept = {key: value for key, value in merged.items() if value is not None}
+            update = self._statement(
+                "update_thread",
+                {
+                    "thread_id": thread_id,
+                    "title": old.title if title is None else title,
+                    "metadata": encode_json(kept, "thread's metadata"),
+                    "old_title": old.title,
+                    "old_metadata": encode_json(old.metadata, "thread's metadata"),
+                },
+                rows=1,
+            )
+            try:
+                [[row]] = await self._batch([update], thread=thread_id, repeatable=True)
+            except BatchMissed:
+                continue
+            return to_thread(row)
+        raise Conflict(
+            f"Thread {thread_id} was changed by others {_TRIES} times in a row.", cure="Try again."
+        )
+
+    async def move_head(self, thread_id: str, head: int | None, *, expect: int | None) -> None:
+        values = {"thread_id": thread_id, "head": head, "expect": expect}
+        try:
+            await self._batch([self._statement("move_head", values, rows=1)], thread=thread_id)
+        except StoreInDoubt:
+            if (await self.thread(thread_id)).head != head:
+                raise
+        except BatchMissed as error:
+            thread = await self.thread(thread_id)
+            if thread.active_run is not None:
+                raise thread_busy(thread_id, thread.active_run) from error
+            if thread.head != expect:
+                raise Conflict(
+                    f"The head of thread {thread_id} is {thread.head}, not {expect}.",
+                    cure="Read the thread again.",
+                ) from error
+            raise not_found("closed node", head) from error
+
+
+def thread_busy(
+    thread_id: str, run_id: str, *, waits_for: str | None = None, stands: str | None = None
+) -> ThreadBusy:
+    """Return the error of who needs a thread on which a run is active.
+
+    Args:
+        waits_for: an open question of the run.
+        stands: why it stands still without a question of its own; None if it is at work.
+    """
+    message, cure = f"Run {run_id} is active on thread {thread_id}", "Wait for it, steer it"
+    if waits_for is not None:
+        message += f": it waits for the answer to question {waits_for}"
+        cure = f"Answer it (`agent-runtime answer {waits_for}`)"
+    elif stands is not None:
+        message += f": it is suspended ({stands.rstrip('.') or 'it waits for nobody'})"
+        cure = "See what waits for an answer (`agent-runtime questions`)"
+    return ThreadBusy(f"{message}.", run_id=run_id, cure=f"{cure}, resume it, or cancel it.")

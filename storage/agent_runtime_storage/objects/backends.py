@@ -1,0 +1,387 @@
+"""Where objects lie, by obstore: a folder of this machine, or a bucket."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import os
+import re
+import secrets
+import shutil
+import time
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import anyio.to_thread
+import obstore
+from obstore.exceptions import AlreadyExistsError, PreconditionError
+from obstore.store import LocalStore, from_url
+
+from agent_runtime_storage.contract.object_records import ObjectInfo, Version, check_folder
+from agent_runtime_storage.objects.error_mapping import os_number, store_is_missing
+
+if TYPE_CHECKING:
+    from obstore import ListStream, ObjectMeta, PutMode, UpdateVersion
+    from obstore.store import ObjectStore
+
+_LIST_CHUNK = 1000
+# It is the time that ends them.
+_RETRIES = 1000
+_LONGEST_WAIT = timedelta(seconds=2)
+# What is written lies beside the object until it is whole; a killed writer leaves the file behind.
+_HALF_WRITTEN = re.compile(r"#\d+$")
+# A writer holds the lock for milliseconds; one that is stopped must not stop the others for ever.
+_LOCK_SECONDS = 30.0
+_LOCK_WAIT = 0.005
+# Whether it is the last.
+_TRIES = (*[False] * 19, True)
+
+T = TypeVar("T")
+
+
+class Folder:
+    """A room in a folder, by obstore's local store.
+
+    Each operation is one job of a worker thread.  Files and folders are their user's alone.  A
+    file is there whole or not at all; it and the folders that name it are synchronised afterwards.
+    """
+
+    def __init__(self, root: Path, room: str) -> None:
+        self._root = root
+        self._room = root / room if room else root
+        self._lasting: set[Path] = set()
+
+    async def put(self, key: str, data: bytes) -> None:
+        await _in_thread(lambda: self._put(key, data))
+
+    async def get(self, key: str) -> bytes:
+        return await _in_thread(
+            lambda: obstore.get(self._store(), key).bytes().to_bytes()  # a copy that Python owns
+        )
+
+    async def info(self, key: str) -> ObjectInfo:
+        return await _in_thread(lambda: _info(obstore.head(self._store(), key)))
+
+    async def delete(self, keys: list[str]) -> None:
+        await _in_thread(lambda: self._delete(keys))
+
+    async def delete_prefix(self, prefix: str) -> None:
+        await _in_thread(lambda: self._delete_tree(self._room / prefix))
+
+    async def list(self, prefix: str) -> AsyncGenerator[list[ObjectInfo]]:
+        if not await _in_thread(self._room.is_dir):
+            return
+        stream = await _in_thread(lambda: _stream(self._store(), prefix))
+        while chunk := await _in_thread(lambda: next(stream, None)):
+            yield [_info(meta) for meta in chunk]
+
+    async def clean(self, before: float) -> int:
+        return await _in_thread(lambda: self._clean(before))
+
+    async def read(self, key: str) -> tuple[bytes, Version]:
+        data = await self.get(key)
+        return data, _version(data)
+
+    async def replace(self, key: str, data: bytes, version: Version | None) -> bool:
+        return await _in_thread(lambda: self._replace(key, data, version))
+
+    async def remove(self, key: str, before: float | None) -> bool:
+        return await _in_thread(lambda: self._remove(key, before))
+
+    async def folders(self, prefix: str) -> list[str]:
+        return await _in_thread(lambda: self._folders(prefix))
+
+    def _store(self) -> LocalStore:
+        if not self._room.is_dir():
+            raise FileNotFoundError(f"The folder {self._room} is not there.")
+        return LocalStore(self._room, automatic_cleanup=True)
+
+    def _put(self, key: str, data: bytes) -> None:
+        for last in _TRIES:
+            self._make_room()
+            if not (self._room / key).parent.is_dir():
+                self._lasting.clear()
+            try:
+                self._write(self._room / key, data)
+                self._sync(key)
+                return
+            except Exception as error:
+                # Whoever deletes a thread removes its folder, also while it is written into, or
+                # just after it was found to be there.
+                if os_number(error) not in (errno.ENOENT, errno.EEXIST) or last:
+                    raise
+
+    def _write(self, path: Path, data: bytes) -> None:
+        """Write a file whole or not at all, for its user alone from its first byte on."""
+        # obstore has no say in what may be read by whom.
+        for folder in reversed(path.relative_to(self._room).parents[:-1]):
+            (self._room / folder).mkdir(mode=0o700, exist_ok=True)
+        half = path.with_name(f"{path.name}#{secrets.randbelow(2**63)}")
+        try:
+            with open(half, "xb", opener=_private) as file:
+                file.write(data)
+            half.replace(path)
+        except BaseException:
+            half.unlink(missing_ok=True)
+            raise
+
+    def _replace(self, key: str, data: bytes, version: Version | None) -> bool:
+        self._make_room()
+        with _locked(self._room):
+            try:
+                there = _version((self._room / key).read_bytes())
+            except FileNotFoundError:
+                there = None
+            if there != version:
+                return False
+            self._put(key, data)
+            return True
+
+    def _remove(self, key: str, before: float | None) -> bool:
+        if not self._room.is_dir():
+            return False
+        with _locked(self._room):
+            try:
+                if before is not None and (self._room / key).stat().st_mtime >= before:
+                    return False
+                obstore.delete(self._store(), key)
+            except FileNotFoundError:
+                return False
+            return True
+
+    def _folders(self, prefix: str) -> list[str]:
+        try:
+            with os.scandir(self._room / prefix) as found:
+                return sorted(one.name for one in found if one.is_dir())
+        except FileNotFoundError:
+            return []
+
+    def _make_room(self) -> None:
+        if not self._room.is_dir():
+            # Not their parents: an unmounted disk is to be noticed.
+            check_folder(self._root)
+            self._root.mkdir(mode=0o700, exist_ok=True)
+            self._room.mkdir(mode=0o700, exist_ok=True)
+
+    def _sync(self, key: str) -> None:
+        path = self._room / key
+        _fsync(path)
+        _fsync(path.parent)
+        # A name lasts only once the folder that holds it is synchronised: for those of the
+        # folders, once is enough.
+        for folder in path.parents:
+            if folder in self._lasting:
+                break
+            _fsync(folder.parent)
+            self._lasting.add(folder)
+            if folder == self._root:
+                break
+
+    def _delete(self, keys: list[str]) -> None:
+        for key in keys:
+            with contextlib.suppress(FileNotFoundError):
+                obstore.delete(self._store(), key)
+
+    def _delete_tree(self, folder: Path) -> None:
+        # The tree, not a list of objects: what a killed writer left half written goes as well.
+        for last in _TRIES:
+            try:
+                shutil.rmtree(folder)
+                break
+            except FileNotFoundError:
+                if not folder.exists():
+                    break
+            except OSError as error:
+                # Somebody writes into it at the same time. One without a number says that a folder
+                # is not what it was a moment ago: deleted, and made again.
+                if error.errno not in (errno.ENOTEMPTY, None) or last:
+                    raise
+        for parent in folder.parents:
+            if not parent.is_relative_to(self._room):
+                break
+            with contextlib.suppress(FileNotFoundError):
+                if parent == self._room or any(parent.iterdir()):
+                    _fsync(parent)
+                    break
+                _remove_empty(parent)
+
+    def _clean(self, before: float) -> int:
+        removed = 0
+        for folder, _, names in os.walk(self._room):
+            for name in names:
+                path = Path(folder, name)
+                if _HALF_WRITTEN.search(name) and path.lstat().st_mtime < before:
+                    path.unlink(missing_ok=True)
+                    removed += 1
+        return removed
+
+
+class Bucket:
+    """A room in a bucket, by obstore's client of its provider.
+
+    Args:
+        seconds: how long obstore tries an operation again.
+    """
+
+    def __init__(self, url: str, room: str, seconds: float) -> None:
+        # Options of the client would replace those in the environment, such as AWS_ALLOW_HTTP.
+        self._store: ObjectStore = from_url(
+            f"{url.rstrip('/')}/{room}".rstrip("/"),
+            retry_config={
+                "max_retries": _RETRIES,
+                "retry_timeout": timedelta(seconds=seconds),
+                "backoff": {"max_backoff": _LONGEST_WAIT},
+            },
+        )
+
+    async def put(self, key: str, data: bytes) -> None:
+        # In one request: of an upload in parts that breaks off, hidden parts stay and are paid for.
+        await obstore.put_async(self._store, key, data, use_multipart=False)
+
+    async def get(self, key: str) -> bytes:
+        result = await obstore.get_async(self._store, key)
+        return (await result.bytes_async()).to_bytes()
+
+    async def info(self, key: str) -> ObjectInfo:
+        return _info(await obstore.head_async(self._store, key))
+
+    async def delete(self, keys: list[str]) -> None:
+        for start in range(0, len(keys), _LIST_CHUNK):
+            try:
+                await obstore.delete_async(self._store, keys[start : start + _LIST_CHUNK])
+            except FileNotFoundError:
+                # Only some providers tell; those before it are gone, so one at a time.
+                for key in keys[start : start + _LIST_CHUNK]:
+                    await self._delete_one(key)
+
+    async def _delete_one(self, key: str) -> None:
+        try:
+            await obstore.delete_async(self._store, key)
+        except FileNotFoundError as error:
+            if store_is_missing(error):
+                raise
+
+    async def delete_prefix(self, prefix: str) -> None:
+        async for chunk in self.list(prefix):
+            await self.delete([info.key for info in chunk])
+
+    async def list(self, prefix: str) -> AsyncGenerator[list[ObjectInfo]]:
+        async for chunk in _stream(self._store, prefix):
+            yield [_info(meta) for meta in chunk]
+
+    async def clean(self, before: float) -> int:
+        # A bucket shows no object before it is whole.
+        del before
+        return 0
+
+    async def read(self, key: str) -> tuple[bytes, Version]:
+        result = await obstore.get_async(self._store, key)
+        told = {"e_tag": result.meta["e_tag"], "version": result.meta["version"]}
+        version = {name: value for name, value in told.items() if value is not None}
+        return (await result.bytes_async()).to_bytes(), version
+
+    async def replace(self, key: str, data: bytes, version: Version | None) -> bool:
+        mode: PutMode = "create" if version is None else _update(version)
+        try:
+            await obstore.put_async(self._store, key, data, mode=mode, use_multipart=False)
+        except (AlreadyExistsError, PreconditionError):
+            return False
+        except FileNotFoundError as error:
+            if version is None or store_is_missing(error):
+                raise
+            return False
+        return True
+
+    async def remove(self, key: str, before: float | None) -> bool:
+        try:
+            meta = await obstore.head_async(self._store, key)
+            if before is not None and meta["last_modified"].timestamp() >= before:
+                return False
+            await obstore.delete_async(self._store, key)
+        except FileNotFoundError as error:
+            if store_is_missing(error):
+                raise
+            return False
+        return True
+
+    async def folders(self, prefix: str) -> list[str]:
+        # As of `list`, one of its overloads names a type of a package that is not installed.
+        found = await obstore.list_with_delimiter_async(  # pyright: ignore[reportUnknownMemberType]
+            self._store, prefix
+        )
+        return sorted(one.rpartition("/")[2] for one in found["common_prefixes"])
+
+
+def _update(version: Version) -> UpdateVersion:
+    update: UpdateVersion = {}
+    if "e_tag" in version:
+        update["e_tag"] = version["e_tag"]
+    if "version" in version:
+        update["version"] = version["version"]
+    return update
+
+
+def _version(data: bytes) -> Version:
+    return {"sha256": hashlib.sha256(data).hexdigest()}
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Generator[None]:
+    """Hold the folder alone, among the writers of all processes; the end of one frees it.
+
+    Raises `TimeoutError` if another one holds it for too long.
+    """
+    # Of the folder itself: a file for it would have to be kept from whoever deletes what lies here.
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        deadline = time.monotonic() + _LOCK_SECONDS
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise TimeoutError(f"The lock of {folder} was not free in time.") from None
+                time.sleep(_LOCK_WAIT)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def _fsync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _remove_empty(folder: Path) -> None:
+    try:
+        folder.rmdir()
+    except OSError as error:
+        if error.errno != errno.ENOTEMPTY:
+            raise
+
+
+def _stream(store: ObjectStore, prefix: str) -> ListStream[Sequence[ObjectMeta]]:
+    # One of its overloads names a type of a package that is not installed.
+    return obstore.list(  # pyright: ignore[reportUnknownMemberType]
+        store, prefix or None, chunk_size=_LIST_CHUNK
+    )
+
+
+def _info(meta: ObjectMeta) -> ObjectInfo:
+    return ObjectInfo(meta["path"], meta["size"], meta["last_modified"].timestamp())
+
+
+async def _in_thread(job: Callable[[], T]) -> T:
+    return await anyio.to_thread.run_sync(job)

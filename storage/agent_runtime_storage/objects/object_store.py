@@ -1,0 +1,369 @@
+"""Objects: large bodies that lie outside of the database, in a folder or in a bucket.
+
+The URL decides: `file:` or a bare path for a folder, `s3:`, `gs:`, `az:` and `abfss:` for buckets,
+whose credentials come from the provider's own environment variables.  An object is put, durably,
+before the row that refers to it is committed, and its key holds the hash of its content, so putting
+it twice changes nothing.  A commit that fails leaves an object that no row refers to: an orphan,
+which `orphans` sweeps.
+
+Every database has a room of its own in the store, so that several can share one bucket and none
+takes another's objects for orphans.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+from typing import Protocol, TypeVar
+from urllib.parse import unquote, urlsplit
+
+import anyio
+import anyio.to_thread
+
+from agent_runtime_config.urls import redact_url, url_scheme
+from agent_runtime_storage.contract.errors import (
+    ObjectLost,
+    ObjectsUnavailable,
+    StoreError,
+    UnknownScheme,
+)
+from agent_runtime_storage.contract.object_records import ObjectInfo, Version, check_folder
+from agent_runtime_storage.objects.error_mapping import store_is_missing, told
+
+_USE = (
+    "Use a folder, such as `file:///var/lib/agent/objects`, or `s3://bucket/prefix`, "
+    "`gs://bucket/prefix`, `az://container/prefix`."
+)
+_SET = (
+    "Set what is missing by the provider's variables, such as AWS_REGION, AWS_ENDPOINT, "
+    "GOOGLE_SERVICE_ACCOUNT or AZURE_STORAGE_ACCOUNT_NAME."
+)
+_BUCKETS = frozenset({"s3", "gs", "az", "abfs", "abfss"})
+# What is on its way at once; more of them only wait for each other's bandwidth.
+_AT_ONCE = 8
+_TRYING = 0.8
+_DATABASE_ENDINGS = (".db", ".db3", ".sqlite", ".sqlite3")
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+class Place(Protocol):
+    """Where objects lie: what a folder and a bucket have in common.
+
+    Keys are relative to it.  Errors are those of the operating system and of obstore; what is not
+    there is a `FileNotFoundError`.
+    """
+
+    async def put(self, key: str, data: bytes) -> None: ...
+    async def get(self, key: str) -> bytes: ...
+    async def info(self, key: str) -> ObjectInfo: ...
+    async def delete(self, keys: list[str]) -> None: ...
+    async def delete_prefix(self, prefix: str) -> None: ...
+    def list(self, prefix: str) -> AsyncGenerator[list[ObjectInfo]]: ...
+    async def clean(self, before: float) -> int: ...
+    async def read(self, key: str) -> tuple[bytes, Version]: ...
+    async def replace(self, key: str, data: bytes, version: Version | None) -> bool: ...
+    async def remove(self, key: str, before: float | None) -> bool: ...
+    async def folders(self, prefix: str) -> list[str]: ...
+
+
+class Objects:
+    """The objects of one database. Use `Objects.open`; there is nothing to close.
+
+    Every method raises `ObjectsUnavailable` if the store cannot be reached or used, after retries
+    and at the latest after `seconds`, and `StoreFull` if it has no space left.  A cancelled method
+    is abandoned in a bucket, and finished first in a folder.
+    """
+
+    def __init__(self, make: Callable[[], Place], shown: str, *, seconds: float) -> None:
+        self.shown = shown
+        """The store's URL without secrets."""
+        self._make = make
+        self._made: Place | None = None
+        self._seconds = seconds
+        self._slots = anyio.CapacityLimiter(_AT_ONCE)
+
+    @classmethod
+    def open(cls, url: str, *, room: str = "", seconds: float = 60.0) -> Objects:
+        """Return the store that the URL names; nothing is created or connected to yet.
+
+        Args:
+            url: a folder, created when it is first written to (its parent is not), or a bucket
+                with an optional prefix.
+            room: the part of the store that belongs to one database.
+            seconds: how long one operation may take, with its retries.
+
+        Raises:
+            UnknownScheme: no object store has the URL's scheme.
+            StoreError: the URL is not complete, or says more than it may.
+            ObjectsUnavailable: the folder is a file, or its parent is not there.
+        """
+        if not url.strip() or "\0" in url:
+            raise StoreError("The object store's URL is empty or no text.", cure=_USE)
+        scheme = url_scheme(url)
+        if scheme in ("", "file"):
+            folder = folder_of(url)
+            check_folder(folder)
+            return cls(lambda: _folder(folder, room), f"file:{folder}", seconds=seconds)
+        if scheme not in _BUCKETS:
+            raise UnknownScheme(f"No object store has the URL scheme {scheme!r}.", cure=_USE)
+        _check_bucket(url)
+        try:
+            # It gives up a little earlier, and then says what is wrong.
+            bucket = _bucket(url, room, seconds * _TRYING)
+        except Exception as error:
+            raise told(error, f"The object store {url} cannot be opened", cure=_SET) from None
+        # It holds no credentials: that was checked.
+        return cls(lambda: bucket, url, seconds=seconds)
+
+    async def put(self, key: str, data: bytes) -> None:
+        """Write an object whole, or not at all; it is durable when this returns."""
+        async with self._slot(f"Writing the object {key}"):
+            await (await self._place()).put(key, data)
+
+    async def get(self, key: str) -> bytes:
+        """Return an object's content. Raises `ObjectLost` if it is not there."""
+        async with self._slot(f"Reading the object {key}", lost=key):
+            return await (await self._place()).get(key)
+
+    async def info(self, key: str) -> ObjectInfo | None:
+        """Return the object's size and time, None if it is not there."""
+        try:
+            async with self._slot(f"Looking for the object {key}", lost=key):
+                return await (await self._place()).info(key)
+        except ObjectLost:
+            return None
+
+    async def delete(self, keys: Iterable[str]) -> None:
+        """Delete objects; those that are not there are none to delete."""
+        wanted = list(keys)
+        if wanted:
+            async with self._slot("Deleting objects"):
+                await (await self._place()).delete(wanted)
+
+    async def delete_prefix(self, prefix: str) -> None:
+        """Delete all objects in `prefix`, which is whole segments of keys, and empty folders."""
+        async with self._slot("Deleting objects"):
+            await (await self._place()).delete_prefix(prefix)
+
+    async def delete_thread(self, user_id: str, thread_id: str) -> None:
+        """Delete all objects of a thread whose rows are gone."""
+        await self.delete_prefix(thread_prefix(user_id, thread_id))
+
+    async def list(self, prefix: str = "") -> AsyncGenerator[list[ObjectInfo]]:
+        """Give the objects in `prefix`, some at a time, in no order."""
+        async with aclosing((await self._place()).list(prefix)) as chunks:
+            while True:
+                async with self._slot("Listing the objects"):
+                    chunk = await anext(chunks, None)
+                if chunk is None:
+                    return
+                yield chunk
+
+    async def read(self, key: str) -> tuple[bytes, Version] | None:
+        """Return an object's content with its version, None if it is not there."""
+        try:
+            async with self._slot(f"Reading the object {key}", lost=key):
+                return await (await self._place()).read(key)
+        except ObjectLost:
+            return None
+
+    async def replace(self, key: str, data: bytes, version: Version | None) -> bool:
+        """Put an object in the place of this version (None: of nothing); return whether it was.
+
+        It is durable when this returns.  Of several that replace the same version one succeeds.
+        """
+        async with self._slot(f"Writing the object {key}"):
+            return await (await self._place()).replace(key, data, version)
+
+    async def remove(self, key: str, before: float | None) -> bool:
+        """Delete an object that was put before that time, if one is given; return whether."""
+        async with self._slot(f"Deleting the object {key}"):
+            return await (await self._place()).remove(key, before)
+
+    async def folders(self, prefix: str) -> list[str]:
+        """Return the names of the folders in `prefix`."""
+        async with self._slot("Listing the objects"):
+            return await (await self._place()).folders(prefix)
+
+    async def clean(self, before: float) -> int:
+        """Remove what killed writers left half written before that time; return how many."""
+        async with self._slot("Cleaning the objects"):
+            return await (await self._place()).clean(before)
+
+    async def probe(self) -> None:
+        """Write an object, read it and delete it, to see that all of that works.
+
+        Raises:
+            ObjectLost: what was written is not there.
+            ObjectsUnavailable: the store writes over what it is told to leave.
+        """
+        key, data = f"probe/{secrets.token_hex(8)}.raw", secrets.token_bytes(64)
+        await self.put(key, data)
+        if await self.get(key) != data:
+            raise object_damaged(key, self.shown)
+        overwritten = await self.replace(key, data[::-1], None)
+        await self.delete([key])
+        if overwritten:
+            raise ObjectsUnavailable(
+                f"The object store {self.shown} does not heed conditions of writes, such as "
+                "If-None-Match, so node memories with several writers could lose turns.",
+                cure="Use a store that does, or update it.",
+            )
+
+    async def _place(self) -> Place:
+        if self._made is None:
+            self._made = await anyio.to_thread.run_sync(self._make)
+        return self._made
+
+    @asynccontextmanager
+    async def _slot(self, what: str, *, lost: str | None = None) -> AsyncGenerator[None]:
+        """Wait for a free slot, and tell the errors of what is done in it."""
+        async with self._slots:
+            try:
+                with anyio.fail_after(self._seconds):
+                    yield
+            except StoreError:
+                raise
+            except Exception as error:
+                missing = isinstance(error, FileNotFoundError) and not store_is_missing(error)
+                if missing and lost is not None:
+                    raise object_lost(lost, self.shown) from None
+                # Not from the error: the client's own text may hold what must not be seen.
+                raise told(error, f"{what} in {self.shown} failed") from None
+
+
+# The client is loaded when it is first needed, not with this module.
+
+
+def _folder(root: Path, room: str) -> Place:
+    from agent_runtime_storage.objects.backends import Folder
+
+    return Folder(root, room)
+
+
+def _bucket(url: str, room: str, seconds: float) -> Place:
+    from agent_runtime_storage.objects.backends import Bucket
+
+    return Bucket(url, room, seconds)
+
+
+def folder_of(url: str) -> Path:
+    """Return the absolute folder that a `file:` URL or a bare path names.
+
+    Raises:
+        StoreError: the URL says more than a path.
+    """
+    path = url
+    if url_scheme(url):
+        parts = urlsplit(url)
+        if parts.netloc not in ("", "localhost") or parts.query or parts.fragment:
+            raise StoreError(
+                f"The object store's URL {redact_url(url)} says more than a path.",
+                cure="Write `file:relative/path` or `file:///absolute/path`.",
+            )
+        path = unquote(parts.path)
+    if not path:
+        raise StoreError("The object store's URL names no folder.", cure=_USE)
+    # A relative path means where the process stands now, not where it may go.
+    return Path(path).absolute()
+
+
+def default_folder(database: Path) -> Path:
+    """Return where the objects of a database file lie if no store is set: beside it."""
+    real = database.resolve()
+    name = real.stem if real.suffix in _DATABASE_ENDINGS else real.name
+    return real.with_name(f"{name}.objects")
+
+
+def _check_bucket(url: str) -> None:
+    parts = urlsplit(url)
+    azure = parts.scheme.lower() in ("abfs", "abfss")
+    if not parts.hostname:
+        raise StoreError("The object store's URL names no bucket.", cure=_USE)
+    if parts.password is not None or (parts.username is not None and not azure):
+        raise StoreError(
+            "The object store's URL holds credentials.",
+            cure="Set them by the provider's variables, such as AWS_ACCESS_KEY_ID and "
+            "AWS_SECRET_ACCESS_KEY.",
+        )
+    if parts.query or parts.fragment:
+        raise StoreError(
+            f"The object store's URL {redact_url(url)} has parameters, and none are known.",
+            cure="Set them by the provider's variables, such as AWS_REGION and AWS_ENDPOINT.",
+        )
+
+
+def _digest(text: str) -> str:
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+def owner_prefix(user_id: str) -> str:
+    """Return what the keys of an owner's objects begin with; it does not show who that is."""
+    return _digest(user_id)
+
+
+def thread_prefix(user_id: str, thread_id: str) -> str:
+    """Return what the keys of a thread's objects begin with; it shows neither id."""
+    return f"{owner_prefix(user_id)}/{_digest(thread_id)}"
+
+
+def object_key(user_id: str, thread_id: str, digest: bytes, codec: str) -> str:
+    """Return the key of a body, by its hash and by how the object's content is coded."""
+    return f"{thread_prefix(user_id, thread_id)}/{digest.hex()}.{codec}"
+
+
+def is_key(place: str) -> bool:
+    """Return whether a row's word of where its body lies is the key of an object."""
+    return "/" in place
+
+
+def digest_and_codec(key: str) -> tuple[bytes, str]:
+    """Return the hash and the codec that a key names. Raises `ValueError` if it is no key."""
+    name = key.rpartition("/")[2]
+    digest, _, codec = name.partition(".")
+    return bytes.fromhex(digest), codec
+
+
+def object_lost(key: str, shown: str) -> ObjectLost:
+    """Return the error of who reads a body whose object is not there."""
+    return ObjectLost(
+        f"The object {key}, which holds a body of the thread, is not in {shown}.",
+        cure="Set AGENT_RUNTIME_OBJECT_STORE_URL to the store that the database was written with, "
+        "or restore the object from a backup.",
+    )
+
+
+def object_damaged(key: str, shown: str) -> ObjectLost:
+    """Return the error of who reads an object whose content is not what was put."""
+    return ObjectLost(
+        f"The object {key} in {shown}, which holds a body of the thread, is damaged.",
+        cure="Restore the object from a backup.",
+    )
+
+
+async def in_parallel(work: Callable[[T], Awaitable[U]], items: Iterable[T]) -> Mapping[T, U]:
+    """Return what the work gives for each item; the first error ends the rest and is raised."""
+    wanted = list(dict.fromkeys(items))
+    if len(wanted) == 1:
+        return {wanted[0]: await work(wanted[0])}
+    found: dict[T, U] = {}
+    errors: list[StoreError] = []
+
+    async def one(item: T) -> None:
+        try:
+            found[item] = await work(item)
+        except StoreError as error:
+            errors.append(error)
+            group.cancel_scope.cancel()
+
+    async with anyio.create_task_group() as group:
+        for item in wanted:
+            group.start_soon(one, item)
+    if errors:
+        raise errors[0]
+    return found

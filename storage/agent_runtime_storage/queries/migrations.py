@@ -1,0 +1,113 @@
+"""Brings a database's schema up to date, one numbered migration in one transaction each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from agent_runtime_storage.contract.errors import MigrationError, NotADatabase, StoreError
+from agent_runtime_storage.drivers.protocol import BatchMissed, Driver, Statement
+from agent_runtime_storage.sql.loader import Migration, load_migrations, load_queries
+
+_TABLE = "schema_migrations"
+
+
+async def migrate(driver: Driver, migrations: Sequence[Migration] | None = None) -> None:
+    """Apply the migrations that the database lacks.
+
+    Several processes may do so at once: a migration and the note that it was applied are one
+    transaction, so exactly one of them applies it and the others see that it is done.
+
+    Args:
+        migrations: those of the driver's dialect if None.
+
+    Raises:
+        MigrationError: an applied migration was changed, or the schema is newer than the code.
+        NotADatabase: the database belongs to another program.
+    """
+    queries = load_queries(driver.dialect)
+    known = load_migrations(driver.dialect) if migrations is None else migrations
+    tables = {str(name) for (name,) in await driver.read(queries["schema_tables"], {}, owner=None)}
+    if tables and _TABLE not in tables:
+        raise _another_programs()
+    applied = await _applied(driver, queries) if tables else {}
+    _check(known, applied)
+    for migration in known:
+        if migration.version not in applied:
+            await _apply(driver, queries, migration)
+    _check(known, await _applied(driver, queries))
+
+
+async def schema_state(driver: Driver) -> tuple[int, tuple[str, ...]]:
+    """Return the newest applied migration's number (0 for none), and those that the database lacks.
+
+    Raises:
+        MigrationError, NotADatabase: as `migrate`.
+    """
+    queries = load_queries(driver.dialect)
+    known = load_migrations(driver.dialect)
+    tables = {str(name) for (name,) in await driver.read(queries["schema_tables"], {}, owner=None)}
+    if tables and _TABLE not in tables:
+        raise _another_programs()
+    applied = await _applied(driver, queries) if tables else {}
+    _check(known, applied)
+    lacking = (f"{one.version:04d} {one.name}" for one in known if one.version not in applied)
+    return max(applied, default=0), tuple(lacking)
+
+
+async def _applied(driver: Driver, queries: Mapping[str, str]) -> dict[int, tuple[str, str]]:
+    try:
+        rows = await driver.read(queries["schema_applied"], {}, owner=None)
+    except StoreError as error:
+        # Any other class says that the database could not be asked.
+        if type(error) is not StoreError:
+            raise
+        raise NotADatabase(
+            f"The database's table {_TABLE} is another program's.",
+            cure="Choose a database of its own for the runtime.",
+        ) from error
+    return {int(version): (str(name), str(checksum)) for version, name, checksum in rows}
+
+
+async def _apply(driver: Driver, queries: Mapping[str, str], migration: Migration) -> None:
+    record = Statement(
+        queries["schema_record"],
+        {
+            "version": migration.version,
+            "name": migration.name,
+            "checksum": migration.checksum,
+        },
+        rows=1,
+        miss="applied",
+    )
+    steps = [Statement(sql, {}) for sql in migration.statements]
+    create = Statement(queries["create_schema_migrations"], {})
+    try:
+        await driver.batch([create, record, *steps], owner=None, locks=["migrations"])
+    except BatchMissed:
+        # Another process was faster; the check at the end sees whether with the same content.
+        return
+
+
+def _another_programs() -> NotADatabase:
+    return NotADatabase(
+        "The database holds tables of another program and none of the runtime's schema.",
+        cure="Choose a database of its own for the runtime.",
+    )
+
+
+def _check(known: Sequence[Migration], applied: Mapping[int, tuple[str, str]]) -> None:
+    by_version = {migration.version: migration for migration in known}
+    for version, (name, checksum) in sorted(applied.items()):
+        migration = by_version.get(version)
+        if migration is None:
+            raise MigrationError(
+                f"The database's schema has migration {version:04d} ({name}), which this version "
+                "of the runtime does not know.",
+                cure="Upgrade the runtime to the version that wrote the database, or newer.",
+            )
+        if migration.checksum != checksum:
+            raise MigrationError(
+                f"Migration {version:04d} ({name}) was applied to the database with another "
+                "content than this version of the runtime has.",
+                cure="Restore the migration file as it was released; changes need a new one.",
+            )

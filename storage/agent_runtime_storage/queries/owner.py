@@ -1,0 +1,125 @@
+"""What every part of the store shares: the driver, the owner, and how a batch's errors are told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from agent_runtime_storage.contract.errors import Conflict, NotFound, ObjectLost, StoreError
+from agent_runtime_storage.drivers.protocol import ConstraintFailed, Driver, Row, Statement, Value
+from agent_runtime_storage.drivers.signals import topic_of
+from agent_runtime_storage.objects.bodies import Bodies, fetch
+from agent_runtime_storage.objects.object_store import Objects
+from agent_runtime_storage.queries.row_decoding import BODIES, objects_in, with_bodies
+from agent_runtime_storage.sql.loader import load_queries
+
+
+class Owner:
+    """One owner's view of a database: it adds the owner to every statement."""
+
+    def __init__(self, driver: Driver, user_id: str, objects: Objects | None = None) -> None:
+        self.user_id = user_id
+        self._driver = driver
+        self._objects = objects
+        self._sql = load_queries(driver.dialect)
+
+    async def _read(self, name: str, **params: Value) -> list[Row]:
+        """Answer a query by its name; bodies that lie in objects are fetched.
+
+        Raises:
+            ObjectLost, ObjectsUnavailable: a body cannot be fetched.
+        """
+        values = {"user_id": self.user_id, **params}
+        rows = await self._driver.read(self._sql[name], values, owner=self.user_id)
+        columns = BODIES.get(name)
+        if not columns or not (keys := objects_in(rows, columns)):
+            return rows
+        try:
+            bodies = await fetch(self._objects, keys)
+        except ObjectLost:
+            # The objects of a thread that is deleted go after its rows.
+            rows = await self._driver.read(self._sql[name], values, owner=self.user_id)
+            if objects_in(rows, columns) >= keys:
+                raise
+            bodies = await fetch(self._objects, objects_in(rows, columns))
+        return with_bodies(rows, columns, bodies)
+
+    def _bodies(self, thread_id: str) -> Bodies:
+        return Bodies(self._sql["put_blob"], self.user_id, thread_id, self._objects)
+
+    def _statement(
+        self, name: str, params: Mapping[str, Value], *, rows: int | None = None, miss: str = ""
+    ) -> Statement:
+        return Statement(self._sql[name], {"user_id": self.user_id, **params}, rows, miss)
+
+    async def _batch(
+        self,
+        statements: Sequence[Statement],
+        *,
+        thread: str | None = None,
+        threads: Sequence[str] = (),
+        tree: str | None = None,
+        spending: bool = False,
+        repeatable: bool = False,
+    ) -> list[list[Row]]:
+        """Run a batch, alone among those on the same threads and on the same run tree.
+
+        Args:
+            thread, threads: the threads whose rows it writes.
+            tree: the root of the runs whose rows it writes.
+            spending: whether it makes a reservation that depends on what all runs have spent.
+            repeatable: as for `Driver.batch`.
+
+        Raises:
+            BatchMissed, StoreInDoubt: as `Driver.batch`.
+            Conflict: it breaks a constraint.
+        """
+        named = threads if thread is None else (thread, *threads)
+        locks = [f"thread {one}" for one in named]
+        if tree is not None:
+            locks.append(f"tree {tree}")
+        if spending:
+            locks.append("spending")
+        try:
+            return await self._driver.batch(
+                statements, owner=self.user_id, locks=locks, repeatable=repeatable
+            )
+        except ConstraintFailed as error:
+            raise Conflict(
+                f"The write breaks a rule of the store: {error}.",
+                cure="Read the thread again; an id may be taken, or may belong to nothing.",
+            ) from error
+
+    def _announce(self, thread_id: str) -> None:
+        """Tell who listens that something of the thread has changed."""
+        self._driver.signals.announce(topic_of(self.user_id, thread_id))
+
+    async def _require_thread(self, thread_id: str) -> None:
+        if not await self._read("thread_exists", thread_id=thread_id):
+            raise not_found("thread", thread_id)
+
+    async def _require_run(self, run_id: str) -> None:
+        if not await self._read("run_exists", run_id=run_id):
+            raise not_found("run", run_id)
+
+
+def not_found(what: str, name: object) -> NotFound:
+    """Return the error for what is not there, or is another owner's, which is the same."""
+    return NotFound(f"There is no {what} {name} of this owner.", cure="Check the id.")
+
+
+def encode_json(value: Mapping[str, Any], what: str) -> str:
+    """Return an object as JSON text.
+
+    Raises:
+        StoreError: it holds something that JSON cannot.
+    """
+    try:
+        return orjson.dumps(dict(value)).decode()
+    except TypeError as error:
+        raise StoreError(
+            f"The {what} is no JSON object: {error}.",
+            cure="Use only strings, numbers, booleans, None, lists and dicts with string keys.",
+        ) from error

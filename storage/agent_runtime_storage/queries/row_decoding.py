@@ -1,0 +1,217 @@
+"""From rows, in the column order of the `.sql` files, to records.
+
+A body is three columns: what lies inline, the word of where the rest is, and a blob's data.  The
+word is empty for what is inline, a blob's codec, `lost` if the blob should be there and is not, or
+the key of an object.  Of the queries in `BODIES` the objects are fetched when they are read, so the
+functions here find every body in its row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import orjson
+
+from agent_runtime_storage.contract.records import (
+    Activation,
+    Amount,
+    Budget,
+    Call,
+    Event,
+    FileRow,
+    InboxItem,
+    LeaseOwner,
+    Node,
+    ObservationRow,
+    Run,
+    Thread,
+    Usage,
+    UsageTotal,
+)
+from agent_runtime_storage.drivers.protocol import Row
+from agent_runtime_storage.objects.bodies import unpack
+from agent_runtime_storage.objects.object_store import is_key
+from agent_runtime_storage.queries.run_spec import decode_spec
+
+_NODE = (9,)
+_RUN = (15,)
+BODIES: Mapping[str, tuple[int, ...]] = {
+    "branch": _NODE,
+    "node": _NODE,
+    "children": _NODE,
+    "call": _NODE,
+    "activation": (7, 9),
+    "activations": (5, 7),
+    "observations": (8,),
+    "plan": (5,),
+    "plans": (5,),
+    "inbox": (4,),
+    "blob": (0,),
+    "run": _RUN,
+    "runs": _RUN,
+    "runs_of_thread": _RUN,
+    "runs_of_parent": _RUN,
+    "runs_of_parent_thread": _RUN,
+    "runs_of_root": _RUN,
+    "export_runs": (14,),
+    "export_nodes": (8,),
+    "export_calls": (6,),
+    "export_activations": (5, 8),
+    "export_observations": (9,),
+    "export_plans": (5,),
+    "export_inbox": (4,),
+    "export_jobs": (4,),
+    "export_files": (7,),
+    "file_body": (1,),
+}
+"""By the names of queries, the columns that say where a body is; its data is the next column."""
+
+
+def objects_in(rows: Sequence[Row], columns: Sequence[int]) -> set[str]:
+    """Return the keys of the objects that the rows refer to in these columns."""
+    return {row[column] for row in rows for column in columns if is_key(row[column])}
+
+
+def with_bodies(
+    rows: Sequence[Row], columns: Sequence[int], bodies: Mapping[str, bytes]
+) -> list[Row]:
+    """Return the rows with the bodies of objects in the place of their keys."""
+    filled: list[Row] = []
+    for row in rows:
+        values = list(row)
+        for column in columns:
+            if is_key(row[column]):
+                values[column : column + 2] = "raw", bodies[row[column]]
+        filled.append(tuple(values))
+    return filled
+
+
+def to_thread(row: Row) -> Thread:
+    """Decode `thread_columns`."""
+    identity, title, metadata, *rest = row
+    return Thread(identity, title, orjson.loads(metadata), *rest)
+
+
+def to_call(row: Row) -> Call:
+    """Decode `call_columns`."""
+    _, node_id, index, tool, status, outcome, _, shown, inline, codec, data, tokens, _ = row
+    body = unpack(inline, codec, data, {"node": node_id, "call": index})
+    return Call(node_id, index, tool, status, outcome, body, shown, tokens)
+
+
+def to_nodes(rows: Sequence[Row]) -> list[Node]:
+    """Decode `node_columns` and `call_columns`, in any order, to nodes in the order of `seq`."""
+    calls: dict[int, list[Call]] = {}
+    for row in rows:
+        if row[0] == 1:
+            calls.setdefault(row[1], []).append(to_call(row))
+    nodes: list[Node] = []
+    for row in rows:
+        if row[0] == 1:
+            continue
+        _, seq, parent, kind, status, role, run, activation, inline, codec, data, tokens, at = row
+        body = unpack(inline, codec, data, {"node": seq})
+        own = tuple(sorted(calls.get(seq, ()), key=lambda call: call.index))
+        nodes.append(Node(seq, parent, kind, status, role, run, activation, body, tokens, at, own))
+    nodes.sort(key=lambda node: node.seq)
+    return nodes
+
+
+def to_activation(row: Row) -> Activation:
+    """Decode the columns of `activation` from the activation's id on."""
+    (identity, anchor, run_id, cause, inline, codec, data, prefix_codec, prefix, at) = row
+    what = {"activation": identity}
+    return Activation(
+        id=identity,
+        anchor=anchor,
+        run_id=run_id,
+        cause=cause,
+        body=unpack(inline, codec, data, what),
+        prefix=unpack(b"", prefix_codec, prefix, what),
+        created_at=at,
+    )
+
+
+def to_observation(row: Row) -> ObservationRow:
+    """Decode a row of `observations`."""
+    identity, level, parent_id, first, last, parts, provisional, inline, codec, data, *rest = row
+    return ObservationRow(
+        identity,
+        level,
+        parent_id,
+        first,
+        last,
+        tuple(orjson.loads(parts)),
+        bool(provisional),
+        unpack(inline, codec, data, {"observation": identity}),
+        *rest,
+    )
+
+
+def to_run(row: Row) -> Run:
+    """Decode `run_select`."""
+    (run_id, thread_id, parent, root, agent, status, stop_reason, detail, task_id) = row[:9]
+    (open_node, steps, max_steps, cancel_requested, spec, inline, codec, data) = row[9:17]
+    (epoch, host, boot, pid, started, lease_live) = row[17:23]
+    budget, reserved, settled, unsettled = row[23:25], row[25:27], row[27:29], row[29:31]
+    kept, (created_at, updated_at, finished_at) = row[31:33], row[33:36]
+    machine, instance = row[36:]
+    caller, internal = decode_spec(spec)
+    return Run(
+        id=run_id,
+        thread_id=thread_id,
+        parent_run_id=parent,
+        root_run_id=root,
+        agent=agent,
+        status=status,
+        stop_reason=stop_reason,
+        detail=detail,
+        task_id=task_id,
+        open_node=open_node,
+        steps=steps,
+        max_steps=max_steps,
+        cancel_requested=bool(cancel_requested),
+        spec=caller,
+        internal=internal,
+        output=unpack(inline, codec, data, {"run": run_id}),
+        epoch=epoch,
+        owner=None if host is None else LeaseOwner(host, boot, pid, started, machine, instance),
+        lease_live=bool(lease_live),
+        budget=Budget(*budget),
+        reserved=Amount(*reserved),
+        settled=Amount(*settled),
+        unsettled=Amount(*unsettled),
+        kept=Amount(*kept),
+        created_at=created_at,
+        updated_at=updated_at,
+        finished_at=finished_at,
+    )
+
+
+def to_event(row: Row) -> Event:
+    """Decode a row of `events`."""
+    identity, run_id, kind, node_id, data, at = row
+    return Event(identity, run_id, kind, node_id, orjson.loads(data), at)
+
+
+def to_inbox_item(row: Row) -> InboxItem:
+    """Decode a row of `inbox`."""
+    identity, run_id, kind, inline, codec, data, at = row
+    body = unpack(inline, codec, data, {"inbox item": identity})
+    return InboxItem(identity, run_id, kind, body, at)
+
+
+def to_file(row: Row) -> FileRow:
+    """Decode a row of `files`."""
+    return FileRow(*row)
+
+
+def to_usage(row: Row) -> Usage:
+    """Decode a row of `recent_usage`."""
+    *figures, reported, identity, at = row
+    return Usage(*figures, reported=bool(reported), id=identity, created_at=at)
+
+
+def to_usage_total(row: Row) -> UsageTotal:
+    """Decode `usage_sums`."""
+    return UsageTotal(*(int(figure) for figure in row))

@@ -1,0 +1,323 @@
+"""Vectors of what lies in threads: kept for each model apart, found by their likeness to another.
+
+They are float32.  On SQLite every candidate is compared; Postgres compares all where there are
+few, and asks an index where there are many (see `nearest_vectors` in its migrations).
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import sys
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+
+import anyio.lowlevel
+import orjson
+
+from agent_runtime_storage.contract.errors import DimensionMismatch, InvalidVector, StoreError
+from agent_runtime_storage.contract.names import name_problem
+from agent_runtime_storage.contract.search_records import Embedder, VectorHit, VectorItem, VectorKey
+from agent_runtime_storage.drivers.protocol import BatchMissed, Measuring, Row, Statement, Value
+from agent_runtime_storage.queries.owner import Owner, not_found
+
+MOST_DIMENSIONS = 16_000
+_SHORTEST, _LONGEST = 1e-12, 1e12
+_DISTANCE = "vec_distance_cosine"
+_AT_A_TIME = 16
+"""How many vectors are packed before others on the event loop have a turn: a few milliseconds."""
+
+_log = logging.getLogger(__name__)
+
+
+class Vectors(Owner):
+    """The methods of `UserStore` for vectors."""
+
+    async def upsert_vectors(self, model: str, items: Sequence[VectorItem]) -> None:
+        _check_name(model, "embedder's name")
+        for source in {item.source for item in items}:
+            _check_name(source, "source of a vector")
+        if not items:
+            return
+        dimensions = len(items[0].values)
+        vectors: list[Statement] = []
+        for number, item in enumerate(items):
+            if number % _AT_A_TIME == _AT_A_TIME - 1:
+                await anyio.lowlevel.checkpoint()
+            vectors.append(self._put_vector(model, item))
+            if len(item.values) != dimensions:
+                raise _mismatch(model, dimensions, len(item.values), _name(item))
+        threads = sorted({item.thread_id for item in items})
+        batch = [
+            *await self._embedder(model, dimensions),
+            *(
+                self._statement("thread_exists", {"thread_id": one}, rows=1, miss=f"thread {one}")
+                for one in threads
+            ),
+            *vectors,
+            self._statement("vector_index_is_due", {"model": model, "dimensions": dimensions}),
+        ]
+        try:
+            *_, [[due]] = await self._batch(batch, threads=threads, repeatable=True)
+        except BatchMissed as error:
+            if error.label.startswith("thread "):
+                raise not_found("thread", error.label.removeprefix("thread ")) from error
+            known = await self._dimensions(model)
+            raise _mismatch(model, known or 0, dimensions, _name(items[0])) from error
+        if due:
+            await self._make_index(model)
+
+    async def search_vectors(
+        self,
+        model: str,
+        query: Sequence[float],
+        *,
+        limit: int = 10,
+        thread_id: str | None = None,
+        sources: Sequence[str] | None = None,
+    ) -> list[VectorHit]:
+        values = _pack(query, "the query")
+        _check_name(model, "embedder's name")
+        params: dict[str, Value] = {
+            "user_id": self.user_id,
+            "model": model,
+            "dimensions": len(values),
+            "query": self._encode_vector(values),
+            "sources": None if sources is None else _json(sources),
+            "limit": min(max(limit, 0), 2**31 - 1),
+        }
+        name = "search_vectors"
+        if thread_id is not None:
+            name, params["thread_id"] = "search_vectors_of_thread", thread_id
+        sql = self._with_distance(self._sql[name])
+        rows = await self._driver.read(sql, params, owner=self.user_id)
+        if not rows:
+            await self._why_nothing(model, len(values), thread_id)
+        return [_to_hit(row) for row in rows]
+
+    async def delete_vectors(
+        self,
+        thread_id: str,
+        *,
+        model: str | None = None,
+        source: str | None = None,
+        source_ids: Sequence[int] | None = None,
+    ) -> int:
+        params = {
+            "thread_id": thread_id,
+            "model": model,
+            "source": source,
+            "source_ids": None if source_ids is None else _json(source_ids),
+        }
+        batch = [
+            self._statement("thread_exists", {"thread_id": thread_id}, rows=1),
+            self._statement("count_vectors", params),
+            self._statement("delete_vectors", params),
+        ]
+        try:
+            rows = await self._batch(batch, thread=thread_id)
+        except BatchMissed as error:
+            raise not_found("thread", thread_id) from error
+        return int(rows[1][0][0])
+
+    async def vectors_by_digest(
+        self, model: str, digests: Sequence[str]
+    ) -> dict[str, tuple[float, ...]]:
+        rows = await self._read("vectors_by_digest", model=model, digests=_json(digests))
+        return {str(digest): _decode(stored) for digest, stored in rows}
+
+    async def embedded(
+        self, thread_id: str, model: str, source: str, source_ids: Sequence[int]
+    ) -> list[int]:
+        values = {"thread_id": thread_id, "model": model, "source": source}
+        rows = await self._read("embedded", **values, source_ids=_json(source_ids))
+        return [int(source_id) for (source_id,) in rows]
+
+    async def embedders(self) -> list[Embedder]:
+        return [Embedder(*row) for row in await self._read("embedders")]
+
+    async def to_embed(self, model: str, *, limit: int = 100) -> list[VectorKey]:
+        rows = await self._read("vectors_to_embed", model=model, limit=max(limit, 0))
+        return [VectorKey(*row) for row in rows]
+
+    async def vectors_of_thread(
+        self,
+        thread_id: str,
+        *,
+        after: tuple[str, VectorKey | VectorItem] | None = None,
+        limit: int = 500,
+    ) -> list[tuple[str, VectorItem]]:
+        if after is None:
+            name, cursor = "vectors_of_thread", dict[str, Value]()
+        else:
+            name = "vectors_of_thread_after"
+            cursor = {"model": after[0], **_key(after[1])}
+        values = {**cursor, "thread_id": thread_id, "limit": max(limit, 0)}
+        rows = await self._read(name, **values)
+        return [_to_item(thread_id, row) for row in rows]
+
+    # Parts
+
+    async def _why_nothing(self, model: str, dimensions: int, thread_id: str | None) -> None:
+        """Raise if it is a mistake that a search has found nothing."""
+        if thread_id is not None:
+            await self._require_thread(thread_id)
+        known = await self._dimensions(model)
+        if known is not None and known != dimensions:
+            raise _mismatch(model, known, dimensions, "the query")
+
+    async def _dimensions(self, model: str) -> int | None:
+        rows = await self._read("embedder_dimensions", model=model)
+        return int(rows[0][0]) if rows else None
+
+    async def _embedder(self, model: str, dimensions: int) -> list[Statement]:
+        """Return what lets a batch write vectors of so many numbers; it misses if they differ.
+
+        What is known of the model is read before, because an insert that finds its row there
+        would make all who write the model's vectors wait for each other.
+        """
+        params: dict[str, Value] = {"model": model, "dimensions": dimensions}
+        fits = self._statement("embedder_fits", params, rows=1, miss="dimensions")
+        known = await self._dimensions(model)
+        if known == dimensions:
+            return [fits]
+        name = "put_embedder" if known is None else "resize_embedder"
+        return [self._statement(name, params), fits]
+
+    async def _make_index(self, model: str) -> None:
+        """Make the index for the vectors of this model."""
+        batch = [
+            Statement(self._sql["allow_time"], {}),
+            self._statement("make_vector_index", {"model": model}),
+        ]
+        try:
+            await self._driver.batch(batch, owner=None, locks=["vector indexes"], repeatable=True)
+        except StoreError as error:
+            # Without it every search is exact: slow among many, and never wrong.
+            _log.warning(
+                "The index for the vectors of model %r was not made, so searches among them are "
+                "slow: %s  It is tried again with the next ones that are written.",
+                model,
+                error,
+            )
+
+    def _put_vector(self, model: str, item: VectorItem) -> Statement:
+        """Return what writes a vector; its batch begins with what `_embedder` returns."""
+        packed = _pack(item.values, _name(item))
+        return self._statement(
+            "put_vector",
+            {
+                "thread_id": item.thread_id,
+                "model": model,
+                **_key(item),
+                "dimensions": len(packed),
+                "embedding": self._encode_vector(packed),
+                "digest": item.digest,
+            },
+            rows=1,
+            miss="dimensions",
+        )
+
+    def _encode_vector(self, values: array[float]) -> Value:
+        if self._driver.dialect == "postgres":
+            # Nine digits tell every float32 from its neighbours.
+            return f"[{','.join([format(value, '.9g') for value in values])}]"
+        if sys.byteorder == "big":
+            values = array("f", values)
+            values.byteswap()
+        return values.tobytes()
+
+    def _with_distance(self, sql: str) -> str:
+        """Return the search with the distance function that the database has.
+
+        sqlite-vec's and libSQL's own take the same blobs and give the same.
+        """
+        function = _DISTANCE
+        if isinstance(self._driver, Measuring):
+            function = self._driver.vector_function
+        if function is None:
+            raise StoreError(
+                "The database server cannot compare vectors.",
+                cure="Load sqlite-vec into it, or run a libSQL server, which can by itself.",
+            )
+        return sql.replace(f"{_DISTANCE}(", f"{function}(")
+
+
+def _check_name(name: str, what: str) -> None:
+    if problem := name_problem(name):
+        raise StoreError(f"The {what} {problem}.", cure="Name it otherwise.")
+
+
+def _pack(values: Sequence[float], what: str) -> array[float]:
+    """Return a vector in single precision.
+
+    Raises:
+        InvalidVector: no cosine can be told of it.
+    """
+    if not 1 <= len(values) <= MOST_DIMENSIONS:
+        raise InvalidVector(
+            f"The vector of {what} has {len(values)} numbers.",
+            cure=f"It must have 1 to {MOST_DIMENSIONS}; look at what the embedder answered.",
+        )
+    try:
+        packed = array("f", values)
+    except TypeError as error:
+        raise InvalidVector(
+            f"The vector of {what} holds something that is no number: {error}.",
+            cure="Look at what the embedder answered.",
+        ) from error
+    length = math.hypot(*packed)
+    if not math.isfinite(length):
+        raise InvalidVector(
+            f"The vector of {what} holds a number that is not finite in single precision.",
+            cure="Look at what the embedder answered; nothing of it was stored.",
+        )
+    if not _SHORTEST <= length <= _LONGEST:
+        raise InvalidVector(
+            f"The vector of {what} has the length {length:g}: it has no direction to compare.",
+            cure="Leave out what has an empty text; scale vectors to a length of about 1.",
+        )
+    return packed
+
+
+def _mismatch(model: str, known: int, given: int, what: str) -> DimensionMismatch:
+    return DimensionMismatch(
+        f"The vectors of model {model!r} have {known} dimensions; that of {what} has {given}.",
+        known=known,
+        given=given,
+        cure=f"Name the other model anew, such as {f'{model}@{given}'!r}, and embed again what "
+        f"`to_embed` lists; or delete all vectors of {model!r} first.",
+    )
+
+
+def _name(key: VectorKey | VectorItem) -> str:
+    part = f", part {key.part}" if key.part else ""
+    return f"{key.source} {key.source_id}{part}"
+
+
+def _key(key: VectorKey | VectorItem) -> Mapping[str, Value]:
+    return {"source": key.source, "source_id": key.source_id, "part": key.part}
+
+
+def _to_hit(row: Row) -> VectorHit:
+    *key, similarity = row
+    return VectorHit(*key, similarity=min(max(float(similarity), -1.0), 1.0))
+
+
+def _to_item(thread_id: str, row: Row) -> tuple[str, VectorItem]:
+    model, source, source_id, part, stored = row
+    return model, VectorItem(thread_id, source, source_id, _decode(stored), part)
+
+
+def _decode(stored: bytes | str) -> tuple[float, ...]:
+    if isinstance(stored, str):
+        # To float32 and back: a decimal's nearest double is another one than a float32's.
+        return tuple(array("f", orjson.loads(stored)))
+    values = array("f", stored)
+    if sys.byteorder == "big":
+        values.byteswap()
+    return tuple(values)
+
+
+def _json(values: Iterable[str] | Iterable[int]) -> str:
+    return orjson.dumps(list(values)).decode()

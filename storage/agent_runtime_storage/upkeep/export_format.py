@@ -1,0 +1,375 @@
+"""What an export of threads is made of: JSON records, each of a section with a version.
+
+The first record is a header, the last one has the counts and a checksum of all between them.  First
+come the threads, each with its runs: the one that was asked for, then those of its sub-agents.
+Then comes, for each in the same order, a record `log` that names it, and its `SECTIONS`.
+
+A body is text where it is UTF-8 (`"body": "…"`), else base64 (`"body": {"base64": "…"}`).  The
+checksum is over the records as JSON with sorted keys, so it does not depend on how a file is
+written.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import contextlib
+import hashlib
+import math
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NoReturn, cast
+
+import orjson
+
+from agent_runtime_storage.contract.errors import InvalidExport
+from agent_runtime_storage.drivers.protocol import Row, Value
+from agent_runtime_storage.objects.bodies import unpack
+
+FORMAT = "agent-runtime-thread"
+VERSION = 1
+UPGRADE = "Import it with the version of the runtime that wrote it, or a newer one."
+BROKEN = "Export the thread again; the file was changed, or written by something else."
+
+Kind = Literal["text", "int", "float", "flag", "json", "body", "blob"]
+Record = Mapping[str, Any]
+BODY_KINDS: tuple[Kind, ...] = ("body", "blob")
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a section; the values of all are JSON, a body's is text or base64.
+
+    A `blob` is a body that never lies in its row.
+    """
+
+    name: str
+    kind: Kind
+    optional: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """The rows of one table; `key` pages through them."""
+
+    name: str
+    columns: tuple[Column, ...]
+    key: str = "id"
+    version: int = 1
+
+
+def _columns(text: str) -> tuple[Column, ...]:
+    """Return columns from their names: `id:int parent_id:int?`, where `?` allows null."""
+    found: list[Column] = []
+    for word in text.split():
+        name, _, kind = word.partition(":")
+        found.append(Column(name, cast("Kind", kind.removesuffix("?")), kind.endswith("?")))
+    return tuple(found)
+
+
+THREAD = Section(
+    "thread",
+    _columns(
+        "id:text title:text metadata:json head:int? last_seq:int last_activation:int "
+        "last_event:int last_inbox:int last_usage:int active_run:text? created_at:float "
+        "updated_at:float"
+    ),
+)
+RUNS = Section(
+    "runs",
+    _columns(
+        "id:text parent_run_id:text? root_run_id:text agent:text status:text "
+        "stop_reason:text? detail:text task_id:int? open_node:int? steps:int max_steps:int "
+        "cancel_requested:flag spec:json output:body epoch:int budget_tokens:int? "
+        "budget_cost:int? tree_reserved_tokens:int tree_reserved_cost:int "
+        "tree_settled_tokens:int tree_settled_cost:int tree_unsettled_tokens:int "
+        "tree_unsettled_cost:int own_reserved_tokens:int own_reserved_cost:int "
+        "created_at:float updated_at:float finished_at:float?"
+    ),
+)
+LOG = Section("log", _columns("thread:text"))
+SECTIONS = (
+    Section(
+        "nodes",
+        _columns(
+            "id:int parent_id:int? kind:text status:text role:text run_id:text? "
+            "activation_id:int body:body tokens:int created_at:float"
+        ),
+    ),
+    Section(
+        "calls",
+        _columns(
+            "node_id:int position:int tool:text status:text outcome:text? body:body shown:int? "
+            "tokens:int"
+        ),
+        key="node_id",
+    ),
+    Section(
+        "activations",
+        _columns(
+            "id:int anchor:int? run_id:text? cause:text body:body prefix:blob created_at:float"
+        ),
+    ),
+    Section(
+        "observations",
+        _columns(
+            "id:int level:int parent_id:int? first_id:int last_id:int parts:text "
+            "provisional:flag run_id:text? body:body tokens:int created_at:float"
+        ),
+    ),
+    Section(
+        "plans",
+        _columns("id:int node_id:int call_id:text run_id:text body:body created_at:float"),
+    ),
+    Section(
+        "events",
+        _columns("id:int run_id:text? kind:text node_id:int? data:json created_at:float"),
+    ),
+    Section(
+        "usage",
+        _columns(
+            "id:int run_id:text root_run_id:text node_id:int? purpose:text model:text "
+            "prompt_tokens:int cached_tokens:int cache_write_tokens:int completion_tokens:int "
+            "counted_tokens:int cost:int? reported:flag created_at:float"
+        ),
+    ),
+    Section("inbox", _columns("id:int run_id:text? kind:text body:body created_at:float")),
+    Section(
+        "jobs",
+        _columns(
+            "id:text kind:text key:text payload:body status:text attempts:int due_at:float "
+            "detail:text created_at:float finished_at:float?"
+        ),
+    ),
+    Section(
+        "files",
+        _columns(
+            "id:text kind:text origin:text name:text media_type:text bytes:int content:blob "
+            "created_at:float"
+        ),
+    ),
+    # What is allowed on a thread is not moved: who has a copy is asked again.
+    Section(
+        "questions",
+        _columns(
+            "id:text run_id:text node_id:int position:int? kind:text body:json status:text "
+            "answer:json asked_at:float expires_at:float answered_at:float?"
+        ),
+    ),
+)
+VECTORS = Section(
+    "vectors",
+    _columns("model:text source:text source_id:int part:int values:body"),
+)
+BY_NAME = {section.name: section for section in (THREAD, RUNS, LOG, *SECTIONS, VECTORS)}
+
+
+def to_record(section: Section, row: Row) -> dict[str, Any]:
+    """Return a row, in the order of the section's columns, as a record.
+
+    Raises:
+        CorruptThread: a body is lost or damaged.
+    """
+    record: dict[str, Any] = {"section": section.name, "version": section.version}
+    values = iter(row)
+    for column in section.columns:
+        value = next(values)
+        if column.kind in BODY_KINDS:
+            where, data = next(values), next(values)
+            what = {section.name.removesuffix("s"): row[0]}
+            value = encode_body(unpack(value, where, data, what))
+        elif value is not None:
+            value = _to_json(column.kind, value)
+        record[column.name] = value
+    return record
+
+
+def _to_json(kind: Kind, value: Value) -> Any:
+    match kind:
+        case "json":
+            return orjson.loads(cast("str", value))
+        case "float":
+            return float(cast("float", value))
+        case "flag":
+            return bool(value)
+        case _:
+            return value
+
+
+def encode_body(body: bytes) -> Any:
+    """Return a body as JSON: text, or base64 where it is none."""
+    try:
+        return body.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(body).decode()}
+
+
+class Checksum:
+    """The checksum and the counts of an export, made up record by record."""
+
+    def __init__(self) -> None:
+        self._hash = hashlib.sha256()
+        self.counts: dict[str, int] = {}
+
+    def add(self, record: Record) -> None:
+        """Count a record in."""
+        self._hash.update(orjson.dumps(record, option=orjson.OPT_SORT_KEYS))
+        self._hash.update(b"\n")
+        name = str(record["section"])
+        self.counts[name] = self.counts.get(name, 0) + 1
+
+    @property
+    def digest(self) -> str:
+        """The checksum so far."""
+        return self._hash.hexdigest()
+
+    def end(self) -> dict[str, Any]:
+        """Return the record that ends an export."""
+        return {"section": "end", "version": 1, "counts": self.counts, "sha256": self.digest}
+
+
+def header(thread_id: str, writer: str) -> dict[str, Any]:
+    """Return the record that begins an export."""
+    return {
+        "section": "header",
+        "format": FORMAT,
+        "version": VERSION,
+        "writer": writer,
+        "thread": thread_id,
+    }
+
+
+def dump_record(record: Record) -> bytes:
+    """Return a record as a line of JSON, with its end."""
+    return orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE)
+
+
+async def load_records(lines: AsyncIterable[bytes | str]) -> AsyncIterator[Record]:
+    """Give the records of lines of JSON.
+
+    Raises:
+        InvalidExport: a line is no JSON object.
+    """
+    number = 0
+    async for line in lines:
+        number += 1
+        try:
+            record: Any = orjson.loads(line)
+        except orjson.JSONDecodeError as error:
+            raise InvalidExport(f"it is no JSON: {error}.", line=number, cure=BROKEN) from error
+        if not isinstance(record, dict):
+            raise InvalidExport("it is no JSON object.", line=number, cure=BROKEN)
+        yield cast("Record", record)
+
+
+@dataclass(slots=True)
+class Fields:
+    """A record of a section whose values have the types that they must have."""
+
+    line: int
+    values: dict[str, Any]
+    bodies: dict[str, bytes] = field(default_factory=dict[str, bytes])
+
+    def fail(self, problem: str) -> NoReturn:
+        """Raise `InvalidExport` of this record."""
+        raise InvalidExport(problem, line=self.line, cure=BROKEN)
+
+
+def read_fields(section: Section, record: Record, line: int) -> Fields:
+    """Return a record's values, checked.
+
+    Raises:
+        InvalidExport: a value is missing, is of another type, or is none of the section's.
+    """
+    fields = Fields(line, {})
+    for column in section.columns:
+        if column.name not in record:
+            fields.fail(f"a record of {section.name} has no {column.name}.")
+        value = record[column.name]
+        if value is None and column.optional:
+            fields.values[column.name] = None
+        elif column.kind in BODY_KINDS:
+            fields.bodies[column.name] = _body(fields, column.name, value)
+        elif _CHECKS[column.kind](value):
+            fields.values[column.name] = (
+                float(cast("float", value)) if column.kind == "float" else value
+            )
+        else:
+            fields.fail(f"the {column.name} of a record of {section.name} is no {column.kind}.")
+    known = {"section", "version", *(column.name for column in section.columns)}
+    if unknown := sorted(record.keys() - known):
+        fields.fail(f"a record of {section.name} has an unknown {unknown[0]!r}.")
+    return fields
+
+
+def _integer(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+_CHECKS: dict[Kind, Callable[[Any], bool]] = {
+    "text": lambda value: isinstance(value, str),
+    "int": _integer,
+    "float": _number,
+    "flag": lambda value: isinstance(value, bool),
+    "json": lambda value: isinstance(value, dict),
+}
+
+
+def _body(fields: Fields, name: str, value: Any) -> bytes:
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, dict):
+        coded = cast("dict[str, Any]", value).get("base64")
+        if isinstance(coded, str):
+            with contextlib.suppress(binascii.Error):
+                return base64.b64decode(coded, validate=True)
+    return fields.fail(f"the {name} is neither text nor base64.")
+
+
+def check_header(record: Record) -> str:
+    """Return which thread an export is of. Raises `InvalidExport` if it cannot be read here."""
+    if record.get("format") != FORMAT:
+        raise InvalidExport(
+            "it is no header of an export.", line=1, cure="Choose a file of `threads export`."
+        )
+    if record.get("version") != VERSION:
+        raise _newer(1, f"the format has version {record.get('version')}", record)
+    thread = record.get("thread")
+    if not isinstance(thread, str) or not thread:
+        raise InvalidExport("the header names no thread.", line=1, cure=BROKEN)
+    return thread
+
+
+def section_of(record: Record, line: int, head: Record) -> Section:
+    """Return the section of a record. Raises `InvalidExport` if it is not known here."""
+    name = record.get("section")
+    section = BY_NAME.get(name) if isinstance(name, str) else None
+    if section is None:
+        raise _newer(line, f"the section {name!r} is not known", head)
+    if record.get("version") != section.version:
+        raise _newer(line, f"the section {name} has version {record.get('version')}", head)
+    return section
+
+
+def _newer(line: int, what: str, head: Record) -> InvalidExport:
+    writer = head.get("writer")
+    return InvalidExport(
+        f"{what}; it was written by {writer if isinstance(writer, str) else 'something else'}.",
+        line=line,
+        cure=UPGRADE,
+    )
+
+
+def replace_ids(value: Any, ids: Mapping[str, str]) -> Any:
+    """Return a JSON value in which every string that is one of the ids is replaced."""
+    if isinstance(value, str):
+        return ids.get(value, value)
+    if isinstance(value, dict):
+        return {key: replace_ids(one, ids) for key, one in cast("Record", value).items()}
+    if isinstance(value, list):
+        return [replace_ids(one, ids) for one in cast("Sequence[Any]", value)]
+    return value

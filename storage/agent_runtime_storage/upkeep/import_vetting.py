@@ -1,0 +1,171 @@
+"""What an import may bring that somebody else may have written: history, which starts nothing.
+
+Whoever wrote an export chose every value in it, and its checksum vouches for none of them.  So an
+import keeps what was said and done, and what stands for it: messages, calls and their results,
+observations, plans, events, files, and what it cost.  It keeps nothing that is to be done, that
+says how to do it, or that can be derived again: no spec of a run, question, inbox item, job,
+activation (system prompt, tool schemas, model) or vector.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, cast, get_args
+
+import orjson
+
+from agent_runtime_storage.contract.records import (
+    ACTIVE,
+    CallOutcome,
+    FileKind,
+    FileOrigin,
+    JsonObject,
+    NodeKind,
+    NodeStatus,
+    RunStatus,
+    StopReason,
+    Vet,
+)
+from agent_runtime_storage.upkeep.export_format import Fields, Section
+
+REFUSED = "Refused: the thread was imported, and nothing of an import is run."
+_LEFT_OUT = ("activations", "inbox", "jobs", "questions", "vectors")
+_REFUSED_BODY = orjson.dumps({"text": REFUSED, "outcome": "refused"})
+"""A result in the form that the engine gives it."""
+_REFUSED_TOKENS = 20
+_OVER = "It was not over when its thread was exported; nothing of an import goes on."
+
+_MOST = 10**15
+"""No count, and no sum of money in nanodollars, is larger; thousands of them can be added up."""
+_END_OF_TIME = 253_402_300_800
+"""The year 10,000, which no calendar here can show."""
+_FREE = {"title", "detail", "agent", "name", "tool"}
+"""Texts that are shown as what somebody wrote; all others are names, which are printed alone."""
+_VALUES: dict[tuple[str, str], tuple[str, ...]] = {
+    ("runs", "status"): get_args(RunStatus),
+    ("runs", "stop_reason"): get_args(StopReason),
+    ("nodes", "kind"): get_args(NodeKind),
+    ("nodes", "status"): get_args(NodeStatus),
+    ("calls", "status"): ("pending", "started", "done"),
+    ("calls", "outcome"): get_args(CallOutcome),
+    ("files", "kind"): get_args(FileKind),
+    ("files", "origin"): get_args(FileOrigin),
+}
+
+
+def as_history(section: Section, fields: Fields) -> bool:
+    """Take from a record what could act; return whether anything of it is kept.
+
+    Raises:
+        InvalidExport: a value is out of all bounds.
+    """
+    if section.name in _LEFT_OUT:
+        return False
+    _bound(section, fields)
+    match section.name:
+        case "thread":
+            fields.values |= {"active_run": None, "last_activation": 0, "last_inbox": 0}
+            # A folder of the exporter's machine means another one here.
+            kept = {k: v for k, v in fields.values["metadata"].items() if k != "workspace"}
+            fields.values["metadata"] = kept
+        case "runs":
+            _end(fields.values)
+        case "nodes":
+            _close(fields)
+        case "calls":
+            _refuse(fields)
+        case "observations":
+            _check_parts(fields)
+        case "usage":
+            # What a provider reported elsewhere teaches nothing about how it counts.
+            fields.values["reported"] = False
+        case _:
+            pass
+    return True
+
+
+def vetted(section: Section, fields: Fields, vet: Vet) -> int:
+    """Check the body of a record, and return how many calls the node has that it is.
+
+    Raises:
+        InvalidExport: the engine could not read it.
+    """
+    kind = section.name.removesuffix("s")
+    if kind not in ("node", "call", "observation", "plan"):
+        return 0
+    try:
+        role, calls = vet(kind, fields.bodies["body"])
+    except (ValueError, TypeError, KeyError, RecursionError):
+        fields.fail(f"the body of a record of {section.name} is not of the runtime's form.")
+    if kind != "node":
+        return 0
+    if fields.values["role"] != role:
+        fields.fail(f"node {fields.values['id']} has another role than its message.")
+    if (fields.values["kind"] == "exchange") != bool(calls):
+        fields.fail(f"node {fields.values['id']} is no exchange with calls, nor a message.")
+    return calls
+
+
+def _bound(section: Section, fields: Fields) -> None:
+    now = time.time()
+    for column in section.columns:
+        value: Any = fields.values.get(column.name)
+        if value is None:
+            continue
+        what = f"the {column.name} of a record of {section.name}"
+        match column.kind:
+            case "int":
+                if not 0 <= value <= _MOST:
+                    fields.fail(f"{what} is out of bounds.")
+            case "float":
+                if not 0 <= value < _END_OF_TIME:
+                    fields.fail(f"{what} is no moment.")
+                fields.values[column.name] = min(value, now)
+            case "text":
+                if "\0" in value or not (column.name in _FREE or value.isprintable()):
+                    fields.fail(f"{what} holds characters that cannot be shown.")
+                known = _VALUES.get((section.name, column.name))
+                if known is not None and value not in known:
+                    fields.fail(f"{what} is none of {', '.join(known)}.")
+            case _:
+                pass
+
+
+def _end(values: dict[str, Any]) -> None:
+    """End a run for good: `imported` is the reason for which none goes on."""
+    spec: JsonObject = {}
+    if values["status"] in ACTIVE:
+        values |= {"status": "cancelled", "detail": _OVER}
+    over = "completed" if values["status"] == "succeeded" else "imported"
+    values |= {"stop_reason": over, "spec": spec, "open_node": None, "cancel_requested": False}
+    if values["finished_at"] is None:
+        values["finished_at"] = values["updated_at"]
+    for unit in ("tokens", "cost"):
+        # What was reserved may have been billed.
+        values[f"tree_unsettled_{unit}"] += values[f"tree_reserved_{unit}"]
+        values |= {f"tree_reserved_{unit}": 0, f"own_reserved_{unit}": 0}
+
+
+def _close(fields: Fields) -> None:
+    if fields.values["status"] == "open" and fields.values["kind"] != "exchange":
+        fields.fail(f"node {fields.values['id']} is open, and no exchange.")
+    fields.values |= {"status": "closed", "activation_id": 0}
+
+
+def _refuse(fields: Fields) -> None:
+    if fields.values["status"] != "done":
+        fields.values |= {"outcome": "refused", "shown": None, "tokens": _REFUSED_TOKENS}
+        fields.bodies["body"] = _REFUSED_BODY
+    elif fields.values["outcome"] is None:
+        fields.fail("a call is done without an outcome.")
+    fields.values["status"] = "done"
+
+
+def _check_parts(fields: Fields) -> None:
+    try:
+        parts: Any = orjson.loads(fields.values["parts"])
+    except orjson.JSONDecodeError:
+        parts = None
+    ids = cast("list[Any]", parts) if isinstance(parts, list) else [None]
+    if not all(type(part) is int for part in ids):
+        fields.fail("the parts of an observation are no list of ids.")

@@ -1,0 +1,226 @@
+"""Looking at a database as a whole, over all owners: what it is, whether it is sound, how large."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
+
+from agent_runtime_storage.contract.errors import (
+    MigrationError,
+    NotADatabase,
+    StoreError,
+    StoreUnavailable,
+)
+from agent_runtime_storage.contract.reports import (
+    OwnerSize,
+    Problem,
+    StoreSizes,
+    StoreStatus,
+    ThreadSize,
+)
+from agent_runtime_storage.drivers.protocol import Driver, Row, Vacuuming, Value
+from agent_runtime_storage.objects.object_store import Objects
+from agent_runtime_storage.queries.migrations import schema_state
+from agent_runtime_storage.sql.loader import load_queries
+from agent_runtime_storage.upkeep.orphans import missing_objects, orphans
+
+_MOST = 100
+_PAGE = 500
+_ABANDONED_SECONDS = 300.0
+_RESTORE = "Restore the database from a backup; `threads export` saves what can still be read."
+_REPORT = "Report it, with how it came about; the thread's content is not affected."
+_MIGRATE = "Run `agent-runtime db migrate`."
+
+
+class _Check(NamedTuple):
+    """A query of `maintenance.sql`, and what its rows mean."""
+
+    query: str
+    level: Literal["damage", "notice"]
+    detail: str
+    cure: str
+
+
+_CHECKS = (
+    _Check("check_file", "damage", "the file is damaged: {}", _RESTORE),
+    _Check("check_references", "damage", "{} refers to {}, which is not there", _RESTORE),
+    _Check("check_parents", "damage", "the parent of node {}, node {}, is not there", _RESTORE),
+    _Check("check_heads", "damage", "the head, node {}, is not there or not closed", _RESTORE),
+    _Check(
+        "check_counters", "damage", "of {} there are {}, the last is {}, and {} were counted",
+        _RESTORE,
+    ),
+    _Check("check_inbox", "damage", "inbox item {} is there, and {} were counted", _RESTORE),
+    _Check("check_blobs", "damage", "the content of {} is lost", _RESTORE),
+    _Check("check_calls", "damage", "node {} is closed, but {} of its calls are not done", _REPORT),
+    _Check(
+        "check_active_runs", "damage", "its active run, {}, is not there or not active", _RESTORE
+    ),
+    _Check(
+        "check_open_nodes", "notice", "exchange {} is open, and belongs to no run's next step",
+        _REPORT,
+    ),
+    _Check(
+        "check_unfinished", "notice", "exchange {} is open, and its run {} is over ({})",
+        "Close it by `agent-runtime resume`; what its tools did is not verified.",
+    ),
+    _Check(
+        "check_dead_runs", "notice", "run {} was running, and its lease has expired",
+        "Go on with it by `agent-runtime resume`, or end it by `agent-runtime cancel`.",
+    ),
+    _Check(
+        "check_orphan_blobs", "notice", "{} large bodies are used by nothing any more",
+        "Nothing needs to be done: they go with the thread.",
+    ),
+    _Check(
+        "check_hidden", "notice", "`{}` was cut short, and nobody goes on with it",
+        "Run `agent-runtime threads prune` as its owner; it cleans up.",
+    ),
+)  # fmt: skip
+
+
+class _Wall(Protocol):
+    """How a driver tells of row-level security."""
+
+    @property
+    def wall(self) -> str: ...
+    @property
+    def detail(self) -> str: ...
+    @property
+    def cure(self) -> str: ...
+
+
+@runtime_checkable
+class _Isolating(Protocol):
+    async def isolation(self) -> _Wall: ...
+
+
+class Maintenance:
+    """The methods of `Store` over all owners; none of them changes what is stored."""
+
+    def __init__(self, driver: Driver, objects: Objects | None = None) -> None:
+        self._driver = driver
+        self._objects = objects
+        self._sql = load_queries(driver.dialect)
+
+    @property
+    def objects(self) -> Objects | None:
+        return self._objects
+
+    async def status(self) -> StoreStatus:
+        [(server,)] = await self._all("server_version")
+        try:
+            schema, pending = await schema_state(self._driver)
+        except (MigrationError, NotADatabase) as error:
+            return StoreStatus(str(server), 0, (), error.message, cure=error.cure)
+        isolation = cure = ""
+        if not pending and isinstance(self._driver, _Isolating):
+            found = await self._driver.isolation()
+            isolation, cure = f"{found.wall}: {found.detail}", found.cure
+        if pending:
+            cure = _MIGRATE
+        return StoreStatus(str(server), schema, pending, isolation=isolation, cure=cure)
+
+    async def owners(self) -> list[str]:
+        await self._require_schema()
+        return [str(user_id) for (user_id,) in await self._all("owners")]
+
+    async def thread_ids(self, user_id: str) -> AsyncGenerator[str]:
+        await self._require_schema()
+        child, after = 0, ""
+        while rows := await self._all(
+            "thread_ids", user_id=user_id, child=child, after=after, limit=_PAGE
+        ):
+            for thread_id, child_of in rows:
+                after, child = str(thread_id), int(child_of)
+                yield after
+
+    async def check(self) -> list[Problem]:
+        await self._require_schema()
+        found: list[Problem] = []
+        for check in _CHECKS:
+            try:
+                rows = await self._all(check.query, limit=_MOST, seconds=_ABANDONED_SECONDS)
+            except StoreUnavailable:
+                raise
+            except StoreError:
+                if check.query != "check_file":
+                    raise
+                # A server that does not let its files be checked from outside.
+                continue
+            found += [
+                Problem(
+                    check.level, str(row[0]), str(row[1]), check.detail.format(*row[2:]), check.cure
+                )
+                for row in rows
+            ]
+        return found + await self._check_objects()
+
+    async def sizes(self, *, threads: int = 10) -> StoreSizes:
+        await self._require_schema()
+        [(total,)] = await self._all("size_total")
+        try:
+            tables = await self._all("size_tables")
+        except StoreUnavailable:
+            raise
+        except StoreError:
+            # A server without `dbstat` tells only how much content there is.
+            tables = await self._all("size_contents")
+        owners = await self._all("size_owners")
+        largest = await self._all("size_threads", limit=max(threads, 0))
+        return StoreSizes(
+            int(total),
+            tuple((str(name), int(size or 0)) for name, size in tables),
+            tuple(OwnerSize(*row) for row in owners),
+            tuple(ThreadSize(*row) for row in largest),
+        )
+
+    async def vacuum(self) -> None:
+        await self._require_schema()
+        if not isinstance(self._driver, Vacuuming):
+            raise StoreError(
+                "The database server cleans up by itself; it cannot be told to from here.",
+                cure="Ask whoever runs it.",
+            )
+        await self._driver.vacuum()
+
+    async def _check_objects(self) -> list[Problem]:
+        if self._objects is None:
+            return []
+        found: list[Problem] = []
+        async with aclosing(missing_objects(self._driver, self._objects)) as pages:
+            async for page in pages:
+                for one in page[: _MOST - len(found)]:
+                    state = "is not there" if one.found is None else "has another length"
+                    found.append(
+                        Problem(
+                            "damage",
+                            one.user_id,
+                            one.thread_id,
+                            f"object {one.key} {state} in {self._objects.shown}",
+                            "Set AGENT_RUNTIME_OBJECT_STORE_URL to where it was written, or "
+                            "restore the objects from a backup.",
+                        )
+                    )
+        count = 0
+        async with aclosing(orphans(self._driver, self._objects)) as orphaned:
+            async for lost in orphaned:
+                count += len(lost)
+        if count:
+            cure = "Nothing needs to be done, but they take space."
+            found.append(Problem("notice", "", "", f"{count} objects belong to no row", cure))
+        return found
+
+    async def _require_schema(self) -> None:
+        _, pending = await schema_state(self._driver)
+        if pending:
+            raise MigrationError(
+                f"The database lacks {len(pending)} migrations, {pending[0]} the first.",
+                cure=_MIGRATE,
+            )
+
+    async def _all(self, query: str, **params: Value) -> list[Row]:
+        sql = self._sql[query]
+        named = {name: value for name, value in params.items() if f":{name}" in sql}
+        return await self._driver.read(sql, named, owner=None)

@@ -1,0 +1,233 @@
+"""Deleting threads, so that nothing of them is found anywhere."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import orjson
+
+from agent_runtime_storage.contract.errors import Conflict, StoreInDoubt
+from agent_runtime_storage.contract.records import Thread
+from agent_runtime_storage.drivers.protocol import (
+    BatchMissed,
+    Purging,
+    Row,
+    Scrubbing,
+    Statement,
+    Value,
+)
+from agent_runtime_storage.log.threads import thread_busy
+from agent_runtime_storage.objects.documents import delete_documents
+from agent_runtime_storage.queries.owner import Owner, not_found
+from agent_runtime_storage.queries.row_decoding import to_thread
+
+_PIECE = 5_000
+"""How many rows of a table one transaction deletes: a writer in between waits that long."""
+_WHOLE = 20_000
+"""Up to this many rows a family is deleted in one transaction."""
+_ABANDONED_SECONDS = 300.0
+_TRIES = 4
+
+
+class _Member(NamedTuple):
+    id: str
+    hidden: str
+    last_seq: int
+    last_activation: int
+    last_event: int
+    last_usage: int
+
+
+class Retention(Owner):
+    """The methods of `UserStore` that delete."""
+
+    async def delete_thread(
+        self, thread_id: str, *, unchanged_since: float | None = None
+    ) -> list[str]:
+        family = await self._family(thread_id)
+        for _ in range(_TRIES):
+            try:
+                await self._delete(thread_id, family, unchanged_since=unchanged_since)
+                return await self._deleted(thread_id, family)
+            except BatchMissed as error:
+                await self._why_not_hidden(thread_id, family, error, unchanged_since)
+            except StoreInDoubt:
+                if not await self._read("family", thread_id=thread_id):
+                    return await self._deleted(thread_id, family)
+            family = await self._family(thread_id)
+        raise Conflict(
+            f"Thread {thread_id} goes on starting sub-agents, or others delete it too.",
+            cure="Cancel its run, then try again.",
+        )
+
+    async def idle_threads(self, *, seconds: float, limit: int = 1000) -> list[Thread]:
+        rows = await self._read("idle_threads", seconds=seconds, limit=max(limit, 0))
+        return [to_thread(row) for row in rows]
+
+    async def clean_up(self) -> list[str]:
+        cleaned: list[str] = []
+        for (thread_id,) in await self._read("cut_short", seconds=_ABANDONED_SECONDS):
+            rows = await self._read("family", thread_id=thread_id)
+            cleaned += await self._delete_hidden(str(thread_id), rows)
+        return cleaned
+
+    async def _delete_hidden(self, thread_id: str, rows: Sequence[Row]) -> list[str]:
+        """Delete what an import or a deletion has left, given as rows of `family`."""
+        family = [_Member(*row) for row in rows]
+        if not family:
+            return []
+        try:
+            await self._delete(thread_id, family, abandoned=True)
+        except BatchMissed:
+            # Somebody else has taken it up.
+            return []
+        return await self._deleted(thread_id, family)
+
+    # Parts
+
+    async def _family(self, thread_id: str) -> list[_Member]:
+        family = [_Member(*row) for row in await self._read("family", thread_id=thread_id)]
+        # A deletion that was cut short is taken up; what is being imported is not there yet.
+        if not any(one.id == thread_id and "import" not in one.hidden for one in family):
+            raise not_found("thread", thread_id)
+        return family
+
+    async def _deleted(self, thread_id: str, family: Sequence[_Member]) -> list[str]:
+        """Do what follows once the rows are gone, and return the ids, the thread's own first."""
+        if isinstance(self._driver, Scrubbing):
+            await self._driver.scrub()
+        for member in family:
+            self._announce(member.id)
+        return [thread_id, *sorted(one.id for one in family if one.id != thread_id)]
+
+    async def _delete(
+        self,
+        thread_id: str,
+        family: Sequence[_Member],
+        *,
+        unchanged_since: float | None = None,
+        abandoned: bool = False,
+    ) -> None:
+        threads = _json(family)
+        token = f"delete {secrets.token_hex(8)}"
+        roots = await self._read("family_roots", threads=threads)
+        locks = sorted(
+            [f"thread {one.id}" for one in family] + [f"tree {root}" for (root,) in roots]
+        )
+        hide = self._statement(
+            "hide_family",
+            {
+                "threads": threads,
+                "thread_id": thread_id,
+                "token": token,
+                "unchanged_since": unchanged_since,
+                "abandoned": int(abandoned),
+            },
+            rows=len(family),
+            miss="changed",
+        )
+        first = [
+            hide,
+            self._purge("require_whole_family", threads, rows=1, miss="family"),
+            self._purge("require_idle_family", threads, rows=1, miss="busy"),
+            self._purge("unsettle_family", threads),
+            self._purge("book_family", threads),
+            self._purge("unlink_runs", threads),
+            self._purge("unlink_inbox", threads),
+            self._purge("purge_inbox", threads),
+            self._purge("purge_jobs", threads),
+            self._purge("purge_files", threads),
+            self._purge("purge_questions", threads),
+            self._purge("purge_approvals", threads),
+            self._purge("purge_vectors", threads),
+        ]
+        rows = sum(
+            2 * one.last_seq + one.last_activation + one.last_event + one.last_usage
+            for one in family
+        )
+        if rows > _WHOLE:
+            await self._purge_batch(first, locks)
+            for member in family:
+                await self._trim(member, token, locks)
+            guard = {"threads": threads, "token": token}
+            first = [self._statement("require_hidden", guard, rows=len(family), miss="taken")]
+        rest = self._rest(threads, family)
+        last = self._purge("purge_threads", threads, rows=len(family), miss="taken", token=token)
+        if self._objects is None:
+            await self._purge_batch([*first, *rest, last], locks)
+            return
+        await self._purge_batch([*first, *rest], locks)
+        # While the threads are there, hidden, nobody else can put objects for threads of their ids.
+        for member in family:
+            await self._objects.delete_thread(self.user_id, member.id)
+            await delete_documents(self._objects, self.user_id, member.id)
+        await self._purge_batch([last], locks)
+
+    def _rest(self, threads: str, family: Sequence[_Member]) -> list[Statement]:
+        tables = ("events", "usage", "observations", "plans", "activations", "calls", "nodes")
+        return [
+            *(self._statement("purge_search", {"thread_id": one.id}) for one in family),
+            *(self._purge(f"purge_{table}", threads, after=0) for table in tables),
+            self._purge("purge_totals", threads),
+            self._purge("purge_runs", threads),
+            self._purge("purge_blobs", threads),
+        ]
+
+    async def _trim(self, member: _Member, token: str, locks: Sequence[str]) -> None:
+        """Delete the rows of a hidden thread, the newest first, in pieces."""
+        threads = _json([member])
+        guard = self._purge("require_hidden", threads, rows=1, miss="taken", token=token)
+        tables = (
+            (("events",), member.last_event),
+            (("usage",), member.last_usage),
+            (("activations",), member.last_activation),
+            # As few as they are, they go with the first piece of what they stand for.
+            (("observations", "plans"), 1),
+            (("texts", "calls", "nodes"), member.last_seq),
+        )
+        for names, last in tables:
+            for after in range(last - _PIECE, -_PIECE, -_PIECE):
+                key = max(after, 0)
+                piece = [self._purge(f"purge_{name}", threads, after=key) for name in names]
+                await self._purge_batch([guard, *piece], locks)
+        blobs = self._statement("trim_blobs", {"thread_id": member.id, "limit": _PIECE // 10})
+        while (await self._purge_batch([guard, blobs], locks))[1]:
+            continue
+
+    def _purge(
+        self, name: str, threads: str, *, rows: int | None = None, miss: str = "", **params: Value
+    ) -> Statement:
+        return self._statement(name, {"threads": threads, **params}, rows=rows, miss=miss)
+
+    async def _purge_batch(
+        self, statements: Sequence[Statement], locks: Sequence[str]
+    ) -> list[list[Row]]:
+        if isinstance(self._driver, Purging):
+            return await self._driver.purge(statements, owner=self.user_id, locks=locks)
+        return await self._driver.batch(statements, owner=self.user_id, locks=locks)
+
+    async def _why_not_hidden(
+        self,
+        thread_id: str,
+        family: Sequence[_Member],
+        missed: BatchMissed,
+        unchanged_since: float | None,
+    ) -> None:
+        """Raise why the thread cannot be deleted; return if it is worth another try."""
+        if missed.label == "busy":
+            found = await self._read("family_at_work", threads=_json(family))
+            if found:
+                [(busy, run_id)] = found
+                raise thread_busy(str(busy), str(run_id)) from missed
+        if missed.label == "changed" and unchanged_since is not None:
+            rows = await self._read("thread", thread_id=thread_id)
+            if rows and to_thread(rows[0]).updated_at >= unchanged_since:
+                raise Conflict(
+                    f"Thread {thread_id} was used meanwhile.", cure="Leave it, or look again."
+                ) from missed
+
+
+def _json(family: Sequence[_Member]) -> str:
+    return orjson.dumps([member.id for member in family]).decode()

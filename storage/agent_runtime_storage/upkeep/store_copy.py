@@ -1,0 +1,121 @@
+"""Copying all threads and documents of all owners to another database, of whatever backend."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+
+from agent_runtime_storage.contract.errors import Conflict, NotFound, StoreError
+from agent_runtime_storage.contract.records import TextOf
+from agent_runtime_storage.contract.reports import CopiedThread
+from agent_runtime_storage.contract.store import Store, UserStore
+from agent_runtime_storage.objects.documents import documents_of
+from agent_runtime_storage.objects.object_store import Objects
+from agent_runtime_storage.upkeep.export_format import Record
+from agent_runtime_storage.upkeep.transfer import checksum_of
+
+
+async def copy_store(
+    source: Store, target: Store, *, texts: TextOf | None = None
+) -> AsyncGenerator[CopiedThread]:
+    """Copy every thread and document that the target lacks, and tell of each what became of it.
+
+    Each is exported again from the target and compared, before it counts as copied.  Calling it
+    again after a failure goes on where it stopped: what is there and equal stays.  A thread whose
+    run is at work, or that is another one in the target, is a conflict and is left.
+
+    Args:
+        texts: as for `UserStore.import_thread`.
+
+    Raises:
+        StoreError: a database failed, or a copy is not what was exported.
+    """
+    for user_id in await source.owners():
+        origin, place = source.of(user_id), target.of(user_id)
+        done: set[str] = set()
+        async with aclosing(source.thread_ids(user_id)) as threads:
+            async for thread_id in threads:
+                if thread_id in done:
+                    continue
+                family, copied = await _copy(origin, place, thread_id, texts)
+                done.update(family)
+                yield copied
+    if source.objects is None:
+        return
+    async with aclosing(documents_of(source.objects)) as keys:
+        async for key in keys:
+            if (found := await _copy_document(source.objects, target.objects, key)) is not None:
+                yield found
+
+
+async def _copy(
+    origin: UserStore, place: UserStore, thread_id: str, texts: TextOf | None
+) -> tuple[list[str], CopiedThread]:
+    """Copy one thread with those of its sub-agents; return their ids, and what became of it."""
+    seen = _Seen()
+    try:
+        there = await _is_there(place, thread_id)
+        async with aclosing(origin.export_thread(thread_id)) as records:
+            if there:
+                await checksum_of(seen.watch(records))
+            else:
+                await place.import_thread(seen.watch(records), texts=texts, trusted=True)
+        async with aclosing(place.export_thread(thread_id)) as records:
+            same = await checksum_of(records) == seen.digest
+    except Conflict as error:
+        return seen.threads, CopiedThread(origin.user_id, thread_id, "conflict", error.message)
+    except NotFound:
+        if await _is_there(origin, thread_id):
+            raise
+        # It was deleted since it was listed.
+        return [thread_id], CopiedThread(origin.user_id, thread_id, "conflict", "It is gone.")
+    if same:
+        outcome = "there" if there else "copied"
+        return seen.threads, CopiedThread(origin.user_id, thread_id, outcome)
+    if there:
+        detail = "The target has another thread of this id."
+        return seen.threads, CopiedThread(origin.user_id, thread_id, "conflict", detail)
+    raise StoreError(
+        f"The copy of thread {thread_id} is not what was exported.",
+        cure="Leave the source as it is, and report this.",
+    )
+
+
+async def _copy_document(origin: Objects, place: Objects | None, key: str) -> CopiedThread | None:
+    """Copy one document; None if it was deleted since it was listed."""
+    owner, _, name = key.partition("/")
+    if (found := await origin.read(key)) is None:
+        return None
+    if place is None:
+        return CopiedThread(owner, name, "conflict", "The target has no object store.")
+    if await place.replace(key, found[0], None):
+        return CopiedThread(owner, name, "copied")
+    there = await place.read(key)
+    if there is not None and there[0] == found[0]:
+        return CopiedThread(owner, name, "there")
+    return CopiedThread(owner, name, "conflict", "The target has another document of this key.")
+
+
+async def _is_there(store: UserStore, thread_id: str) -> bool:
+    try:
+        await store.thread(thread_id)
+    except NotFound:
+        return False
+    return True
+
+
+class _Seen:
+    """What passes by of an export: its threads, and the checksum that it ends with."""
+
+    def __init__(self) -> None:
+        self.threads: list[str] = []
+        self.digest = ""
+
+    async def watch(self, records: AsyncIterator[Record]) -> AsyncGenerator[Record]:
+        """Give the records on."""
+        async for record in records:
+            if record["section"] == "thread":
+                self.threads.append(str(record["id"]))
+            elif record["section"] == "end":
+                self.digest = str(record["sha256"])
+            yield record

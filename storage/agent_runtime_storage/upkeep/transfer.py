@@ -1,0 +1,208 @@
+"""Exporting threads as records, and importing them again, in this database or in another one."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from array import array
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any, TypeVar, cast
+
+import anyio
+import anyio.to_thread
+import orjson
+
+from agent_runtime_storage.contract.errors import Conflict, InvalidExport, StoreError
+from agent_runtime_storage.contract.names import name_problem
+from agent_runtime_storage.contract.records import TextOf, Vet
+from agent_runtime_storage.contract.search_records import VectorItem
+from agent_runtime_storage.drivers.protocol import Row, Value
+from agent_runtime_storage.log.threads import thread_busy
+from agent_runtime_storage.objects.bodies import THREAD_BYTES
+from agent_runtime_storage.queries.owner import not_found
+from agent_runtime_storage.upkeep.export_format import (
+    LOG,
+    RUNS,
+    SECTIONS,
+    THREAD,
+    VECTORS,
+    Checksum,
+    Record,
+    Section,
+    encode_body,
+    header,
+    to_record,
+)
+from agent_runtime_storage.upkeep.import_batches import Importing
+from agent_runtime_storage.upkeep.importer import Importer
+from agent_runtime_storage.upkeep.retention import Retention
+
+T = TypeVar("T")
+
+_PAGE_ROWS = 500
+_PAGE_BYTES = 2 * 2**20
+"""What a page of an export may weigh, but for a single row; a server limits its answers."""
+
+
+class Transfer(Importing, Retention):
+    """The methods of `UserStore` that move threads."""
+
+    async def export_thread(self, thread_id: str) -> AsyncGenerator[Record]:
+        before = await self._stamp(thread_id)
+        yield header(thread_id, _writer())
+        checksum = Checksum()
+        async with aclosing(self._records([str(member[0]) for member in before])) as records:
+            async for record in records:
+                await _aside(checksum.add, record, weight=_weight(record))
+                yield record
+        if await self._stamp(thread_id) != before:
+            raise Conflict(
+                f"Thread {thread_id} was changed while it was being exported.",
+                cure="Export it again; what was written so far lacks its end and is refused.",
+            )
+        yield checksum.end()
+
+    async def import_thread(
+        self,
+        records: AsyncIterable[Record],
+        *,
+        rename: str | None = None,
+        texts: TextOf | None = None,
+        vet: Vet | None = None,
+        trusted: bool = False,
+    ) -> list[str]:
+        if rename is not None and (problem := name_problem(rename)):
+            raise StoreError(f"The thread's id {problem}.", cure="Give the thread a short id.")
+        await self.clean_up()
+        importer = Importer(self, rename=rename, texts=texts, vet=vet, trusted=trusted)
+        try:
+            line = 0
+            async for record in records:
+                line += 1
+                await importer.take(record, line)
+            await importer.finish(line)
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await self._withdraw(importer.token)
+            raise
+        for thread_id in importer.threads:
+            self._announce(thread_id)
+        return importer.threads
+
+    async def _withdraw(self, token: str) -> None:
+        """Delete what an import has written."""
+        members = await self._read("import_members", token=token)
+        if members:
+            await self._delete_hidden(str(members[0][0]), members)
+
+    # Parts of an export
+
+    async def _stamp(self, thread_id: str) -> list[Row]:
+        """Return what the threads of a family are like, the asked one first.
+
+        Raises:
+            NotFound: it is not there.
+            ThreadBusy: a run of it is at work.
+        """
+        family = await self._read("family", thread_id=thread_id)
+        threads = orjson.dumps([str(row[0]) for row in family]).decode()
+        rows = await self._read("export_stamp", threads=threads)
+        if not any(row[0] == thread_id and row[1] == "" for row in rows):
+            raise not_found("thread", thread_id)
+        for busy, run_id in await self._read("family_at_work", threads=threads):
+            raise thread_busy(str(busy), str(run_id))
+        return sorted(rows, key=lambda row: row[0] != thread_id)
+
+    async def _records(self, threads: Sequence[str]) -> AsyncGenerator[Record]:
+        for thread_id in threads:
+            for row in await self._read("export_thread", thread_id=thread_id):
+                yield to_record(THREAD, row)
+            async for row in self._rows(RUNS, thread_id):
+                yield to_record(RUNS, row)
+        for thread_id in threads:
+            yield to_record(LOG, (thread_id,))
+            for section in SECTIONS:
+                async for row in self._rows(section, thread_id):
+                    weight = sum(len(one) for one in row if isinstance(one, bytes))
+                    yield await _aside(to_record, section, row, weight=weight)
+            cursor: tuple[str, VectorItem] | None = None
+            while page := await self.vectors_of_thread(thread_id, after=cursor):
+                for model, item in page:
+                    yield _vector_record(model, item)
+                cursor = page[-1]
+
+    async def _rows(self, section: Section, thread_id: str) -> AsyncGenerator[Row]:
+        """Give the rows of a section in the order of its key, in pages that are not too large."""
+        name = f"export_{section.name}"
+        after: Value = "" if section.columns[0].kind == "text" else 0
+        while True:
+            sizes = await self._read(
+                f"{name}_sizes", thread_id=thread_id, after=after, limit=_PAGE_ROWS
+            )
+            start = 0
+            while start < len(sizes):
+                end, weight = start + 1, int(sizes[start][1])
+                while end < len(sizes) and weight + int(sizes[end][1]) <= _PAGE_BYTES:
+                    weight += int(sizes[end][1])
+                    end += 1
+                last = sizes[end - 1][0]
+                for row in await self._read(name, thread_id=thread_id, after=after, last=last):
+                    yield row
+                after, start = last, end
+            if len(sizes) < _PAGE_ROWS:
+                return
+
+
+async def _aside(work: Callable[..., T], *given: Any, weight: int) -> T:
+    """Do the work, off the event loop if what it works on is large."""
+    if weight <= THREAD_BYTES:
+        return work(*given)
+    return await anyio.to_thread.run_sync(work, *given)
+
+
+def _weight(record: Record) -> int:
+    values: list[Any] = [
+        cast("Record", one).get("base64") if isinstance(one, dict) else one
+        for one in record.values()
+    ]
+    return sum(len(one) for one in values if isinstance(one, str))
+
+
+def _vector_record(model: str, item: VectorItem) -> dict[str, Any]:
+    values = array("f", item.values)
+    if sys.byteorder == "big":
+        values.byteswap()
+    return {
+        "section": VECTORS.name,
+        "version": VECTORS.version,
+        "model": model,
+        "source": item.source,
+        "source_id": item.source_id,
+        "part": item.part,
+        "values": encode_body(values.tobytes()),
+    }
+
+
+@functools.cache
+def _writer() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return f"agent-runtime-om {version('agent-runtime-om')}"
+    except PackageNotFoundError:
+        return "agent-runtime-om"
+
+
+async def checksum_of(records: AsyncIterable[Mapping[str, Any]]) -> str:
+    """Return the checksum that an export ends with.
+
+    Raises:
+        InvalidExport: it has no end.
+    """
+    line = 0
+    async for record in records:
+        line += 1
+        if record.get("section") == "end":
+            return str(record["sha256"])
+    raise InvalidExport("the export has no end.", line=line + 1, cure="Export it again.")
