@@ -11,19 +11,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from agent_runtime.agent import Agent
+    from agent_runtime.agent import Agent, Delegation, MemoryConfig, MemoryMode
     from agent_runtime.delegation.assignment import Assignment
     from agent_runtime.delegation.background import BackgroundTask
     from agent_runtime.delegation.delegate import delegate
     from agent_runtime.delegation.outcome import Outcome
-    from agent_runtime.delegation.policy import Delegation
     from agent_runtime.errors import AgentRuntimeError, NodeFailed, ToolError
     from agent_runtime.events import Event
     from agent_runtime.files.attach import File
     from agent_runtime.files.references import FilePolicy
     from agent_runtime.human.questions import Decision, Question
     from agent_runtime.memory.conversation.history import ConversationMemory
-    from agent_runtime.memory.mode import MemoryConfig, MemoryMode
     from agent_runtime.memory.node.memory import NodeMemory
     from agent_runtime.messages import FileRef, ToolResult, UserMessage
     from agent_runtime.models import model_from_name
@@ -107,7 +105,7 @@ _HOMES = {
     "BackgroundTask": ".delegation.background",
     "ConversationMemory": ".memory.conversation.history",
     "Decision": ".human.questions",
-    "Delegation": ".delegation.policy",
+    "Delegation": ".agent",
     "Embedder": ".models.embedding",
     "Event": ".events",
     "File": ".files.attach",
@@ -115,8 +113,8 @@ _HOMES = {
     "FileRef": ".messages",
     "LiteLLMEmbedder": ".models.embedding",
     "LiteLLMModel": ".models.litellm",
-    "MemoryConfig": ".memory.mode",
-    "MemoryMode": ".memory.mode",
+    "MemoryConfig": ".agent",
+    "MemoryMode": ".agent",
     "Model": ".models.base",
     "NodeFailed": ".errors",
     "NodeMemory": ".memory.node.memory",

@@ -3,18 +3,98 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import KW_ONLY, dataclass
-from typing import TYPE_CHECKING, Any
-
-from agent_runtime.memory.mode import MemoryConfig, MemoryMode
+from dataclasses import KW_ONLY, dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from agent_runtime.delegation.policy import Delegation
     from agent_runtime.files.references import FilePolicy
     from agent_runtime.models.base import Model
     from agent_runtime.run.results import RunResult
-    from agent_runtime.run.state_note import StateFunction
-    from agent_runtime.tools.base import Tool
+    from agent_runtime.tools.base import StateFunction, Tool
+
+
+MAX_TOKENS = 2000
+"""How many tokens of history are given by default, in our count."""
+
+
+MAX_MESSAGES = 500
+"""How many messages of history are given by default."""
+
+
+class MemoryMode(StrEnum):
+    """What a run begins with: its thread's own messages, or those of its node.
+
+    With `conversation` a thread is the memory, as always.  With `node` each run has a thread of
+    its own, which begins with what the same node said and was told earlier in the conversation.
+    """
+
+    CONVERSATION = "conversation"
+    NODE = "node"
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryWindow:
+    """A limit to the number of messages, which can be switched off.
+
+    Attributes:
+        size: the most messages; turns are kept whole.
+    """
+
+    enabled: bool = True
+    size: int = MAX_MESSAGES
+
+    def limit(self, otherwise: int) -> int:
+        """Return the most messages that are given; `otherwise` while it is off."""
+        return self.size if self.enabled else otherwise
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryConfig:
+    """How an agent remembers.
+
+    Attributes:
+        app_id: with the ids below the key of a node's memory.
+        conversation_id: None for the thread that is given to the run, or for a child run the
+            thread of the run at the root of its tree.
+        node_id: None for the agent's name.
+        max_token_limit: the most tokens of history, in our count.
+        window: the most messages of history.
+        compressed: whether the node's document is kept compressed.
+    """
+
+    mode: MemoryMode = MemoryMode.CONVERSATION
+    app_id: str = "default"
+    conversation_id: str | None = None
+    node_id: str | None = None
+    max_token_limit: int = MAX_TOKENS
+    window: MemoryWindow = field(default_factory=MemoryWindow)
+    compressed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Delegation:
+    """What the sub-agents of an agent may have, that are made by the tool `delegate`.
+
+    Attributes:
+        tools: the names of the agent's own tools that they may be given; None for all.  Never
+            those by which the runtime plans, delegates or asks the user.  A call of theirs that
+            needs an approval waits for it, and the agent's run with it; in the background it is
+            refused.
+        models: the names of the models that they may run beside the agent's own.
+    """
+
+    tools: Sequence[str] | None = None
+    models: Sequence[str] = ()
+
+
+class Runnable(Protocol):
+    """What a run can execute: an `Agent` or a `Workflow`."""
+
+    @property
+    def name(self) -> str:
+        """Its name in events and run lists."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

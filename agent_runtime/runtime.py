@@ -12,9 +12,10 @@ from typing import Any
 import anyio
 import orjson
 
-from agent_runtime.agent import Agent
+from agent_runtime.agent import Agent, Runnable
 from agent_runtime.concurrency import Background
 from agent_runtime.delegation.delegate import Delegating
+from agent_runtime.errors import ConfigError
 from agent_runtime.events import Event
 from agent_runtime.files.attach import Attachable, ThreadFiles
 from agent_runtime.human.gate import waits_for
@@ -30,6 +31,7 @@ from agent_runtime.messages import LoggedMessage, UserMessage, encodable
 from agent_runtime.models.base import Model
 from agent_runtime.models.cost import require_price
 from agent_runtime.models.embedding import Embedder
+from agent_runtime.offline import offline_model
 from agent_runtime.plan.planner import Planner, ThreadPlans
 from agent_runtime.prompt.attachments import ContentCache
 from agent_runtime.prompt.view import Entry
@@ -60,6 +62,15 @@ _log = logging.getLogger(__name__)
 
 def _ignore(event: Event) -> None:
     del event
+
+
+def _checked(child: Runnable) -> Agent | Workflow:
+    """Return what a tool or a workflow wants to run. Raises `ConfigError` if it cannot run."""
+    if isinstance(child, Agent | Workflow):
+        return child
+    raise ConfigError(
+        f"A {type(child).__name__} cannot be run.", cure="Pass an `Agent` or a `Workflow`."
+    )
 
 
 class Runtime(Control):
@@ -309,7 +320,9 @@ class Runtime(Control):
     @property
     def memory(self) -> ThreadMemory:
         """The memory of threads: to look at it, and to observe or condense when one is asked."""
-        return ThreadMemory(self.settings, self.store, self.model, tree_budget(self.settings))
+        return ThreadMemory(
+            self.settings, self.store, self.model, offline_model, tree_budget(self.settings)
+        )
 
     @property
     def files(self) -> ThreadFiles:
@@ -338,6 +351,7 @@ class Runtime(Control):
             agent.resolved_as if isinstance(agent, Workflow) else agent,
             self.settings,
             self.model,
+            offline_model,
             store,
             thread_id=thread_id,
             child=child,
@@ -415,7 +429,7 @@ class Runtime(Control):
 
     async def _run_child(
         self,
-        agent: Agent | Workflow,
+        agent: Runnable,
         task: str | UserMessage,
         *,
         parent: RunLog,
@@ -425,7 +439,15 @@ class Runtime(Control):
     ) -> RunResult:
         user = parent.store.user_id
         return await self._run(
-            agent, task, None, user, deps, spec, parent.emit, parent=parent, before=before
+            _checked(agent),
+            task,
+            None,
+            user,
+            deps,
+            spec,
+            parent.emit,
+            parent=parent,
+            before=before,
         )
 
     def _state(
@@ -448,25 +470,26 @@ class Runtime(Control):
             run_child=self._run_child,
             planner=Planner(log),
             delegating=Delegating.of(self.settings, resume, self._background),
+            resume_child=resume,
         )
         return compose(resolved, context, self.settings, self._contents, task=task, limit=limit)
 
     def _driver(self, state: RunState, agent: Agent | Workflow, *, retry: bool = False) -> Driver:
         if not isinstance(agent, Workflow):
             return Orchestrator(state)
-        return Conductor(state, agent, retry=retry, resume=state.context.delegating.resume)
+        return Conductor(state, agent, retry=retry, resume=state.context.resume_child)
 
     def _resuming(self, log: RunLog, deps: Any) -> ResumeChild:
         """Return what goes on with a child run that stopped, for the run of a log."""
 
         async def resume(
             run: Run,
-            child: Agent | Workflow,
+            child: Runnable,
             /,
             *,
             on_event: Callable[[Event], None] | None = None,
         ) -> RunResult:
-            return await self._resume(log.store, run, child, deps, beside(log, on_event))
+            return await self._resume(log.store, run, _checked(child), deps, beside(log, on_event))
 
         return resume
 

@@ -26,7 +26,7 @@ import anyio
 import orjson
 
 from agent_runtime import Plan, Runtime
-from agent_runtime.delegation.record import record_of
+from agent_runtime.log.run_spec import delegation_record
 from agent_runtime.messages import decode_result
 from agent_runtime_storage import UserStore
 from agent_runtime_storage.contract.records import ACTIVE, Node, Run, UsageTotal
@@ -237,7 +237,7 @@ async def _check_run(store: UserStore, run: Run) -> list[str]:
 
 def record_key(run: Run) -> str:
     """Return the key of the task that a run carries out; empty for the root."""
-    record = record_of(run)
+    record = delegation_record(run)
     return record.key if record else ""
 
 

@@ -27,7 +27,7 @@ from typing import Any
 import anyio
 
 from agent_runtime import Runtime
-from agent_runtime.delegation.record import Record, record_of
+from agent_runtime.log.run_spec import DelegationRecord, delegation_record
 from agent_runtime_storage import UserStore
 from agent_runtime_storage.contract.records import ACTIVE, Run
 from benchmarks.backends import BACKENDS, empty_databases
@@ -217,8 +217,8 @@ def run(args: argparse.Namespace) -> Report:
     return Report("cancels", [row], targets)
 
 
-def _record(run: Run) -> Record:
+def _record(run: Run) -> DelegationRecord:
     """Return what a sub-agent's run keeps of the call that began it."""
-    record = record_of(run)
+    record = delegation_record(run)
     assert record is not None
     return record

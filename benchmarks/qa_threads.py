@@ -19,14 +19,16 @@ from agent_runtime.log.branch import activation_row, load_view, node_row, observ
 from agent_runtime.log.leases import own
 from agent_runtime.log.run_log import finish_event
 from agent_runtime.memory.observational.reflector.base import plan_reflection, replaced
-from agent_runtime.memory.observational.thresholds import Bands, covered, measure, next_chunk
+from agent_runtime.memory.observational.thresholds import Bands, measure, next_chunk
 from agent_runtime.messages import AssistantMessage, LoggedMessage, UserMessage
 from agent_runtime.models.base import ModelRequest, Price
 from agent_runtime.models.catalog import DEFAULT_WINDOW
 from agent_runtime.models.scripted import FREE, Scripted, ScriptFunction
+from agent_runtime.offline import offline_model
 from agent_runtime.prompt.build import view_of
 from agent_runtime.prompt.fences import new_nonce
 from agent_runtime.prompt.view import Prefix, Start
+from agent_runtime.prompt.window import covered
 from agent_runtime.run.resolve import resolve
 from agent_runtime_storage import Commit, NewRun, UserStore
 from agent_runtime_storage.contract.ids import new_id
@@ -136,7 +138,7 @@ async def remember(
     store = runtime.store.of(runtime.settings.user)
     speaking = replace(agent, model=_recorded(_silent, agent, price))
     resolved = await resolve(
-        speaking, runtime.settings, None, store, thread_id=thread_id, child=False
+        speaking, runtime.settings, None, offline_model, store, thread_id=thread_id, child=False
     )
     remembering = resolved.remembering
     if remembering is None:

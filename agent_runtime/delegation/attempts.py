@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from agent_runtime.delegation.outcome import Outcome, observed
-from agent_runtime.delegation.record import Record, record_of, shortened
+from agent_runtime.delegation.record import shortened
 from agent_runtime.errors import StoreError
+from agent_runtime.log.run_spec import DelegationRecord, delegation_record
 from agent_runtime.messages import call_place
 from agent_runtime.models.tokens import count_text
 from agent_runtime_storage.contract.records import ACTIVE, Run
@@ -59,7 +60,9 @@ class Attempt:
         return "\n".join(lines)
 
 
-async def earlier_runs(store: UserStore, thread_id: str, key: str) -> list[tuple[Run, Record]]:
+async def earlier_runs(
+    store: UserStore, thread_id: str, key: str
+) -> list[tuple[Run, DelegationRecord]]:
     """Return the runs that were delegated under a key on the branch of a thread, the oldest first.
 
     Those of an exchange that is under way count as on the branch.
@@ -67,9 +70,9 @@ async def earlier_runs(store: UserStore, thread_id: str, key: str) -> list[tuple
     Raises:
         StoreError: they cannot be read.
     """
-    found: list[tuple[Run, Record, int]] = []
+    found: list[tuple[Run, DelegationRecord, int]] = []
     for run in await store.runs(parent_thread_id=thread_id, task_key=key, limit=1000):
-        record = record_of(run)
+        record = delegation_record(run)
         if record is None:
             continue
         try:
@@ -90,7 +93,11 @@ async def earlier_runs(store: UserStore, thread_id: str, key: str) -> list[tuple
 
 
 async def attempts(
-    store: UserStore, runs: Sequence[tuple[Run, Record]], *, diagnosis: str, fix_applied: str
+    store: UserStore,
+    runs: Sequence[tuple[Run, DelegationRecord]],
+    *,
+    diagnosis: str,
+    fix_applied: str,
 ) -> list[Attempt]:
     """Return the log of the attempts that are over, the oldest first, the newest `MOST` of them.
 
@@ -114,7 +121,7 @@ async def attempts(
     return entries
 
 
-def _entry(number: int, record: Record, outcome: Outcome) -> Attempt:
+def _entry(number: int, record: DelegationRecord, outcome: Outcome) -> Attempt:
     errors = [*outcome.blockers, *(f"{one.tool}: {one.error}" for one in outcome.tool_errors)]
     status = outcome.status
     if not outcome.ok and outcome.stop_reason:

@@ -19,16 +19,15 @@ import anyio
 
 from agent_runtime.concurrency import Carrier, single_error
 from agent_runtime.delegation.outcome import Outcome, by_reference, observed
-from agent_runtime.delegation.record import Record, record_of
 from agent_runtime.errors import AgentRuntimeError, ToolError
 from agent_runtime.events import Event
 from agent_runtime.log import leases
+from agent_runtime.log.run_spec import DelegationRecord, delegation_record
 from agent_runtime_storage.contract.records import Job, Run
 from agent_runtime_storage.contract.store import UserStore
 
 if TYPE_CHECKING:
     from agent_runtime.delegation.delegate import Delegating, Order
-    from agent_runtime.run.state import RunState
     from agent_runtime.tools.base import ToolContext
 
 MOST_RUNNING = 5
@@ -66,13 +65,13 @@ async def tasks_of(store: UserStore, thread_id: str) -> list[BackgroundTask]:
     """Return the tasks that a thread's runs have in the background, the newest first."""
     found: list[BackgroundTask] = []
     for run in await store.runs(parent_thread_id=thread_id, limit=1000):
-        record = record_of(run)
+        record = delegation_record(run)
         if record is not None and record.background:
             found.append(_task(run, record))
     return found
 
 
-def _task(run: Run, record: Record) -> BackgroundTask:
+def _task(run: Run, record: DelegationRecord) -> BackgroundTask:
     return BackgroundTask(
         run.id, record.key, record.action, status_of(run), run.steps, run.created_at
     )
@@ -221,14 +220,13 @@ async def owe(store: UserStore, thread_id: str, run_id: str) -> str:
 
 
 @asynccontextmanager
-async def settling(state: RunState) -> AsyncGenerator[None]:
+async def settling(context: ToolContext) -> AsyncGenerator[None]:
     """Send the thread of a run that begins the messages that processes owe it which are gone.
 
     What a process was sending when it died is free only a while later: that is sent beside the
     run, if it is still at work then.
     """
-    context = state.context("")
-    if state.tools.get(TASKS) is None or not await _settled(context):
+    if not await _settled(context):
         yield
         return
     async with single_error(), anyio.create_task_group() as group:
@@ -270,7 +268,7 @@ async def settle(store: UserStore, thread_id: str, max_bytes: int) -> None:
 async def _deliver(store: UserStore, job: Job, max_bytes: int) -> bool:
     """Send the message that a job stands for; return whether its run has ended."""
     run = await store.run(job.key.partition("/")[0])
-    record, status = record_of(run), status_of(run)
+    record, status = delegation_record(run), status_of(run)
     if status == "running":
         return False
     key = record.key if record is not None else run.id

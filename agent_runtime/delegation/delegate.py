@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import anyio
 
@@ -15,7 +15,7 @@ from agent_runtime.concurrency import Background
 from agent_runtime.delegation.assignment import Assignment
 from agent_runtime.delegation.attempts import attempts, earlier_runs, rendered
 from agent_runtime.delegation.outcome import Outcome, by_reference, failed, observed, refused
-from agent_runtime.delegation.record import Record, record_of, recorded
+from agent_runtime.delegation.record import recorded
 from agent_runtime.errors import (
     AgentRuntimeError,
     ConfigError,
@@ -26,12 +26,13 @@ from agent_runtime.errors import (
 from agent_runtime.events import Event
 from agent_runtime.human import waiting
 from agent_runtime.human.pause import is_pausing
+from agent_runtime.log.run_spec import DelegationRecord, RunSpec, delegation_record
 from agent_runtime.plan.model import Status as PlanStatus
+from agent_runtime.plan.planner import Planner
 from agent_runtime_config import Settings
 from agent_runtime_storage.contract.records import ACTIVE, Run
 
 if TYPE_CHECKING:
-    from agent_runtime.run.tool_context import ResumeChild
     from agent_runtime.tools.base import Tool, ToolContext
     from agent_runtime_storage.contract.store import UserStore
 
@@ -41,6 +42,14 @@ _MARKS: Mapping[str, PlanStatus] = {
     "failed": "failed",
     "cancelled": "pending",
 }
+
+
+class ResumeSubAgent(Protocol):
+    """Resumes a sub-agent's run that stopped; `on_event` gets its events as well."""
+
+    def __call__(
+        self, run: Run, child: Agent, /, *, on_event: Callable[[Event], None] | None = None
+    ) -> Awaitable[object]: ...
 
 
 @dataclass(slots=True)
@@ -58,7 +67,7 @@ class Delegating:
         asked: how often each key was delegated in each call.
     """
 
-    resume: ResumeChild
+    resume: ResumeSubAgent
     background: Background
     slots: anyio.Semaphore
     depth: int
@@ -67,7 +76,7 @@ class Delegating:
     asked: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
 
     @classmethod
-    def of(cls, settings: Settings, resume: ResumeChild, background: Background) -> Delegating:
+    def of(cls, settings: Settings, resume: ResumeSubAgent, background: Background) -> Delegating:
         """Return what a run's calls share under these settings."""
         slots = anyio.Semaphore(settings.delegation_parallel)
         steps = settings.sub_agent_max_steps
@@ -84,8 +93,8 @@ class Order:
     """
 
     assignment: Assignment
-    record: Record
-    before: Sequence[tuple[Run, Record]]
+    record: DelegationRecord
+    before: Sequence[tuple[Run, DelegationRecord]]
     own: Run | None
 
     @property
@@ -132,7 +141,7 @@ async def delegate(
 async def _delegate(
     context: ToolContext, assignment: Assignment, *, background: bool, waits: bool
 ) -> Outcome:
-    sharing = context.delegating
+    sharing = context.service(Delegating)
     if sharing is None:
         raise ConfigError("Nothing can be delegated here.", cure="Delegate in a tool of a run.")
     if not assignment.role.strip() or not assignment.instructions.strip():
@@ -223,20 +232,21 @@ async def start(
     )
     agent = agent_of(assignment, context, sharing.max_steps)
     task = assignment.message(rendered(entries))
-    await context.run_agent(agent, task, spec=record.spec(), on_event=on_event)
+    await context.run_agent(agent, task, spec=RunSpec(delegation=record), on_event=on_event)
 
 
 async def _mark(
     context: ToolContext, order: Order, status: PlanStatus, outcome: Outcome | None = None
 ) -> None:
     """Set the status of the plan's item that the task carries out, if its key names one."""
-    if context.planner is None or not order.assignment.task_key.strip():
+    planner = context.service(Planner)
+    if planner is None or not order.assignment.task_key.strip():
         return
     said = ""
     if outcome is not None:
         said = "; ".join(outcome.blockers) or str(outcome.result)
     try:
-        await context.planner.mark(order.record.key, status, said)
+        await planner.mark(order.record.key, status, said)
     except (ConfigError, CorruptThread) as error:
         _log.warning("The plan does not say how %s went: %s", order.record.key, error.message)
 
@@ -264,11 +274,13 @@ async def _depth(store: UserStore, run_id: str | None) -> int:
     depth = 0
     while run_id is not None:
         run = await store.run(run_id)
-        depth, run_id = depth + (record_of(run) is not None), run.parent_run_id
+        depth, run_id = depth + (delegation_record(run) is not None), run.parent_run_id
     return depth
 
 
-def _same(run: Run, known: Record, context: ToolContext, record: Record) -> bool:
+def _same(
+    run: Run, known: DelegationRecord, context: ToolContext, record: DelegationRecord
+) -> bool:
     """Return whether a run is what this very call began, before a crash."""
     same = (known.call, known.place) == (record.call, record.place)
     return same and run.parent_run_id == context.run_id
@@ -279,13 +291,13 @@ def stopped(run: Run) -> bool:
     return run.status in ACTIVE or (run.status == "cancelled" and not run.cancel_requested)
 
 
-async def own_run(context: ToolContext, record: Record) -> Run | None:
+async def own_run(context: ToolContext, record: DelegationRecord) -> Run | None:
     """Return the run of this call as it is now."""
     found = await context.store.runs(
         parent_thread_id=context.thread_id, task_key=record.key, limit=1000
     )
     for run in found:
-        known = record_of(run)
+        known = delegation_record(run)
         if known is not None and _same(run, known, context, record):
             return run
     return None

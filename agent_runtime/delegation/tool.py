@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
+from agent_runtime.agent import Delegation
 from agent_runtime.delegation.artifact_tool import NAME as OPEN_ARTIFACT
 from agent_runtime.delegation.assignment import Assignment, kept
 from agent_runtime.delegation.background import TASKS
 from agent_runtime.delegation.delegate import delegate as hand_over
 from agent_runtime.delegation.outcome import refused
-from agent_runtime.delegation.policy import Delegation
 from agent_runtime.errors import ConfigError, ToolError
 from agent_runtime.human.waiting import Waits
 from agent_runtime.memory.recall.tool import recall

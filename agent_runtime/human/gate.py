@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from agent_runtime.delegation.record import record_of
 from agent_runtime.errors import ToolError
 from agent_runtime.human.ask_user import NOBODY, AskUser, asked
 from agent_runtime.human.pause import PAUSED
@@ -15,8 +14,9 @@ from agent_runtime.human.render import known_secrets
 from agent_runtime.human.rules import binding_of, concerned, digest_of, given_of, pattern_of
 from agent_runtime.human.waiting import Waits, may_wait, questions_of
 from agent_runtime.log.run_log import Exchange, RunLog, finish_event
-from agent_runtime.messages import ToolResult, encodable
-from agent_runtime.tools.base import REFUSED
+from agent_runtime.log.run_spec import delegation_record
+from agent_runtime.messages import ToolCall, ToolResult, encodable
+from agent_runtime.tools.base import REFUSED, Tool
 from agent_runtime.tools.patterns import covers, shown_arguments
 from agent_runtime_config import Settings
 from agent_runtime_config.approvals import ApprovalRule, approval_rules
@@ -25,11 +25,17 @@ from agent_runtime_storage.contract.question_records import ApprovalRow, NewQues
 from agent_runtime_storage.contract.records import Commit, Finish, Lease, NewEvent
 from agent_runtime_storage.contract.store import UserStore
 
-if TYPE_CHECKING:
-    from agent_runtime.run.tool_calls import Ready
-
 MAX_WHY = 1000
 """How many characters are shown of what the model said with a call."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyCall:
+    """A call that can run."""
+
+    index: int
+    call: ToolCall
+    tool: Tool
 
 
 @dataclass(slots=True)
@@ -42,7 +48,7 @@ class Gated:
         new: the questions of those that have not been asked yet.
     """
 
-    ready: list[Ready]
+    ready: list[ReadyCall]
     done: dict[int, ToolResult]
     waiting: int = 0
     new: list[NewQuestion] = field(default_factory=list[NewQuestion])
@@ -57,7 +63,7 @@ class Asking:
         pattern: by which pattern of these it needs an approval; None if it needs none any more.
     """
 
-    one: Ready
+    one: ReadyCall
     given: Mapping[str, Any]
     pattern: Mapping[str, str] | None
 
@@ -183,11 +189,11 @@ class Gate:
     async def _asker(self) -> dict[str, str]:
         """Return what a question says of the sub-agent that asks."""
         run = await self.log.store.run(self.log.lease.run_id)
-        record = record_of(run)
+        record = delegation_record(run)
         return {"role": run.agent, "task_key": record.key} if record is not None else {}
 
     def _ask_user(
-        self, exchange: Exchange, one: Ready, question: Question | None, gated: Gated
+        self, exchange: Exchange, one: ReadyCall, question: Question | None, gated: Gated
     ) -> None:
         if question is not None:
             gated.done[one.index] = result_of(question)
@@ -203,7 +209,7 @@ class Gate:
     def _add(
         self,
         exchange: Exchange,
-        one: Ready,
+        one: ReadyCall,
         kind: QuestionKind,
         body: dict[str, Any],
         gated: Gated,

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from agent_runtime.delegation.record import record_of
 from agent_runtime.human.questions import Question
+from agent_runtime.log.run_spec import delegation_record
 from agent_runtime.messages import ToolResult
 from agent_runtime_storage.contract.question_records import QuestionStatus
 from agent_runtime_storage.contract.records import ACTIVE, Run
@@ -43,7 +43,7 @@ async def may_wait(store: UserStore, run_id: str) -> bool:
     run = await store.run(run_id)
     if run.parent_run_id is None:
         return True
-    record = record_of(run)
+    record = delegation_record(run)
     return record is not None and record.waits
 
 
@@ -107,4 +107,4 @@ async def _children(
         status=ACTIVE if status == "open" else None,
         limit=MOST,
     )
-    return [run for run in found if (record := record_of(run)) is not None and record.waits]
+    return [run for run in found if (record := delegation_record(run)) is not None and record.waits]

@@ -1,9 +1,14 @@
-"""What is kept with a run to go on with it: the runtime's part, and the caller's own part apart."""
+"""The spec of a run: what its row keeps so that the run can be resumed.
+
+The runtime's part and the caller's part are stored apart, so no key of a caller can be mistaken
+for one of the runtime's.
+"""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, cast
 
 from agent_runtime_storage.contract.records import Run
@@ -12,6 +17,44 @@ COMMAND = "agent-runtime"
 """The program of the runs that the command line begins."""
 _COMMAND_KEYS = {"model", "workspace", "allow_shell", "max_steps"}
 _UPKEEP = ("observe", "reflect")
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class DelegationRecord:
+    """The call that began a sub-agent's run.
+
+    Attributes:
+        key: of the task; the log of its attempts is written and read under it.
+        call: the id of the call, in the log of the run that delegated.
+        place: the index of this task among those of the call that have the same key.
+        depth: the number of sub-agents from the root down to this one, itself included.
+        action, diagnosis, fix_applied: its entry in the log of attempts.
+        background: whether it is a background run.
+        waits: whether the call, and every call above it, suspends where a person must be asked.
+    """
+
+    key: str
+    call: str
+    place: int
+    depth: int
+    action: str
+    diagnosis: str = ""
+    fix_applied: str = ""
+    background: bool = False
+    waits: bool = False
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> DelegationRecord | None:
+        """Return the record that a spec's JSON holds; None if it cannot be read."""
+        texts = ("key", "call", "action", "diagnosis", "fix_applied")
+        whole = all(isinstance(data.get(name), str) for name in texts)
+        if not whole or not all(isinstance(data.get(name), int) for name in ("place", "depth")):
+            return None
+        known = {name: data[name] for name in (*texts, "place", "depth")}
+        background, waits = data.get("background") is True, data.get("waits") is True
+        return cls(**known, background=background, waits=waits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +68,8 @@ class RunSpec:
         program: the program that began the run, which alone can build its agent again.
         workflow: whether a workflow drives it.
         upkeep: for a run that only looks after its thread's memory, what it does there.
-        delegation: for a sub-agent's run, the call that began it; see `delegation.record`.
-        node_memory: for a run with a node's memory, which one; see `memory.node_runs`.
+        delegation: for a sub-agent's run, the call that began it.
+        node_memory: for a run with a node's memory, which one; see `run.node_memory`.
         node, iteration: for the run of a workflow's node, which one.
     """
 
@@ -35,7 +78,7 @@ class RunSpec:
     program: str = ""
     workflow: bool = False
     upkeep: str = ""
-    delegation: Mapping[str, Any] | None = None
+    delegation: DelegationRecord | None = None
     node_memory: Mapping[str, Any] | None = None
     node: str = ""
     iteration: int = 0
@@ -44,33 +87,40 @@ class RunSpec:
     def of(cls, run: Run) -> RunSpec:
         """Return what is kept with a run, also with one that an earlier version began."""
         if run.internal is None:
-            return cls._of_flat(run.spec)
-        return cls._of_internal(run.internal, run.spec)
+            return cls._of_flat(run)
+        return cls._of_internal(run.id, run.internal, run.spec)
 
     @classmethod
-    def _of_internal(cls, kept: Mapping[str, Any], caller: Mapping[str, Any]) -> RunSpec:
+    def _of_internal(
+        cls, run_id: str, kept: Mapping[str, Any], caller: Mapping[str, Any]
+    ) -> RunSpec:
         iteration = kept.get("iteration")
+        data = _mapping(kept, "delegation")
+        delegation = None if data is None else DelegationRecord.of(data)
+        if data is not None and delegation is None:
+            # The run can still be read; the log of attempts has one entry less.
+            _log.warning("The delegation record of run %s cannot be read.", run_id)
         return cls(
             caller=caller,
             user_context=_mapping(kept, "user_context") or {},
             program=_text(kept, "program"),
             workflow=kept.get("workflow") is True,
             upkeep=_text(kept, "upkeep"),
-            delegation=_mapping(kept, "delegation"),
+            delegation=delegation,
             node_memory=_mapping(kept, "node_memory"),
             node=_text(kept, "node"),
             iteration=iteration if isinstance(iteration, int) else 0,
         )
 
     @classmethod
-    def _of_flat(cls, spec: Mapping[str, Any]) -> RunSpec:
+    def _of_flat(cls, run: Run) -> RunSpec:
         """Return the spec of a run whose row has both parts in one object."""
-        kept = dict(spec)
+        spec, kept = run.spec, dict(run.spec)
         if kept.get("memory") in _UPKEEP:
             kept["upkeep"] = kept["memory"]
         # Only the command line kept all of these.
         kept["program"] = COMMAND if spec.keys() >= _COMMAND_KEYS else ""
-        return cls._of_internal(kept, spec)
+        return cls._of_internal(run.id, kept, spec)
 
     def with_context(self, user_context: Mapping[str, Any] | None) -> RunSpec:
         """Return it with what may be known of the user, a JSON object, if there is something."""
@@ -83,12 +133,17 @@ class RunSpec:
             "program": self.program,
             "workflow": self.workflow,
             "upkeep": self.upkeep,
-            "delegation": self.delegation,
+            "delegation": self.delegation and asdict(self.delegation),
             "node_memory": self.node_memory,
             "node": self.node,
             "iteration": self.iteration,
         }
         return {name: part for name, part in parts.items() if part}
+
+
+def delegation_record(run: Run) -> DelegationRecord | None:
+    """Return the call that began a run; None if the run is not a sub-agent's."""
+    return RunSpec.of(run).delegation
 
 
 def _text(kept: Mapping[str, Any], name: str) -> str:

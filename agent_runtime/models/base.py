@@ -200,3 +200,12 @@ class Model(Protocol):
     ) -> AbstractAsyncContextManager[AsyncIterator[ModelEvent]]:
         """Call the model once, with the model's own retries of what is worth retrying."""
         ...
+
+
+DEFAULT_RESERVE = 8192
+"""Tokens kept free for the answer, where the window is not small."""
+
+
+def default_reserve(window: int) -> int:
+    """Return how many tokens of a window are kept free for the answer, unless it is said."""
+    return min(DEFAULT_RESERVE, window // 4)

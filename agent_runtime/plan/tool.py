@@ -85,7 +85,8 @@ def plan_tool(*, phases: Sequence[str] = PHASES) -> Tool:
 
 async def plan_note(context: ToolContext) -> str | None:
     """Say what the plan is, for the state note."""
-    found = None if context.planner is None else await context.planner.current()
+    planner = context.service(Planner)
+    found = None if planner is None else await planner.current()
     return found and note(found)
 
 
@@ -106,9 +107,10 @@ def _names(phases: Sequence[str]) -> tuple[str, ...]:
 
 
 def _planner(context: ToolContext) -> Planner:
-    if context.planner is None:
+    planner = context.service(Planner)
+    if planner is None:
         raise InvalidPlan("There is no plan here: no agent's run calls this tool.")
-    return context.planner
+    return planner
 
 
 def _with_phases(spec: ToolSpec, phases: tuple[str, ...]) -> ToolSpec:

@@ -12,9 +12,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from agent_runtime.memory.observational.observer.sentences import numbers, shorten
 from agent_runtime.models.tokens import count_text
 from agent_runtime.prompt.ledger import identifiers
+from agent_runtime.prompt.text import numbers, shorten
 
 SHARE = 0.1
 """What share of R the constraints may take, unless the settings say otherwise."""

@@ -15,10 +15,10 @@ import orjson
 
 from agent_runtime.errors import ConfigError, PromptTooLarge
 from agent_runtime.messages import FileKind, FileRef, PromptMessage, ToolCall, ToolSpec
+from agent_runtime.models.base import default_reserve
 from agent_runtime.models.catalog import full_name, model_info
 from agent_runtime.models.tokens import Calibration, count_message, count_tools
 from agent_runtime.prompt.normalise import parse_object
-from agent_runtime.run.resolve import default_reserve
 
 Message: TypeAlias = PromptMessage | Mapping[str, Any]
 M = TypeVar("M", PromptMessage, Mapping[str, Any], dict[str, Any], Message)

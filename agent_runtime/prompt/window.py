@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from agent_runtime.errors import PromptTooLarge
-from agent_runtime.memory.observational.thresholds import covered
 from agent_runtime.messages import PromptMessage
 from agent_runtime.models.tokens import count_message, count_text
 from agent_runtime.prompt import constraints
@@ -346,3 +345,25 @@ def too_large(view: View, room: Room, estimate: Callable[[int], int]) -> PromptT
 def _name(message: PromptMessage) -> str:
     names = {"system": "the system prompt", "user": "a user message", "assistant": "an answer"}
     return names.get(message.role, f"a result of {message.name}")
+
+
+def covered(
+    entries: Sequence[Entry], prepared: Sequence[Observation]
+) -> tuple[list[Observation], Sequence[Entry]]:
+    """Return the observations that stand for the front of the entries, and the entries they do.
+
+    Where several stand for the same interval, the one that is not provisional counts, then the
+    newest.
+    """
+    by_first: dict[int, Observation] = {}
+    for one in sorted(prepared, key=lambda one: (not one.provisional, one.id)):
+        by_first[one.first] = one
+    places = {entry.seq: place for place, entry in enumerate(entries)}
+    found: list[Observation] = []
+    reached = 0
+    while reached < len(entries) and (one := by_first.get(entries[reached].seq)) is not None:
+        if one.last not in places:
+            break
+        found.append(one)
+        reached = places[one.last] + 1
+    return found, entries[:reached]

@@ -11,13 +11,13 @@ from agent_runtime.human.pause import PAUSE, PAUSED
 from agent_runtime.human.questions import Answer, OnQuestion, Question, encode_answer
 from agent_runtime.human.waiting import at_work_below, questions_of, questions_on, waiting_below
 from agent_runtime.log import leases
+from agent_runtime.log.run_spec import RunSpec
 from agent_runtime.messages import encodable
 from agent_runtime.run.budget import budget_of
 from agent_runtime.run.results import RunResult
 from agent_runtime.run.sweep import Sweep, sweep
 from agent_runtime.run.takeover import end_if_dead, give_up, take_log
 from agent_runtime.run.tree import TreeRun, tree_of
-from agent_runtime.workflow.definition import check_steerable
 from agent_runtime_config import Settings
 from agent_runtime_config.limits import MAX_DOLLARS, MAX_TOKENS
 from agent_runtime_storage import Store, UserStore
@@ -257,4 +257,13 @@ def _check_active(run: Run) -> None:
     if run.status not in ACTIVE:
         raise Conflict(
             f"Run {run.id} is over: {run.status}.", cure="Start a new run on its thread."
+        )
+
+
+def check_steerable(run: Run) -> None:
+    """Refuse to steer a workflow: there is no model that would read it. Raises `Conflict`."""
+    if RunSpec.of(run).workflow:
+        raise Conflict(
+            f"Run {run.id} is that of a workflow, which reads no messages while it runs.",
+            cure="Steer the run of the agent at work: `runs(parent_run_id=...)` has it.",
         )

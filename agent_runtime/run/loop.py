@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from agent_runtime.delegation.background import JOB, settling
+from agent_runtime.delegation.background import JOB, TASKS, settling
 from agent_runtime.errors import (
     BudgetExceeded,
     InboxWaiting,
@@ -77,7 +77,9 @@ class Orchestrator:
         """
         if self.log.exchange is not None and (waits := await self.run_tools()) is not None:
             return waits
-        async with settling(self.state):
+        if self.state.tools.get(TASKS) is None:
+            return await self.drain() or await self._steps()
+        async with settling(self.state.context("")):
             return await self.drain() or await self._steps()
 
     async def _steps(self) -> Finish:

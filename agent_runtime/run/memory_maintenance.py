@@ -67,12 +67,14 @@ class ThreadMemory:
 
     Attributes:
         model: for agents that name none.
+        offline: makes the model that is used where none is set.
         budget: what looking after a thread's memory may cost.
     """
 
     settings: Settings
     store: Store
     model: Model | None
+    offline: Callable[[], Model]
     budget: Budget
 
     async def report(self, agent: Agent, thread: str, *, user: str | None = None) -> MemoryReport:
@@ -170,7 +172,9 @@ class ThreadMemory:
         return self.store.of(user or self.settings.user)
 
     async def _resolve(self, agent: Agent, store: UserStore, thread: str) -> Resolved:
-        return await resolve(agent, self.settings, self.model, store, thread_id=thread, child=False)
+        return await resolve(
+            agent, self.settings, self.model, self.offline, store, thread_id=thread, child=False
+        )
 
 
 def memory_of(

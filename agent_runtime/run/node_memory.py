@@ -15,11 +15,10 @@ from typing import Any
 
 import orjson
 
-from agent_runtime.agent import Agent
+from agent_runtime.agent import MAX_MESSAGES, Agent, MemoryConfig, MemoryMode
 from agent_runtime.errors import ConfigError, NotFound, StoreError
 from agent_runtime.log.run_log import RunLog
 from agent_runtime.log.run_spec import RunSpec
-from agent_runtime.memory.mode import MAX_MESSAGES, MemoryConfig, MemoryMode
 from agent_runtime.memory.node.document import NodeMessage
 from agent_runtime.memory.node.memory import Head, NodeKey, NodeMemory, latest
 from agent_runtime.messages import (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,21 +11,17 @@ from agent_runtime.errors import ConfigError
 from agent_runtime.files.references import EVERY_FILE, FilePolicy
 from agent_runtime.memory.observational.configure import Remembering, remembering
 from agent_runtime.messages import encodable
-from agent_runtime.models.base import Model, ModelInfo
+from agent_runtime.models.base import Model, ModelInfo, default_reserve
 from agent_runtime.models.tokens import Calibration, warm
 from agent_runtime.plan.planner import PLAN
 from agent_runtime.prompt.incomplete_answers import OutputLimit
 from agent_runtime.prompt.view import Prefix
 from agent_runtime.prompt.window import Room
-from agent_runtime.run.state_note import StateFunction
 from agent_runtime.tools import output as outputs
-from agent_runtime.tools.base import Tool, Toolset
+from agent_runtime.tools.base import StateFunction, Tool, Toolset
 from agent_runtime_config import Settings
 from agent_runtime_storage import UserStore
 from agent_runtime_storage.contract.spending_records import NO_LIMITS, Limits
-
-DEFAULT_RESERVE = 8192
-"""Tokens kept free for the answer, where the window is not small."""
 
 
 @dataclass(slots=True)
@@ -59,6 +55,7 @@ async def resolve(
     agent: Agent,
     settings: Settings,
     default: Model | None,
+    offline: Callable[[], Model],
     store: UserStore,
     *,
     thread_id: str,
@@ -71,7 +68,7 @@ async def resolve(
     """
     await warm()
     agent = _planning(agent, settings)
-    model = model_of(agent, settings, default, child=child)
+    model = model_of(agent, settings, default, offline, child=child)
     info = await model.info()
     window = agent.context_window or _window(agent, settings, default, info)
     reserve = settings.response_reserve or default_reserve(window)
@@ -176,13 +173,13 @@ def _own_notes(tools: Toolset) -> tuple[StateFunction, ...]:
     return (*notes, tasks_note) if tools.get(tasks.name) is tasks else notes
 
 
-def default_reserve(window: int) -> int:
-    """Return how many tokens of a window are kept free for the answer, unless it is said."""
-    return min(DEFAULT_RESERVE, window // 4)
-
-
 def model_of(
-    agent: Agent, settings: Settings, default: Model | None, *, child: bool = False
+    agent: Agent,
+    settings: Settings,
+    default: Model | None,
+    offline: Callable[[], Model],
+    *,
+    child: bool = False,
 ) -> Model:
     """Return the agent's model: its own, the runtime's, the settings', or the offline one."""
     if agent.model is not None and not isinstance(agent.model, str):
@@ -191,9 +188,7 @@ def model_of(
         return default
     name = _name(agent, settings, default)
     if not name:
-        from agent_runtime.offline import offline_model
-
-        return offline_model()
+        return offline()
     from agent_runtime.models import model_from_name
 
     return model_from_name(name, settings, role="sub_agent" if child else "model")

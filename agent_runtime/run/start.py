@@ -9,14 +9,13 @@ from typing import Any
 import anyio.to_thread
 
 from agent_runtime.concurrency import outlast
-from agent_runtime.delegation.record import key_of, record_of
 from agent_runtime.errors import ConfigError, Conflict, LeaseLost, RunCancelled, ThreadBusy
 from agent_runtime.events import Event
 from agent_runtime.files.attach import MAX_BYTES, Attachable, attach
 from agent_runtime.log import leases
 from agent_runtime.log.branch import activation_event, activation_row, load_view, node_row
 from agent_runtime.log.run_log import Exchange, RunLog
-from agent_runtime.log.run_spec import COMMAND, RunSpec
+from agent_runtime.log.run_spec import COMMAND, RunSpec, delegation_record
 from agent_runtime.messages import (
     AssistantMessage,
     LoggedMessage,
@@ -360,7 +359,14 @@ def of_child(event: NewEvent, parent: str | None, spec: RunSpec) -> NewEvent:
     """Return a run's start as it is told of a child run: whose it is, and for which task."""
     if parent is None:
         return event
-    return replace(event, data={**event.data, "parent": parent, "task_key": key_of(spec)})
+    return replace(
+        event,
+        data={
+            **event.data,
+            "parent": parent,
+            "task_key": spec.delegation.key if spec.delegation else "",
+        },
+    )
 
 
 async def _check_head(store: UserStore, run: Run, head: int | None) -> None:
@@ -385,7 +391,7 @@ async def _end_children(store: UserStore, run: Run, again: Collection[str]) -> N
     tree = await store.runs(root_run_id=run.root_run_id, status=ACTIVE, limit=10_000)
     gone = {run.id}
     for one in sorted(tree, key=lambda one: one.created_at):
-        record = record_of(one) if one.parent_run_id == run.id else None
+        record = delegation_record(one) if one.parent_run_id == run.id else None
         if record is not None and record.call in again:
             continue
         if one.parent_run_id in gone and leases.is_dead(one):

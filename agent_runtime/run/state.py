@@ -41,10 +41,10 @@ from agent_runtime.run.budget import (
     kept_for_root,
     least_left,
 )
-from agent_runtime.run.state_note import StateFunction, state_note
+from agent_runtime.run.state_note import state_note
 from agent_runtime.run.wrap_up import WrapUp
 from agent_runtime.tools import output as outputs
-from agent_runtime.tools.base import Toolset
+from agent_runtime.tools.base import StateFunction, Toolset
 from agent_runtime_storage.contract.records import Amount, Run
 from agent_runtime_storage.contract.store import UserStore
 from agent_runtime_storage.log.spending import is_below

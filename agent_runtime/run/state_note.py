@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, TypeAlias, cast
+from collections.abc import Sequence
+from typing import Any, cast
 
 import anyio
 import anyio.to_thread
 
 from agent_runtime.messages import encodable
 from agent_runtime.models.tokens import count_text
-from agent_runtime.tools.base import ToolContext
+from agent_runtime.tools.base import StateFunction, ToolContext
 from agent_runtime.tools.signature import is_async
 
 _log = logging.getLogger(__name__)
 
-StateFunction: TypeAlias = Callable[[ToolContext], str | Awaitable[str | None] | None]
-"""Says what is current of a run; None or nothing where there is nothing to say."""
 
 SECONDS = 5.0
 """How long one function may take: a run never waits longer for what only restates."""

@@ -14,12 +14,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from agent_runtime.concurrency import outlast
-from agent_runtime.delegation.record import record_of
 from agent_runtime.errors import Conflict, CorruptThread, LeaseLost, NotFound
 from agent_runtime.human.waiting import questions_of
 from agent_runtime.log import leases
 from agent_runtime.log.run_log import finish_event
-from agent_runtime.log.run_spec import RunSpec
+from agent_runtime.log.run_spec import RunSpec, delegation_record
 from agent_runtime.run.takeover import end_dead, take_lease
 from agent_runtime_storage.contract.records import ACTIVE, Commit, Finish, Run
 from agent_runtime_storage.contract.store import UserStore
@@ -93,7 +92,7 @@ async def way_on(store: UserStore, run: Run) -> Way | None:
     if run.status == "suspended" and await questions_of(store, run.id):
         return "answer"
     if run.parent_run_id is not None:
-        record = record_of(run)
+        record = delegation_record(run)
         return "task" if record is not None and record.background else "root"
     return "resume"
 

@@ -9,23 +9,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 
 import anyio
 
 from agent_runtime.concurrency import SelfCancelled, carried, contained, single_error
 from agent_runtime.errors import InvariantError
-from agent_runtime.human.gate import Gate, Gated
+from agent_runtime.human.gate import Gate, Gated, ReadyCall
 from agent_runtime.human.waiting import Waits, questions_of
 from agent_runtime.log.run_log import Exchange, RunLog
 from agent_runtime.messages import (
     AssistantMessage,
-    ToolCall,
     ToolResult,
     decode_message,
     decode_result,
 )
-from agent_runtime.tools.base import Tool, ToolContext, Toolset
+from agent_runtime.tools.base import ToolContext, Toolset
 from agent_runtime.tools.base import failure as raised_result
 from agent_runtime_storage.contract.records import Finish, Node
 
@@ -39,15 +37,6 @@ SELF_CANCELLED = (
     "unverified. Check what it did before you repeat it."
 )
 CANCELLED = "The run was cancelled before this call was started. It did not run."
-
-
-@dataclass(frozen=True, slots=True)
-class Ready:
-    """A call that can run."""
-
-    index: int
-    call: ToolCall
-    tool: Tool
 
 
 def interrupted() -> ToolResult:
@@ -73,9 +62,9 @@ def reopen(node: Node, tools: Toolset) -> tuple[Exchange, dict[int, ToolResult]]
     return exchange, uncertain
 
 
-def sort_out(exchange: Exchange, tools: Toolset) -> tuple[list[Ready], dict[int, ToolResult]]:
+def sort_out(exchange: Exchange, tools: Toolset) -> tuple[list[ReadyCall], dict[int, ToolResult]]:
     """Return which waiting calls can run, and the results of those that cannot."""
-    ready: list[Ready] = []
+    ready: list[ReadyCall] = []
     done: dict[int, ToolResult] = {}
     for index, call in enumerate(exchange.message.calls):
         if index in exchange.results:
@@ -95,7 +84,7 @@ def sort_out(exchange: Exchange, tools: Toolset) -> tuple[list[Ready], dict[int,
                 outcome="error",
             )
         else:
-            ready.append(Ready(index, call, tool))
+            ready.append(ReadyCall(index, call, tool))
     return ready, done
 
 
@@ -142,7 +131,7 @@ async def run_calls(
 
 async def _run_all(
     log: RunLog,
-    ready: Sequence[Ready],
+    ready: Sequence[ReadyCall],
     context: Callable[[str], ToolContext],
     close: Callable[[dict[int, ToolResult]], Awaitable[None]],
 ) -> list[Waits]:
@@ -158,7 +147,7 @@ async def _run_all(
                 else:
                     await log.finish_call(index, result)
 
-    async def run(one: Ready) -> None:
+    async def run(one: ReadyCall) -> None:
         try:
             result = await _result_of(one, context)
         except (asyncio.CancelledError, Exception):
@@ -193,7 +182,7 @@ async def _run_all(
     return list(waiting.values())
 
 
-async def _result_of(one: Ready, context: Callable[[str], ToolContext]) -> ToolResult:
+async def _result_of(one: ReadyCall, context: Callable[[str], ToolContext]) -> ToolResult:
     """Call a tool and return its result.
 
     A tool that cancels its own task, or that would end the process, gives a result as well.

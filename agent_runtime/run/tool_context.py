@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -15,12 +15,11 @@ from agent_runtime.tools.timer import ToolTimer
 from agent_runtime_config import Settings
 
 if TYPE_CHECKING:
-    from agent_runtime.agent import Agent
+    from agent_runtime.agent import Runnable
     from agent_runtime.delegation.delegate import Delegating
     from agent_runtime.memory.recall.recaller import Recalling
     from agent_runtime.plan.planner import Planner
     from agent_runtime.run.results import RunResult
-    from agent_runtime.workflow.definition import Workflow
     from agent_runtime_storage.contract.records import Run
 
 
@@ -29,7 +28,7 @@ class RunChild(Protocol):
 
     def __call__(
         self,
-        agent: Agent | Workflow,
+        agent: Runnable,
         task: str | UserMessage,
         *,
         parent: RunLog,
@@ -48,7 +47,7 @@ class ResumeChild(Protocol):
     def __call__(
         self,
         run: Run,
-        child: Agent | Workflow,
+        child: Runnable,
         /,
         *,
         on_event: Callable[[Event], None] | None = None,
@@ -67,13 +66,14 @@ class ToolContexts:
     run_child: RunChild
     planner: Planner
     delegating: Delegating
+    resume_child: ResumeChild
 
     def __call__(self, call_id: str) -> ToolContext:
         """Return the context of a call."""
         timer = ToolTimer()
 
         async def run_agent(
-            agent: Agent | Workflow,
+            agent: Runnable,
             task: str | UserMessage,
             *,
             spec: Mapping[str, Any] | RunSpec | None = None,
@@ -104,10 +104,14 @@ class ToolContexts:
             max_file_bytes=self.settings.max_file_bytes,
             timer=timer,
             user_context=self.user_context,
-            recalling=self.recalling,
-            planner=self.planner,
-            delegating=self.delegating,
+            services={type(one): one for one in self._services()},
         )
+
+    def _services(self) -> Iterator[object]:
+        yield self.planner
+        yield self.delegating
+        if self.recalling is not None:
+            yield self.recalling
 
 
 def beside(log: RunLog, on_event: Callable[[Event], None] | None) -> Callable[[Event], None]:

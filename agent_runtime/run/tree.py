@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from agent_runtime.delegation.record import record_of
 from agent_runtime.log import leases
+from agent_runtime.log.run_spec import delegation_record
 from agent_runtime.models.cost import NANO
 from agent_runtime_storage.contract.records import Run, RunStatus, StopReason, UsageTotal
 from agent_runtime_storage.contract.store import UserStore
@@ -73,7 +73,7 @@ async def tree_of(store: UserStore, run_id: str) -> TreeRun:
 
 
 def _tree_run(run: Run, usage: UsageTotal | None) -> TreeRun:
-    record = record_of(run)
+    record = delegation_record(run)
     return TreeRun(
         run_id=run.id,
         thread_id=run.thread_id,

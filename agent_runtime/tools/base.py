@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeAlias, TypeVar, overload
+from typing import Any, Generic, ParamSpec, TypeAlias, TypeVar, overload
 
 import anyio
 import anyio.to_thread
@@ -26,13 +26,9 @@ from agent_runtime.tools.signature import function_name, is_async, read_signatur
 from agent_runtime.tools.timer import ToolTimer
 from agent_runtime_storage.contract.store import UserStore
 
-if TYPE_CHECKING:
-    from agent_runtime.delegation.delegate import Delegating
-    from agent_runtime.memory.recall.recaller import Recalling
-    from agent_runtime.plan.planner import Planner
-
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 
 MAX_THREADS = 64
 """How many sync tools run at once; they have threads of their own, so none waits for the store."""
@@ -63,9 +59,8 @@ class ToolContext:
         timer: of this call; it stands still while `run_agent` is at work.
         user_context: what the outermost run was given of its user.
         max_file_bytes: the largest file that is kept.
-        recalling: how `recall` searches; None where that is by full text in the own thread.
-        planner: reads and changes the plan of the run's thread; None where no run is at work.
-        delegating: what the run's calls share for `delegate`; None where nothing can be delegated.
+        services: the parts of the run that the runtime's own tools work with, by their type; see
+            `service`.
     """
 
     user_id: str
@@ -80,9 +75,11 @@ class ToolContext:
     timer: ToolTimer = field(default_factory=ToolTimer)
     user_context: Mapping[str, Any] = field(default_factory=dict[str, Any])
     max_file_bytes: int = MAX_BYTES
-    recalling: Recalling | None = None
-    planner: Planner | None = None
-    delegating: Delegating | None = None
+    services: Mapping[type[Any], Any] = field(default_factory=dict[type[Any], Any])
+
+    def service(self, kind: type[T]) -> T | None:
+        """Return the run's part of a type, such as its `Planner`; None if the run has none."""
+        return self.services.get(kind)
 
     async def keep(self, file: File) -> FileRef:
         """Keep a file with the thread, and return what a `ToolResult` refers to it by.
@@ -91,6 +88,10 @@ class ToolContext:
             InvalidFile: it is empty, too large, or cannot be read.
         """
         return await keep(self.store, self.thread_id, file, self.max_file_bytes, origin="tool")
+
+
+StateFunction: TypeAlias = Callable[[ToolContext], str | Awaitable[str | None] | None]
+"""Says what is current of a run; None or nothing where there is nothing to say."""
 
 
 class Tool(ABC):

@@ -8,7 +8,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any
 
 from agent_runtime.agent import Agent
-from agent_runtime.errors import ConfigError, Conflict
+from agent_runtime.errors import ConfigError
 from agent_runtime.log.run_spec import RunSpec
 from agent_runtime.workflow.steps import NAME
 from agent_runtime_storage.contract.records import Run
@@ -93,13 +93,4 @@ def check_kind(run: Run, agent: Agent | Workflow) -> None:
         raise ConfigError(
             f"Run {run.id} was begun by {was}, {run.agent!r}, and is to go on by {wanted}.",
             cure=f"Resume it with {was}.",
-        )
-
-
-def check_steerable(run: Run) -> None:
-    """Refuse to steer a workflow: there is no model that would read it. Raises `Conflict`."""
-    if RunSpec.of(run).workflow:
-        raise Conflict(
-            f"Run {run.id} is that of a workflow, which reads no messages while it runs.",
-            cure="Steer the run of the agent at work: `runs(parent_run_id=...)` has it.",
         )

@@ -19,10 +19,10 @@ from agent_runtime import (
     delegate,
     tool,
 )
-from agent_runtime.delegation.record import Record, record_of
 from agent_runtime.errors import NotFound, QuestionClosed, QuestionsOpen
 from agent_runtime.human.gate import Gate, Gated
 from agent_runtime.human.waiting import Waits
+from agent_runtime.log.run_spec import DelegationRecord, delegation_record
 from agent_runtime.models.base import ModelRequest
 from agent_runtime.models.scripted import Scripted, call, calls, raw_call, say
 from agent_runtime.tools.base import REFUSED
@@ -420,8 +420,8 @@ async def test_a_paused_root_whose_sub_agent_asks_still_waits_for_the_answer(pla
         assert (await world.runtime.resume(paused.run_id, agent)).ok and erased == ["/a"]
 
 
-def _record(run: Run) -> Record:
+def _record(run: Run) -> DelegationRecord:
     """Return what a sub-agent's run keeps of the call that began it."""
-    record = record_of(run)
+    record = delegation_record(run)
     assert record is not None
     return record

@@ -241,13 +241,14 @@ async def test_who_lost_the_lease_changes_no_plan(play: Play) -> None:
     @tool
     async def lose(context: ToolContext) -> str:
         """Lose the lease, and go on planning."""
-        assert context.planner is not None
-        planners.append(context.planner)
+        planner = context.service(Planner)
+        assert planner is not None
+        planners.append(planner)
         run = await context.store.run(context.run_id)
         assert run.owner is not None
         await context.store.take_lease(run.id, run.owner, seconds=60, replaces=run.epoch)
         try:
-            await context.planner.mark("a", "completed")
+            await planner.mark("a", "completed")
         except LeaseLost as error:
             lost.append(error)
         return "lost"
@@ -266,10 +267,11 @@ async def test_a_tool_marks_what_it_has_observed(play: Play) -> None:
     @tool
     async def work(context: ToolContext, key: str) -> str:
         """Work on an item."""
-        assert context.planner is not None
-        marked.append(await context.planner.mark(key, "in_progress"))
-        marked.append(await context.planner.mark(key, "failed", "it broke"))
-        marked.append(await context.planner.mark(key, "failed", "it broke"))
+        planner = context.service(Planner)
+        assert planner is not None
+        marked.append(await planner.mark(key, "in_progress"))
+        marked.append(await planner.mark(key, "failed", "it broke"))
+        marked.append(await planner.mark(key, "failed", "it broke"))
         return "worked"
 
     agent = Agent(tools=[work], planning=True)

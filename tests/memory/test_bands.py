@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from agent_runtime.memory.observational.thresholds import (
     Bands,
-    covered,
     late,
     measure,
     movable,
@@ -18,6 +17,7 @@ from agent_runtime.memory.observational.thresholds import (
 from agent_runtime.messages import AssistantMessage, PromptMessage, ToolResult, UserMessage
 from agent_runtime.prompt.observation import Notes, Observation
 from agent_runtime.prompt.view import Entry
+from agent_runtime.prompt.window import covered
 
 BANDS = Bands(observe=1000, reflect=500, last_messages=4)
 

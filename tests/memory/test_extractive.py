@@ -19,7 +19,6 @@ from agent_runtime.memory.observational.observer.rules import (
 from agent_runtime.memory.observational.observer.sentences import (
     error_lines,
     exit_code,
-    numbers,
     sentences,
     verb_of,
 )
@@ -35,6 +34,7 @@ from agent_runtime.messages import (
 )
 from agent_runtime.models.tokens import count_text
 from agent_runtime.prompt.observation import Line, Notes, render_notes
+from agent_runtime.prompt.text import numbers
 from agent_runtime.prompt.view import Entry
 from agent_runtime_storage.contract.records import CallOutcome
 

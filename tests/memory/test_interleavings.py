@@ -99,7 +99,7 @@ def _cover_as(patch: pytest.MonkeyPatch, cover: Cover) -> None:
 
 def lose_a_node(patch: pytest.MonkeyPatch) -> None:
     """Have one node more leave than is observed."""
-    true = bands.covered
+    true = recent.covered
 
     def cover(entries: Sequence[Entry], prepared: Sequence[Observation]) -> Any:
         found, nodes = true(entries, prepared)
@@ -111,7 +111,7 @@ def lose_a_node(patch: pytest.MonkeyPatch) -> None:
 
 def show_a_node_twice(patch: pytest.MonkeyPatch) -> None:
     """Have one node fewer leave than is observed."""
-    true = bands.covered
+    true = recent.covered
 
     def cover(entries: Sequence[Entry], prepared: Sequence[Observation]) -> Any:
         found, nodes = true(entries, prepared)

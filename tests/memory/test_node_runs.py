@@ -28,9 +28,9 @@ from agent_runtime import (
     UserMessage,
     tool,
 )
+from agent_runtime.agent import MemoryWindow
 from agent_runtime.errors import ConfigError, CorruptDocument, ModelRejected, ObjectsUnavailable
 from agent_runtime.log import branches
-from agent_runtime.memory.mode import MemoryWindow
 from agent_runtime.memory.node.memory import latest
 from agent_runtime.messages import AssistantMessage, decode_message
 from agent_runtime.models.base import ModelRequest

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agent_runtime import Agent, Runtime, ToolContext, load_settings, tool, workspace_tools
-from agent_runtime.delegation.record import Record, record_of
+from agent_runtime.log.run_spec import DelegationRecord, delegation_record
 from agent_runtime.messages import ToolResult
 from agent_runtime.offline import parts
 from agent_runtime.plan.model import Plan
@@ -201,8 +201,8 @@ async def test_the_same_folder_gives_the_same_report(root: Path, tmp_path: Path)
     assert texts[0] == texts[1]
 
 
-def _record(run: Run) -> Record:
+def _record(run: Run) -> DelegationRecord:
     """Return what a sub-agent's run keeps of the call that began it."""
-    record = record_of(run)
+    record = delegation_record(run)
     assert record is not None
     return record

@@ -16,8 +16,8 @@ from typing import Any
 import anyio
 
 from agent_runtime import Agent, Runtime, ScriptedModel, Settings, Workflow, WorkflowContext, tool
+from agent_runtime.agent import MemoryConfig, MemoryMode
 from agent_runtime.errors import AgentRuntimeError, ModelUnavailable
-from agent_runtime.memory.mode import MemoryConfig, MemoryMode
 from agent_runtime.models.scripted import call, say
 from agent_runtime.tools.workspace.files import workspace_tools
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import anyio.to_thread
 
 from agent_runtime.files.references import FilePolicy, resolve
-from agent_runtime.memory.mode import RolePrefix
 from agent_runtime.messages import PromptMessage
 from agent_runtime.models.tokens import count_message, placeholder
 from agent_runtime_storage.contract.records import FileKind
@@ -19,6 +18,14 @@ COUNT_IN_THREAD = 100_000
 """Turns with more characters than that are counted off the event loop."""
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class RolePrefix:
+    """What stands before what each said, where a history is given as plain text."""
+
+    user: str = "Human"
+    assistant: str = "Assistant"
 
 
 def turns_of(items: Sequence[T], *, begins: Callable[[T], bool]) -> list[list[T]]:

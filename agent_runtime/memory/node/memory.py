@@ -16,6 +16,7 @@ from typing import TypeAlias
 import anyio
 import anyio.to_thread
 
+from agent_runtime.agent import MAX_MESSAGES, MAX_TOKENS
 from agent_runtime.errors import (
     ConfigError,
     Conflict,
@@ -26,7 +27,6 @@ from agent_runtime.errors import (
 from agent_runtime.files.references import EVERY_FILE, FilePolicy
 from agent_runtime.log.branches import extract
 from agent_runtime.memory.conversation.turns import History, newest, turns_of, with_files
-from agent_runtime.memory.mode import MAX_MESSAGES, MAX_TOKENS
 from agent_runtime.memory.node.document import (
     COMPRESSED,
     PLAIN,

@@ -36,7 +36,6 @@ from agent_runtime.memory.observational.thresholds import (
     LEAST_CUT,
     Bands,
     Raw,
-    covered,
     late,
     measure,
     movable,
@@ -52,7 +51,7 @@ from agent_runtime.memory.observational.unobserved import (
 from agent_runtime.prompt.constraints import stated
 from agent_runtime.prompt.observation import Line, Notes, Observation
 from agent_runtime.prompt.view import Cause, Entry, Gap, View
-from agent_runtime.prompt.window import last_exchange, saved_by_cuts
+from agent_runtime.prompt.window import covered, last_exchange, saved_by_cuts
 from agent_runtime_storage.contract.records import Amount, Job, NewEvent, Usage
 
 OBSERVE, REFLECT = "observe", "reflect"

@@ -10,10 +10,11 @@ import functools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from agent_runtime.memory.observational.observer.sentences import binding, one_line, shorten, words
+from agent_runtime.memory.observational.observer.sentences import binding, words
 from agent_runtime.memory.observational.reflector.must_keep import substance
 from agent_runtime.messages import LoggedMessage, Note, UserMessage
 from agent_runtime.prompt.constraints import Constraint, Constraints, kept
+from agent_runtime.prompt.text import one_line, shorten
 from agent_runtime_storage.contract.question_records import QuestionRow
 
 LONGEST = 800

@@ -17,6 +17,7 @@ from agent_runtime.memory.observational.price import AHEAD, Prices, carrying_cal
 from agent_runtime.prompt.constraints import SHARE
 from agent_runtime.prompt.observation import Observation
 from agent_runtime.prompt.view import Cause, Entry
+from agent_runtime.prompt.window import covered
 
 PREPARE_FROM = 0.5
 """From this share of T on, observations are prepared."""
@@ -113,28 +114,6 @@ def measure(
         len(covered(entries, prepared)[1]),
         carrying_calls(entries, anchor),
     )
-
-
-def covered(
-    entries: Sequence[Entry], prepared: Sequence[Observation]
-) -> tuple[list[Observation], Sequence[Entry]]:
-    """Return the observations that stand for the front of the entries, and the entries they do.
-
-    Where several stand for the same interval, the one that is not provisional counts, then the
-    newest.
-    """
-    by_first: dict[int, Observation] = {}
-    for one in sorted(prepared, key=lambda one: (not one.provisional, one.id)):
-        by_first[one.first] = one
-    places = {entry.seq: place for place, entry in enumerate(entries)}
-    found: list[Observation] = []
-    reached = 0
-    while reached < len(entries) and (one := by_first.get(entries[reached].seq)) is not None:
-        if one.last not in places:
-            break
-        found.append(one)
-        reached = places[one.last] + 1
-    return found, entries[:reached]
 
 
 def movable(raw: Raw, bands: Bands) -> int:

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from agent_runtime.errors import NotFound, ToolError
 from agent_runtime.memory.recall.open import Opened, Whereabouts, nodes, observation, result
+from agent_runtime.memory.recall.recaller import Recalling
 from agent_runtime.memory.recall.tool_search import search
 from agent_runtime.tools.base import ToolContext, tool
 
@@ -43,7 +44,7 @@ async def recall(
         raise ToolError("Give either a handle or a query.", cure=HANDLES)
     if query:
         where = await Whereabouts.of(context.store, context.thread_id)
-        found = await search(where, query, context.recalling)
+        found = await search(where, query, context.service(Recalling))
     else:
         found = await _open(context, handle)
     return page(found, offset, limit)
@@ -67,7 +68,7 @@ async def _open(context: ToolContext, handle: str) -> Opened:
 
 async def _elsewhere(context: ToolContext, thread_id: str) -> Whereabouts:
     """Return where the nodes of another thread are. Raises `ToolError`."""
-    recalling = context.recalling
+    recalling = context.service(Recalling)
     if thread_id != context.thread_id and (recalling is None or recalling.policy.scope != "user"):
         raise ToolError("You can open only what is in your own thread.", cure=HANDLES)
     try:

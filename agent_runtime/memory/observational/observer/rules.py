@@ -27,11 +27,9 @@ from agent_runtime.memory.observational.observer.sentences import (
     ends,
     error_lines,
     exit_code,
-    one_line,
     outcome_line,
     read_part,
     sentences,
-    shorten,
     verb_of,
     weight_of,
     words,
@@ -48,6 +46,7 @@ from agent_runtime.models.tokens import count_text
 from agent_runtime.prompt.ledger import LONGEST, identifiers
 from agent_runtime.prompt.observation import Notes, Priority
 from agent_runtime.prompt.render import message_tokens
+from agent_runtime.prompt.text import one_line, shorten
 from agent_runtime.prompt.view import Entry
 
 SHARE = 0.1

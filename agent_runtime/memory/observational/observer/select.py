@@ -6,14 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from agent_runtime.memory.observational.observer.sentences import (
-    binding,
-    numbers,
-    one_line,
-    shorten,
-)
+from agent_runtime.memory.observational.observer.sentences import binding
 from agent_runtime.models.tokens import count_text
 from agent_runtime.prompt.observation import Line, Notes, Priority, render_notes
+from agent_runtime.prompt.text import numbers, one_line, shorten
 
 LINE_CHARS = 500
 """The longest line of a statement; a longer statement is split."""

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Literal
 
-from agent_runtime.messages import encodable
 from agent_runtime.prompt.observation import Priority
+from agent_runtime.prompt.text import one_line, shorten
 
 Verb = Literal["look", "edit", "run", "plan", "other"]
 
@@ -21,7 +21,6 @@ LONGEST_SENTENCE = 400
 READ_CHARS = 48_000
 """How much of a long text is read for what it tells: half from its beginning, half from its end."""
 
-_BLANK = re.compile(r"[\s\x00-\x1f\x7f\x85\u2028\u2029]+")
 _SENTENCE_END = re.compile(r"(?<=[.!?:])\s+(?=\S)|\s*\n\s*")
 _MARKUP = re.compile(r"^(?:#{1,6}|[-*+>]|\d{1,3}[.)])\s+")
 
@@ -108,20 +107,6 @@ _LOOKING = re.compile(
 )
 
 
-def one_line(text: str) -> str:
-    """Return a text without line breaks and control characters, as it can be stored."""
-    return _BLANK.sub(" ", encodable(text)).strip()
-
-
-def shorten(text: str, chars: int, gap: str = " … ") -> str:
-    """Return at most about so many characters of a text: its beginning and its end."""
-    if len(text) <= chars:
-        return text
-    tail = chars // 3
-    head = text[: chars - tail].rstrip()
-    return f"{head}{gap}{text[len(text) - tail :].lstrip() if tail else ''}".rstrip()
-
-
 def read_part(text: str) -> str:
     """Return what is read of a text: all of it, or the two ends of a very long one."""
     if len(text) <= READ_CHARS:
@@ -199,14 +184,3 @@ def verb_of(tool: str, command: str) -> Verb:
         if parts & names:
             return "look" if verb == "run" and _LOOKING.match(command) else verb
     return "other"
-
-
-def numbers(values: Iterable[int]) -> str:
-    """Return whole numbers in few words: `3, 5-9`."""
-    spans: list[list[int]] = []
-    for value in sorted(set(values)):
-        if spans and value == spans[-1][1] + 1:
-            spans[-1][1] = value
-        else:
-            spans.append([value, value])
-    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in spans)

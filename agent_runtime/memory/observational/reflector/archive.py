@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from agent_runtime.memory.observational.observer.sentences import shorten
 from agent_runtime.memory.observational.reflector.must_keep import critical_lines
 from agent_runtime.models.tokens import count_text
 from agent_runtime.prompt.observation import Archive, Line, Notes, Observation
+from agent_runtime.prompt.text import shorten
 
 KEPT_TOKENS = 200
 """How much of the critical lines stays beside the archive note, the newest first."""

@@ -12,9 +12,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from agent_runtime.memory.observational.observer.sentences import one_line, shorten
 from agent_runtime.prompt.ledger import identifiers
 from agent_runtime.prompt.observation import Line, Notes, Observation
+from agent_runtime.prompt.text import one_line, shorten
 
 OVERLAP = 0.5
 """What share of a line's words has to occur in the line that stands for it."""

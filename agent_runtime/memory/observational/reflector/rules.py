@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 import anyio.lowlevel
 
 from agent_runtime.memory.observational.observer.base import NotObserved
-from agent_runtime.memory.observational.observer.sentences import shorten
 from agent_runtime.memory.observational.reflector.archive import is_pointer
 from agent_runtime.memory.observational.reflector.base import Condensed, Reflection, notes_tokens
 from agent_runtime.memory.observational.reflector.must_keep import (
@@ -24,6 +23,7 @@ from agent_runtime.memory.observational.reflector.must_keep import (
 )
 from agent_runtime.models.tokens import count_text
 from agent_runtime.prompt.observation import Line, Notes, Observation, Priority
+from agent_runtime.prompt.text import shorten
 
 _INFO_CHARS = 160
 _SHORT = (240, 120)
