@@ -14,7 +14,7 @@ from agent_runtime.errors import LeaseLost, StoreError
 T = TypeVar("T")
 
 
-async def outlast(
+async def run_shielded(
     operation: Coroutine[Any, Any, T],
 ) -> tuple[T, asyncio.CancelledError | None]:
     """Await an operation to its end, whatever is cancelled meanwhile, and return its result.
@@ -38,7 +38,7 @@ async def outlast(
     return task.result(), interrupted
 
 
-class Background:
+class DetachedTasks:
     """Tasks that outlive what started them; whoever owns this ends them with `close`."""
 
     def __init__(self) -> None:

@@ -13,8 +13,8 @@ import anyio
 import orjson
 
 from agent_runtime.agent import Agent, Runnable
-from agent_runtime.concurrency import Background
-from agent_runtime.delegation.delegate import Delegating
+from agent_runtime.concurrency import DetachedTasks
+from agent_runtime.delegation.delegate import DelegationServices
 from agent_runtime.errors import ConfigError
 from agent_runtime.events import Event
 from agent_runtime.files.attach import Attachable, ThreadFiles
@@ -22,11 +22,11 @@ from agent_runtime.human.gate import waits_for
 from agent_runtime.human.questions import OnQuestion
 from agent_runtime.human.rules import check_rules
 from agent_runtime.log import branches, leases
-from agent_runtime.log.renewal import Renewer
+from agent_runtime.log.renewal import LeaseHeartbeat
 from agent_runtime.log.run_log import RunLog
 from agent_runtime.log.run_spec import RunSpec
 from agent_runtime.memory.node.upkeep import prune_daily
-from agent_runtime.memory.recall.configure import Recall
+from agent_runtime.memory.recall.configure import RecallService
 from agent_runtime.messages import LoggedMessage, UserMessage, encodable
 from agent_runtime.models.base import Model
 from agent_runtime.models.cost import require_price
@@ -38,18 +38,18 @@ from agent_runtime.prompt.view import Entry
 from agent_runtime.run import node_memory as node_runs
 from agent_runtime.run.budget import in_money, limits_of, require_room, tree_budget
 from agent_runtime.run.compose import compose
-from agent_runtime.run.control import Control, check_answered
-from agent_runtime.run.lifecycle import Driver, execute
-from agent_runtime.run.loop import Orchestrator
+from agent_runtime.run.control import RunControl, check_answered
+from agent_runtime.run.lifecycle import RunDriver, execute_run
+from agent_runtime.run.loop import AgentLoop
 from agent_runtime.run.memory_maintenance import ThreadMemory
-from agent_runtime.run.resolve import Resolved, resolve
+from agent_runtime.run.resolve import RunSetup, resolve_run
 from agent_runtime.run.results import RunResult, RunStream, streaming
-from agent_runtime.run.start import Order, begin, check_free, take_over
+from agent_runtime.run.start import RunRequest, begin_new_run, check_free, take_over
 from agent_runtime.run.state import RunState
-from agent_runtime.run.tool_context import ResumeChild, ToolContexts, beside
-from agent_runtime.workflow.conductor import Conductor
+from agent_runtime.run.tool_context import ResumeChild, ToolContexts, child_listener
+from agent_runtime.workflow.conductor import WorkflowLoop
 from agent_runtime.workflow.definition import Workflow, check_kind
-from agent_runtime.workflow.steps import plain
+from agent_runtime.workflow.steps import to_plain_json
 from agent_runtime_config import Settings, load_settings
 from agent_runtime_config.approvals import approval_rules
 from agent_runtime_storage import Store, UserStore, open_store
@@ -73,7 +73,7 @@ def _checked(child: Runnable) -> Agent | Workflow:
     )
 
 
-class Runtime(Control):
+class Runtime(RunControl):
     """An open store and what runs on it. Use `Runtime.open`.
 
     Every method that runs an agent raises typed errors of `agent_runtime.errors` when the run
@@ -87,7 +87,7 @@ class Runtime(Control):
         settings: Settings,
         store: Store,
         model: Model | None = None,
-        recall: Recall | None = None,
+        recall: RecallService | None = None,
         program: str = "",
     ) -> None:
         self.settings = settings
@@ -95,8 +95,8 @@ class Runtime(Control):
         self.store = store
         self.model = model
         self._recall = recall
-        self._renewer: Renewer | None = None
-        self._background = Background()
+        self._renewer: LeaseHeartbeat | None = None
+        self._background = DetachedTasks()
         self._contents = ContentCache()
 
     @classmethod
@@ -123,7 +123,7 @@ class Runtime(Control):
             StoreError: the database cannot be opened.
         """
         settings = settings or load_settings()
-        recall = Recall.of(settings, embedder)
+        recall = RecallService.of(settings, embedder)
         token = settings.database_auth_token
         connect = partial(
             open_store,
@@ -134,7 +134,7 @@ class Runtime(Control):
         )
         store = await connect()
         runtime = cls(settings, store, model, recall, program)
-        runtime._renewer = renewer = Renewer(partial(connect, migrate=False))
+        runtime._renewer = renewer = LeaseHeartbeat(partial(connect, migrate=False))
         try:
             yield runtime
         finally:
@@ -183,7 +183,7 @@ class Runtime(Control):
             InvalidFile: a file is empty, too large, or cannot be read.
         """
         kept = RunSpec(caller=spec or {}, program=self.program).with_context(
-            plain(user_context) if user_context else None
+            to_plain_json(user_context) if user_context else None
         )
         result = await self._run(
             agent, task, thread, user, deps, kept, on_event, parent=None, files=files
@@ -277,7 +277,7 @@ class Runtime(Control):
             state.settled = taken.uncertain
             retry = run.stop_reason in ("error", "budget")
             loop = self._driver(state, agent, retry=retry)
-            driver = node_runs.driving(loop, node_runs.resumed(run))
+            driver = node_runs.with_node_memory(loop, node_runs.resume_node_run(run))
             return await self._finish(driver, resolved)
 
     @asynccontextmanager
@@ -346,8 +346,8 @@ class Runtime(Control):
         *,
         thread_id: str,
         child: bool,
-    ) -> Resolved:
-        resolved = await resolve(
+    ) -> RunSetup:
+        resolved = await resolve_run(
             agent.resolved_as if isinstance(agent, Workflow) else agent,
             self.settings,
             self.model,
@@ -391,7 +391,7 @@ class Runtime(Control):
         if thread_id is None and parent is None and isinstance(agent, Workflow):
             thread_id = agent.thread
         run_id = new_id()
-        node = await node_runs.opened(agent, store, run_id, thread=thread_id, parent=parent)
+        node = await node_runs.open_node_run(agent, store, run_id, thread=thread_id, parent=parent)
         # With a node's memory each run has a thread of its own.
         thread_id = new_id() if node or not thread_id else thread_id
         resolved = await self._resolve(
@@ -399,10 +399,10 @@ class Runtime(Control):
         )
         if node is not None:
             assert isinstance(agent, Agent)
-            node = await node_runs.remembered(node, agent, store, resolved.info.takes)
+            node = await node_runs.load_node_run(node, agent, store, resolved.info.takes)
         if parent is None:
             await require_room(store, resolved.limits, thread_id)
-        order = Order(
+        order = RunRequest(
             run_id=run_id,
             thread_id=thread_id,
             agent=encodable(agent.name),
@@ -421,10 +421,10 @@ class Runtime(Control):
             max_file_bytes=self.settings.max_file_bytes,
         )
         with leases.at_work(order.run_id):
-            log, first = await begin(store, resolved, order)
+            log, first = await begin_new_run(store, resolved, order)
             limit = resolved.max_steps
             state = self._state(log, resolved, task=first, limit=limit, spec=order.spec)
-            driver = node_runs.driving(self._driver(state, agent), node)
+            driver = node_runs.with_node_memory(self._driver(state, agent), node)
             return await self._finish(driver, resolved)
 
     async def _run_child(
@@ -453,7 +453,7 @@ class Runtime(Control):
     def _state(
         self,
         log: RunLog,
-        resolved: Resolved,
+        resolved: RunSetup,
         *,
         task: Entry | None,
         limit: int,
@@ -469,15 +469,17 @@ class Runtime(Control):
             settings=self.settings,
             run_child=self._run_child,
             planner=Planner(log),
-            delegating=Delegating.of(self.settings, resume, self._background),
+            delegating=DelegationServices.of(self.settings, resume, self._background),
             resume_child=resume,
         )
         return compose(resolved, context, self.settings, self._contents, task=task, limit=limit)
 
-    def _driver(self, state: RunState, agent: Agent | Workflow, *, retry: bool = False) -> Driver:
+    def _driver(
+        self, state: RunState, agent: Agent | Workflow, *, retry: bool = False
+    ) -> RunDriver:
         if not isinstance(agent, Workflow):
-            return Orchestrator(state)
-        return Conductor(state, agent, retry=retry, resume=state.context.resume_child)
+            return AgentLoop(state)
+        return WorkflowLoop(state, agent, retry=retry, resume=state.context.resume_child)
 
     def _resuming(self, log: RunLog, deps: Any) -> ResumeChild:
         """Return what goes on with a child run that stopped, for the run of a log."""
@@ -489,19 +491,21 @@ class Runtime(Control):
             *,
             on_event: Callable[[Event], None] | None = None,
         ) -> RunResult:
-            return await self._resume(log.store, run, _checked(child), deps, beside(log, on_event))
+            return await self._resume(
+                log.store, run, _checked(child), deps, child_listener(log, on_event)
+            )
 
         return resume
 
-    async def _finish(self, driver: Driver, resolved: Resolved) -> RunResult:
+    async def _finish(self, driver: RunDriver, resolved: RunSetup) -> RunResult:
         """Drive a run to its end and say how it ended."""
         store, lease = driver.log.store, driver.log.lease
         renewed = self._renewer.keeping(store.user_id, lease) if self._renewer else nullcontext()
         with renewed:
-            finish = await execute(driver, settings=self.settings, background=self._background)
+            finish = await execute_run(driver, settings=self.settings, background=self._background)
         if self._recall is not None:
             self._recall.end(driver.log)
-        if isinstance(driver, node_runs.NodeDriver):
+        if isinstance(driver, node_runs.NodeMemoryDriver):
             await driver.node.keep(store, lease)
             if days := self.settings.node_memory_keep_days:
                 self._background.start(prune_daily(store, days=days))

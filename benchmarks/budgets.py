@@ -38,7 +38,7 @@ from agent_runtime.models.base import (
     Price,
     TokenUsage,
 )
-from agent_runtime.models.cost import NANO, plus
+from agent_runtime.models.cost import NANO, add_amounts
 from agent_runtime.models.scripted import Scripted, call, calls, raw_call, say
 from agent_runtime_storage import Amount
 from benchmarks.frame import Report, at_least, at_most
@@ -132,7 +132,7 @@ class Billing:
         usage = replace(counted, prompt=prompt, cached=cached)
         cost = (prompt - cached) * PRICE.input + cached * PRICE.cache_read
         cost += usage.completion * PRICE.output
-        self.billed = plus(self.billed, Amount(prompt + usage.completion, cost))
+        self.billed = add_amounts(self.billed, Amount(prompt + usage.completion, cost))
         return replace(answer, usage=usage, cost=cost)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import anyio
 
-from agent_runtime_storage.drivers.protocol import Dialect, Driver, Row, Statement, Value
+from agent_runtime_storage.drivers.protocol import Driver, Row, SqlDialect, Statement, Value
 from agent_runtime_storage.drivers.signals import Signals
 
 
@@ -75,7 +75,7 @@ class GatedDriver:
     """A driver whose calls wait at a gate first."""
 
     def __init__(self, driver: Driver, gate: Gate, task: object) -> None:
-        self.dialect: Dialect = driver.dialect
+        self.dialect: SqlDialect = driver.dialect
         self.signals: Signals = driver.signals
         self._driver = driver
         self._gate = gate

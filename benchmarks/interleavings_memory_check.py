@@ -21,7 +21,7 @@ from agent_runtime.messages import (
     call_id,
     decode_message,
 )
-from agent_runtime_storage import Event, ObservationRow, Store
+from agent_runtime_storage import EventRow, ObservationRow, Store
 from agent_runtime_storage.drivers.protocol import Driver, Row
 from benchmarks.interleavings_memory_world import MAIN, Message, Op, Sent
 
@@ -36,7 +36,7 @@ class Left:
     observations: dict[int, ObservationRow]
     activations: list[Row]
     jobs: list[Row]
-    events: list[Event]
+    events: list[EventRow]
 
 
 async def read_left(store: Store, driver: Driver, owner: str, thread: str = MAIN) -> Left:

@@ -16,7 +16,7 @@ import anyio
 import anyio.to_thread
 
 from agent_runtime_storage import StoreUnavailable
-from agent_runtime_storage.drivers.protocol import Dialect, Driver, Row, Statement, Value
+from agent_runtime_storage.drivers.protocol import Driver, Row, SqlDialect, Statement, Value
 from agent_runtime_storage.drivers.signals import Signals
 
 
@@ -88,7 +88,7 @@ class GatedDriver:
     """A driver whose calls wait at a gate first, and fail once their process is dead."""
 
     def __init__(self, driver: Driver, gate: Gate, process: Process) -> None:
-        self.dialect: Dialect = driver.dialect
+        self.dialect: SqlDialect = driver.dialect
         self.signals: Signals = driver.signals
         self._driver = driver
         self._gate = gate

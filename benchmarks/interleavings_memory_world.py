@@ -18,12 +18,16 @@ from agent_runtime import Agent, Runtime, ScriptedModel, Settings, tool
 from agent_runtime.errors import ConfigError, ToolError
 from agent_runtime.log import branches
 from agent_runtime.memory.observational import worker
-from agent_runtime.memory.observational.observer.base import Interval, NotObserved, Observed
-from agent_runtime.memory.observational.reflector.base import Condensed, Reflection
-from agent_runtime.memory.observational.thresholds import Bands
+from agent_runtime.memory.observational.observer.base import (
+    ObserverFailed,
+    ObserverInput,
+    ObserverResult,
+)
+from agent_runtime.memory.observational.reflector.base import Reflection, ReflectorResult
+from agent_runtime.memory.observational.thresholds import MemoryThresholds
 from agent_runtime.models.base import ModelAnswer, ModelRequest
 from agent_runtime.models.scripted import calls, raw_call, say
-from agent_runtime.prompt.observation import Line, Notes
+from agent_runtime.prompt.observation import ObservationLine, ObservationNotes
 from agent_runtime.run.state import RunState
 from agent_runtime_storage import (
     ACTIVE,
@@ -41,7 +45,7 @@ from agent_runtime_storage import (
 from agent_runtime_storage.drivers.protocol import Driver, Statement
 
 MAIN = "main"
-BANDS = Bands(observe=260, reflect=200, last_messages=2)
+BANDS = MemoryThresholds(observe=260, reflect=200, last_messages=2)
 """So small that every few steps something is observed, takes effect, or is condensed."""
 STEPS = 9
 """How many steps a run has at most."""
@@ -137,20 +141,20 @@ class Noting:
     world: World
     chance: random.Random
 
-    async def observe(self, interval: Interval) -> Observed:
+    async def observe(self, interval: ObserverInput) -> ObserverResult:
         """Return a line for each node, the verdict, or no notes at all."""
         await self.world.pause("observe")
         luck = self.chance.random()
         if luck < 0.1:
-            raise NotObserved("It is down.")
+            raise ObserverFailed("It is down.")
         if luck < 0.15:
             raise ZeroDivisionError
         if luck < 0.2:
-            return Observed(None)
-        lines = [Line("", "info", f"Node {entry.seq}.") for entry in interval.entries]
-        return Observed(Notes(tuple(lines)))
+            return ObserverResult(None)
+        lines = [ObservationLine("", "info", f"Node {entry.seq}.") for entry in interval.entries]
+        return ObserverResult(ObservationNotes(tuple(lines)))
 
-    def bound(self, interval: Interval) -> tuple[int, int]:
+    def bound(self, interval: ObserverInput) -> tuple[int, int]:
         """Return that it costs nothing."""
         return 0, 0
 
@@ -162,14 +166,14 @@ class Condensing:
     world: World
     chance: random.Random
 
-    async def reflect(self, reflection: Reflection, ledger: Any) -> Condensed:
+    async def reflect(self, reflection: Reflection, ledger: Any) -> ReflectorResult:
         """Return one line, or none at all."""
         await self.world.pause("reflect")
         if self.chance.random() < 0.2:
-            raise NotObserved("It is down.")
+            raise ObserverFailed("It is down.")
         parts = reflection.parts
-        line = Line("", "info", f"Nodes {parts[0].first} to {parts[-1].last}.")
-        return Condensed(Notes((line,)))
+        line = ObservationLine("", "info", f"Nodes {parts[0].first} to {parts[-1].last}.")
+        return ReflectorResult(ObservationNotes((line,)))
 
     def bound(self, reflection: Reflection) -> tuple[int, int]:
         """Return that it costs nothing."""

@@ -178,7 +178,7 @@ class OpenAIServer:
         return f"http://{self._host}:{self._port}/v1"
 
     async def __aenter__(self) -> OpenAIServer:
-        await tokens.warm()
+        await tokens.load_vocabulary()
         listener = await anyio.create_tcp_listener(local_host=self._host, local_port=self._port)
         self._port = listener.extra(anyio.abc.SocketAttribute.local_port)
         self._tasks = await anyio.create_task_group().__aenter__()

@@ -13,8 +13,8 @@ from agent_runtime.errors import (
     ModelNotFound,
     RealModelForbidden,
 )
-from agent_runtime.memory.observational.observer.base import Call
-from agent_runtime.memory.observational.observer.call import ask
+from agent_runtime.memory.observational.observer.base import MemoryCall
+from agent_runtime.memory.observational.observer.call import call_memory_model
 from agent_runtime.models.base import Model
 from benchmarks.qa_data import Question
 from benchmarks.qa_reader import words
@@ -87,7 +87,7 @@ class Verdict:
     """
 
     score: float | None
-    calls: tuple[Call, ...] = ()
+    calls: tuple[MemoryCall, ...] = ()
 
 
 class Judge(Protocol):
@@ -124,10 +124,10 @@ class ModelJudge:
 
     async def judge(self, question: Question, answer: str) -> Verdict:
         """Return the model's verdict; asked once more where it cannot be read."""
-        calls: list[Call] = []
+        calls: list[MemoryCall] = []
         for _ in range(ATTEMPTS):
             try:
-                said = await ask(
+                said = await call_memory_model(
                     self._model,
                     SYSTEM,
                     prompt_of(question, answer),

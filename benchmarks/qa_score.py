@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from statistics import fmean, stdev
 from typing import Any
 
-from agent_runtime.memory.observational.observer.base import Call
+from agent_runtime.memory.observational.observer.base import MemoryCall
 from agent_runtime_storage.contract.records import UsageTotal
 
 NANO = 1_000_000_000
@@ -56,7 +56,7 @@ class Spent:
         self.cost += total.cost
         self.unpriced += total.unpriced_calls
 
-    def add_calls(self, calls: Iterable[Call]) -> None:
+    def add_calls(self, calls: Iterable[MemoryCall]) -> None:
         """Add calls that were made outside of any run."""
         for call in calls:
             usage, cost = call.answer.usage, call.answer.cost

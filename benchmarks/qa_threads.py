@@ -16,10 +16,10 @@ import anyio
 from agent_runtime import Agent, Event, Runtime, ScriptedModel
 from agent_runtime.errors import ConfigError
 from agent_runtime.log.branch import activation_row, load_view, node_row, observation_of
-from agent_runtime.log.leases import own
+from agent_runtime.log.leases import this_process_owner
 from agent_runtime.log.run_log import finish_event
-from agent_runtime.memory.observational.reflector.base import plan_reflection, replaced
-from agent_runtime.memory.observational.thresholds import Bands, measure, next_chunk
+from agent_runtime.memory.observational.reflector.base import apply_reflections, plan_reflection
+from agent_runtime.memory.observational.thresholds import MemoryThresholds, measure, next_chunk
 from agent_runtime.messages import AssistantMessage, LoggedMessage, UserMessage
 from agent_runtime.models.base import ModelRequest, Price
 from agent_runtime.models.catalog import DEFAULT_WINDOW
@@ -27,9 +27,9 @@ from agent_runtime.models.scripted import FREE, Scripted, ScriptFunction
 from agent_runtime.offline import offline_model
 from agent_runtime.prompt.build import view_of
 from agent_runtime.prompt.fences import new_nonce
-from agent_runtime.prompt.view import Prefix, Start
+from agent_runtime.prompt.view import ActivationContent, PromptPrefix
 from agent_runtime.prompt.window import covered
-from agent_runtime.run.resolve import resolve
+from agent_runtime.run.resolve import resolve_run
 from agent_runtime_storage import Commit, NewRun, UserStore
 from agent_runtime_storage.contract.ids import new_id
 from agent_runtime_storage.contract.records import Finish
@@ -65,7 +65,9 @@ class Fed:
 class Replayer:
     """Answers as was recorded, once memory has nothing left to do."""
 
-    def __init__(self, store: UserStore, thread_id: str, bands: Bands, patience: float) -> None:
+    def __init__(
+        self, store: UserStore, thread_id: str, bands: MemoryThresholds, patience: float
+    ) -> None:
         self.fed = Fed()
         self.answer = ""
         self._store = store
@@ -114,7 +116,7 @@ class Replayer:
             return True
         ready, _ = covered(view.entries, base)
         reflections = [one for one in found if one.level]
-        present = replaced((*view.observations, *ready), reflections)
+        present = apply_reflections((*view.observations, *ready), reflections)
         return plan_reflection(present, self._bands.reflect) is not None
 
 
@@ -137,7 +139,7 @@ async def remember(
     began = time.perf_counter()
     store = runtime.store.of(runtime.settings.user)
     speaking = replace(agent, model=_recorded(_silent, agent, price))
-    resolved = await resolve(
+    resolved = await resolve_run(
         speaking, runtime.settings, None, offline_model, store, thread_id=thread_id, child=False
     )
     remembering = resolved.remembering
@@ -172,8 +174,8 @@ def _recorded(script: ScriptFunction, agent: Agent, price: Price | None) -> Scri
 async def log_only(store: UserStore, thread_id: str, exchanges: Sequence[Exchange]) -> None:
     """Write a conversation into a new thread's log, all of it raw, in one transaction."""
     await store.ensure_thread(thread_id)
-    start = Start(nonce=new_nonce(), model=RECORDED, last_messages=ALL)
-    view = view_of(1, None, start, Prefix(""), None, ())
+    start = ActivationContent(nonce=new_nonce(), model=RECORDED, last_messages=ALL)
+    view = view_of(1, None, start, PromptPrefix(""), None, ())
     messages: list[LoggedMessage] = []
     for exchange in exchanges:
         messages += [UserMessage(exchange.said), AssistantMessage(exchange.answer)]
@@ -187,7 +189,7 @@ async def log_only(store: UserStore, thread_id: str, exchanges: Sequence[Exchang
         agent=RECORDED,
         max_steps=1,
         spec={},
-        owner=own(),
+        owner=this_process_owner(),
         lease_seconds=60.0,
         expect_head=None,
         expect_seq=0,

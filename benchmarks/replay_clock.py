@@ -18,13 +18,13 @@ from unittest.mock import patch
 import anyio
 
 from agent_runtime.memory.observational.observer.base import (
-    Call,
-    Interval,
-    NotObserved,
-    Observed,
+    MemoryCall,
     Observer,
+    ObserverFailed,
+    ObserverInput,
+    ObserverResult,
 )
-from agent_runtime.memory.observational.worker import RETRY_SECONDS, Worker
+from agent_runtime.memory.observational.worker import RETRY_SECONDS, MemoryWorker
 
 
 class Clock:
@@ -113,7 +113,7 @@ def _never() -> bool:
 
 
 @dataclass(kw_only=True)
-class PacedWorker(Worker):
+class PacedWorker(MemoryWorker):
     """The product's worker, of which the clock knows when it has nothing to do."""
 
     hand: Hand
@@ -152,7 +152,7 @@ class PacedObserver:
         latency: float,
         *,
         foreground: Callable[[], bool],
-        billed: Callable[[tuple[Call, ...]], None],
+        billed: Callable[[tuple[MemoryCall, ...]], None],
     ) -> None:
         self._observer = observer
         self._hand = hand
@@ -160,11 +160,11 @@ class PacedObserver:
         self._foreground = foreground
         self._billed = billed
 
-    async def observe(self, interval: Interval) -> Observed:
+    async def observe(self, interval: ObserverInput) -> ObserverResult:
         """Return the notes of the interval, late."""
         try:
             seen = await self._observer.observe(interval)
-        except NotObserved as error:
+        except ObserverFailed as error:
             self._billed(error.calls)
             await self._wait()
             raise
@@ -179,7 +179,7 @@ class PacedObserver:
             self._hand.clock.waited += 1
             self._hand.clock.now += self._latency
 
-    def bound(self, interval: Interval) -> tuple[int, int]:
+    def bound(self, interval: ObserverInput) -> tuple[int, int]:
         """Return what observing costs at most."""
         return self._observer.bound(interval)
 

@@ -13,16 +13,16 @@ from agent_runtime import Event, Runtime, ScriptedModel, Settings
 from agent_runtime.errors import AgentRuntimeError
 from agent_runtime.log.run_log import RunLog
 from agent_runtime.log.run_spec import RunSpec
-from agent_runtime.memory.observational.memory import Memory
-from agent_runtime.memory.observational.observer.base import Call
+from agent_runtime.memory.observational.memory import ObservationalMemory
+from agent_runtime.memory.observational.observer.base import MemoryCall
 from agent_runtime.memory.observational.observer.model import ModelObserver
-from agent_runtime.memory.observational.observer.notes_format import write
+from agent_runtime.memory.observational.observer.notes_format import format_notes
 from agent_runtime.messages import ToolResult
 from agent_runtime.models.base import ModelEvent, ModelInfo, ModelRequest, TokenUsage
 from agent_runtime.models.tokens import count_text
-from agent_runtime.prompt.observation import Line, Notes, render_notes
+from agent_runtime.prompt.observation import ObservationLine, ObservationNotes, render_notes
 from agent_runtime.prompt.view import Entry, View
-from agent_runtime.run.resolve import Resolved
+from agent_runtime.run.resolve import RunSetup
 from agent_runtime.run.state import RunState
 from agent_runtime.tools.base import ToolContext
 from benchmarks.replay_bill import ACTOR, CACHE_SECONDS, OBSERVER, Bill, output_of
@@ -136,10 +136,10 @@ class MemoryPlayer(Player):
         bill.beside(self._front, self.window)
         return usage
 
-    def billed(self, ratio: Callable[[], float]) -> Callable[[tuple[Call, ...]], None]:
+    def billed(self, ratio: Callable[[], float]) -> Callable[[tuple[MemoryCall, ...]], None]:
         """Return what adds the observer's calls to the bill, counted in the actor's tokens."""
 
-        def add(calls: tuple[Call, ...]) -> None:
+        def add(calls: tuple[MemoryCall, ...]) -> None:
             for call in calls:
                 usage = call.answer.usage or TokenUsage(call.counted, 0)
                 scale = max(1.0, ratio())
@@ -183,7 +183,7 @@ class ReplayRuntime(Runtime):
     def _state(
         self,
         log: RunLog,
-        resolved: Resolved,
+        resolved: RunSetup,
         *,
         task: Entry | None,
         limit: int,
@@ -203,7 +203,9 @@ class ReplayRuntime(Runtime):
         return state
 
 
-def _observe_by_script(memory: Memory, player: MemoryPlayer, hand: Hand, ratio: int) -> None:
+def _observe_by_script(
+    memory: ObservationalMemory, player: MemoryPlayer, hand: Hand, ratio: int
+) -> None:
     model = scripted_observer(ratio)
     observer = ModelObserver(model, scripted_info(model), memory.deadline)
     if (prices := memory.bands.prices) is not None:
@@ -257,7 +259,7 @@ def settings_for(policy: Policy, url: str) -> Settings:
 def scripted_observer(ratio: int) -> ScriptedModel:
     """Return a model that notes what is in the transcript, in one token for so many of it."""
     return ScriptedModel(
-        lambda request: write(notes_of(request.messages[-1].text, ratio)),
+        lambda request: format_notes(notes_of(request.messages[-1].text, ratio)),
         name=f"scripted/ratio-{ratio}",
         window=1_000_000,
         max_output=65_536,
@@ -270,7 +272,7 @@ def scripted_info(model: ScriptedModel) -> ModelInfo:
     return ModelInfo(model.name, 1_000_000, 65_536, OBSERVER, start_ratio=1.0)
 
 
-def notes_of(text: str, ratio: int) -> Notes:
+def notes_of(text: str, ratio: int) -> ObservationNotes:
     """Return lines of a transcript, evenly from all of it, as notes of the wanted size."""
     transcript = text[text.index("<transcript ") :].rpartition("</transcript ")[0]
     wanted = count_text(transcript) // ratio
@@ -278,18 +280,18 @@ def notes_of(text: str, ratio: int) -> Notes:
     few, many = 1, len(lines)
     while few < many:
         middle = (few + many + 1) // 2
-        if count_text(render_notes(Notes(_evenly(lines, middle)))) <= wanted:
+        if count_text(render_notes(ObservationNotes(_evenly(lines, middle)))) <= wanted:
             few = middle
         else:
             many = middle - 1
-    return Notes(_evenly(lines, few))
+    return ObservationNotes(_evenly(lines, few))
 
 
-def _evenly(lines: Sequence[Line], count: int) -> tuple[Line, ...]:
+def _evenly(lines: Sequence[ObservationLine], count: int) -> tuple[ObservationLine, ...]:
     return tuple(lines[place * len(lines) // count] for place in range(count)) if lines else ()
 
 
-def _lines(transcript: str) -> Iterator[Line]:
+def _lines(transcript: str) -> Iterator[ObservationLine]:
     """Yield lines of about the length that models write, nothing said twice."""
     at, priority = "", "info"
     shapes: set[str] = set()
@@ -299,7 +301,7 @@ def _lines(transcript: str) -> Iterator[Line]:
         plain = "" if header else " ".join(text.split())[:_LINE_CHARS]
         shape = _DIGITS.sub("0", plain)
         if told and (header or len(plain) + sum(map(len, told)) > _LINE_CHARS):
-            yield Line(at, priority, "; ".join(told))
+            yield ObservationLine(at, priority, "; ".join(told))
             told = []
         if header:
             at = header[1] if header[1][:1].isdigit() else ""

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from statistics import median
 from typing import Any
 
-from agent_runtime.memory.recall.search import Mode, retrieve
+from agent_runtime.memory.recall.search import SearchMode, retrieve
 from agent_runtime.messages import UserMessage, encode_message
 from agent_runtime_storage import (
     Commit,
@@ -32,7 +32,7 @@ from benchmarks.minilm import MiniLM
 MODEL, DIMENSIONS = "made", 384
 QUERIES = 100
 LARGE, _SMALL = "large", 9
-MODES: tuple[Mode, ...] = ("text", "vectors", "hybrid")
+MODES: tuple[SearchMode, ...] = ("text", "vectors", "hybrid")
 _WORDS, _LENGTH, _TOPICS, _NOISE = 30_000, 30, 300, 0.8
 _OWNER = LeaseOwner(host="here", boot="b", pid=1, started="s")
 _BATCH = 500
@@ -123,7 +123,7 @@ def _embedding(model: MiniLM) -> dict[str, float]:
     return _told(times)
 
 
-async def _times(user: UserStore, scope: str | None, mode: Mode) -> dict[str, float]:
+async def _times(user: UserStore, scope: str | None, mode: SearchMode) -> dict[str, float]:
     world = World(8)
     times: list[float] = []
     for _ in range(QUERIES):

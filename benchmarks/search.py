@@ -27,7 +27,7 @@ import psycopg
 import zstandard
 
 from agent_runtime_storage import Commit, LeaseOwner, NewNode, NewRun, UserStore, open_store
-from agent_runtime_storage.drivers.sqlite.connection import Connection
+from agent_runtime_storage.drivers.sqlite.connection import SqliteConnection
 from agent_runtime_storage.urls import Backend
 from benchmarks.backends import empty_databases, parse_backends
 from benchmarks.frame import Report, Target, at_least, data_folder
@@ -278,7 +278,7 @@ def _words(query: str) -> list[str]:
 def _plain_fts5(conversations: Sequence[Conversation]) -> float:
     shares: list[float] = []
     for one in conversations:
-        connection = cast("Connection", apsw.Connection(":memory:"))
+        connection = cast("SqliteConnection", apsw.Connection(":memory:"))
         connection.execute("CREATE VIRTUAL TABLE texts USING fts5 (text)")
         for number, text in enumerate(one.turns, 1):
             row = {"number": number, "text": text}

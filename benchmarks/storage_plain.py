@@ -20,7 +20,7 @@ import httpx
 from psycopg import AsyncConnection
 from psycopg_pool import AsyncConnectionPool
 
-from agent_runtime_storage.drivers.protocol import Dialect, Row, Statement, Value
+from agent_runtime_storage.drivers.protocol import Row, SqlDialect, Statement, Value
 from agent_runtime_storage.drivers.signals import Signals
 
 Batch = Sequence[Statement]
@@ -32,8 +32,8 @@ _PLACEHOLDER = re.compile(r"(?<!:):([a-z_]+)")
 class Recorder:
     """A driver that writes nothing, and keeps what it was told to write."""
 
-    def __init__(self, dialect: Dialect) -> None:
-        self.dialect: Dialect = dialect
+    def __init__(self, dialect: SqlDialect) -> None:
+        self.dialect: SqlDialect = dialect
         self.signals = Signals()
         self.batches: list[Batch] = []
 

@@ -14,12 +14,12 @@ import anyio
 import orjson
 
 from agent_runtime import Agent, Runtime
-from agent_runtime.log.leases import own
+from agent_runtime.log.leases import this_process_owner
 from agent_runtime.messages import UserMessage, encode_message
 from agent_runtime.models.base import ModelRequest
 from agent_runtime.models.scripted import Scripted, ScriptedModel, call, say
 from agent_runtime.prompt.build import encode_prefix, encode_start
-from agent_runtime.prompt.view import Prefix, Start
+from agent_runtime.prompt.view import ActivationContent, PromptPrefix
 from agent_runtime_config import Settings
 from agent_runtime_storage import (
     Commit,
@@ -113,7 +113,7 @@ async def _begin(user: UserStore, number: int) -> Lease:
         agent="bench",
         max_steps=1,
         spec={},
-        owner=own(),
+        owner=this_process_owner(),
         lease_seconds=3600,
         expect_head=None,
         expect_seq=0,
@@ -234,19 +234,21 @@ async def prepare(url: str, lengths: Sequence[int]) -> Measured:
 
 
 async def _activate(user: UserStore, thread: str, length: int) -> None:
-    start = Start(first=length - RECENT + 1, left_out=length - RECENT, last_messages=RECENT)
+    start = ActivationContent(
+        first=length - RECENT + 1, left_out=length - RECENT, last_messages=RECENT
+    )
     run = NewRun(
         id=f"first-{length}",
         thread_id=thread,
         agent="bench",
         max_steps=1,
         spec={},
-        owner=own(),
+        owner=this_process_owner(),
         lease_seconds=3600,
         expect_head=length,
         expect_seq=length,
         activation=NewActivation(
-            1, length, "begin", encode_start(start), encode_prefix(Prefix(""))
+            1, length, "begin", encode_start(start), encode_prefix(PromptPrefix(""))
         ),
     )
     lease, _ = await user.begin_run(run)

@@ -14,13 +14,13 @@ from itertools import islice
 
 import anyio
 
-from agent_runtime.memory.observational.observer.base import Interval
-from agent_runtime.memory.observational.observer.rules import ExtractiveObserver
-from agent_runtime.memory.observational.records import passages
-from agent_runtime.memory.observational.thresholds import Bands
+from agent_runtime.memory.observational.observer.base import ObserverInput
+from agent_runtime.memory.observational.observer.rules import RuleObserver
+from agent_runtime.memory.observational.records import ledger_sources
+from agent_runtime.memory.observational.thresholds import MemoryThresholds
 from agent_runtime.models.tokens import count_text
 from agent_runtime.prompt.ledger import TOKENS_PER_THOUSAND, compile_ledger
-from agent_runtime.prompt.observation import Notes, Observation, render_notes
+from agent_runtime.prompt.observation import Observation, ObservationNotes, render_notes
 from agent_runtime.prompt.view import Entry
 from benchmarks.frame import Report, Row, Target, at_least, at_most, data_folder
 from benchmarks.survival_world import Life, live, occurs
@@ -30,7 +30,7 @@ SOURCES = ("claude_code_traces", "swebench_mini_traces")
 BUDGETS = (10, 15, TOKENS_PER_THOUSAND, 40)
 WANTED = 0.97
 WANTED_NOTES = {"claude_code_traces": 0.82, "swebench_mini_traces": 0.69}
-DEFAULTS = Bands(observe=30_000, reflect=40_000, last_messages=20)
+DEFAULTS = MemoryThresholds(observe=30_000, reflect=40_000, last_messages=20)
 
 LEDGER = f"ledger of {TOKENS_PER_THOUSAND} per 1,000"
 NOTES = "extractive notes"
@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> Report:
     """Measure what the options name; all of it takes a few minutes."""
     folder = data_folder(args)
-    bands = Bands(args.threshold, DEFAULTS.reflect, DEFAULTS.last_messages)
+    bands = MemoryThresholds(args.threshold, DEFAULTS.reflect, DEFAULTS.last_messages)
     rows: list[Row] = []
     targets: list[Target] = []
     for source in args.source or SOURCES:
@@ -83,26 +83,28 @@ def policies() -> dict[str, Policy]:
     }
 
 
-def extractive(entries: tuple[Entry, ...]) -> Notes:
+def extractive(entries: tuple[Entry, ...]) -> ObservationNotes:
     """Return what the Observer without a model notes of a chunk."""
-    seen = anyio.run(ExtractiveObserver().observe, Interval(entries))
-    return seen.notes or Notes(())
+    seen = anyio.run(RuleObserver().observe, ObserverInput(entries))
+    return seen.notes or ObservationNotes(())
 
 
-def with_ledger(budget: int, notes: Callable[[tuple[Entry, ...]], Notes] | None = None) -> Policy:
+def with_ledger(
+    budget: int, notes: Callable[[tuple[Entry, ...]], ObservationNotes] | None = None
+) -> Policy:
     """Return the policy of a ledger of so many tokens per thousand that leave."""
 
     def policy(entries: tuple[Entry, ...], before: Sequence[Observation]) -> Observation:
         listed = "\n".join(name for one in before for name in one.ledger)
         most = sum(entry.tokens for entry in entries) * budget // 1000
-        ledger = compile_ledger(passages(entries), most, listed=listed)
-        return _observation(entries, notes(entries) if notes else Notes(()), ledger)
+        ledger = compile_ledger(ledger_sources(entries), most, listed=listed)
+        return _observation(entries, notes(entries) if notes else ObservationNotes(()), ledger)
 
     return policy
 
 
 def _observation(
-    entries: tuple[Entry, ...], notes: Notes, ledger: tuple[str, ...] = ()
+    entries: tuple[Entry, ...], notes: ObservationNotes, ledger: tuple[str, ...] = ()
 ) -> Observation:
     first, last = entries[0], entries[-1]
     return Observation(0, 0, first.parent_id, first.seq, last.seq, notes, ledger)

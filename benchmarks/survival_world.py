@@ -15,7 +15,12 @@ from typing import Any, cast
 
 import orjson
 
-from agent_runtime.memory.observational.thresholds import Bands, measure, next_chunk, ripe
+from agent_runtime.memory.observational.thresholds import (
+    MemoryThresholds,
+    activation_due,
+    measure,
+    next_chunk,
+)
 from agent_runtime.messages import (
     AssistantMessage,
     Note,
@@ -25,10 +30,10 @@ from agent_runtime.messages import (
     UserMessage,
     call_id,
 )
-from agent_runtime.prompt.build import extend, view_of
-from agent_runtime.prompt.observation import Notes, Observation
-from agent_runtime.prompt.view import Entry, Prefix, Start, View
-from agent_runtime.prompt.window import Room, plan
+from agent_runtime.prompt.build import extend_view, view_of
+from agent_runtime.prompt.observation import Observation, ObservationNotes
+from agent_runtime.prompt.view import ActivationContent, Entry, PromptPrefix, View
+from agent_runtime.prompt.window import PromptLimits, plan_activation
 from benchmarks.trace_data import Step, Trace
 
 WINDOW, RESERVE = 200_000, 8_000
@@ -91,7 +96,7 @@ class Life:
     moments: tuple[Moment, ...]
 
 
-def live(trace: Trace, bands: Bands) -> Life:
+def live(trace: Trace, bands: MemoryThresholds) -> Life:
     """Return what leaves the prompt when, and what is needed then.
 
     Observations are there at once, so that each activation comes as soon as it can.
@@ -111,24 +116,24 @@ def live(trace: Trace, bands: Bands) -> Life:
 
 
 def _activations(
-    entries: Sequence[Entry], bands: Bands, ratio: float
+    entries: Sequence[Entry], bands: MemoryThresholds, ratio: float
 ) -> tuple[list[Observation], list[tuple[View, int]]]:
     """Return what stands for the chunks; and the view after each activation, with their number."""
-    room = Room(WINDOW, RESERVE, bands.last_messages)
-    view = view_of(0, None, Start(), Prefix(""), None, ())
+    room = PromptLimits(WINDOW, RESERVE, bands.last_messages)
+    view = view_of(0, None, ActivationContent(), PromptPrefix(""), None, ())
     chunks: list[Observation] = []
     activations: list[tuple[View, int]] = []
     standing = 0
     task: Entry | None = None
     for place, entry in enumerate(entries):
-        view = extend(view, replace(entry, prompt=(), tokens=0))
+        view = extend_view(view, replace(entry, prompt=(), tokens=0))
         task = entry if isinstance(entry.message, UserMessage) else task
         if place + 1 < len(entries) and isinstance(entries[place + 1].message, Note):
             continue
         while chunk := next_chunk(measure(view.entries, chunks[standing:], ratio), bands):
             chunks.append(_stand_in(chunk, len(chunks) + 1))
-        if ripe(measure(view.entries, chunks[standing:], ratio), bands):
-            view = plan(
+        if activation_due(measure(view.entries, chunks[standing:], ratio), bands):
+            view = plan_activation(
                 view,
                 room,
                 cause="observed",
@@ -146,7 +151,7 @@ def _activations(
 
 def _stand_in(chunk: Sequence[Entry], identity: int) -> Observation:
     first, last = chunk[0], chunk[-1]
-    return Observation(identity, 0, first.parent_id, first.seq, last.seq, Notes(()))
+    return Observation(identity, 0, first.parent_id, first.seq, last.seq, ObservationNotes(()))
 
 
 class _Uses:
@@ -235,7 +240,7 @@ def entries_of(trace: Trace) -> list[Entry]:
             add(AssistantMessage(step.text, calls), *results)
             for said in step.said:
                 add(Note(said.text, "steer" if said.kind == "steer" else "background"))
-    return list(view_of(0, None, Start(), Prefix(""), None, found).entries)
+    return list(view_of(0, None, ActivationContent(), PromptPrefix(""), None, found).entries)
 
 
 def _calls(step: Step, seq: int) -> tuple[tuple[ToolCall, ...], tuple[ToolResult, ...]]:

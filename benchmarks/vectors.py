@@ -27,9 +27,9 @@ import apsw
 import sqlite_vec  # pyright: ignore[reportMissingTypeStubs]
 
 from agent_runtime_storage import Store, UserStore, VectorItem, open_store
-from agent_runtime_storage.drivers.protocol import Dialect, Row, Statement, Value
+from agent_runtime_storage.drivers.protocol import Row, SqlDialect, Statement, Value
 from agent_runtime_storage.drivers.signals import Signals
-from agent_runtime_storage.drivers.sqlite.connection import Connection, open_connection
+from agent_runtime_storage.drivers.sqlite.connection import SqliteConnection, open_connection
 from agent_runtime_storage.store import SqlStore
 from agent_runtime_storage.urls import Backend, file_path
 from benchmarks.backends import BACKENDS, empty_databases, parse_backends
@@ -136,7 +136,7 @@ class World:
         return array("f", [a + b for a, b in zip(self._topics[topic], noise, strict=True)])
 
     def _truth(self) -> dict[str, list[list[Key]]]:
-        connection = cast("Connection", apsw.Connection(":memory:"))
+        connection = cast("SqliteConnection", apsw.Connection(":memory:"))
         connection.enable_load_extension(True)
         connection.load_extension(sqlite_vec.loadable_path())
         connection.execute("CREATE TABLE v (thread TEXT, number INTEGER, embedding BLOB)")
@@ -246,8 +246,8 @@ async def _by_store(user: UserStore, query: Sequence[float], thread: str | None)
 class Capture:
     """A driver that asks no database: it keeps the search that the store would send."""
 
-    def __init__(self, dialect: Dialect, function: str, dimensions: int) -> None:
-        self.dialect: Dialect = dialect
+    def __init__(self, dialect: SqlDialect, function: str, dimensions: int) -> None:
+        self.dialect: SqlDialect = dialect
         self.vector_function = function
         self.signals = Signals()
         self.search = Statement("", {})
@@ -277,7 +277,7 @@ class Capture:
 class Statements:
     """The statements that the store sends for a search."""
 
-    def __init__(self, dialect: Dialect, function: str, dimensions: int) -> None:
+    def __init__(self, dialect: SqlDialect, function: str, dimensions: int) -> None:
         self._capture = Capture(dialect, function, dimensions)
         self._user = SqlStore(self._capture).of(OWNER)
 
@@ -323,7 +323,7 @@ def _forget(path: Path) -> None:
 
 
 async def _by_plain(
-    dialect: Dialect, function: str, run: Run, query: Sequence[float], thread: str | None
+    dialect: SqlDialect, function: str, run: Run, query: Sequence[float], thread: str | None
 ) -> list[Key]:
     statement = await Statements(dialect, function, len(query)).of(query, thread)
     return [_key(row) for row in await run(statement.sql, statement.params)]

@@ -17,13 +17,13 @@ from agent_runtime.messages import (
     call_id,
 )
 from agent_runtime.models.tokens import count_text
-from agent_runtime.prompt.build import build, check, extend
-from agent_runtime.prompt.truncate import fit
-from agent_runtime.prompt.view import Cause, Entry, Prefix, Prompt, View
-from agent_runtime.prompt.window import Room, overdue, plan, results_budget
+from agent_runtime.prompt.build import build_prompt, check_prompt, extend_view
+from agent_runtime.prompt.truncate import share_result_budget
+from agent_runtime.prompt.view import ActivationCause, Entry, Prompt, PromptPrefix, View
+from agent_runtime.prompt.window import PromptLimits, overdue, plan_activation, results_budget
 from agent_runtime.run.start import opening
 
-PREFIX = Prefix("You are careful.")
+PREFIX = PromptPrefix("You are careful.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Tell:
 class Begin:
     """Prompts begin anew, for a cause of which the branch itself knows nothing."""
 
-    cause: Cause
+    cause: ActivationCause
 
 
 Move: TypeAlias = Say | Reply | Work | Tell | Begin
@@ -102,7 +102,7 @@ class Growing:
         activated: whether prompts began anew since the last one.
     """
 
-    room: Room
+    room: PromptLimits
     ratio: float
     view: View = field(init=False)
     task: Entry | None = None
@@ -120,8 +120,8 @@ class Growing:
     def estimate(self, tokens: int) -> int:
         return round(tokens * self.ratio)
 
-    def activate(self, cause: Cause) -> None:
-        self.view = plan(
+    def activate(self, cause: ActivationCause) -> None:
+        self.view = plan_activation(
             self.view,
             self.room,
             cause=cause,
@@ -134,11 +134,11 @@ class Growing:
 
     def append(self, message: LoggedMessage, *results: ToolResult) -> Entry:
         texts = [result.text for result in results]
-        shown = fit(texts, results_budget(self.room, self.ratio), count_text)
+        shown = share_result_budget(texts, results_budget(self.room, self.ratio), count_text)
         parent = self.log[-1].seq if self.log else None
         entry = Entry(self.next_seq, parent, message, results, tuple(shown))
         self.log.append(entry)
-        self.view = extend(self.view, entry)
+        self.view = extend_view(self.view, entry)
         return entry
 
     def move(self, move: Move) -> None:
@@ -170,8 +170,8 @@ class Growing:
         cause = overdue(self.view, self.room, self.estimate(self.view.tokens))
         if cause is not None:
             self.activate(cause)
-        prompt = build(self.view, cache_marks=4)
-        check(
+        prompt = build_prompt(self.view, cache_marks=4)
+        check_prompt(
             self.view,
             prompt,
             self.previous,

@@ -8,7 +8,7 @@ from agent_runtime import Agent, Runtime, ScriptedModel, Settings, tool
 from agent_runtime.messages import Opaque, encodable
 from agent_runtime.models.base import ModelAnswer, Price, RawCall, TokenUsage
 from agent_runtime.models.scripted import call, say
-from agent_runtime.prompt.normalise import MAX_DEPTH, normalise, parse_object
+from agent_runtime.prompt.normalise import MAX_DEPTH, normalise_answer, parse_object
 
 
 def answer(text: str = "", *calls: RawCall, opaque: Opaque | None = None) -> ModelAnswer:
@@ -24,7 +24,7 @@ def nested(depth: int) -> str:
 def test_arguments_that_are_too_deep_are_kept_as_text() -> None:
     assert parse_object(nested(MAX_DEPTH)) is not None
     deep = nested(300)
-    message = normalise(answer("", RawCall("t", deep)), 1)
+    message = normalise_answer(answer("", RawCall("t", deep)), 1)
     assert (message.calls[0].arguments, message.calls[0].raw) == ({}, deep)
 
 
@@ -34,7 +34,7 @@ def test_arguments_that_are_too_deep_are_kept_as_text() -> None:
 def test_surrogates_are_joined_or_replaced(text: str, clean: str) -> None:
     assert encodable(text) == clean
     opaque = Opaque("m", {"thinking_blocks": [{"thinking": text}]})
-    message = normalise(answer(text, RawCall(text, text), opaque=opaque), 1)
+    message = normalise_answer(answer(text, RawCall(text, text), opaque=opaque), 1)
     assert message.text == clean
     assert message.calls[0].raw == clean
     assert message.opaque is not None

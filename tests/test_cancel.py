@@ -20,7 +20,7 @@ from agent_runtime import (
     ToolContext,
     tool,
 )
-from agent_runtime.log.leases import own
+from agent_runtime.log.leases import this_process_owner
 from agent_runtime.messages import decode_result
 from agent_runtime.models.scripted import call, calls, raw_call, say
 from agent_runtime.run import control
@@ -253,8 +253,8 @@ async def test_a_cancelled_run_ends_those_below_that_nobody_took_over_in_the_end
         await store.ensure_thread("below")
         await store.begin_run(
             NewRun(
-                "below", "below", "child", 1, {}, own(), 30, expect_head=None, expect_seq=0,
-                parent_run_id=root_id, root_run_id=root_id,
+                "below", "below", "child", 1, {}, this_process_owner(), 30, expect_head=None,
+                expect_seq=0, parent_run_id=root_id, root_run_id=root_id,
             )
         )  # fmt: skip
         assert set(await runtime.cancel(root_id)) == {root_id, "below"}

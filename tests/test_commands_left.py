@@ -38,9 +38,9 @@ async def resumed(database_url: str, folder: Path) -> str:
 def test_a_supervisor_that_ended_before_it_was_recorded_is_not_waited_for() -> None:
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
-    command = commands.Command.of("call", "0" * 32, gone.pid)
+    command = commands.SupervisedCommand.of("call", "0" * 32, gone.pid)
     assert not command.started
-    assert commands.end(command) == []
+    assert commands.end_command(command) == []
 
 
 @pytest.mark.backends("file")
@@ -62,11 +62,11 @@ async def test_what_outlives_a_killed_runtime_is_ended_by_the_resume(
     command = f"{TREE} echo $PPID > told; sleep 600"
     async with program("tests.commanding", database_url, str(tmp_path), command) as other:
         parent = int(await anyio.to_thread.run_sync((tmp_path / "told").read_text))
-        above = supervisor.parents()[parent]
+        above = supervisor.process_parents()[parent]
         # So it does not notice that the runtime is gone.
         os.kill(above, signal.SIGSTOP)
         await other.kill()
-    assert above in supervisor.parents()
+    assert above in supervisor.process_parents()
 
     assert "still there" not in await resumed(database_url, tmp_path)
 

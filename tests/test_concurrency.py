@@ -8,7 +8,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from agent_runtime.concurrency import Background, outlast
+from agent_runtime.concurrency import DetachedTasks, run_shielded
 from agent_runtime.errors import StoreUnavailable
 
 
@@ -24,7 +24,7 @@ async def _cancelled_meanwhile(fails: bool) -> tuple[asyncio.Task[object], anyio
         return "done"
 
     async def wait() -> object:
-        return await outlast(operate())
+        return await run_shielded(operate())
 
     task: asyncio.Task[object] = asyncio.ensure_future(wait())
     await begun.wait()
@@ -64,11 +64,11 @@ async def test_what_tries_a_failing_operation_for_ever_ends_with_its_owner() -> 
     async def work() -> None:
         while True:
             try:
-                await outlast(operate())
+                await run_shielded(operate())
             except StoreUnavailable:
                 await asyncio.sleep(0)
 
-    background = Background()
+    background = DetachedTasks()
     task = background.start(work())
     await tried.wait()
 

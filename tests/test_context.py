@@ -1,4 +1,5 @@
-"""The prompt as a function of the log: what it looks like, what a reload gives, what `check` sees.
+"""The prompt as a function of the log: what it looks like, what a reload gives, what `check_prompt`
+sees.
 
 Properties over any growth of a branch are in `test_recent`.
 """
@@ -32,25 +33,33 @@ from agent_runtime.messages import (
 )
 from agent_runtime.models.tokens import Calibration, count_message
 from agent_runtime.prompt.build import (
-    build,
-    check,
+    build_prompt,
+    check_prompt,
     decode_activation,
     encode_prefix,
     encode_start,
     view_of,
     view_of_rendered,
 )
-from agent_runtime.prompt.render import render
-from agent_runtime.prompt.view import Cut, Entry, Prefix, Prompt, Start, View, handle_of
-from agent_runtime.prompt.window import Room, overdue, plan
-from agent_runtime.run.resolve import Resolved
-from agent_runtime.run.start import Order, begin, opening
+from agent_runtime.prompt.render import render_entry
+from agent_runtime.prompt.view import (
+    ActivationContent,
+    Entry,
+    Prompt,
+    PromptPrefix,
+    Truncation,
+    View,
+    handle_of,
+)
+from agent_runtime.prompt.window import PromptLimits, overdue, plan_activation
+from agent_runtime.run.resolve import RunSetup
+from agent_runtime.run.start import RunRequest, begin_new_run, opening
 from agent_runtime.tools.base import Toolset
 from agent_runtime_storage import UserStore, open_store
 from agent_runtime_storage.contract.records import Activation, Amount, Budget, NewEvent, Usage
 from tests.growing import Growing, Move, Reply, Say, Work, answer, note, seen, user, work
 
-ROOM = Room(8_000, 2_000, 4)
+ROOM = PromptLimits(8_000, 2_000, 4)
 
 
 def branch(*messages: LoggedMessage | tuple[LoggedMessage, ToolResult]) -> list[Entry]:
@@ -63,7 +72,9 @@ def branch(*messages: LoggedMessage | tuple[LoggedMessage, ToolResult]) -> list[
 
 
 def view(entries: list[Entry], **start: Any) -> View:
-    return view_of(1, None, Start(nonce="n", **start), Prefix("Be careful."), None, entries)
+    return view_of(
+        1, None, ActivationContent(nonce="n", **start), PromptPrefix("Be careful."), None, entries
+    )
 
 
 LOOP = branch(user(1, 1), (work(2, [3]), seen(3)), note(3), note(4))
@@ -73,7 +84,7 @@ LOOP = branch(user(1, 1), (work(2, [3]), seen(3)), note(3), note(4))
 
 
 def test_notes_after_an_exchange_ride_in_its_last_result() -> None:
-    prompt = build(view(LOOP))
+    prompt = build_prompt(view(LOOP))
     assert [message.role for message in prompt.messages] == ["system", "user", "assistant", "tool"]
     first, second = (f"<runtime-note n>\n{note(seq).text}\n</runtime-note n>" for seq in (3, 4))
     assert prompt.messages[-1].text == f"{seen(3).text}\n\n{first}\n\n{second}"
@@ -81,13 +92,13 @@ def test_notes_after_an_exchange_ride_in_its_last_result() -> None:
 
 
 def test_notes_after_a_text_are_messages_of_their_own() -> None:
-    prompt = build(view(branch(user(1, 1), answer(2, 1), note(3))))
+    prompt = build_prompt(view(branch(user(1, 1), answer(2, 1), note(3))))
     assert [message.role for message in prompt.messages] == ["system", "user", "assistant", "user"]
     assert prompt.messages[-1].text == f"<runtime-note n>\n{note(3).text}\n</runtime-note n>"
 
 
 def test_a_prompt_is_counted_as_its_messages_are() -> None:
-    prompt = build(view(LOOP))
+    prompt = build_prompt(view(LOOP))
     assert prompt.counted == pytest.approx(sum(map(count_message, prompt.messages)), abs=2)
 
 
@@ -97,21 +108,21 @@ def test_a_prompt_is_counted_as_its_messages_are() -> None:
 def test_cache_marks_stand_after_the_prefix_and_the_last_two_nodes(
     most: int, marks: tuple[int, ...]
 ) -> None:
-    assert build(view(LOOP), cache_marks=most).marks == marks
+    assert build_prompt(view(LOOP), cache_marks=most).marks == marks
 
 
 def test_the_task_and_its_files_stand_in_front_once_its_node_has_left() -> None:
     file = FileRef("image", "file:///a.png")
     task = Entry(1, None, UserMessage("Do it.", (file,)))
-    start = Start(first=2, task=1, left_out=3, nonce="n")
-    prompt = build(view_of(2, 2, start, Prefix("Be careful."), task, LOOP[1:]))
+    start = ActivationContent(first=2, task=1, left_out=3, nonce="n")
+    prompt = build_prompt(view_of(2, 2, start, PromptPrefix("Be careful."), task, LOOP[1:]))
     front = prompt.messages[1]
     assert (front.role, front.files) == ("user", (file,))
     assert front.text.startswith("Do it.\n\n<runtime-note n>\n3 earlier messages")
 
 
 def test_the_system_prompt_is_repeated_where_a_model_ignores_it() -> None:
-    repeated = build(view(LOOP, repeat_system=True)).messages[1]
+    repeated = build_prompt(view(LOOP, repeat_system=True)).messages[1]
     assert repeated.role == "user"
     assert "Be careful." in repeated.text
 
@@ -139,9 +150,11 @@ def test_opaque_parts_go_only_to_their_model_and_end_where_it_checks_what_came_b
     ]
 
     def parts(name: str) -> list[Opaque | None]:
-        shown = view_of(1, 2, Start(model=name), Prefix("Be careful."), None, nodes)
-        prompt = build(shown)
-        check(shown, prompt, None, estimate=1, limit=2)
+        shown = view_of(
+            1, 2, ActivationContent(model=name), PromptPrefix("Be careful."), None, nodes
+        )
+        prompt = build_prompt(shown)
+        check_prompt(shown, prompt, None, estimate=1, limit=2)
         return [message.opaque for message in prompt.messages[2:]]
 
     assert parts(model) == [opaque if stays else None, opaque]
@@ -153,29 +166,52 @@ def test_a_prompt_that_lost_what_its_model_needs_back_is_a_bug(lost: bool) -> No
     opaque = Opaque("m", {"signature": "s"})
     entry = Entry(2, 1, AssistantMessage("Yes.", opaque=opaque))
     other = "other" if lost else "m"
-    drawn = replace(entry, prompt=render(entry, Start(model=other), keep_opaque=True))
-    start = Start(model="m" if lost else "other")
-    shown = view_of_rendered(1, None, start, Prefix(""), None, [replace(drawn, parent_id=None)])
+    drawn = replace(
+        entry, prompt=render_entry(entry, ActivationContent(model=other), keep_opaque=True)
+    )
+    start = ActivationContent(model="m" if lost else "other")
+    shown = view_of_rendered(
+        1, None, start, PromptPrefix(""), None, [replace(drawn, parent_id=None)]
+    )
     with pytest.raises(InvariantError, match="missing from" if lost else "must not be in"):
-        check(shown, build(shown), None, estimate=1, limit=2)
+        check_prompt(shown, build_prompt(shown), None, estimate=1, limit=2)
 
 
 def test_of_two_cuts_the_smaller_is_shown() -> None:
     long = ToolResult("line\n" * 1000)
     entry = Entry(2, 1, work(2, [1]), (long,), (2_000,))
     handle = handle_of(entry, 0)
-    capped = render(entry, Start(), keep_opaque=True)[1].text
+    capped = render_entry(entry, ActivationContent(), keep_opaque=True)[1].text
     assert len(long.text) > len(capped) > 1_500
     assert handle in capped
-    assert len(render(entry, Start(cuts={handle: Cut(400)}), keep_opaque=True)[1].text) < 800
-    assert render(entry, Start(cuts={handle: Cut(4_000)}), keep_opaque=True)[1].text == capped
+    assert (
+        len(
+            render_entry(
+                entry, ActivationContent(cuts={handle: Truncation(400)}), keep_opaque=True
+            )[1].text
+        )
+        < 800
+    )
+    assert (
+        render_entry(entry, ActivationContent(cuts={handle: Truncation(4_000)}), keep_opaque=True)[
+            1
+        ].text
+        == capped
+    )
 
 
 def test_an_activation_is_read_as_it_was_written() -> None:
-    start = Start(
-        3, 1, 2, {"c00000001": Cut(400, "a.py b.py")}, "m", "n", shrunk=True, repeat_system=True
+    start = ActivationContent(
+        3,
+        1,
+        2,
+        {"c00000001": Truncation(400, "a.py b.py")},
+        "m",
+        "n",
+        shrunk=True,
+        repeat_system=True,
     )
-    prefix = Prefix("Be careful.", (ToolSpec("look", "Looks.", {"type": "object"}),))
+    prefix = PromptPrefix("Be careful.", (ToolSpec("look", "Looks.", {"type": "object"}),))
     row = Activation(2, 4, None, "tokens", encode_start(start), encode_prefix(prefix), 0.0)
     assert decode_activation(row) == (start, prefix)
 
@@ -183,13 +219,13 @@ def test_an_activation_is_read_as_it_was_written() -> None:
 # What a reload gives
 
 
-async def begun(store: UserStore, room: Room) -> tuple[RunLog, Entry]:
+async def begun(store: UserStore, room: PromptLimits) -> tuple[RunLog, Entry]:
     model = ScriptedModel([])
-    resolved = Resolved(
+    resolved = RunSetup(
         model=model,
         info=await model.info(),
         room=room,
-        prefix=Prefix("Be careful."),
+        prefix=PromptPrefix("Be careful."),
         tools=Toolset(()),
         calibration=Calibration(1.0),
         max_steps=1,
@@ -199,11 +235,11 @@ async def begun(store: UserStore, room: Room) -> tuple[RunLog, Entry]:
         repeat_system=False,
         temperature=None,
     )
-    order = Order("run", "thread", "agent", user(1, 5), Budget(), lambda event: None)
-    return await begin(store, resolved, order)
+    order = RunRequest("run", "thread", "agent", user(1, 5), Budget(), lambda event: None)
+    return await begin_new_run(store, resolved, order)
 
 
-async def write(log: RunLog, task: Entry, room: Room, move: Move) -> None:
+async def write(log: RunLog, task: Entry, room: PromptLimits, move: Move) -> None:
     """Write a move as the orchestrator does."""
     usage = Usage("run", "run", None, "step", "m", 1, 0, 0, 1, 1, 0)
     seq = log.next_seq
@@ -227,7 +263,9 @@ async def write(log: RunLog, task: Entry, room: Room, move: Move) -> None:
     cause = overdue(log.view, room, log.view.tokens)
     if cause is not None:
         nonce = f"n{log.last_activation}"
-        new = plan(log.view, room, cause=cause, estimate=lambda n: n, nonce=nonce, task=task)
+        new = plan_activation(
+            log.view, room, cause=cause, estimate=lambda n: n, nonce=nonce, task=task
+        )
         await log.activate(new, cause)
 
 
@@ -246,7 +284,7 @@ WRITES: st.SearchStrategy[list[Move]] = st.lists(
 async def same_as_reloaded(log: RunLog) -> None:
     reloaded = await load_view(log.store, "thread", log.head)
     assert bare(reloaded) == bare(log.view)
-    assert build(reloaded, cache_marks=4) == build(log.view, cache_marks=4)
+    assert build_prompt(reloaded, cache_marks=4) == build_prompt(log.view, cache_marks=4)
 
 
 def bare(view: View) -> View:
@@ -273,7 +311,7 @@ def test_a_reload_gives_the_view_that_its_writer_has(moves: list[Move]) -> None:
     anyio.run(main)
 
 
-# What `check` sees
+# What `check_prompt` sees
 
 
 def grown() -> tuple[View, Prompt, Prompt]:
@@ -290,7 +328,7 @@ def grown() -> tuple[View, Prompt, Prompt]:
 
 
 def judge(view: View, prompt: Prompt, before: Prompt | None = None, estimate: int = 10) -> None:
-    check(view, prompt, before, estimate=estimate, limit=100)
+    check_prompt(view, prompt, before, estimate=estimate, limit=100)
 
 
 def test_a_good_prompt_passes() -> None:
@@ -312,7 +350,7 @@ def orphaned(view: View) -> View:
 
 
 def cut_again(view: View) -> View:
-    return started(view, cuts={handle_of(view.entries[-2], 0): Cut(400)})
+    return started(view, cuts={handle_of(view.entries[-2], 0): Truncation(400)})
 
 
 VIEWS: list[tuple[str, Callable[[View], View]]] = [
@@ -383,19 +421,19 @@ def test_no_prompt_may_rewrite_the_one_before() -> None:
 
 def test_a_note_is_never_rendered_by_itself() -> None:
     with pytest.raises(InvariantError, match="is a note"):
-        render(Entry(1, None, Note("Hm.")), Start(), keep_opaque=True)
+        render_entry(Entry(1, None, Note("Hm.")), ActivationContent(), keep_opaque=True)
 
 
 def test_what_a_cut_takes_from_an_old_result_is_named_after_it() -> None:
     entry = Entry(2, 1, work(2, [1]), (ToolResult("line\n" * 1000),), (None,))
-    start = Start(cuts={handle_of(entry, 0): Cut(400, "a.py b.py")})
-    text = render(entry, start, keep_opaque=True)[1].text
+    start = ActivationContent(cuts={handle_of(entry, 0): Truncation(400, "a.py b.py")})
+    text = render_entry(entry, start, keep_opaque=True)[1].text
     assert text.endswith("\n[... also named there: a.py b.py ...]")
-    plain = Start(cuts={handle_of(entry, 0): Cut(400)})
-    assert "also named" not in render(entry, plain, keep_opaque=True)[1].text
+    plain = ActivationContent(cuts={handle_of(entry, 0): Truncation(400)})
+    assert "also named" not in render_entry(entry, plain, keep_opaque=True)[1].text
 
 
 def test_what_was_never_shown_whole_is_not_named() -> None:
     entry = Entry(2, 1, work(2, [1]), (ToolResult("line\n" * 1000),), (400,))
-    start = Start(cuts={handle_of(entry, 0): Cut(500, "a.py")})
-    assert "also named" not in render(entry, start, keep_opaque=True)[1].text
+    start = ActivationContent(cuts={handle_of(entry, 0): Truncation(500, "a.py")})
+    assert "also named" not in render_entry(entry, start, keep_opaque=True)[1].text

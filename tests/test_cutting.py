@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_runtime.models.tokens import count_text
-from agent_runtime.prompt.truncate import cut, fit
+from agent_runtime.prompt.truncate import share_result_budget, truncate_text
 
 HANDLE = "c0000016q"
 MARKER = re.compile(
@@ -36,17 +36,17 @@ def parts(text: str, shown: str) -> tuple[str, int, str]:
 
 
 def test_a_text_that_fits_stays_whole() -> None:
-    assert cut("short", 5, HANDLE) == "short"
-    assert cut("", 0, HANDLE) == ""
+    assert truncate_text("short", 5, HANDLE) == "short"
+    assert truncate_text("", 0, HANDLE) == ""
 
 
 def test_a_text_hardly_longer_than_the_marker_line_saves_stays_whole() -> None:
-    assert cut("x" * 110, 100, HANDLE) == "x" * 110
+    assert truncate_text("x" * 110, 100, HANDLE) == "x" * 110
 
 
 def test_head_and_tail_stay_and_the_marker_says_what_lies_between() -> None:
     text = "".join(f"line {number}\n" for number in range(1000))
-    head, _, tail = parts(text, cut(text, 1000, HANDLE))
+    head, _, tail = parts(text, truncate_text(text, 1000, HANDLE))
     assert head.startswith("line 0\n")
     assert tail.endswith("line 999\n")
     assert 500 < len(head) <= 600
@@ -55,21 +55,21 @@ def test_head_and_tail_stay_and_the_marker_says_what_lies_between() -> None:
 
 def test_it_cuts_at_line_ends_where_one_is_near() -> None:
     text = "".join(f"line {number}\n" for number in range(1000))
-    head, _, tail = parts(text, cut(text, 777, HANDLE))
+    head, _, tail = parts(text, truncate_text(text, 777, HANDLE))
     assert head.endswith("\n")
     assert tail.startswith("line ")
 
 
 def test_without_a_near_line_end_it_cuts_inside_the_line() -> None:
     text = "x" * 5000
-    head, left_out, tail = parts(text, cut(text, 1000, HANDLE))
+    head, left_out, tail = parts(text, truncate_text(text, 1000, HANDLE))
     assert (len(head), left_out, len(tail)) == (600, 4000, 400)
 
 
 @pytest.mark.parametrize("chars", range(1000, 1010))
 def test_it_never_cuts_inside_a_surrogate_pair(chars: int) -> None:
     text = "\ud83d\ude00" * 2000
-    head, _, tail = parts(text, cut(text, chars, HANDLE))
+    head, _, tail = parts(text, truncate_text(text, chars, HANDLE))
     assert not head or head[-1] == "\ude00"
     assert not tail or tail[0] == "\ud83d"
 
@@ -78,9 +78,9 @@ def test_it_never_cuts_inside_a_surrogate_pair(chars: int) -> None:
 def test_what_is_shown_is_never_longer_than_asked_for_plus_the_marker(
     text: str, chars: int
 ) -> None:
-    shown = cut(text, chars, HANDLE)
+    shown = truncate_text(text, chars, HANDLE)
     assert len(shown) <= max(chars, 0) + LONGEST_MARKER
-    assert shown == cut(text, chars, HANDLE)
+    assert shown == truncate_text(text, chars, HANDLE)
     if shown != text:
         parts(text, shown)
 
@@ -98,7 +98,7 @@ KINDS: dict[str, Callable[[int], str]] = {
 
 def shown_tokens(texts: list[str], limits: list[int | None]) -> int:
     return sum(
-        count_text(text if limit is None else cut(text, limit, HANDLE))
+        count_text(text if limit is None else truncate_text(text, limit, HANDLE))
         for text, limit in zip(texts, limits, strict=True)
     )
 
@@ -111,7 +111,7 @@ def test_all_together_stay_within_the_budget(seed: int, budget: int) -> None:
         rng.choice(list(KINDS.values()))(int(10 ** rng.uniform(1, 4.8)))
         for _ in range(rng.randint(1, 5))
     ]
-    limits = fit(texts, budget, count_text)
+    limits = share_result_budget(texts, budget, count_text)
     assert shown_tokens(texts, limits) <= budget
     if sum(map(count_text, texts)) <= budget:
         assert limits == [None] * len(texts)
@@ -121,13 +121,13 @@ def test_all_together_stay_within_the_budget(seed: int, budget: int) -> None:
 def test_a_single_long_text_uses_nearly_the_whole_budget(kind: str) -> None:
     texts = [KINDS[kind](50_000)]
     budget = min(2000, count_text(texts[0]) // 2)
-    limits = fit(texts, budget, count_text)
+    limits = share_result_budget(texts, budget, count_text)
     assert 0.8 * budget < shown_tokens(texts, limits) <= budget
 
 
 def test_short_results_stay_whole_and_long_ones_share_the_rest_equally() -> None:
     short, long = "ok\n" * 20, "def function(x):\n    return x + 1\n" * 3000
-    limits = fit([short, long, short, long], 2000, count_text)
+    limits = share_result_budget([short, long, short, long], 2000, count_text)
     assert limits[0] is None
     assert limits[2] is None
     assert limits[1] is not None
@@ -137,16 +137,16 @@ def test_short_results_stay_whole_and_long_ones_share_the_rest_equally() -> None
 
 def test_a_million_spaces_are_counted_and_not_refused() -> None:
     text = " " * 1_000_000
-    limits = fit([text], 1000, count_text)
+    limits = share_result_budget([text], 1000, count_text)
     assert limits[0] is not None
     assert shown_tokens([text], limits) <= 1000
 
 
 def test_under_a_budget_too_small_for_the_markers_short_results_still_stay_whole() -> None:
-    limits = fit(["done"] * 50 + ["word " * 5000], 64, count_text)
+    limits = share_result_budget(["done"] * 50 + ["word " * 5000], 64, count_text)
     assert limits == [None] * 50 + [limits[-1]]
     assert limits[-1] is not None
 
 
 def test_no_results_need_no_budget() -> None:
-    assert fit([], 100, count_text) == []
+    assert share_result_budget([], 100, count_text) == []

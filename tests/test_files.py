@@ -13,15 +13,15 @@ import pytest
 
 from agent_runtime import File, FilePolicy, FileRef, Runtime, Settings
 from agent_runtime.errors import InvalidFile, NotFound, ObjectLost, StoreUnavailable
-from agent_runtime.files.attach import attach, keep
+from agent_runtime.files.attach import attach, store_file
 from agent_runtime.files.media_types import is_text
 from agent_runtime.files.references import (
     BROKEN,
     NOT_THERE,
     UNREADABLE,
-    Resolved,
+    ResolvedFile,
     from_reference,
-    resolve,
+    resolve_files,
     to_reference,
 )
 from agent_runtime.messages import FileKind, PromptMessage, decode_message
@@ -114,16 +114,16 @@ class Told:
 async def test_a_file_is_what_its_content_says_and_then_its_name(
     store: UserStore, content: bytes, name: str, kind: str, media_type: str
 ) -> None:
-    ref = await keep(store, "t1", File(content, name))
+    ref = await store_file(store, "t1", File(content, name))
     assert (ref.kind, ref.media_type, ref.name) == (kind, media_type, name)
     assert ref.size == len(content)
-    assert await resolve(store, [ref]) == [Resolved(ref, thread_id="t1")]
+    assert await resolve_files(store, [ref]) == [ResolvedFile(ref, thread_id="t1")]
 
 
 async def test_an_ending_that_means_a_video_elsewhere_makes_none_of_a_text(
     store: UserStore,
 ) -> None:
-    ref = await keep(store, "t1", File(b"let x = 1", "main.ts"))
+    ref = await store_file(store, "t1", File(b"let x = 1", "main.ts"))
     assert ref.kind == "document"
     assert is_text(ref.media_type)
 
@@ -214,10 +214,10 @@ async def test_a_file_too_large_is_not_even_read(store: UserStore, tmp_path: Pat
 
 async def test_a_name_is_kept_as_one_readable_line(store: UserStore) -> None:
     name = "a\0b\nc\x1b[31m\ud800" + "x" * 300 + ".txt"
-    ref = await keep(store, "t1", File(b"words", name))
+    ref = await store_file(store, "t1", File(b"words", name))
     assert len(ref.name) == 200
     assert ref.name.endswith("x.txt")
-    short = await keep(store, "t1", File(b"words", "a\0b\nc \ud800.txt"))
+    short = await store_file(store, "t1", File(b"words", "a\0b\nc \ud800.txt"))
     assert short.name == "a b c \ufffd.txt"
 
 
@@ -284,25 +284,25 @@ async def test_a_broken_reference_is_told_and_never_raised(
     store: UserStore, reference: dict[str, Any]
 ) -> None:
     ref, _ = from_reference(reference)
-    [found] = await resolve(store, [ref])
+    [found] = await resolve_files(store, [ref])
     assert found.problem == BROKEN
     assert "not shown: its reference is broken]" in placeholder(found.file, found.problem)
 
 
 async def test_a_reference_is_rebuilt_by_what_the_store_knows(store: UserStore) -> None:
-    ref = await keep(store, "t1", File(PNG, "cat.png"), origin="tool")
+    ref = await store_file(store, "t1", File(PNG, "cat.png"), origin="tool")
     bare, _ = from_reference(to_reference(ref))
     assert bare == FileRef("image", ref.uri)
-    [found] = await resolve(store, [bare])
+    [found] = await resolve_files(store, [bare])
     assert found.file == ref
     assert (found.problem, found.thread_id) == ("", "t1")
 
 
 async def test_one_broken_file_does_not_take_the_others_with_it(store: UserStore) -> None:
-    good = await keep(store, "t1", File(PNG, "cat.png"))
+    good = await store_file(store, "t1", File(PNG, "cat.png"))
     url = FileRef("image", "https://example.com/a.png")
     gone = FileRef("image", "upload:00000000-0000-7000-8000-000000000000")
-    found = await resolve(store, [gone, good, FileRef("custom", ""), url])
+    found = await resolve_files(store, [gone, good, FileRef("custom", ""), url])
     assert [one.problem for one in found] == [NOT_THERE, "", BROKEN, ""]
 
 
@@ -321,21 +321,21 @@ async def test_a_file_of_another_owner_is_just_not_there(
 
 
 async def test_a_file_is_found_from_a_sub_agents_thread(store: UserStore) -> None:
-    ref = await keep(store, "t1", File(PNG))
+    ref = await store_file(store, "t1", File(PNG))
     await store.ensure_thread("of a sub-agent")
     [part] = await Told(store).parts(ref)
     assert part.data
 
 
 async def test_a_policy_says_which_files_of_a_message_are_shown(store: UserStore) -> None:
-    image = await keep(store, "t1", File(PNG))
-    tools = await keep(store, "t1", File(PNG), origin="tool")
-    paper = await keep(store, "t1", File(PDF))
+    image = await store_file(store, "t1", File(PNG))
+    tools = await store_file(store, "t1", File(PNG), origin="tool")
+    paper = await store_file(store, "t1", File(PDF))
     url = FileRef("image", "https://example.com/a.png")
     every = [paper, image, url, tools]
 
     async def problems(**policy: Any) -> list[str]:
-        return [one.problem for one in await resolve(store, every, FilePolicy(**policy))]
+        return [one.problem for one in await resolve_files(store, every, FilePolicy(**policy))]
 
     assert await problems() == ["", "", "", ""]
     kinds = await problems(kinds=("image",), limit=2)
@@ -361,10 +361,10 @@ async def test_a_policy_says_which_files_of_a_message_are_shown(store: UserStore
 
 
 async def test_a_model_is_shown_the_content_of_what_it_takes_and_texts(store: UserStore) -> None:
-    image = await keep(store, "t1", File(PNG, "cat.png"))
-    paper = await keep(store, "t1", File(PDF, "p.pdf"))
-    text = await keep(store, "t1", File("Ümlaut".encode(), "notes.txt"))
-    long = await keep(store, "t1", File("ü".encode() * TEXT_BYTES, "long.txt"))
+    image = await store_file(store, "t1", File(PNG, "cat.png"))
+    paper = await store_file(store, "t1", File(PDF, "p.pdf"))
+    text = await store_file(store, "t1", File("Ümlaut".encode(), "notes.txt"))
+    long = await store_file(store, "t1", File("ü".encode() * TEXT_BYTES, "long.txt"))
     told = Told(store, takes=frozenset({"image"}))
     seen = await told.parts(image, paper, text, long)
     assert [bool(part.data) for part in seen] == [True, False, False, False]
@@ -377,9 +377,9 @@ async def test_a_model_is_shown_the_content_of_what_it_takes_and_texts(store: Us
 
 
 async def test_content_that_is_not_what_it_is_said_to_be_is_only_named(store: UserStore) -> None:
-    fake = await keep(store, "t1", File(b"\0garbage", "a.png", "image/png"))
-    paper = await keep(store, "t1", File(b"\0garbage", "a.pdf", "application/pdf"))
-    drawing = await keep(store, "t1", File(b"<svg/>", "a.svg", "image/svg+xml"))
+    fake = await store_file(store, "t1", File(b"\0garbage", "a.png", "image/png"))
+    paper = await store_file(store, "t1", File(b"\0garbage", "a.pdf", "application/pdf"))
+    drawing = await store_file(store, "t1", File(b"<svg/>", "a.svg", "image/svg+xml"))
     problems = [part.problem for part in await Told(store).parts(fake, paper, drawing)]
     assert problems == [NO_IMAGE, NO_PDF, NO_IMAGE]
 
@@ -411,7 +411,7 @@ class Failing:
 
 async def test_lost_content_is_named_for_the_rest_of_the_run(store: UserStore) -> None:
     failing: Any = Failing(store)
-    ref = await keep(store, "t1", File(PNG))
+    ref = await store_file(store, "t1", File(PNG))
     failing.error = ObjectLost("gone")
     told = Told(failing)
     assert [part.problem for part in await told.parts(ref)] == [LOST]
@@ -422,7 +422,7 @@ async def test_lost_content_is_named_for_the_rest_of_the_run(store: UserStore) -
 
 async def test_content_that_cannot_be_read_now_is_shown_when_it_can(store: UserStore) -> None:
     failing: Any = Failing(store)
-    ref = await keep(store, "t1", File(PNG))
+    ref = await store_file(store, "t1", File(PNG))
     failing.error = StoreUnavailable("down")
     told = Told(failing)
     assert [part.problem for part in await told.parts(ref)] == [UNREADABLE]
@@ -432,8 +432,8 @@ async def test_content_that_cannot_be_read_now_is_shown_when_it_can(store: UserS
 
 
 async def test_only_what_no_answered_prompt_had_is_taken_for_refused(store: UserStore) -> None:
-    first = await keep(store, "t1", File(PNG))
-    second = await keep(store, "t1", File(PNG + b"2"))
+    first = await store_file(store, "t1", File(PNG))
+    second = await store_file(store, "t1", File(PNG + b"2"))
     told = Told(store)
 
     async def shown(*files: FileRef) -> dict[int, list[FilePart]]:
@@ -449,7 +449,7 @@ async def test_only_what_no_answered_prompt_had_is_taken_for_refused(store: User
 
 async def test_memory_holds_a_bounded_part_of_the_content(store: UserStore) -> None:
     failing: Any = Failing(store)
-    refs = [await keep(store, "t1", File(PNG + bytes([n]) * 1000)) for n in range(3)]
+    refs = [await store_file(store, "t1", File(PNG + bytes([n]) * 1000)) for n in range(3)]
     size = -(-(len(PNG) + 1000) // 3) * 4
     told = Told(failing, cache=ContentCache(limit=2 * size))
     for ref in (refs[0], refs[1], refs[0], refs[2], refs[0], refs[2]):
@@ -464,7 +464,7 @@ async def test_coding_content_does_not_hold_up_the_loop(runtime: Runtime) -> Non
     store = runtime.store.of("local")
     await store.ensure_thread("t1")
     content = PNG + os.urandom(12_000_000)
-    ref = await keep(store, "t1", File(content), 20_000_000)
+    ref = await store_file(store, "t1", File(content), 20_000_000)
     told = Told(store)
     parts: list[FilePart] = []
     ticks = 0

@@ -11,7 +11,7 @@ import pytest
 
 from agent_runtime import Agent, Runtime, ScriptedModel, Settings, tool
 from agent_runtime.errors import LeaseLost, NotFound, ThreadBusy
-from agent_runtime.log.leases import at_work, is_dead, own
+from agent_runtime.log.leases import at_work, is_dead, this_process_owner
 from agent_runtime.models.scripted import call, say
 from agent_runtime_storage import Lease, LeaseOwner, NewRun, Run, Store, UserStore
 from tests.elsewhere import agent, elsewhere
@@ -202,14 +202,14 @@ async def _active_run(runtime: Runtime) -> Run:
     store = runtime.store.of("local")
     await store.ensure_thread("t")
     await store.begin_run(
-        NewRun("r", "t", "agent", 1, {}, own(), 30, expect_head=None, expect_seq=0)
+        NewRun("r", "t", "agent", 1, {}, this_process_owner(), 30, expect_head=None, expect_seq=0)
     )
     return await store.run("r")
 
 
 async def test_an_owner_on_this_host_is_known_to_live_or_to_be_dead(runtime: Runtime) -> None:
     run = await _active_run(runtime)
-    here = own()
+    here = this_process_owner()
 
     with at_work("r"):
         assert not is_dead(run)
@@ -236,7 +236,7 @@ async def test_an_owner_on_another_host_counts_as_dead_once_its_lease_expired(
 async def test_an_owner_in_another_container_of_this_host_counts_as_dead_once_its_lease_expired(
     runtime: Runtime,
 ) -> None:
-    here = own()
+    here = this_process_owner()
     boot, _, namespace = here.boot.partition(":")
     assert boot and namespace.isdigit()
     # No process has this pid here; in its own namespace it may be anybody's.

@@ -15,7 +15,7 @@ import pytest
 from agent_runtime import Agent, Runtime, ScriptedModel, Settings, tool
 from agent_runtime.errors import ThreadBusy
 from agent_runtime.log import markers as marker
-from agent_runtime.log.leases import at_work, is_dead, own
+from agent_runtime.log.leases import at_work, is_dead, this_process_owner
 from agent_runtime.models.scripted import call, say
 from agent_runtime.run.sweep import sweep
 from agent_runtime_storage import Lease, Run, open_store
@@ -76,7 +76,7 @@ async def test_what_is_known_of_a_killed_process_is_its_own_alone(
 
     assert is_dead(run)
     # Its process id was given to another process, which lives.
-    here = own()
+    here = this_process_owner()
     reused = replace(owner, pid=here.pid, started=here.started)
     assert is_dead(replace(run, owner=reused))
     # Another machine of that name, another container, a clone, a boot before: nobody knows.
@@ -136,8 +136,8 @@ def test_a_forked_child_does_not_hold_its_parents_marks() -> None:
         assert process.stdout is not None
         names = dict(process.stdout.readline().split() for _ in range(2))
         process.wait(60)
-        assert marker.look(names["parent"], "r") == "gone"
-        assert marker.look(names["child"], "r") == "idle"
+        assert marker.activity_of(names["parent"], "r") == "gone"
+        assert marker.activity_of(names["child"], "r") == "idle"
 
 
 READS_ITS_MARKS = """
@@ -163,7 +163,7 @@ def test_marks_stay_when_their_process_reads_the_file_they_are_in() -> None:
     )
     with process:
         assert process.stdout is not None
-        assert marker.look(process.stdout.readline().strip(), "r") == "working"
+        assert marker.activity_of(process.stdout.readline().strip(), "r") == "working"
 
 
 def test_who_does_something_else_is_idle() -> None:
@@ -182,11 +182,11 @@ def test_who_does_something_else_is_idle() -> None:
     with process:
         assert process.stdout is not None
         name = process.stdout.readline().strip()
-        assert [marker.look(name, run) for run in ("r", "another")] == ["working", "idle"]
+        assert [marker.activity_of(name, run) for run in ("r", "another")] == ["working", "idle"]
     # It went without leaving a run behind, and took its file along.
-    assert marker.look(name, "r") == "unknown"
+    assert marker.activity_of(name, "r") == "unknown"
     with at_work("r"):
-        assert marker.look("../" + own().instance, "r") == "unknown"
+        assert marker.activity_of("../" + this_process_owner().instance, "r") == "unknown"
 
 
 async def renewals(database_url: str) -> None:

@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 from agent_runtime.errors import PromptTooLarge
 from agent_runtime.messages import Note, PromptMessage
 from agent_runtime.prompt import build as context
-from agent_runtime.prompt.render import render
-from agent_runtime.prompt.truncate import cut
-from agent_runtime.prompt.view import Cut, Entry, Prompt, Start, handle_of
-from agent_runtime.prompt.window import CUT_TOKENS, Room, overdue, shortened
+from agent_runtime.prompt.render import render_entry
+from agent_runtime.prompt.truncate import truncate_text
+from agent_runtime.prompt.view import ActivationContent, Entry, Prompt, Truncation, handle_of
+from agent_runtime.prompt.window import CUT_TOKENS, PromptLimits, overdue, truncation_of
 from tests.growing import Begin, Growing, Move, Reply, Say, Tell, Work, mark
 
 
-def room_of(window: int, last_messages: int) -> Room:
-    return Room(window, window // 4, last_messages)
+def room_of(window: int, last_messages: int) -> PromptLimits:
+    return PromptLimits(window, window // 4, last_messages)
 
 
 ROOMS = st.builds(room_of, st.integers(3_000, 12_000), st.integers(2, 12))
@@ -84,7 +84,7 @@ def enough_and_not_too_many(grown: Growing) -> None:
 @many
 @given(ROOMS, st.sampled_from([1.0, 1.3, 1.6]), MOVES)
 def test_every_prompt_of_any_branch_keeps_what_is_promised(
-    room: Room, ratio: float, moves: list[Move]
+    room: PromptLimits, ratio: float, moves: list[Move]
 ) -> None:
     grown = Growing(room, ratio)
     before: Prompt | None = None
@@ -109,7 +109,7 @@ def unavoidable(grown: Growing) -> int:
     return grown.estimate(grown.view.front_tokens + task + newest.tokens)
 
 
-def grow(moves: list[Move], room: Room) -> Growing:
+def grow(moves: list[Move], room: PromptLimits) -> Growing:
     grown = Growing(room, 1.0)
     for move in moves:
         grown.move(move)
@@ -117,7 +117,7 @@ def grow(moves: list[Move], room: Room) -> Growing:
     return grown
 
 
-LARGE = Room(100_000, 10_000, 4)
+LARGE = PromptLimits(100_000, 10_000, 4)
 
 
 def test_messages_leave_in_chunks_and_not_one_by_one() -> None:
@@ -153,7 +153,7 @@ def test_an_exchange_with_many_notes_does_not_begin_prompts_anew_at_every_step()
 
 
 def test_old_results_are_cut_before_the_guaranteed_messages_leave() -> None:
-    room = Room(16_000, 4_000, 12)
+    room = PromptLimits(16_000, 4_000, 12)
     grown = grow([Say(5), *[Work((700,))] * 10], room)
     assert grown.view.start.cuts
     assert not grown.view.start.shrunk
@@ -167,17 +167,17 @@ def test_old_results_are_cut_before_the_guaranteed_messages_leave() -> None:
 
 def test_a_cut_keeps_the_names_that_it_takes() -> None:
     lines = "".join(f"src/shop/part_{number}.py does its work\n" for number in range(2000))
-    one = shortened(lines, "c00000001", None)
+    one = truncation_of(lines, "c00000001", None)
     assert one is not None
-    names, shown = set(one.also.split()), cut(lines, one.chars, "c00000001")
+    names, shown = set(one.also.split()), truncate_text(lines, one.chars, "c00000001")
     assert names and names < {f"src/shop/part_{number}.py" for number in range(2000)}
     assert not any(name in shown for name in names)
-    assert shortened(lines, "c00000001", one.chars) == Cut(one.chars)
-    assert shortened("short", "c00000001", None) is None
+    assert truncation_of(lines, "c00000001", one.chars) == Truncation(one.chars)
+    assert truncation_of("short", "c00000001", None) is None
 
 
 def test_the_guaranteed_messages_shrink_where_even_cut_they_do_not_fit() -> None:
-    grown = grow([Say(5), *[Work((1000,) * 3)] * 6], Room(4_000, 1_000, 20))
+    grown = grow([Say(5), *[Work((1000,) * 3)] * 6], PromptLimits(4_000, 1_000, 20))
     assert grown.view.start.shrunk
     assert grown.view.entries[-1].results
 
@@ -186,19 +186,21 @@ def test_to_shrink_renders_each_message_a_few_times_however_many_there_are(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     nodes = 200
-    grown = Growing(Room(30_000, 10_000, 2 * nodes), 1.0)
+    grown = Growing(PromptLimits(30_000, 10_000, 2 * nodes), 1.0)
     grown.move(Say(5))
     for _ in range(nodes):
         grown.move(Work((40,)))
     assert grown.view.tokens > grown.room.limit
     rendered = 0
 
-    def counted(entry: Entry, start: Start, *, keep_opaque: bool) -> tuple[PromptMessage, ...]:
+    def counted(
+        entry: Entry, start: ActivationContent, *, keep_opaque: bool
+    ) -> tuple[PromptMessage, ...]:
         nonlocal rendered
         rendered += 1
-        return render(entry, start, keep_opaque=keep_opaque)
+        return render_entry(entry, start, keep_opaque=keep_opaque)
 
-    monkeypatch.setattr(context, "render", counted)
+    monkeypatch.setattr(context, "render_entry", counted)
     grown.activate("tokens")
     assert grown.view.start.shrunk
     assert len(grown.view.entries) < nodes * 0.8
@@ -206,14 +208,14 @@ def test_to_shrink_renders_each_message_a_few_times_however_many_there_are(
 
 
 def test_a_chat_after_the_last_exchange_shrinks_too() -> None:
-    grown = grow([Say(5), Work((5,)), *[Reply(150), Say(150)] * 12], Room(4_000, 1_000, 30))
+    grown = grow([Say(5), Work((5,)), *[Reply(150), Say(150)] * 12], PromptLimits(4_000, 1_000, 30))
     assert grown.view.start.shrunk
     assert grown.estimate(grown.view.tokens) <= grown.room.limit
 
 
 def test_the_last_exchange_stays_as_long_as_it_fits() -> None:
     # Above the goal of an activation, but below the limit.
-    grown = Growing(Room(4_000, 1_000, 4), 1.0)
+    grown = Growing(PromptLimits(4_000, 1_000, 4), 1.0)
     for move in [Say(1500), Work((5,)), Reply(800), Say(700), Begin("overflow")]:
         grown.move(move)
     kept = [entry.message.type for entry in grown.view.entries]
@@ -230,7 +232,7 @@ def test_the_last_exchange_stays_as_long_as_it_fits() -> None:
     ids=["user", "answer"],
 )
 def test_what_cannot_fit_is_named(move: Move, name: str) -> None:
-    grown = grow([Say(5)], Room(4_000, 1_000, 4))
+    grown = grow([Say(5)], PromptLimits(4_000, 1_000, 4))
     with pytest.raises(PromptTooLarge, match=name):
         for one in [Reply(5), move] if isinstance(move, Reply) else [move]:
             grown.move(one)

@@ -56,7 +56,7 @@ def test_short_texts_are_encoded_once_and_long_ones_are_not_kept(
 
 
 async def test_warming_loads_the_vocabulary() -> None:
-    await tokens.warm()
+    await tokens.load_vocabulary()
     assert count_text("hello world") == 2
 
 

@@ -46,7 +46,7 @@ async def ask_all(runtime: Runtime, questions: Sequence[Question]) -> bool:
 
 def show(question: Question) -> None:
     """Tell what is asked, and what can be answered."""
-    from agent_runtime.human.render import visible
+    from agent_runtime.human.render import escape_invisible
 
     say("")
     who = f"The {asker(question)}"
@@ -65,22 +65,24 @@ def show(question: Question) -> None:
     else:
         _quote(question.text)
     for place, choice in enumerate(question.choices, 1):
-        _say_within(f"{place}) {visible(choice)}", "  ")
+        _say_within(f"{place}) {escape_invisible(choice)}", "  ")
 
 
 def call_lines(question: Question) -> list[str]:
     """Return the arguments of the call that an approval is about, each whole on one line."""
-    from agent_runtime.human.render import shown_value, visible
+    from agent_runtime.human.render import escape_invisible, shown_value
 
     arguments = question.arguments.items()
-    return [f"{visible(name)}: {shown_value(value)}" for name, value in arguments]
+    return [f"{escape_invisible(name)}: {shown_value(value)}" for name, value in arguments]
 
 
 def patterns_text(patterns: Mapping[str, str]) -> str:
     """Return what is allowed for good, whole: by argument the pattern of its value."""
-    from agent_runtime.human.render import visible
+    from agent_runtime.human.render import escape_invisible
 
-    return " ".join(f'{visible(name)}="{visible(one)}"' for name, one in patterns.items())
+    return " ".join(
+        f'{escape_invisible(name)}="{escape_invisible(one)}"' for name, one in patterns.items()
+    )
 
 
 def _quote(text: str) -> None:
@@ -111,9 +113,9 @@ def asker(question: Question) -> str:
     """Return who asks: the agent, or a sub-agent with its role and its task."""
     if not question.role:
         return "agent"
-    from agent_runtime.human.render import visible
+    from agent_runtime.human.render import escape_invisible
 
-    return f"sub-agent {visible(question.role)} [{visible(question.task_key)}]"
+    return f"sub-agent {escape_invisible(question.role)} [{escape_invisible(question.task_key)}]"
 
 
 def hint(question: Question) -> str:

@@ -49,10 +49,10 @@ class Checklist:
 
     def take(self, plan: Plan | None) -> None:
         """Take the plan as the store has it, unless it was done before the run."""
-        from agent_runtime.plan.model import settle
+        from agent_runtime.plan.model import stop_following
 
         if plan is not None and (self._plan is not None or plan.settled < len(plan.items)):
-            self._plan, self._followed = settle(plan), ()
+            self._plan, self._followed = stop_following(plan), ()
 
     def changed(self) -> list[str]:
         """Return the lines of the items that have changed since they were told last."""
@@ -80,17 +80,17 @@ class Checklist:
 
     def _settle(self) -> None:
         """Keep what the calls of an exchange have made of the items that followed them."""
-        from agent_runtime.plan.model import settle
+        from agent_runtime.plan.model import stop_following
 
         plan = self._resolved()
-        self._plan = plan and settle(plan)
+        self._plan = plan and stop_following(plan)
         self._followed, self._outcomes = (), {}
 
     def _resolved(self) -> Plan | None:
-        from agent_runtime.plan.model import Followed, following
+        from agent_runtime.plan.model import Followed, update_following
 
         calls = [self._outcomes.get(one) or Followed("", None) for one in self._followed]
-        return self._plan and following(self._plan, calls)
+        return self._plan and update_following(self._plan, calls)
 
     def _lines(self) -> dict[str, str]:
         from agent_runtime.plan.render import item_line

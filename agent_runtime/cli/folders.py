@@ -22,7 +22,7 @@ def workspace_of(thread: Thread) -> str:
     return found if isinstance(found, str) else ""
 
 
-def elsewhere(workspace: str) -> bool:
+def is_other_folder(workspace: str) -> bool:
     """Return whether a workspace is another folder than this one, those in it and those above."""
     if not workspace:
         return False
@@ -32,12 +32,12 @@ def elsewhere(workspace: str) -> bool:
 
 def here_first(threads: Iterable[Thread]) -> list[Thread]:
     """Return the threads of this folder, then the others, each as they were in order."""
-    return sorted(threads, key=lambda one: elsewhere(workspace_of(one)))
+    return sorted(threads, key=lambda one: is_other_folder(workspace_of(one)))
 
 
-def told(workspace: str) -> str:
+def describe_folder(workspace: str) -> str:
     """Return what is told of a thread or run of another folder."""
-    return f"  in {workspace}" if elsewhere(workspace) else ""
+    return f"  in {workspace}" if is_other_folder(workspace) else ""
 
 
 async def workspaces(store: UserStore, runs: Iterable[Run]) -> dict[str, str]:

@@ -31,12 +31,12 @@ PLANNED = ("run-start", "run-suspend", "run-finish")
 STEP = "step"
 """The purpose of the calls that are no work of memory."""
 
-Start = Callable[["Runtime"], AbstractAsyncContextManager["RunStream"]]
-Resume = Callable[["Runtime", str], AbstractAsyncContextManager["RunStream"]]
+StartFunction = Callable[["Runtime"], AbstractAsyncContextManager["RunStream"]]
+ResumeFunction = Callable[["Runtime", str], AbstractAsyncContextManager["RunStream"]]
 
 
 @dataclass(slots=True)
-class Outcome:
+class FollowedRun:
     """How following a run ended.
 
     Attributes:
@@ -63,7 +63,7 @@ class Outcome:
         return exits.SUCCESS if self.result is None else exits.code_of_result(self.result)
 
 
-def follow(settings: Settings, start: Start, resume: Resume) -> Outcome:
+def follow(settings: Settings, start: StartFunction, resume: ResumeFunction) -> FollowedRun:
     """Open the runtime, start a run, show its progress and return how it ended.
 
     What it asks is asked here if somebody sits at the terminal, and then it is resumed.
@@ -82,14 +82,14 @@ def follow(settings: Settings, start: Start, resume: Resume) -> Outcome:
     return anyio.run(_follow, settings, start, resume)
 
 
-async def _follow(settings: Settings, start: Start, resume: Resume) -> Outcome:
+async def _follow(settings: Settings, start: StartFunction, resume: ResumeFunction) -> FollowedRun:
     import anyio
 
     from agent_runtime.concurrency import single_error
     from agent_runtime.log.run_spec import COMMAND
     from agent_runtime.runtime import Runtime
 
-    outcome = Outcome()
+    outcome = FollowedRun()
     progress = new_progress()
     work = anyio.CancelScope()
     async with single_error(), anyio.create_task_group() as group:
@@ -110,7 +110,7 @@ async def _follow(settings: Settings, start: Start, resume: Resume) -> Outcome:
 
 async def _watch(
     work: anyio.CancelScope,
-    outcome: Outcome,
+    outcome: FollowedRun,
     progress: Progress,
     *,
     task_status: TaskStatus[None],
@@ -156,7 +156,7 @@ def _let_go(terminals: Sequence[int]) -> None:
 async def _consume(
     runtime: Runtime,
     starting: AbstractAsyncContextManager[RunStream],
-    outcome: Outcome,
+    outcome: FollowedRun,
     progress: Progress,
 ) -> None:
     from agent_runtime.concurrency import single_error
@@ -206,7 +206,7 @@ async def _left(runtime: Runtime, run_id: str) -> RunResult:
     )
 
 
-def report(outcome: Outcome, *, as_json: bool) -> None:
+def report(outcome: FollowedRun, *, as_json: bool) -> None:
     """Write the result to stdout, and to stderr how the run ended and how to go on."""
     result = outcome.result
     if result is not None and as_json:
@@ -289,7 +289,7 @@ def usage_text(usage: UsageTotal) -> str:
     return f"{text}, " + ("cost unknown" if usage.unpriced_calls else f"${usage.cost / 1e9:.4f}")
 
 
-def finish(outcome: Outcome, *, as_json: bool) -> None:
+def finish(outcome: FollowedRun, *, as_json: bool) -> None:
     """Report the outcome and leave the command with its exit code."""
     report(outcome, as_json=as_json)
     context = click.get_current_context()

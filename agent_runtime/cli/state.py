@@ -17,20 +17,20 @@ _ENDINGS = ("", "-wal", "-shm", "-journal")
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class StateProblem:
     """What is wrong, and what to do about it."""
 
     text: str
     cure: str
 
 
-def misplaced(settings: Settings) -> Iterator[Problem]:
+def misplaced(settings: Settings) -> Iterator[StateProblem]:
     """Give what is wrong with the place of the database; opens nothing."""
     from agent_runtime_config import default_database_url
     from agent_runtime_config.state import known_state_folder
 
     if (database := _file(settings)) is not None and (tree := _work_tree(database)):
-        yield Problem(
+        yield StateProblem(
             f"The database {database} lies in the git work tree {tree}: a commit takes along what "
             "was said and read, and git may remove it under a run.",
             "Unset AGENT_RUNTIME_DATABASE_URL, or name a file outside of it; `agent-runtime db "
@@ -41,7 +41,7 @@ def misplaced(settings: Settings) -> Iterator[Problem]:
         # Then the database is one that was named.
         return
     if settings.database_url == default_database_url() and old.is_file():
-        yield Problem(
+        yield StateProblem(
             f"{old} is not used: it may have come with a clone.",
             "If it is your own, of an earlier version, go on with it by "
             f"AGENT_RUNTIME_DATABASE_URL=file:{OLD_DEFAULT}, or take its threads along: "
@@ -49,10 +49,10 @@ def misplaced(settings: Settings) -> Iterator[Problem]:
         )
 
 
-def readable_by_others(settings: Settings) -> Iterator[Problem]:
+def readable_by_others(settings: Settings) -> Iterator[StateProblem]:
     """Give the files and folders of the database that others than their user may use."""
     from agent_runtime_config.state import known_state_folder
-    from agent_runtime_storage.objects.object_store import default_folder, folder_of
+    from agent_runtime_storage.objects.object_store import default_object_folder, parse_folder_url
 
     database, objects = _file(settings), settings.object_store_url
     paths: list[Path] = []
@@ -62,13 +62,13 @@ def readable_by_others(settings: Settings) -> Iterator[Problem]:
         if folder is not None and database.parent == folder.resolve():
             paths.append(database.parent)
         if objects is None:
-            paths.append(default_folder(database))
+            paths.append(default_object_folder(database))
     if objects is not None and objects.partition(":")[0] in (objects, "file"):
-        paths.append(folder_of(objects))
+        paths.append(parse_folder_url(objects))
     for path in paths:
         # In a folder that is closed nothing is open.
         if path.exists() and (mode := stat.S_IMODE(path.stat().st_mode)) & 0o077:
-            yield Problem(
+            yield StateProblem(
                 f"{path} may be used by others (mode {mode:04o}).", f"chmod -R go= '{path}'"
             )
 

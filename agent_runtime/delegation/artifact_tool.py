@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from agent_runtime.delegation.assignment import kept
+from agent_runtime.delegation.assignment import artifact_reference
 from agent_runtime.errors import NotFound, ToolError
 from agent_runtime.files.media_types import is_text
-from agent_runtime.files.references import file_id, resolve
-from agent_runtime.memory.recall.open import Opened, Whereabouts, result
+from agent_runtime.files.references import file_id, resolve_files
+from agent_runtime.memory.recall.open import NodeLocator, Opened, open_result
 from agent_runtime.memory.recall.tool import page
 from agent_runtime.messages import FileRef, ToolResult
 from agent_runtime.tools.base import FunctionTool, ToolContext
@@ -43,21 +43,21 @@ def open_artifact_tool(
             offset: how many characters of a text to skip.
             limit: how many characters of it to show.
         """
-        asked = kept(reference.strip("\"'<>` "))
+        asked = artifact_reference(reference.strip("\"'<>` "))
         if not asked or (allowed is not None and asked not in allowed):
             known = ", ".join(sorted(allowed)) if allowed else "those that you were given"
             raise ToolError(f"{reference[:80]!r} is no artifact of yours.", cure=f"Open {known}.")
         if file_id(FileRef("custom", asked)):
             return await _file(context, asked, offset, limit)
-        where = await Whereabouts.of(context.store, thread_id or context.thread_id)
-        return ToolResult(page(await result(where, asked, HOW), offset, limit))
+        where = await NodeLocator.of(context.store, thread_id or context.thread_id)
+        return ToolResult(page(await open_result(where, asked, HOW), offset, limit))
 
     return FunctionTool(open_artifact, name=NAME, idempotent=True)
 
 
 async def _file(context: ToolContext, reference: str, offset: int, limit: int) -> ToolResult:
     """Show a text file's text, a page at a time, and any other file as itself."""
-    [found] = await resolve(context.store, [FileRef("custom", reference)])
+    [found] = await resolve_files(context.store, [FileRef("custom", reference)])
     if found.problem or not found.thread_id:
         raise ToolError(f"The file {reference[:80]!r} cannot be opened: {found.problem}.", cure=HOW)
     file = found.file

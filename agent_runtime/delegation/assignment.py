@@ -113,10 +113,10 @@ class Assignment:
 
     def opened(self) -> frozenset[str]:
         """Return the artifacts that are opened by a tool."""
-        return frozenset(filter(None, map(kept, self.artifacts)))
+        return frozenset(filter(None, map(artifact_reference, self.artifacts)))
 
 
-def kept(artifact: str) -> str:
+def artifact_reference(artifact: str) -> str:
     """Return the reference to a tool result or a file that the store keeps; empty if it is none.
 
     What follows it is no part of it: a file's name, as outcomes give it.
@@ -126,7 +126,9 @@ def kept(artifact: str) -> str:
 
 
 def _artifact(reference: str) -> str:
-    how = "open it with open_artifact" if kept(reference) else "open it with your tools"
+    how = (
+        "open it with open_artifact" if artifact_reference(reference) else "open it with your tools"
+    )
     return f"- {' '.join(reference.split())} ({how})"
 
 

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from agent_runtime.delegation.outcome import Outcome, observed
+from agent_runtime.delegation.outcome import Outcome, outcome_of_run
 from agent_runtime.delegation.record import shortened
 from agent_runtime.errors import StoreError
 from agent_runtime.log.run_spec import DelegationRecord, delegation_record
@@ -113,7 +113,7 @@ async def attempts(
     said.append((diagnosis.strip(), fix_applied.strip()))
     for (number, run, record), (why, fix) in list(zip(done, said, strict=False))[-MOST:]:
         try:
-            entry = _entry(number, record, await observed(store, run))
+            entry = _entry(number, record, await outcome_of_run(store, run))
         except (StoreError, ValueError) as error:
             _log.warning("Attempt %d, run %s, cannot be read: %s", number, run.id, error)
             continue

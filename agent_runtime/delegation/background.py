@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Literal
 import anyio
 
 from agent_runtime.concurrency import Carrier, single_error
-from agent_runtime.delegation.outcome import Outcome, by_reference, observed
+from agent_runtime.delegation.outcome import Outcome, by_reference, outcome_of_run
 from agent_runtime.errors import AgentRuntimeError, ToolError
 from agent_runtime.events import Event
 from agent_runtime.log import leases
@@ -27,7 +27,7 @@ from agent_runtime_storage.contract.records import Job, Run
 from agent_runtime_storage.contract.store import UserStore
 
 if TYPE_CHECKING:
-    from agent_runtime.delegation.delegate import Delegating, Order
+    from agent_runtime.delegation.delegate import DelegationRequest, DelegationServices
     from agent_runtime.tools.base import ToolContext
 
 MOST_RUNNING = 5
@@ -88,14 +88,16 @@ def status_of(run: Run) -> TaskStatus:
             return "interrupted" if leases.is_dead(run) else "running"
 
 
-async def begin(context: ToolContext, sharing: Delegating, order: Order) -> Outcome:
+async def begin_background_task(
+    context: ToolContext, sharing: DelegationServices, order: DelegationRequest
+) -> Outcome:
     """Begin a task in the background, or go on with one that was interrupted.
 
     Raises:
         ToolError: as many as may be are running, or this one is.
         AgentRuntimeError: its run could not begin.
     """
-    from agent_runtime.delegation.delegate import own_run, stopped
+    from agent_runtime.delegation.delegate import is_interrupted, own_run
 
     if order.record.depth > 1:
         raise ToolError("Only the outermost agent can have tasks in the background.")
@@ -105,9 +107,9 @@ async def begin(context: ToolContext, sharing: Delegating, order: Order) -> Outc
         last, known = order.before[-1]
         if known.background and status_of(last) == "interrupted":
             again = last
-    if again is not None and not stopped(again):
+    if again is not None and not is_interrupted(again):
         # It ended before a crash; its message comes, or came.
-        return await observed(store, again, key=order.record.key, attempt=order.attempt)
+        return await outcome_of_run(store, again, key=order.record.key, attempt=order.attempt)
     async with sharing.starting:
         await _check(store, thread_id, order.record.key)
         work = _Work(context, sharing, order, again)
@@ -115,7 +117,7 @@ async def begin(context: ToolContext, sharing: Delegating, order: Order) -> Outc
         try:
             await work.begun.wait()
             if work.run_id:
-                work.owed = await owe(store, thread_id, work.run_id)
+                work.owed = await queue_delivery(store, thread_id, work.run_id)
         except anyio.get_cancelled_exc_class():
             task.cancel()
             raise
@@ -153,7 +155,11 @@ class _Work:
     """
 
     def __init__(
-        self, context: ToolContext, sharing: Delegating, order: Order, again: Run | None
+        self,
+        context: ToolContext,
+        sharing: DelegationServices,
+        order: DelegationRequest,
+        again: Run | None,
     ) -> None:
         self.context = context
         self.sharing = sharing
@@ -167,14 +173,14 @@ class _Work:
 
     async def run(self) -> None:
         """Run the task to its end and send its message; cancelled, it leaves both to be resumed."""
-        from agent_runtime.delegation.delegate import agent_of, start
+        from agent_runtime.delegation.delegate import run_delegated, sub_agent_for
 
         context, sharing = self.context, self.sharing
         try:
             if self.again is None:
-                await start(context, sharing, self.order, self._hear)
+                await run_delegated(context, sharing, self.order, self._hear)
             else:
-                agent = agent_of(self.order.assignment, context, sharing.max_steps)
+                agent = sub_agent_for(self.order.assignment, context, sharing.max_steps)
                 await sharing.resume(self.again, agent, on_event=self._hear)
         except Exception as error:
             self.failure = error
@@ -210,7 +216,7 @@ class _Work:
 # What is owed
 
 
-async def owe(store: UserStore, thread_id: str, run_id: str) -> str:
+async def queue_delivery(store: UserStore, thread_id: str, run_id: str) -> str:
     """Write down that the end of a run has to be told to a thread; return the job's key."""
     number = 1
     # Each time that a task was gone on with owes a message of its own.
@@ -220,7 +226,7 @@ async def owe(store: UserStore, thread_id: str, run_id: str) -> str:
 
 
 @asynccontextmanager
-async def settling(context: ToolContext) -> AsyncGenerator[None]:
+async def deliver_lost_results(context: ToolContext) -> AsyncGenerator[None]:
     """Send the thread of a run that begins the messages that processes owe it which are gone.
 
     What a process was sending when it died is free only a while later: that is sent beside the
@@ -246,13 +252,13 @@ async def _settled(context: ToolContext) -> bool:
     try:
         if not await tasks_of(store, thread_id):
             return False
-        await settle(store, thread_id, context.max_file_bytes)
+        await deliver_results(store, thread_id, context.max_file_bytes)
     except AgentRuntimeError as error:
         _log.warning("What background tasks have to say comes later: %s", error.message)
     return True
 
 
-async def settle(store: UserStore, thread_id: str, max_bytes: int) -> None:
+async def deliver_results(store: UserStore, thread_id: str, max_bytes: int) -> None:
     """Send the messages of a thread's tasks that are owed, but of those that are running.
 
     Raises `StoreError`.
@@ -278,7 +284,7 @@ async def _deliver(store: UserStore, job: Job, max_bytes: int) -> bool:
             "go on with it, delegate it again in the background with the same task_key."
         )
     else:
-        outcome = await observed(store, run, key=key)
+        outcome = await outcome_of_run(store, run, key=key)
         outcome = await by_reference(outcome, store, job.thread_id, max_bytes)
         text = (
             f"The background task {key!r} (run {run.id}) has ended: {status}. What follows is its "

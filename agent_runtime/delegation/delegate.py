@@ -11,11 +11,17 @@ from typing import TYPE_CHECKING, Protocol
 import anyio
 
 from agent_runtime.agent import Agent
-from agent_runtime.concurrency import Background
+from agent_runtime.concurrency import DetachedTasks
 from agent_runtime.delegation.assignment import Assignment
 from agent_runtime.delegation.attempts import attempts, earlier_runs, rendered
-from agent_runtime.delegation.outcome import Outcome, by_reference, failed, observed, refused
-from agent_runtime.delegation.record import recorded
+from agent_runtime.delegation.outcome import (
+    Outcome,
+    by_reference,
+    failed_outcome,
+    outcome_of_run,
+    refused_outcome,
+)
+from agent_runtime.delegation.record import record_delegation
 from agent_runtime.errors import (
     AgentRuntimeError,
     ConfigError,
@@ -27,7 +33,7 @@ from agent_runtime.events import Event
 from agent_runtime.human import waiting
 from agent_runtime.human.pause import is_pausing
 from agent_runtime.log.run_spec import DelegationRecord, RunSpec, delegation_record
-from agent_runtime.plan.model import Status as PlanStatus
+from agent_runtime.plan.model import ItemStatus as PlanStatus
 from agent_runtime.plan.planner import Planner
 from agent_runtime_config import Settings
 from agent_runtime_storage.contract.records import ACTIVE, Run
@@ -53,7 +59,7 @@ class ResumeSubAgent(Protocol):
 
 
 @dataclass(slots=True)
-class Delegating:
+class DelegationServices:
     """What the calls of a run share for delegating.
 
     Attributes:
@@ -68,7 +74,7 @@ class Delegating:
     """
 
     resume: ResumeSubAgent
-    background: Background
+    background: DetachedTasks
     slots: anyio.Semaphore
     depth: int
     max_steps: int
@@ -76,7 +82,9 @@ class Delegating:
     asked: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
 
     @classmethod
-    def of(cls, settings: Settings, resume: ResumeSubAgent, background: Background) -> Delegating:
+    def of(
+        cls, settings: Settings, resume: ResumeSubAgent, background: DetachedTasks
+    ) -> DelegationServices:
         """Return what a run's calls share under these settings."""
         slots = anyio.Semaphore(settings.delegation_parallel)
         steps = settings.sub_agent_max_steps
@@ -84,7 +92,7 @@ class Delegating:
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class DelegationRequest:
     """A task on its way: what is asked, and what is known of it from before.
 
     Attributes:
@@ -129,29 +137,29 @@ async def delegate(
         with context.timer.paused():
             return await _delegate(context, assignment, background=background, waits=waits)
     except (ToolError, ConfigError) as error:
-        return refused(str(error), assignment.key)
+        return refused_outcome(str(error), assignment.key)
     except AgentRuntimeError as error:
-        return failed(error, assignment.key)
+        return failed_outcome(error, assignment.key)
     except Exception as error:
         # A bug of ours, or of a tool's author: what it says could name anything.
         _log.warning("A sub-agent could not be run.", exc_info=error)
-        return failed(error, assignment.key)
+        return failed_outcome(error, assignment.key)
 
 
 async def _delegate(
     context: ToolContext, assignment: Assignment, *, background: bool, waits: bool
 ) -> Outcome:
-    sharing = context.service(Delegating)
+    sharing = context.service(DelegationServices)
     if sharing is None:
         raise ConfigError("Nothing can be delegated here.", cure="Delegate in a tool of a run.")
     if not assignment.role.strip() or not assignment.instructions.strip():
         raise ToolError("Role and instructions must say something.")
     order = await _order(context, sharing, assignment, background=background, waits=waits)
     if background:
-        from agent_runtime.delegation.background import begin
+        from agent_runtime.delegation.background import begin_background_task
 
-        return await begin(context, sharing, order)
-    if order.own is None or stopped(order.own):
+        return await begin_background_task(context, sharing, order)
+    if order.own is None or is_interrupted(order.own):
         await _mark(context, order, "in_progress")
     failure: Exception | None = None
     async with sharing.slots:
@@ -159,9 +167,9 @@ async def _delegate(
             if order.record.waits and await is_pausing(context.store, context.run_id):
                 return _waiting(context, sharing, order, order.own, paused=True)
             if order.own is None:
-                await start(context, sharing, order)
-            elif stopped(order.own):
-                agent = agent_of(assignment, context, sharing.max_steps)
+                await run_delegated(context, sharing, order)
+            elif is_interrupted(order.own):
+                agent = sub_agent_for(assignment, context, sharing.max_steps)
                 await sharing.resume(order.own, agent)
         except Exception as error:
             failure = error
@@ -169,9 +177,9 @@ async def _delegate(
     if run is None:
         raise failure or ConfigError("The sub-agent's run is gone.")
     held = failure is None or isinstance(failure, QuestionsOpen)
-    if order.record.waits and held and waiting.waits(run):
+    if order.record.waits and held and waiting.is_waiting(run):
         return _waiting(context, sharing, order, run, paused=run.stop_reason == "paused")
-    outcome = await observed(
+    outcome = await outcome_of_run(
         context.store, run, key=assignment.key, attempt=order.attempt, failure=failure
     )
     await _mark(context, order, _MARKS[outcome.status], outcome)
@@ -179,7 +187,12 @@ async def _delegate(
 
 
 def _waiting(
-    context: ToolContext, sharing: Delegating, order: Order, run: Run | None, *, paused: bool
+    context: ToolContext,
+    sharing: DelegationServices,
+    order: DelegationRequest,
+    run: Run | None,
+    *,
+    paused: bool,
 ) -> Outcome:
     """Return the outcome of a call that waits with its sub-agent, or until that may begin."""
     # Made again, the call is the same one.
@@ -195,12 +208,12 @@ def _waiting(
 
 async def _order(
     context: ToolContext,
-    sharing: Delegating,
+    sharing: DelegationServices,
     assignment: Assignment,
     *,
     background: bool,
     waits: bool,
-) -> Order:
+) -> DelegationRequest:
     """Return what is known of a task. Raises `ToolError` if it may not be delegated."""
     key, store = assignment.key, context.store
     place = sharing.asked[context.call_id, key]
@@ -212,17 +225,19 @@ async def _order(
             cure="AGENT_RUNTIME_DELEGATION_DEPTH says how deep it may.",
         )
     waits = waits and not background and await waiting.may_wait(store, context.run_id)
-    record = recorded(assignment, context.call_id, place, depth, background=background, waits=waits)
+    record = record_delegation(
+        assignment, context.call_id, place, depth, background=background, waits=waits
+    )
     runs = await earlier_runs(store, context.thread_id, key)
     own = next((run for run, known in runs if _same(run, known, context, record)), None)
     before = [one for one in runs if own is None or one[0].id != own.id]
-    return Order(assignment, record, before, own)
+    return DelegationRequest(assignment, record, before, own)
 
 
-async def start(
+async def run_delegated(
     context: ToolContext,
-    sharing: Delegating,
-    order: Order,
+    sharing: DelegationServices,
+    order: DelegationRequest,
     on_event: Callable[[Event], None] | None = None,
 ) -> None:
     """Run a task in a run of its own, to its end. Raises what the run raises."""
@@ -230,13 +245,16 @@ async def start(
     entries = await attempts(
         context.store, order.before, diagnosis=record.diagnosis, fix_applied=record.fix_applied
     )
-    agent = agent_of(assignment, context, sharing.max_steps)
+    agent = sub_agent_for(assignment, context, sharing.max_steps)
     task = assignment.message(rendered(entries))
     await context.run_agent(agent, task, spec=RunSpec(delegation=record), on_event=on_event)
 
 
 async def _mark(
-    context: ToolContext, order: Order, status: PlanStatus, outcome: Outcome | None = None
+    context: ToolContext,
+    order: DelegationRequest,
+    status: PlanStatus,
+    outcome: Outcome | None = None,
 ) -> None:
     """Set the status of the plan's item that the task carries out, if its key names one."""
     planner = context.service(Planner)
@@ -251,7 +269,7 @@ async def _mark(
         _log.warning("The plan does not say how %s went: %s", order.record.key, error.message)
 
 
-def agent_of(assignment: Assignment, context: ToolContext, max_steps: int) -> Agent:
+def sub_agent_for(assignment: Assignment, context: ToolContext, max_steps: int) -> Agent:
     """Return the sub-agent that an assignment describes."""
     from agent_runtime.delegation.artifact_tool import open_artifact_tool
 
@@ -286,7 +304,7 @@ def _same(
     return same and run.parent_run_id == context.run_id
 
 
-def stopped(run: Run) -> bool:
+def is_interrupted(run: Run) -> bool:
     """Return whether a run stopped because its process did, and not by itself or for a user."""
     return run.status in ACTIVE or (run.status == "cancelled" and not run.cancel_requested)
 

@@ -11,7 +11,7 @@ import orjson
 
 from agent_runtime.delegation.record import shortened
 from agent_runtime.errors import AgentRuntimeError, InvalidFile, StoreError
-from agent_runtime.files.attach import File, keep
+from agent_runtime.files.attach import File, store_file
 from agent_runtime.files.references import ref_of
 from agent_runtime.messages import (
     AssistantMessage,
@@ -24,7 +24,7 @@ from agent_runtime.models.cost import NANO
 from agent_runtime_storage.contract.records import ACTIVE, CallOutcome, Node, Run, UsageTotal
 from agent_runtime_storage.contract.store import UserStore
 
-Status = Literal["succeeded", "failed", "cancelled", "running", "waiting"]
+OutcomeStatus = Literal["succeeded", "failed", "cancelled", "running", "waiting"]
 """`running` is that of a task in the background, which has only begun.
 
 `waiting` is that of one whose sub-agent waits for a person, or is paused with its root: only a call
@@ -51,7 +51,7 @@ class ToolFailure:
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
+class DelegationUsage:
     """What the sub-agent and those below it used.
 
     Attributes:
@@ -72,7 +72,7 @@ class Outcome:
     Attributes:
         result: the answer, or the value of the wanted type; of a task that did not succeed the
             last that the sub-agent said, empty if it said nothing.
-        stop_reason: why the run stopped; `refused` if none began.
+        stop_reason: why the run stopped; `refused_outcome` if none began.
         tool_calls: how often each tool was called.
         tool_errors: what calls went wrong, the newest last.
         blockers: what stood in the way, as it was observed.
@@ -82,14 +82,14 @@ class Outcome:
         attempt: which one it was at this task, from 1; 0 if no run began.
     """
 
-    status: Status
+    status: OutcomeStatus
     result: Any = ""
     stop_reason: str = ""
     tool_calls: Mapping[str, int] = field(default_factory=dict[str, int])
     tool_errors: tuple[ToolFailure, ...] = ()
     blockers: tuple[str, ...] = ()
     duration: float = 0.0
-    usage: Spent = field(default_factory=Spent)
+    usage: DelegationUsage = field(default_factory=DelegationUsage)
     artifacts: tuple[str, ...] = ()
     task_key: str = ""
     attempt: int = 0
@@ -107,23 +107,23 @@ class Outcome:
         return ToolResult(text, outcome or "cancelled")
 
 
-def refused(why: str, key: str = "") -> Outcome:
+def refused_outcome(why: str, key: str = "") -> Outcome:
     """Return the outcome of a task that no run was begun for."""
     return Outcome("failed", stop_reason="refused", blockers=(encodable(why),), task_key=key)
 
 
-def failed(error: Exception, key: str = "") -> Outcome:
+def failed_outcome(error: Exception, key: str = "") -> Outcome:
     """Return the outcome of a task whose run could not begin, or could not be looked at."""
-    return Outcome("failed", stop_reason="error", blockers=(told(error),), task_key=key)
+    return Outcome("failed", stop_reason="error", blockers=(safe_error_text(error),), task_key=key)
 
 
-def told(error: Exception) -> str:
+def safe_error_text(error: Exception) -> str:
     """Return what may be said of an error: ours name the cause, others could name anything."""
     ours = isinstance(error, AgentRuntimeError)
     return encodable(str(error)) if ours else f"Unexpected {type(error).__name__}"
 
 
-async def observed(
+async def outcome_of_run(
     store: UserStore, run: Run, *, key: str = "", attempt: int = 0, failure: Exception | None = None
 ) -> Outcome:
     """Return the outcome of a run, from its row and its log.
@@ -134,12 +134,12 @@ async def observed(
     Raises `StoreError`.
     """
     nodes = await _own_nodes(store, run)
-    status: Status = "failed"
+    status: OutcomeStatus = "failed"
     if run.status in ("succeeded", "cancelled"):
         status = run.status
     blockers = [run.detail] if run.detail and status != "succeeded" else []
     if run.status in ACTIVE:
-        blockers = [told(failure) if failure else "The run is not over."]
+        blockers = [safe_error_text(failure) if failure else "The run is not over."]
     calls: Counter[str] = Counter()
     errors: list[ToolFailure] = []
     for tool, result in _results(nodes):
@@ -182,9 +182,9 @@ async def by_reference(
     file = File(text.encode(), name, made, "document")
     head = f"{text[:HEAD_CHARS]}\n[... {len(text):,} characters in all"
     try:
-        ref = await keep(store, thread_id, file, max_bytes, origin="tool")
+        ref = await store_file(store, thread_id, file, max_bytes, origin="tool")
     except (InvalidFile, StoreError) as error:
-        why = f"The whole result cannot be kept: {told(error)}"
+        why = f"The whole result cannot be kept: {safe_error_text(error)}"
         return replace(outcome, result=f"{head} ...]", blockers=(*outcome.blockers, why))
     return replace(
         outcome,
@@ -230,7 +230,7 @@ async def _made(store: UserStore, run: Run) -> list[Any]:
     return [row for row in await store.files(run.thread_id) if row.origin == "tool"]
 
 
-async def _spent(store: UserStore, run: Run) -> Spent:
+async def _spent(store: UserStore, run: Run) -> DelegationUsage:
     """Sum what the run and those below it used."""
     tree, steps = [run.id], run.steps
     # It grows while it is read: each brings those below it.
@@ -239,7 +239,7 @@ async def _spent(store: UserStore, run: Run) -> Spent:
             tree.append(child.id)
             steps += child.steps
     total = UsageTotal.of([await store.usage_total(run_id=one) for one in tree])
-    return Spent(
+    return DelegationUsage(
         steps=steps,
         prompt_tokens=total.prompt_tokens,
         cached_tokens=total.cached_tokens,

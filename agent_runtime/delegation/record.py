@@ -10,7 +10,7 @@ MOST_CHARS = 1000
 """How much is kept of each text that the log of attempts says again."""
 
 
-def recorded(
+def record_delegation(
     assignment: Assignment,
     call: str,
     place: int,

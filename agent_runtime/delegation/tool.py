@@ -11,12 +11,12 @@ from pydantic import Field
 
 from agent_runtime.agent import Delegation
 from agent_runtime.delegation.artifact_tool import NAME as OPEN_ARTIFACT
-from agent_runtime.delegation.assignment import Assignment, kept
+from agent_runtime.delegation.assignment import Assignment, artifact_reference
 from agent_runtime.delegation.background import TASKS
 from agent_runtime.delegation.delegate import delegate as hand_over
-from agent_runtime.delegation.outcome import refused
+from agent_runtime.delegation.outcome import refused_outcome
 from agent_runtime.errors import ConfigError, ToolError
-from agent_runtime.human.waiting import Waits
+from agent_runtime.human.waiting import AwaitingHuman
 from agent_runtime.memory.recall.tool import recall
 from agent_runtime.messages import ToolResult
 from agent_runtime.tools.base import FunctionTool, Tool, ToolContext, Toolset
@@ -138,10 +138,10 @@ class Delegator:
             given = _given(tools, self._allowed(background=background))
             assignment = await self._checked(context, assignment, given, output_schema)
         except (ToolError, ConfigError) as error:
-            return refused(str(error), assignment.key).tool_result()
+            return refused_outcome(str(error), assignment.key).tool_result()
         outcome = await hand_over(context, assignment, background=background, waits=True)
         if outcome.status == "waiting":
-            return Waits("", run_id=outcome.run_id, paused=outcome.stop_reason == "paused")
+            return AwaitingHuman("", run_id=outcome.run_id, paused=outcome.stop_reason == "paused")
         return outcome.tool_result()
 
     def _allowed(self, *, background: bool) -> Mapping[str, Tool]:
@@ -192,14 +192,14 @@ def _check_model(model: str, known: Sequence[str]) -> None:
 async def _check_artifacts(context: ToolContext, artifacts: Sequence[str]) -> None:
     """Refuse references to what is not there. Raises `ToolError`, `StoreError`."""
     from agent_runtime.errors import NotFound
-    from agent_runtime.files.references import file_id, resolve
+    from agent_runtime.files.references import file_id, resolve_files
     from agent_runtime.messages import FileRef, call_place
 
-    for reference in filter(None, map(kept, artifacts)):
+    for reference in filter(None, map(artifact_reference, artifacts)):
         file = FileRef("custom", reference)
         found = False
         if file_id(file):
-            [one] = await resolve(context.store, [file])
+            [one] = await resolve_files(context.store, [file])
             found = not one.problem
         else:
             try:

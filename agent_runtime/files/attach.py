@@ -18,7 +18,7 @@ import anyio.to_thread
 from agent_runtime.errors import InvalidFile, NotFound, StoreError
 from agent_runtime.files.image_sizes import pixels_of
 from agent_runtime.files.media_types import guess, kind_of, sniff
-from agent_runtime.files.references import file_id, host_of, ref_of, resolve
+from agent_runtime.files.references import file_id, host_of, ref_of, resolve_files
 from agent_runtime.messages import FileRef, encodable
 from agent_runtime_storage import Store
 from agent_runtime_storage.contract.ids import new_id
@@ -90,7 +90,7 @@ class ThreadFiles:
         store = self._store.of(user or self._user)
         await store.ensure_thread(thread)
         path = Path(content) if isinstance(content, str) else content
-        return await keep(store, thread, File(path, name, media_type, kind), self._max_bytes)
+        return await store_file(store, thread, File(path, name, media_type, kind), self._max_bytes)
 
     async def of(self, thread: str, *, user: str | None = None) -> list[FileRef]:
         """Return the files that are kept with a thread, the oldest first. Raises `NotFound`."""
@@ -105,7 +105,7 @@ class ThreadFiles:
             StoreError: its content is lost, or cannot be read now.
         """
         store = self._store.of(user or self._user)
-        [found] = await resolve(store, [file])
+        [found] = await resolve_files(store, [file])
         if not found.thread_id:
             raise NotFound(
                 f"The file {file.name or file.uri!r} is not kept here.",
@@ -132,12 +132,12 @@ async def attach(
         else:
             known = File(one) if isinstance(one, Path) else one
         if isinstance(known, File):
-            known = await keep(store, thread_id, known, max_bytes)
+            known = await store_file(store, thread_id, known, max_bytes)
         refs.append(known)
     return tuple(refs)
 
 
-async def keep(
+async def store_file(
     store: UserStore,
     thread_id: str,
     file: File,

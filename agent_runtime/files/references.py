@@ -1,8 +1,8 @@
 """Files that messages refer to: what a reference is, and how it is rebuilt when it is read.
 
 The content of an upload, and of what a tool made, is kept with its thread (see `attaching`), and
-goes with it.  Messages hold references only, `FileRef`s, which `resolve` rebuilds: one that is
-broken, or another owner's, becomes a word that says so, and never an error.
+goes with it.  Messages hold references only, `FileRef`s, which `resolve_files` rebuilds: one that
+is broken, or another owner's, becomes a word that says so, and never an error.
 
 What lies behind a URL is never fetched here: whoever writes the URL could have this machine call
 addresses that only it can reach.  It is handed to the model's provider, where that takes URLs.
@@ -79,7 +79,7 @@ EVERY_FILE = FilePolicy()
 
 
 @dataclass(frozen=True, slots=True)
-class Resolved:
+class ResolvedFile:
     """A reference, rebuilt.
 
     Attributes:
@@ -93,9 +93,9 @@ class Resolved:
     thread_id: str = ""
 
 
-async def resolve(
+async def resolve_files(
     store: UserStore, refs: Sequence[FileRef], policy: FilePolicy = EVERY_FILE
-) -> list[Resolved]:
+) -> list[ResolvedFile]:
     """Rebuild the references of one message, in their order; no content is read.
 
     Files of any thread of the owner are found, since a sub-agent may be told of the files of the
@@ -110,7 +110,7 @@ async def resolve(
     except StoreError as error:
         _log.warning("Files cannot be looked up: %s", error.message)
         missing = UNREADABLE
-    found: list[Resolved] = []
+    found: list[ResolvedFile] = []
     for ref in refs:
         one = _rebuilt(ref, rows, missing)
         shown = sum(not before.problem for before in found)
@@ -118,16 +118,16 @@ async def resolve(
     return found
 
 
-def _rebuilt(ref: FileRef, rows: Mapping[str, FileRow], missing: str) -> Resolved:
+def _rebuilt(ref: FileRef, rows: Mapping[str, FileRow], missing: str) -> ResolvedFile:
     method = method_of(ref)
     if method is None:
-        return Resolved(ref, BROKEN)
+        return ResolvedFile(ref, BROKEN)
     if method == "remote_url":
-        return Resolved(ref, "" if host_of(ref.uri) else BROKEN)
+        return ResolvedFile(ref, "" if host_of(ref.uri) else BROKEN)
     row = rows.get(file_id(ref))
     if row is None:
-        return Resolved(ref, missing if file_id(ref) else BROKEN)
-    return Resolved(replace(ref_of(row), pixels=ref.pixels), thread_id=row.thread_id)
+        return ResolvedFile(ref, missing if file_id(ref) else BROKEN)
+    return ResolvedFile(replace(ref_of(row), pixels=ref.pixels), thread_id=row.thread_id)
 
 
 def ref_of(row: FileRow) -> FileRef:
@@ -177,7 +177,8 @@ def to_reference(ref: FileRef, belongs_to: BelongsTo = "user") -> dict[str, Any]
 def from_reference(reference: Mapping[str, Any]) -> tuple[FileRef, BelongsTo]:
     """Return what `to_reference`, or Dify, wrote, and to whom it belongs.
 
-    It never fails: what it does not understand becomes a reference that `resolve` calls broken.
+    It never fails: what it does not understand becomes a reference that `resolve_files` calls
+    broken.
     """
 
     def text(key: str) -> str:

@@ -9,10 +9,10 @@ from typing import Any
 from agent_runtime.errors import ToolError
 from agent_runtime.human.ask_user import NOBODY, AskUser, asked
 from agent_runtime.human.pause import PAUSED
-from agent_runtime.human.questions import Question, allows, refusal_of, result_of
+from agent_runtime.human.questions import Question, allows, refusal_of, result_of_question
 from agent_runtime.human.render import known_secrets
-from agent_runtime.human.rules import binding_of, concerned, digest_of, given_of, pattern_of
-from agent_runtime.human.waiting import Waits, may_wait, questions_of
+from agent_runtime.human.rules import binding_of, call_digest, concerned, given_of, pattern_of
+from agent_runtime.human.waiting import AwaitingHuman, may_wait, questions_of
 from agent_runtime.log.run_log import Exchange, RunLog, finish_event
 from agent_runtime.log.run_spec import delegation_record
 from agent_runtime.messages import ToolCall, ToolResult, encodable
@@ -39,7 +39,7 @@ class ReadyCall:
 
 
 @dataclass(slots=True)
-class Gated:
+class GateResult:
     """The calls of an exchange that can run, once people were looked for.
 
     Attributes:
@@ -55,7 +55,7 @@ class Gated:
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class ApprovalRequest:
     """A call that may have to wait for a person.
 
     Attributes:
@@ -70,7 +70,7 @@ class Asking:
     @property
     def digest(self) -> str:
         """What an answer is bound to."""
-        return digest_of(self.one.tool, self.one.call, self.given)
+        return call_digest(self.one.tool, self.one.call, self.given)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,15 +97,15 @@ class Gate:
         rules = approval_rules(settings.approve)
         return cls(log, rules, settings.answer_timeout, reopened, known_secrets(settings))
 
-    async def sort(self, exchange: Exchange, found: Gated) -> Gated:
+    async def sort(self, exchange: Exchange, found: GateResult) -> GateResult:
         """Say which of the calls that could run may, by what people have answered so far.
 
         What was asked stays asked, also where nobody would ask any more, and what was allowed is
         so for the same call of the same tool alone: also for one that was started before a crash.
         """
-        gated = Gated([], found.done)
+        gated = GateResult([], found.done)
         known = await self._known(exchange)
-        asking: list[Asking] = []
+        asking: list[ApprovalRequest] = []
         for one in found.ready:
             asked = isinstance(one.tool, AskUser) or one.index in known
             if not asked and not concerned(one.tool, self.rules):
@@ -116,7 +116,7 @@ class Gate:
             if pattern is None and not asked:
                 gated.ready.append(one)
             else:
-                asking.append(Asking(one, given, pattern))
+                asking.append(ApprovalRequest(one, given, pattern))
         if asking and not await may_wait(self.log.store, self.log.lease.run_id):
             for each in asking:
                 text = NOBODY if isinstance(each.one.tool, AskUser) else REFUSED
@@ -144,9 +144,9 @@ class Gate:
     async def _ask(
         self,
         exchange: Exchange,
-        asking: Sequence[Asking],
+        asking: Sequence[ApprovalRequest],
         known: Mapping[int, tuple[Question, str]],
-        gated: Gated,
+        gated: GateResult,
     ) -> None:
         allowed, asker = await self._allowed(), await self._asker()
         for each in asking:
@@ -159,13 +159,13 @@ class Gate:
             elif question is not None and not allows(question):
                 gated.done[one.index] = refusal_of(question)
             elif (question is not None and digest == each.digest) or (
-                question is None and remembered(each, allowed)
+                question is None and is_allowed_for_thread(each, allowed)
             ):
                 gated.ready.append(one)
             else:
                 self._add(exchange, one, "approval", self._body(each) | asker, gated)
 
-    def _body(self, asking: Asking) -> dict[str, Any]:
+    def _body(self, asking: ApprovalRequest) -> dict[str, Any]:
         """Return what is kept of a question: what is shown, and what its answer is bound to."""
         name, given = asking.one.call.name, dict(asking.given)
         shown = shown_arguments(given, self.secrets)
@@ -193,10 +193,10 @@ class Gate:
         return {"role": run.agent, "task_key": record.key} if record is not None else {}
 
     def _ask_user(
-        self, exchange: Exchange, one: ReadyCall, question: Question | None, gated: Gated
+        self, exchange: Exchange, one: ReadyCall, question: Question | None, gated: GateResult
     ) -> None:
         if question is not None:
-            gated.done[one.index] = result_of(question)
+            gated.done[one.index] = result_of_question(question)
             return
         try:
             text, kind, choices = asked(one.call.arguments)
@@ -212,14 +212,14 @@ class Gate:
         one: ReadyCall,
         kind: QuestionKind,
         body: dict[str, Any],
-        gated: Gated,
+        gated: GateResult,
     ) -> None:
         why = encodable(exchange.message.text.strip()[:MAX_WHY])
         body |= {"call_id": one.call.id, "why": why}
         gated.waiting += 1
         gated.new.append(NewQuestion(new_id(), exchange.seq, one.index, kind, body, self.seconds))
 
-    async def suspend(self, gated: Gated, below: Sequence[Waits] = ()) -> Finish:
+    async def suspend(self, gated: GateResult, below: Sequence[AwaitingHuman] = ()) -> Finish:
         """Suspend the run until its questions are answered; they are asked by the same commit.
 
         Args:
@@ -237,7 +237,7 @@ class Gate:
         return finish
 
 
-def _awaiting(own: int, below: Sequence[Waits]) -> Finish:
+def _awaiting(own: int, below: Sequence[AwaitingHuman]) -> Finish:
     what: list[str] = []
     if own:
         what.append("the answer to a question" if own == 1 else f"answers to {own} questions")
@@ -247,7 +247,7 @@ def _awaiting(own: int, below: Sequence[Waits]) -> Finish:
     return Finish("suspended", "awaiting_user", f"It waits for {' and '.join(what)}.")
 
 
-def remembered(asking: Asking, allowed: Sequence[ApprovalRow]) -> bool:
+def is_allowed_for_thread(asking: ApprovalRequest, allowed: Sequence[ApprovalRow]) -> bool:
     """Return whether a call is allowed for the rest of its thread, of this very tool."""
     tool = asking.one.tool
     named = [one for one in allowed if one.tool == tool.name]

@@ -15,7 +15,7 @@ PAUSE = "pause"
 PAUSED = Finish("suspended", "paused", "It was paused.")
 
 
-def pausing(items: Sequence[InboxItem], lease: Lease) -> bool:
+def pause_requested(items: Sequence[InboxItem], lease: Lease) -> bool:
     """Return whether the run is to pause as it is at work now, not as it was before a resume."""
     epoch = str(lease.epoch).encode()
     return any(
@@ -27,4 +27,4 @@ async def is_pausing(store: UserStore, run_id: str) -> bool:
     """Return whether it was asked to pause a run that is at work."""
     run = await store.run(run_id)
     lease = Lease(run.id, run.thread_id, run.root_run_id, run.epoch)
-    return pausing(await store.inbox(run.thread_id), lease)
+    return pause_requested(await store.inbox(run.thread_id), lease)

@@ -174,7 +174,7 @@ def _invalid(question: Question, problem: str, cure: str) -> InvalidAnswer:
     return InvalidAnswer(f"The answer to question {question.id} {problem}.", cure=cure)
 
 
-def result_of(question: Question) -> ToolResult:
+def result_of_question(question: Question) -> ToolResult:
     """Return what the model is told of a question of its own that is not open any more."""
     if question.status != "answered":
         return ToolResult(

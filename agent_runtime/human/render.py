@@ -27,7 +27,7 @@ _BLANKS = regex.compile(rf"^ +| +$| {{{BLANKS},}}")
 _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
-def visible(text: str) -> str:
+def escape_invisible(text: str) -> str:
     r"""Return a text on one line, in which everything can be seen.
 
     What cannot be seen, or would move the cursor, is escaped (`\n`, `\u202e`), and a backslash
@@ -37,15 +37,17 @@ def visible(text: str) -> str:
 
 
 def shown_value(value: Any) -> str:
-    """Return a value on one line: text by `visible`, all else as JSON with the same escapes."""
+    """Return a value on one line: text by `escape_invisible`, all else as JSON with the same
+    escapes.
+    """
     if isinstance(value, str):
-        return visible(value)
+        return escape_invisible(value)
     return _escaped(json.dumps(value, ensure_ascii=False, default=str))
 
 
 def shown_lines(text: str) -> list[str]:
     """Return the lines of a text, each marked, so that none can pass for one of the program's."""
-    return [f"  | {visible(line)}" for line in text.split("\n")]
+    return [f"  | {escape_invisible(line)}" for line in text.split("\n")]
 
 
 def _escaped(text: str) -> str:
@@ -76,4 +78,4 @@ def known_secrets(settings: Settings) -> frozenset[str]:
     fields = [getattr(settings, name) for name in type(settings).model_fields]
     values = [one.get_secret_value() for one in fields if isinstance(one, SecretStr)]
     values += [value for name, value in os.environ.items() if _SECRET_NAME.search(name)]
-    return frozenset(one for one in values if len(one) >= SHORTEST and one == visible(one))
+    return frozenset(one for one in values if len(one) >= SHORTEST and one == escape_invisible(one))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from agent_runtime.errors import ConfigError
 from agent_runtime.human.ask_user import AskUser
 from agent_runtime.tools.base import FunctionTool, Tool
-from agent_runtime.tools.identity import digest
+from agent_runtime.tools.identity import json_digest
 from agent_runtime.tools.patterns import UNSETTLED, Arguments, may_match
 from agent_runtime_config.approvals import ApprovalRule
 
@@ -85,9 +85,9 @@ def binding_of(tool: Tool) -> str:
     return tool.binding()
 
 
-def digest_of(tool: Tool, call: ToolCall, given: Mapping[str, Any]) -> str:
+def call_digest(tool: Tool, call: ToolCall, given: Mapping[str, Any]) -> str:
     """Return what the answer to a question is bound to: the call, its arguments and the tool."""
-    return digest(call.id, call.name, call.arguments, _unordered(dict(given)), tool.binding())
+    return json_digest(call.id, call.name, call.arguments, _unordered(dict(given)), tool.binding())
 
 
 def _unordered(value: Any) -> Any:
@@ -98,7 +98,7 @@ def _unordered(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _unordered(one) for key, one in cast("dict[str, Any]", value).items()}
     if isinstance(value, list):
-        return sorted(map(digest, map(_unordered, cast("list[Any]", value))))
+        return sorted(map(json_digest, map(_unordered, cast("list[Any]", value))))
     return value
 
 

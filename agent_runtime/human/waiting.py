@@ -21,7 +21,7 @@ MOST = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Waits(ToolResult):
+class AwaitingHuman(ToolResult):
     """What a call gives in place of its result while it waits; it is not recorded.
 
     Attributes:
@@ -33,7 +33,7 @@ class Waits(ToolResult):
     paused: bool = False
 
 
-def waits(run: Run) -> bool:
+def is_waiting(run: Run) -> bool:
     """Return whether a run stands still until a person has answered, or ends a pause."""
     return run.status == "suspended" and run.stop_reason in ("awaiting_user", "paused")
 
@@ -78,7 +78,7 @@ async def questions_on(
 
 async def waiting_below(store: UserStore, run_id: str) -> list[Run]:
     """Return the runs below a run that stand still until a person goes on with it."""
-    return [run for run in await _below(store, run_id) if waits(run)]
+    return [run for run in await _below(store, run_id) if is_waiting(run)]
 
 
 async def at_work_below(store: UserStore, run_id: str) -> list[Run]:

@@ -16,7 +16,7 @@ from agent_runtime.prompt.build import (
 from agent_runtime.prompt.constraints import unstated
 from agent_runtime.prompt.observation import Observation, decode_body
 from agent_runtime.prompt.render import message_tokens
-from agent_runtime.prompt.view import Entry, Prefix, Start, View
+from agent_runtime.prompt.view import ActivationContent, Entry, PromptPrefix, View
 from agent_runtime_storage.contract.records import NewActivation, NewEvent, NewNode, ObservationRow
 from agent_runtime_storage.contract.store import UserStore
 
@@ -27,7 +27,7 @@ def empty_view() -> View:
 
 
 def _unactivated(entries: Sequence[Entry]) -> View:
-    return view_of(0, None, Start(), Prefix(system=""), None, entries)
+    return view_of(0, None, ActivationContent(), PromptPrefix(system=""), None, entries)
 
 
 async def load_view(store: UserStore, thread_id: str, head: int | None) -> View:

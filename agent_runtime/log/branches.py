@@ -106,7 +106,7 @@ async def regenerate(store: UserStore, thread_id: str) -> Node:
     )
 
 
-async def tips(store: UserStore, thread: Thread) -> list[int]:
+async def branch_heads(store: UserStore, thread: Thread) -> list[int]:
     """Return the last node of every branch of a thread, the newest first.
 
     An exchange under way is one as well.  It reads every branch, without what is said there.

@@ -17,7 +17,7 @@ LEASE_SECONDS = 30.0
 _MACHINE_IDS = (Path("/etc/machine-id"), Path("/var/lib/dbus/machine-id"))
 
 
-def boot() -> str:
+def boot_and_namespace() -> str:
     """Return the machine's boot and the pid namespace, as `boot:namespace`; "" if unknown."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
@@ -26,7 +26,7 @@ def boot() -> str:
         return ""
 
 
-def started(pid: int) -> str:
+def process_start_time(pid: int) -> str:
     """Return when a process started that runs, so that a reused pid is not taken for it.
 
     Empty if there is none, if it is a zombie, or if it cannot be seen.
@@ -48,14 +48,14 @@ def _machine() -> str:
     return ""
 
 
-def own() -> LeaseOwner:
+def this_process_owner() -> LeaseOwner:
     """Return this process as the owner of a lease (also right after a fork)."""
     pid = os.getpid()
     return LeaseOwner(
         host=platform.node(),
-        boot=boot(),
+        boot=boot_and_namespace(),
         pid=pid,
-        started=started(pid),
+        started=process_start_time(pid),
         machine=_machine(),
         instance=marker.instance(),
     )
@@ -71,13 +71,13 @@ def is_dead(run: Run) -> bool:
     owner = run.owner
     if owner is None:
         return True
-    here = own()
+    here = this_process_owner()
     same = _place(owner) == _place(here)
     if owner.instance == here.instance or (not owner.instance and _is_process(owner, here)):
         if owner.instance and not same:
             return not run.lease_live
         return not _is_process(owner, here) or not marker.is_at_work(run.id)
-    found = marker.look(owner.instance, run.id)
+    found = marker.activity_of(owner.instance, run.id)
     if found == "gone" and same:
         return True
     if found == "working" or (found == "unknown" and _runs(owner, here)):
@@ -87,7 +87,7 @@ def is_dead(run: Run) -> bool:
 
 def may_run_elsewhere(owner: LeaseOwner) -> bool:
     """Return whether an owner's processes may live on where they cannot be seen from here."""
-    here = own()
+    here = this_process_owner()
     rebooted = owner.boot.partition(":")[0] != here.boot.partition(":")[0]
     same_machine = (owner.host, owner.machine) == (here.host, here.machine)
     return _place(owner) != _place(here) and not (same_machine and rebooted)
@@ -106,4 +106,4 @@ def _runs(owner: LeaseOwner, here: LeaseOwner) -> bool:
     if not here.boot or (owner.boot, owner.pid == here.pid) != (here.boot, False):
         # With this process's id but another instance it lives in a clone of this machine.
         return False
-    return bool(owner.started) and started(owner.pid) == owner.started
+    return bool(owner.started) and process_start_time(owner.pid) == owner.started

@@ -24,7 +24,7 @@ from typing import Literal
 
 from agent_runtime_config.state import state_folders
 
-Found = Literal["working", "idle", "gone", "unknown"]
+ProcessActivity = Literal["working", "idle", "gone", "unknown"]
 
 _KEPT_SECONDS = 7 * 24 * 3600.0
 """How long the file of a dead process stays: by then the leases that name it have expired."""
@@ -103,7 +103,7 @@ def at_work(run_id: str) -> Generator[None]:
                 _own().mark(run_id, working=False)
 
 
-def look(other: str, run_id: str) -> Found:
+def activity_of(other: str, run_id: str) -> ProcessActivity:
     """Return what another process does about a run: works on it, something else, or nothing.
 
     It is unknown where the process left no file that can be seen from here.
@@ -179,7 +179,11 @@ def _remove_old() -> None:
         with suppress(OSError):
             for path in list(folder.iterdir()):
                 age = time.time() - path.stat().st_mtime
-                if _is_name(path.name) and age > _KEPT_SECONDS and look(path.name, "") == "gone":
+                if (
+                    _is_name(path.name)
+                    and age > _KEPT_SECONDS
+                    and activity_of(path.name, "") == "gone"
+                ):
                     path.unlink()
 
 

@@ -19,7 +19,7 @@ from agent_runtime_storage.contract.records import Lease
 _log = logging.getLogger(__name__)
 
 
-class Renewer:
+class LeaseHeartbeat:
     """A thread that asks the event loop for a sign of life, and stands in where none comes.
 
     While the loop turns, each run renews its own lease (`lifecycle.watch`).  A tool that blocks the

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import anyio
 
-from agent_runtime.concurrency import outlast
+from agent_runtime.concurrency import run_shielded
 from agent_runtime.events import Event, EventKind
 from agent_runtime.log.branch import activation_event, activation_row, node_row
 from agent_runtime.log.exchange import Exchange as Exchange
@@ -26,9 +26,9 @@ from agent_runtime.messages import (
     encode_result,
     searchable,
 )
-from agent_runtime.models.cost import plus
+from agent_runtime.models.cost import add_amounts
 from agent_runtime.models.tokens import count_text
-from agent_runtime.prompt.build import extend
+from agent_runtime.prompt.build import extend_view
 from agent_runtime.prompt.render import shown_text
 from agent_runtime.prompt.view import Entry, View
 from agent_runtime_storage.contract.records import (
@@ -101,10 +101,10 @@ class RunLog:
             if commit.finish is not None and self.held != Amount():
                 commit = replace(
                     commit,
-                    release=plus(commit.release or Amount(), self.held),
-                    unsettle=plus(commit.unsettle or Amount(), self.held),
+                    release=add_amounts(commit.release or Amount(), self.held),
+                    unsettle=add_amounts(commit.unsettle or Amount(), self.held),
                 )
-            last, interrupted = await outlast(self.store.commit(self.lease, commit))
+            last, interrupted = await run_shielded(self.store.commit(self.lease, commit))
             self._advance(commit)
         then()
         first = last - len(commit.events) + 1
@@ -154,7 +154,9 @@ class RunLog:
 
     def _appended(self, messages: Sequence[LoggedMessage], rows: Sequence[NewNode]) -> None:
         for message, row in zip(messages, rows, strict=True):
-            self.view = extend(self.view, Entry(row.seq, row.parent_id, message, at=time.time()))
+            self.view = extend_view(
+                self.view, Entry(row.seq, row.parent_id, message, at=time.time())
+            )
 
     async def tell_of(self, event: NewEvent) -> None:
         """Record an event by itself."""
@@ -359,10 +361,10 @@ class RunLog:
         entry = Entry(
             exchange.seq, self.head, exchange.message, ordered, tuple(shown), at=exchange.at
         )
-        view = extend(self.view, entry)
+        view = extend_view(self.view, entry)
         rows = self._rows(notes, exchange.seq)
         for note, row in zip(notes, rows, strict=True):
-            view = extend(view, Entry(row.seq, row.parent_id, note, at=time.time()))
+            view = extend_view(view, Entry(row.seq, row.parent_id, note, at=time.time()))
         cut = tuple(
             CallShown(
                 exchange.seq, i, chars, count_text(shown_text(ordered[i].text, call.id, chars))
@@ -433,6 +435,6 @@ def finish_event(finish: Finish) -> NewEvent:
     return NewEvent("run-suspend" if finish.status == "suspended" else "run-finish", data=data)
 
 
-def cancelled() -> Finish:
+def cancelled_finish() -> Finish:
     """Return the end of a cancelled run."""
     return Finish("cancelled", "cancelled", "It was cancelled.")

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from agent_runtime.concurrency import outlast
+from agent_runtime.concurrency import run_shielded
 from agent_runtime.errors import Conflict
 from agent_runtime.log.run_log import RunLog
-from agent_runtime.models.cost import minus, plus, spent_by, usage_data
+from agent_runtime.models.cost import add_amounts, negate_amount, spent_by, usage_data
 from agent_runtime.prompt.observation import Observation, encode_body
 from agent_runtime_storage.contract.records import (
     Amount,
@@ -24,7 +24,7 @@ from agent_runtime_storage.contract.records import (
 )
 
 
-async def hold(log: RunLog, amount: Amount) -> None:
+async def reserve_for_memory(log: RunLog, amount: Amount) -> None:
     """Reserve what memory is about to spend; nothing where that is nothing.
 
     Raises:
@@ -35,24 +35,26 @@ async def hold(log: RunLog, amount: Amount) -> None:
     await _spend(log, Commit(reserve=amount, limits=limits), amount)
 
 
-async def lose(log: RunLog, held: Amount) -> None:
+async def release_as_unsettled(log: RunLog, held: Amount) -> None:
     """Count what was held as spent at its bound: what was billed of it is not known."""
-    await _spend(log, Commit(release=held, unsettle=held), minus(held))
+    await _spend(log, Commit(release=held, unsettle=held), negate_amount(held))
 
 
-async def book(log: RunLog, usage: Sequence[Usage], *, held: Amount, lost: bool) -> None:
-    """Record what calls of memory cost that came to nothing; see `remember`."""
+async def record_failed_calls(
+    log: RunLog, usage: Sequence[Usage], *, held: Amount, lost: bool
+) -> None:
+    """Record what calls of memory cost that came to nothing; see `commit_observation`."""
     settle, unsettle = spent_by(usage), held if lost else None
     commit = Commit(usage=tuple(usage), release=held, settle=settle, unsettle=unsettle)
-    await _spend(log, commit, minus(held))
+    await _spend(log, commit, negate_amount(held))
 
 
 async def _spend(log: RunLog, commit: Commit, amount: Amount) -> None:
     if amount == Amount() and not commit.usage:
         return
     async with log.writing:
-        _, interrupted = await outlast(log.store.commit(log.lease, commit))
-        log.held = plus(log.held, amount)
+        _, interrupted = await run_shielded(log.store.commit(log.lease, commit))
+        log.held = add_amounts(log.held, amount)
     if interrupted is not None:
         raise interrupted
 
@@ -62,7 +64,7 @@ async def count_observations(log: RunLog) -> None:
     log.last_observation = await log.store.last_observation(log.lease.thread_id)
 
 
-async def remember(
+async def commit_observation(
     log: RunLog,
     written: Observation,
     job: Job | None,
@@ -78,7 +80,7 @@ async def remember(
     was held counts as spent already.
 
     Args:
-        held: what `hold` reserved for it.
+        held: what `reserve_for_memory` reserved for it.
         lost: whether attempts may be billed of which nobody reported the usage; they count as
             spent at the bound that was held.
 
@@ -134,10 +136,10 @@ async def _remember(
             events=(told,),
         )
         writing = log.store.commit(log.lease, commit)
-    last, interrupted = await outlast(writing)
+    last, interrupted = await run_shielded(writing)
     log.last_observation = kept.id
     if not log.ended:
-        log.held = plus(log.held, minus(held or Amount()))
+        log.held = add_amounts(log.held, negate_amount(held or Amount()))
         # After the end whoever listened has left.
         log.tell(told, last)
     if interrupted is not None:

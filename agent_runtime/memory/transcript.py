@@ -27,7 +27,7 @@ from agent_runtime.messages import (
 )
 from agent_runtime.models.tokens import count_text, placeholder
 from agent_runtime.prompt.ledger import identifiers
-from agent_runtime.prompt.truncate import cut, fit
+from agent_runtime.prompt.truncate import share_result_budget, truncate_text
 from agent_runtime.prompt.view import Entry
 
 RESULT_TOKENS = 4_000
@@ -50,7 +50,7 @@ _PART_TOKENS = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class TranscriptMessage:
     """A message, or a result, as the Observer reads it.
 
     Attributes:
@@ -67,7 +67,7 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class TranscriptPart:
     """A transcript, or a part of one that was too long.
 
     Attributes:
@@ -85,7 +85,7 @@ class Piece:
 
 def transcript(
     entries: Sequence[Entry], *, limit: int, nonce: str, result_limit: int = RESULT_TOKENS
-) -> tuple[Piece, ...]:
+) -> tuple[TranscriptPart, ...]:
     """Return what an Observer reads of nodes, in pieces of at most about `limit` tokens.
 
     Args:
@@ -97,7 +97,9 @@ def transcript(
     return pieces(said(entries, result_limit=result_limit), limit=limit, nonce=nonce)
 
 
-def said(entries: Iterable[Entry], *, result_limit: int = RESULT_TOKENS) -> tuple[Said, ...]:
+def said(
+    entries: Iterable[Entry], *, result_limit: int = RESULT_TOKENS
+) -> tuple[TranscriptMessage, ...]:
     """Return the messages and results of nodes, oldest first, long results shortened."""
     return tuple(one for entry in entries for one in _of(entry, result_limit))
 
@@ -128,7 +130,9 @@ def time_of(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M") if at > 0 else ""
 
 
-def pieces(messages: Iterable[Said], *, limit: int, nonce: str) -> tuple[Piece, ...]:
+def pieces(
+    messages: Iterable[TranscriptMessage], *, limit: int, nonce: str
+) -> tuple[TranscriptPart, ...]:
     """Return transcripts of the messages, each with at most about `limit` tokens.
 
     A message that alone is longer is split, and each of its parts says so.
@@ -137,8 +141,8 @@ def pieces(messages: Iterable[Said], *, limit: int, nonce: str) -> tuple[Piece, 
         ValueError: the nonce occurs in them.
     """
     room = max(LEAST, limit) - _FENCE_TOKENS
-    packed: list[Piece] = []
-    waiting: list[tuple[Said, str, int]] = []
+    packed: list[TranscriptPart] = []
+    waiting: list[tuple[TranscriptMessage, str, int]] = []
     size = 0
     for one in messages:
         if nonce in one.text or nonce in one.speaker:
@@ -157,10 +161,10 @@ def pieces(messages: Iterable[Said], *, limit: int, nonce: str) -> tuple[Piece, 
     return tuple(packed)
 
 
-def _piece(packed: Sequence[tuple[Said, str, int]], nonce: str) -> Piece:
+def _piece(packed: Sequence[tuple[TranscriptMessage, str, int]], nonce: str) -> TranscriptPart:
     body = "\n\n".join(shown for _, shown, _ in packed)
     text = f"<transcript {nonce}>\n{body}\n</transcript {nonce}>"
-    return Piece(
+    return TranscriptPart(
         text,
         sum(tokens for _, _, tokens in packed) + _FENCE_TOKENS,
         max(one.at for one, _, _ in packed),
@@ -168,15 +172,15 @@ def _piece(packed: Sequence[tuple[Said, str, int]], nonce: str) -> Piece:
     )
 
 
-def _shown(one: Said, nonce: str) -> str:
+def _shown(one: TranscriptMessage, nonce: str) -> str:
     return f"{_header(one, nonce)}\n{one.text}"
 
 
-def _header(one: Said, nonce: str) -> str:
+def _header(one: TranscriptMessage, nonce: str) -> str:
     return f"[{nonce} | node {one.node} | {one.at or 'time unknown'} | {one.speaker}]"
 
 
-def _parts(one: Said, room: int) -> list[Said]:
+def _parts(one: TranscriptMessage, room: int) -> list[TranscriptMessage]:
     """Return a message as it is, or in parts of at most about `room` tokens."""
     # A token has at least one character in four and rarely more than sixteen.
     size = len(one.text)
@@ -215,36 +219,40 @@ def _end(text: str, start: int, end: int) -> int:
 # From nodes to what was said
 
 
-def _of(entry: Entry, result_limit: int) -> Iterator[Said]:
+def _of(entry: Entry, result_limit: int) -> Iterator[TranscriptMessage]:
     message, at = entry.message, time_of(entry.at)
     if isinstance(message, UserMessage):
         files = [placeholder(file) for file in message.files]
         text = _clean("\n".join([message.text, *files]))
-        yield Said(entry.seq, at, "user", text, telling=bool(text.strip()))
+        yield TranscriptMessage(entry.seq, at, "user", text, telling=bool(text.strip()))
     elif isinstance(message, Note):
         steered = message.source == "steer"
         speaker = "user, to the agent at work" if steered else f"runtime note ({message.source})"
-        yield Said(entry.seq, at, speaker, _clean(message.text), telling=steered)
+        yield TranscriptMessage(entry.seq, at, speaker, _clean(message.text), telling=steered)
     else:
         yield from _exchange(entry, message, at, result_limit)
 
 
-def _exchange(entry: Entry, message: AssistantMessage, at: str, limit: int) -> Iterator[Said]:
+def _exchange(
+    entry: Entry, message: AssistantMessage, at: str, limit: int
+) -> Iterator[TranscriptMessage]:
     if message.reasoning.strip():
         thought = _clean(_shortened(message.reasoning, REASONING_TOKENS))
-        yield Said(entry.seq, at, "agent, thinking", thought)
+        yield TranscriptMessage(entry.seq, at, "agent, thinking", thought)
     said = "\n".join([message.text, *map(placeholder, message.files)])
     if said.strip():
-        yield Said(entry.seq, at, "agent", _clean(said))
+        yield TranscriptMessage(entry.seq, at, "agent", _clean(said))
     for index, call in enumerate(message.calls):
         name = _name(call.name)
-        yield Said(entry.seq, at, f"agent, calls {name}", _clean(_arguments(call, limit)))
+        yield TranscriptMessage(
+            entry.seq, at, f"agent, calls {name}", _clean(_arguments(call, limit))
+        )
         if index < len(entry.results):
             result = entry.results[index]
             text = _clean(_result(result, call.id, limit))
             failed = result.outcome not in ("ok", "cancelled")
             speaker = f"tool {name} ({result.outcome})"
-            yield Said(entry.seq, at, speaker, text, telling=failed)
+            yield TranscriptMessage(entry.seq, at, speaker, text, telling=failed)
 
 
 def _arguments(call: ToolCall, limit: int) -> str:
@@ -268,7 +276,7 @@ def _value(value: Any) -> str:
 
 def _result(result: ToolResult, handle: str, limit: int) -> str:
     chars = _chars(result.text, limit)
-    text = result.text if chars is None else cut(result.text, chars, handle)
+    text = result.text if chars is None else truncate_text(result.text, chars, handle)
     if chars is not None and text != result.text:
         text = _with_identifiers(text, result.text, chars)
     return "\n".join([text, *(placeholder(file) for file in result.files)])
@@ -278,10 +286,10 @@ def _chars(text: str, tokens: int) -> int | None:
     """Return how many characters of a text have so many tokens; None if it has no more of them."""
     most = tokens * MOST_CHARS
     if len(text) <= most:
-        return fit([text], tokens, _count)[0]
+        return share_result_budget([text], tokens, _count)[0]
     # Of a text of a megabyte no more than this is counted.
     known = text[: most * 3 // 5] + text[len(text) - most * 2 // 5 :]
-    chars = fit([known], tokens, _count)[0]
+    chars = share_result_budget([known], tokens, _count)[0]
     return len(known) if chars is None else chars
 
 

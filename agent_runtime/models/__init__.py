@@ -69,9 +69,9 @@ def embedder_from_name(name: str, settings: Settings) -> LiteLLMEmbedder:
 
 
 def _options(name: str, settings: Settings, role: Role) -> dict[str, Any]:
-    from agent_runtime.models.places import place_of
+    from agent_runtime.models.places import place_for_model
 
-    place = place_of(name, settings, role)
+    place = place_for_model(name, settings, role)
     return {
         "base_url": place.base_url,
         "api_key": _secret(place.api_key),

@@ -50,7 +50,7 @@ _WITHOUT_VERSION = ("anthropic", "ollama", "ollama_chat")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Access:
+class ModelAccess:
     """How a model is reached by litellm.
 
     Attributes:
@@ -68,7 +68,7 @@ class Access:
     @classmethod
     def of(
         cls, name: str, *, base_url: str | None, api_key: str | None, local_only: bool
-    ) -> Access:
+    ) -> ModelAccess:
         """Return the access to a model by the name that its user gave.
 
         Raises:

@@ -16,7 +16,7 @@ NANO = 1_000_000_000
 """Nanodollars in a dollar."""
 
 
-def bound(info: ModelInfo, prompt_tokens: int, max_output: int) -> Amount:
+def max_call_cost(info: ModelInfo, prompt_tokens: int, max_output: int) -> Amount:
     """Return the most that one call can cost, were nothing of its prompt cached."""
     price = info.price
     cost = 0
@@ -25,17 +25,17 @@ def bound(info: ModelInfo, prompt_tokens: int, max_output: int) -> Amount:
     return Amount(prompt_tokens + max_output, cost)
 
 
-def plus(one: Amount, other: Amount) -> Amount:
+def add_amounts(one: Amount, other: Amount) -> Amount:
     """Return the sum of two amounts."""
     return Amount(one.tokens + other.tokens, one.cost + other.cost)
 
 
-def minus(amount: Amount) -> Amount:
+def negate_amount(amount: Amount) -> Amount:
     """Return the negative of an amount."""
-    return times(amount, -1)
+    return scale_amount(amount, -1)
 
 
-def times(amount: Amount, count: int) -> Amount:
+def scale_amount(amount: Amount, count: int) -> Amount:
     """Return an amount so many times."""
     return Amount(amount.tokens * count, amount.cost * count)
 

@@ -17,9 +17,9 @@ import anyio
 import anyio.to_thread
 
 from agent_runtime.errors import ModelError, ModelProtocolError, ModelStalled
-from agent_runtime.models.access import Access
+from agent_runtime.models.access import ModelAccess
 from agent_runtime.models.catalog import embedding_price
-from agent_runtime.models.failures import Failure, failure_of
+from agent_runtime.models.failures import AttemptFailure, failure_of
 from agent_runtime.models.litellm import load_litellm, wait_before
 from agent_runtime.models.tokens import count_text
 
@@ -97,7 +97,9 @@ class LiteLLMEmbedder:
         price: int | None = None,
         local_only: bool = False,
     ) -> None:
-        self._access = Access.of(name, base_url=base_url, api_key=api_key, local_only=local_only)
+        self._access = ModelAccess.of(
+            name, base_url=base_url, api_key=api_key, local_only=local_only
+        )
         self._timeout = timeout
         self._retries = retries
         self._price = price
@@ -139,7 +141,7 @@ class LiteLLMEmbedder:
         while True:
             attempt += 1
             found = await self._attempt(litellm, list(texts))
-            if not isinstance(found, Failure):
+            if not isinstance(found, AttemptFailure):
                 tokens, vectors = found
                 price = self.price
                 cost = None if price is None or tokens is None else price * tokens
@@ -152,7 +154,7 @@ class LiteLLMEmbedder:
 
     async def _attempt(
         self, litellm: Any, texts: list[str]
-    ) -> tuple[int | None, list[Vector]] | Failure:
+    ) -> tuple[int | None, list[Vector]] | AttemptFailure:
         """Call the embedder once."""
         arguments: dict[str, Any] = {
             "model": self.name,
@@ -172,9 +174,9 @@ class LiteLLMEmbedder:
                 f"{self.name} gave no vectors within {self._timeout:g} s.",
                 cure="Try again, or raise AGENT_RUNTIME_EMBEDDER_TIMEOUT.",
             )
-            return Failure(stalled, retry=True, billed=True)
+            return AttemptFailure(stalled, retry=True, billed=True)
         except ModelProtocolError as error:
-            return Failure(error, retry=True, billed=True)
+            return AttemptFailure(error, retry=True, billed=True)
         except Exception as error:
             # Not chained: litellm's text may hold the key, and a traceback would show it.
             return failure_of(error, self.name, streaming=False, secrets=self._access.secrets())

@@ -68,7 +68,7 @@ def reason_of(word: str) -> FinishReason:
 
 
 @dataclass(slots=True)
-class Ending:
+class FinishReader:
     """What the provider of one answer says of its end.
 
     Attributes:
@@ -164,7 +164,7 @@ class Ending:
 class _Items:
     """The chunks of a stream that has no parser of litellm's: those of OpenAI's own client."""
 
-    def __init__(self, source: Any, ending: Ending) -> None:
+    def __init__(self, source: Any, ending: FinishReader) -> None:
         self._source = source
         self._ending = ending
 
@@ -190,7 +190,7 @@ class _Call:
     """What begins a stream that litellm begins late."""
 
     call: Any
-    ending: Ending
+    ending: FinishReader
 
     async def __call__(self, **arguments: Any) -> Any:
         return self.ending.overhear(await self.call(**arguments))

@@ -127,7 +127,7 @@ def read_error(error: BaseException) -> ErrorBody:
     )
 
 
-def plain(text: str) -> str:
+def strip_markup(text: str) -> str:
     """Return a text without the markup of a web page, on one line."""
     if re.search(r"<(?:!doctype|html|head|body)\b", text, re.IGNORECASE):
         text = re.sub(r"(?is)<(script|style)\b.*?</\1>|<[^<>]*>", " ", text)

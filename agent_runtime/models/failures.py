@@ -22,7 +22,7 @@ from agent_runtime.errors import (
     ModelUnavailable,
 )
 from agent_runtime.messages import encodable
-from agent_runtime.models.error_bodies import ErrorBody, plain, read_error
+from agent_runtime.models.error_bodies import ErrorBody, read_error, strip_markup
 
 _SECRETS = re.compile(
     r"(?i)\bbearer\s+\S+"
@@ -45,7 +45,7 @@ _KEY_TROUBLE = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class AttemptFailure:
     """One failed attempt.
 
     Attributes:
@@ -71,7 +71,7 @@ def scrub(text: str, secrets: Iterable[str] = ()) -> str:
 
 def failure_of(
     error: Exception, model: str, *, streaming: bool, secrets: Iterable[str] = ()
-) -> Failure:
+) -> AttemptFailure:
     """Return what an exception of litellm means.
 
     Args:
@@ -82,30 +82,30 @@ def failure_of(
     text = _said(said.message or str(getattr(error, "message", "") or error), secrets)
     refused = _refusal(error, said, text, model)
     if refused is not None:
-        return Failure(refused, retry=False)
+        return AttemptFailure(refused, retry=False)
     if said.limited and not streaming:
         limited = ModelUnavailable(
             f"{model} is rate-limited: {text}",
             cure="Wait, lower the number of runs at a time, or raise the limit at the provider.",
         )
-        return Failure(limited, retry=True, wait=said.wait)
+        return AttemptFailure(limited, retry=True, wait=said.wait)
     if streaming:
         broken = ModelProtocolError(
             f"The answer of {model} broke off in the middle: {text}",
             cure="Try again; if it persists, look at the connection and at the provider's status.",
         )
-        return Failure(broken, retry=True, wait=said.wait, billed=True)
+        return AttemptFailure(broken, retry=True, wait=said.wait, billed=True)
     if said.status == 408:
         late = ModelStalled(
             f"{model} did not answer in time: {text}",
             cure="Try again, or raise AGENT_RUNTIME_FIRST_BYTE_TIMEOUT.",
         )
-        return Failure(late, retry=True, billed=True)
+        return AttemptFailure(late, retry=True, billed=True)
     down = ModelUnavailable(
         f"{model} cannot be reached or failed: {text}",
         cure="Check the network, the base URL and the provider's status, then try again.",
     )
-    return Failure(down, retry=True, wait=said.wait)
+    return AttemptFailure(down, retry=True, wait=said.wait)
 
 
 def _refusal(error: Exception, said: ErrorBody, text: str, model: str) -> ModelError | None:
@@ -147,7 +147,7 @@ def _refusal(error: Exception, said: ErrorBody, text: str, model: str) -> ModelE
 def _said(raw: str, secrets: Iterable[str]) -> str:
     """Return what the provider said: one line, without litellm's prefixes and without keys."""
     text = scrub(encodable(raw), secrets).split("Traceback (most recent call last)")[0]
-    text = _NOISE.sub("", plain(text))
+    text = _NOISE.sub("", strip_markup(text))
     if len(text) > _LONGEST:
         return text[:_LONGEST] + "…"
     return text if text.endswith((".", "!", "?")) else f"{text}."

@@ -55,7 +55,7 @@ class PartialCall:
     """Whether its name came once more when it was whole: more arguments are another call's."""
 
 
-class Fragments:
+class ToolCallAssembler:
     """Gathers the fragments of an answer's calls.
 
     Attributes:

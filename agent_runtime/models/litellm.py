@@ -28,7 +28,7 @@ import anyio.to_thread
 
 from agent_runtime.errors import ModelProtocolError, ModelStalled
 from agent_runtime.messages import FileKind
-from agent_runtime.models.access import FORBID, Access, NoLookups
+from agent_runtime.models.access import FORBID, ModelAccess, NoLookups
 from agent_runtime.models.base import (
     ModelAnswer,
     ModelEvent,
@@ -38,8 +38,8 @@ from agent_runtime.models.base import (
     Retrying,
 )
 from agent_runtime.models.catalog import cost_of, is_chat_model, model_info, provider_of
-from agent_runtime.models.endings import Ending
-from agent_runtime.models.failures import Failure, failure_of
+from agent_runtime.models.endings import FinishReader
+from agent_runtime.models.failures import AttemptFailure, failure_of
 from agent_runtime.models.wire import Collector, Dialect, messages_of, tools_of
 
 FIRST_WAIT = 0.5
@@ -112,7 +112,9 @@ class LiteLLMModel:
         takes: Iterable[FileKind] | None = None,
         local_only: bool = False,
     ) -> None:
-        self._access = Access.of(name, base_url=base_url, api_key=api_key, local_only=local_only)
+        self._access = ModelAccess.of(
+            name, base_url=base_url, api_key=api_key, local_only=local_only
+        )
         self._name = self._access.name
         self._first_byte_timeout = first_byte_timeout
         self._idle_timeout = idle_timeout
@@ -196,7 +198,7 @@ class LiteLLMModel:
         Raises:
             _AttemptError: with what is to be thought of it.
         """
-        ending = Ending()
+        ending = FinishReader()
         deadline = anyio.current_time() + self._first_byte_timeout
         stream: Any = None
         began = False
@@ -219,7 +221,7 @@ class LiteLLMModel:
         except TimeoutError:
             raise _AttemptError(self._stalled(began=began)) from None
         except ModelProtocolError as error:
-            raise _AttemptError(Failure(error, retry=True, billed=True)) from None
+            raise _AttemptError(AttemptFailure(error, retry=True, billed=True)) from None
         except Exception as error:
             # Not chained: litellm's text may hold the key, and a traceback would show it.
             failure = failure_of(error, self._name, streaming=began, secrets=self._access.secrets())
@@ -264,7 +266,7 @@ class LiteLLMModel:
             host=urlsplit(self._access.base_url or "").hostname or "",
         )
 
-    def _stalled(self, *, began: bool) -> Failure:
+    def _stalled(self, *, began: bool) -> AttemptFailure:
         if began:
             what = f"{self._name} fell silent for {self._idle_timeout:g} s in mid-answer."
             variable = "AGENT_RUNTIME_IDLE_TIMEOUT"
@@ -272,13 +274,13 @@ class LiteLLMModel:
             what = f"{self._name} sent nothing for {self._first_byte_timeout:g} s."
             variable = "AGENT_RUNTIME_FIRST_BYTE_TIMEOUT"
         stalled = ModelStalled(what, cure=f"Try again, or raise {variable}.")
-        return Failure(stalled, retry=True, billed=True)
+        return AttemptFailure(stalled, retry=True, billed=True)
 
 
 class _AttemptError(Exception):
     """One attempt failed; it never leaves this module."""
 
-    def __init__(self, failure: Failure) -> None:
+    def __init__(self, failure: AttemptFailure) -> None:
         super().__init__(failure.error.message)
         self.failure = failure
 
@@ -352,7 +354,7 @@ def _priced(event: ModelEvent, info: ModelInfo, lost: int) -> ModelEvent:
     return replace(event, cost=cost, lost=lost)
 
 
-def wait_before(attempt: int, failure: Failure) -> float:
+def wait_before(attempt: int, failure: AttemptFailure) -> float:
     """Return the seconds before the next attempt: what the provider asks, or a random backoff."""
     if failure.wait is not None:
         return min(failure.wait, LONGEST_WAIT)

@@ -12,7 +12,7 @@ from agent_runtime_config.model_settings import ModelPlace, Role
 _ACCESS = ("base_url", "api_key")
 
 
-def place_of(name: str, settings: Settings, role: Role) -> ModelPlace:
+def place_for_model(name: str, settings: Settings, role: Role) -> ModelPlace:
     """Return what the settings give for a model that is used in a role.
 
     A role's settings are for the model that the settings name for it, the main model's for that

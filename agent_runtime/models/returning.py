@@ -16,7 +16,7 @@ Reasoning = Literal["never", "given", "always"]
 
 
 @dataclass(frozen=True, slots=True)
-class Returns:
+class ReasoningReplay:
     """What a model is sent back of its own reasoning.
 
     Attributes:
@@ -33,10 +33,10 @@ class Returns:
     ordered: bool = False
 
 
-_CLAUDE = Returns(ordered=True)
-_UNSIGNED = Returns(blocks=False)
-_COMPATIBLE = Returns(reasoning="given")
-_DEMANDING = Returns(reasoning="always")
+_CLAUDE = ReasoningReplay(ordered=True)
+_UNSIGNED = ReasoningReplay(blocks=False)
+_COMPATIBLE = ReasoningReplay(reasoning="given")
+_DEMANDING = ReasoningReplay(reasoning="always")
 
 _BY_PROVIDER = {
     "anthropic": _CLAUDE,
@@ -60,7 +60,7 @@ _FIRST_BOUND = (5, 1)
 
 
 @functools.lru_cache(maxsize=256)
-def returns_of(model: str, provider: str, host: str = "") -> Returns:
+def reasoning_replay_of(model: str, provider: str, host: str = "") -> ReasoningReplay:
     """Return what a model is sent back.
 
     Args:
@@ -69,11 +69,11 @@ def returns_of(model: str, provider: str, host: str = "") -> Returns:
     """
     if provider == "vertex_ai" and "claude" in model.lower():
         return _CLAUDE
-    returns = _BY_PROVIDER.get(provider, Returns())
+    returns = _BY_PROVIDER.get(provider, ReasoningReplay())
     if returns is not _COMPATIBLE:
         return returns
     if any(host == name or host.endswith(f".{name}") for name in _REFUSING_HOSTS):
-        return Returns()
+        return ReasoningReplay()
     return _DEMANDING if _DEMANDING_MODEL.search(model) else returns
 
 

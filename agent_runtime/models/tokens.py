@@ -57,7 +57,7 @@ _VOCABULARY_URL = f"https://openaipublic.blob.core.windows.net/encodings/{_VOCAB
 _DENSE = re.compile(rb"[A-Za-z0-9+/=]{40,}|[0-9A-Fa-f]{16,}|[0-9]+")
 
 
-async def warm() -> None:
+async def load_vocabulary() -> None:
     """Load the vocabulary in a thread (about 0.25 s), so that counting never stalls the loop."""
     await anyio.to_thread.run_sync(_encoding)
 
@@ -65,8 +65,8 @@ async def warm() -> None:
 def count_text(text: str) -> int:
     """Return how many of our tokens a text has; what reads like a special token is plain text.
 
-    The first call loads the vocabulary, unless `warm` did.  Without a vocabulary on this machine
-    it is an estimate by length; nothing is ever fetched.
+    The first call loads the vocabulary, unless `load_vocabulary` did.  Without a vocabulary on this
+    machine it is an estimate by length; nothing is ever fetched.
     """
     return _remembered(text) if len(text) <= REMEMBERED_CHARS else _count(text)
 

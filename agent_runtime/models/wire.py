@@ -34,8 +34,8 @@ from agent_runtime.models.base import (
 from agent_runtime.models.catalog import CACHE_MARKS
 from agent_runtime.models.endings import reason_of
 from agent_runtime.models.file_parts import after_results, in_results, part_of
-from agent_runtime.models.fragments import Fragments
-from agent_runtime.models.returning import Returns, returns_of
+from agent_runtime.models.fragments import ToolCallAssembler
+from agent_runtime.models.returning import ReasoningReplay, reasoning_replay_of
 from agent_runtime.models.tokens import placeholder
 
 Json = dict[str, Any]
@@ -64,9 +64,9 @@ class Dialect:
     host: str = ""
 
     @property
-    def returns(self) -> Returns:
+    def returns(self) -> ReasoningReplay:
         """What the model is sent back of its own reasoning."""
-        return returns_of(self.model, self.provider, self.host)
+        return reasoning_replay_of(self.model, self.provider, self.host)
 
 
 def messages_of(request: ModelRequest, dialect: Dialect) -> list[Json]:
@@ -233,12 +233,12 @@ class _Text:
 class Collector:
     """Gathers the chunks of one stream into an answer."""
 
-    def __init__(self, model: str, returns: Returns | None = None) -> None:
+    def __init__(self, model: str, returns: ReasoningReplay | None = None) -> None:
         self._model = model
-        self._returns = returns or Returns(reasoning="given", ordered=True)
+        self._returns = returns or ReasoningReplay(reasoning="given", ordered=True)
         self._text = _Text()
         self._reasoning = _Text()
-        self._calls = Fragments()
+        self._calls = ToolCallAssembler()
         self._blocks: list[Json] = []
         self._order: list[list[Any]] = []
         self._reasons = False

@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["file", "folder", "link", "special"]
+ListedKind = Literal["file", "folder", "link", "special"]
 TITLE_CHARS = 100
 
 _ENTRIES = re.compile(r"([\d,]+) entries in ")
@@ -31,7 +31,7 @@ _HEADING = re.compile(r"^#{1,6}\s+(.+?)\s*$", re.MULTILINE)
 class Listed:
     """One entry of a listing; `opens` is false for a name that no tool can be given."""
 
-    kind: Kind
+    kind: ListedKind
     path: str
     size: int = 0
     opens: bool = True
@@ -57,7 +57,7 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SearchSummary:
     """What a search counted, and the first matching lines."""
 
     matches: int
@@ -78,7 +78,7 @@ def is_cut(text: str) -> bool:
     return _CUT.search(text) is not None
 
 
-def listing(text: str) -> Listing | None:
+def parse_listing(text: str) -> Listing | None:
     """Return what a listing says; None if it is an error."""
     header, *lines = text.split("\n")
     total = _ENTRIES.match(header)
@@ -90,7 +90,7 @@ def listing(text: str) -> Listing | None:
     return Listing(_number(total[1]), entries, int(following[1]) if following else None, notes)
 
 
-def reading(path: str, text: str) -> Reading | None:
+def parse_reading(path: str, text: str) -> Reading | None:
     """Return what was read of a file; None if it is an error."""
     header, _, body = text.partition("\n")
     found = _READ.search(header)
@@ -112,7 +112,7 @@ def unread(text: str) -> str:
     return title("", " ".join(text.split()))
 
 
-def found(text: str) -> Found | None:
+def parse_search(text: str) -> SearchSummary | None:
     """Return what a search counted; None if it is an error."""
     header, *lines = text.split("\n")
     counts = _SEARCH.match(header)
@@ -121,7 +121,7 @@ def found(text: str) -> Found | None:
     matches, files, searched, candidates = map(_number, counts.groups())
     examples = [] if is_cut(text) else [line for line in lines if line]
     stopped = " It was stopped after " in header
-    return Found(matches, files, searched, candidates, stopped, examples)
+    return SearchSummary(matches, files, searched, candidates, stopped, examples)
 
 
 def recalled(text: str) -> tuple[str, str] | None:

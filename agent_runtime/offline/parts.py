@@ -18,7 +18,7 @@ from agent_runtime.messages import ToolCall, ToolSpec
 from agent_runtime.models.base import RawCall
 from agent_runtime.offline import parse, reading, report
 from agent_runtime.offline.asking import STOPPED, call
-from agent_runtime.offline.state import Part, State
+from agent_runtime.offline.state import FolderPart, State
 
 DELEGATE = "delegate"
 RECALL = "recall"
@@ -38,12 +38,12 @@ def can_delegate(tools: Iterable[ToolSpec]) -> bool:
     return {DELEGATE, RECALL} <= {tool.name for tool in tools}
 
 
-def divide(entries: int) -> list[Part]:
+def divide(entries: int) -> list[FolderPart]:
     """Return the parts of a folder of so many entries."""
     count = max(1, min(MOST_PARTS, entries // LEAST_ENTRIES))
     size = max(1, -(-entries // count))
     return [
-        Part(f"part-{number}", first, min(first + size, entries))
+        FolderPart(f"part-{number}", first, min(first + size, entries))
         for number, first in enumerate(range(0, max(entries, 1), size), 1)
     ]
 
@@ -56,7 +56,7 @@ def mark(state: State, place: int, path: str) -> None:
             part.label = path if len(path) <= LABEL_CHARS else f"{path[: LABEL_CHARS - 1]}…"
 
 
-def settle(state: State) -> list[dict[str, Any]]:
+def fit_parts(state: State) -> list[dict[str, Any]]:
     """Fit the parts to what was listed; return the changes of the plan that tell of them."""
     state.parts[-1].end = max(state.parts[-1].end, state.listed)
     changes: list[dict[str, Any]] = []
@@ -96,7 +96,7 @@ def gather(state: State, result: str) -> str:
         return ""
     part.tries += 1
     outcome = _outcome(opened[1]) if opened else {}
-    reader = reading.told(str(outcome.get("result") or ""))
+    reader = reading.parse_reader_answer(str(outcome.get("result") or ""))
     ended = outcome.get("status") == "succeeded"
     if reader is None or reader.following[0] < part.offset:
         _stopped(part, _why(outcome) or "its outcome could not be opened whole", 0)
@@ -113,7 +113,7 @@ def gather(state: State, result: str) -> str:
     return "".join(f"{line}\n" for line in reader.found)
 
 
-def _stopped(part: Part, why: str, files: int, *, further: bool = False) -> None:
+def _stopped(part: FolderPart, why: str, files: int, *, further: bool = False) -> None:
     """Keep why an attempt ended too early; give the part up after too many such."""
     part.idle = 0 if further else part.idle + 1
     part.done = part.idle >= MOST_IDLE
@@ -129,7 +129,7 @@ def _why(outcome: dict[str, Any]) -> str:
     return report.one_line("; ".join([reason, *blockers][:3]).strip("; "))
 
 
-def _delegate(state: State, part: Part) -> RawCall:
+def _delegate(state: State, part: FolderPart) -> RawCall:
     known: dict[str, Any] = {}
     if part.tries:
         known = {
@@ -157,7 +157,7 @@ def _steps(state: State) -> int:
     return OVERHEAD + math.ceil(MARGIN * reads)
 
 
-def _chosen(state: State, part: Part) -> int:
+def _chosen(state: State, part: FolderPart) -> int:
     """Return how many files of a part are read."""
     later = [
         one.ordinal for one in state.parts if one.first > part.first and one.first < state.listed

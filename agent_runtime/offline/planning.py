@@ -23,8 +23,6 @@ PHASES = {
 }
 """The phase of each step, where the phases are those that a plan has by default."""
 
-__all__ = ["NAME", "begin", "can_plan", "change", "done", "follow", "without"]
-
 
 def can_plan(tools: Sequence[ToolSpec]) -> tuple[bool, bool]:
     """Return whether there is the tool `plan`, and whether it has the phases of `PHASES`."""
@@ -33,7 +31,7 @@ def can_plan(tools: Sequence[ToolSpec]) -> tuple[bool, bool]:
     return tool is not None, all(f'"{phase}"' in told for phase in PHASES.values())
 
 
-def begin(state: State) -> Sequence[RawCall]:
+def plan_call(state: State) -> Sequence[RawCall]:
     """Return the call that makes the plan; none without the tool."""
     if not state.planned:
         return ()
@@ -69,7 +67,7 @@ def reading(state: State, files: int) -> Sequence[RawCall]:
     return change(state, {"id": "read", "status": "in_progress", **far})
 
 
-def done(step: str, result: str) -> dict[str, Any]:
+def completion_change(step: str, result: str) -> dict[str, Any]:
     """Return the change by which a step is completed."""
     return {"id": step, "status": "completed", "result": result}
 

@@ -20,7 +20,14 @@ from agent_runtime.messages import PromptMessage, ToolCall
 from agent_runtime.models.base import ModelAnswer, RawCall
 from agent_runtime.offline import parse, report
 from agent_runtime.offline.asking import STOPPED, ask, call, repeat, say
-from agent_runtime.offline.state import LARGE_PAGE, LEAST_PAGE, Part, State, from_text, to_text
+from agent_runtime.offline.state import (
+    LARGE_PAGE,
+    LEAST_PAGE,
+    FolderPart,
+    State,
+    from_text,
+    to_text,
+)
 
 ROLE = "reader"
 INSTRUCTIONS = (
@@ -98,7 +105,7 @@ class Reader:
         return self.opened + self.binary + self.failed
 
 
-def briefing(state: State, part: Part) -> str:
+def briefing(state: State, part: FolderPart) -> str:
     """Return what the reader of a part is told."""
     told = orjson.dumps(
         {
@@ -118,7 +125,7 @@ def briefing(state: State, part: Part) -> str:
     )
 
 
-def go_on(part: Part) -> str:
+def go_on(part: FolderPart) -> str:
     """Return what the log of attempts tells the next one."""
     return f"Go on at entry {part.offset}, file {part.at}."
 
@@ -129,7 +136,7 @@ def is_reader(messages: Sequence[PromptMessage]) -> bool:
     return first.startswith(PROTOCOL) and INSTRUCTIONS in first
 
 
-def told(text: str) -> Reader | None:
+def parse_reader_answer(text: str) -> Reader | None:
     """Return what a reader's answer tells; None if it tells nothing whole."""
     reader = from_text(text, Reader)
     if reader is None:
@@ -140,10 +147,10 @@ def told(text: str) -> Reader | None:
     return reader if len(reader.found) == reader.files else None
 
 
-def read(messages: Sequence[PromptMessage]) -> ModelAnswer:
+def next_reader_answer(messages: Sequence[PromptMessage]) -> ModelAnswer:
     """Return a reader's next answer, from its prompt alone."""
     last = max((i for i, one in enumerate(messages) if one.role == "assistant"), default=-1)
-    reader = told(messages[last].text) if last >= 0 else None
+    reader = parse_reader_answer(messages[last].text) if last >= 0 else None
     if reader is None:
         return _begin(messages)
     calls = messages[last].calls
@@ -190,7 +197,7 @@ def _next(reader: Reader) -> ModelAnswer:
 
 def _list(reader: Reader, asked: ToolCall, result: str) -> str | None:
     """Take in a page of the listing; return what is wrong with it, None if nothing is."""
-    page = parse.listing(result)
+    page = parse.parse_listing(result)
     if page is None:
         return f"The folder could not be listed: {report.one_line(result)}"
     if parse.is_cut(result) and reader.page > LEAST_PAGE:
@@ -228,8 +235,8 @@ def _note(reader: Reader, results: Sequence[str]) -> None:
     answers = iter(results)
     for one in reader.reading:
         result = next(answers, "") if one.opens else "its name is no UTF-8"
-        seen = parse.reading(one.path, result)
-        reader.found.append(report.line(report.Outcome(one.path, seen, parse.unread(result))))
+        seen = parse.parse_reading(one.path, result)
+        reader.found.append(report.line(report.FileOutcome(one.path, seen, parse.unread(result))))
         if seen is not None:
             reader.opened += 1
             reader.lines += seen.lines

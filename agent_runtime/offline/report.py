@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from agent_runtime.offline.parse import Found, Reading, title
+from agent_runtime.offline.parse import Reading, SearchSummary, title
 from agent_runtime.offline.state import OTHER, State
 
 STUB = "This survey is being made.\n"
@@ -16,7 +16,7 @@ EXAMPLES = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class SurveySearch:
     """A search that the survey makes."""
 
     label: str
@@ -26,15 +26,15 @@ class Question:
 
 
 QUESTIONS = (
-    Question("lines with TODO or FIXME", r"\b(TODO|FIXME)\b", quoted=True),
-    Question("Python functions (`def`)", r"^\s*(async\s+)?def\s+\w+", "*.py"),
-    Question("Python classes (`class`)", r"^\s*class\s+\w+", "*.py"),
-    Question("headings in README files", r"^#{1,6}\s+\S", "README*", quoted=True),
+    SurveySearch("lines with TODO or FIXME", r"\b(TODO|FIXME)\b", quoted=True),
+    SurveySearch("Python functions (`def`)", r"^\s*(async\s+)?def\s+\w+", "*.py"),
+    SurveySearch("Python classes (`class`)", r"^\s*class\s+\w+", "*.py"),
+    SurveySearch("headings in README files", r"^#{1,6}\s+\S", "README*", quoted=True),
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class FileOutcome:
     """What came of reading one file: what was seen, or why nothing was."""
 
     path: str
@@ -42,7 +42,7 @@ class Outcome:
     reason: str = ""
 
 
-def figures(state: State, counts: list[tuple[Found | None, str]]) -> str:
+def figures(state: State, counts: list[tuple[SearchSummary | None, str]]) -> str:
     """Return the report's first part; `counts` has a result, or an error, for each question."""
     lines = [f"# Survey of {_code(state.folder)}", "", _method(state), "", "## Figures", ""]
     lines += [
@@ -75,12 +75,12 @@ def figures(state: State, counts: list[tuple[Found | None, str]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def part(outcomes: list[Outcome]) -> str:
+def part(outcomes: list[FileOutcome]) -> str:
     """Return the lines of some files that were read, or could not be."""
     return "\n".join(map(line, outcomes)) + "\n"
 
 
-def line(one: Outcome) -> str:
+def line(one: FileOutcome) -> str:
     """Return the line of a file that was read, or could not be."""
     if one.reading is None:
         return f"- {_code(one.path)}: not read: {one.reason}"
@@ -130,7 +130,7 @@ def _delegated(state: State) -> list[str]:
     return lines
 
 
-def answer(state: State) -> str:
+def final_answer(state: State) -> str:
     """Return the run's last answer."""
     text = (
         f"The survey of {state.folder} is in {state.report} ({state.size:,} bytes). The folder has "
@@ -170,7 +170,7 @@ def _share(state: State) -> str:
     )
 
 
-def _search(question: Question, found: Found | None, error: str) -> list[str]:
+def _search(question: SurveySearch, found: SearchSummary | None, error: str) -> list[str]:
     if found is None:
         return [f"- {question.label}: not known ({one_line(error)})"]
     early = "; stopped early" if found.stopped else ""

@@ -64,7 +64,7 @@ def survey(request: ModelRequest) -> ModelAnswer:
         UnsupportedTask: the task is no survey of a folder, or the tools for it are missing.
     """
     if reading.is_reader(request.messages):
-        return reading.read(request.messages)
+        return reading.next_reader_answer(request.messages)
     place, task = _task(request.messages)
     last = max((i for i, one in enumerate(request.messages) if one.role == "assistant"), default=-1)
     state = from_text(request.messages[last].text) if last > place else None
@@ -104,7 +104,7 @@ def _begin(task: str, tools: Sequence[ToolSpec]) -> ModelAnswer:
 
 
 def _begun(state: State, results: Sequence[str]) -> ModelAnswer:
-    if (page := parse.listing(results[0])) is None:
+    if (page := parse.parse_listing(results[0])) is None:
         if not state.sure:
             state.folder, state.sure = ".", True
             return _ask(state, "begin", "Then it is the whole workspace.", *_look(state))
@@ -114,7 +114,7 @@ def _begun(state: State, results: Sequence[str]) -> ModelAnswer:
         )
     if state.delegated:
         # The report's own file will be an entry, too.
-        is_new = parse.reading(state.report, results[1]) is None
+        is_new = parse.parse_reading(state.report, results[1]) is None
         state.parts = parts.divide(page.total + (is_new and _inside(state)))
     words = "The report's place is taken first."
     return _write(state, "stub", words, report.STUB, whole=True)
@@ -124,11 +124,11 @@ def _list_page(state: State, results: Sequence[str]) -> ModelAnswer:
     if (failure := _not_written(state, results)) is not None:
         return failure
     words = "Now I list the whole folder."
-    return _ask(state, "list", words, _list(state), *plan.begin(state))
+    return _ask(state, "list", words, _list(state), *plan.plan_call(state))
 
 
 def _listed(state: State, results: Sequence[str]) -> ModelAnswer:
-    page = parse.listing(results[0])
+    page = parse.parse_listing(results[0])
     if page is None:
         return say(f"The folder {state.folder} could not be listed to its end: {results[0]}")
     if parse.is_cut(results[0]) and state.page > LEAST_PAGE:
@@ -155,13 +155,13 @@ def _listed(state: State, results: Sequence[str]) -> ModelAnswer:
     ]  # fmt: skip
     words = f"All is listed: {state.files:,} files. Now I search them."
     listed = f"{state.files:,} files in {state.folders:,} folders"
-    told = plan.follow(state, "search", plan.done("list", listed))
+    told = plan.follow(state, "search", plan.completion_change("list", listed))
     return _ask(state, "search", words, *calls, *told)
 
 
 def _searched(state: State, results: Sequence[str]) -> ModelAnswer:
     counts = [
-        (_without_report(state, question, parse.found(result)), result)
+        (_without_report(state, question, parse.parse_search(result)), result)
         for question, result in zip(report.QUESTIONS, results, strict=True)
     ]
     text = report.figures(state, counts)
@@ -169,7 +169,7 @@ def _searched(state: State, results: Sequence[str]) -> ModelAnswer:
     state.listed, state.offset = state.offset, 0
     state.more = state.files > 0
     state.stride = -(-state.files // MOST_READ) or 1
-    changes = parts.settle(state) if state.delegated else []
+    changes = parts.fit_parts(state) if state.delegated else []
     follow = plan.follow(state, "figures", *changes)
     return _write(state, "figures", "I write the figures.", text, *follow, whole=True)
 
@@ -182,7 +182,7 @@ def _next_files(state: State, results: Sequence[str]) -> ModelAnswer:
 
 
 def _queued(state: State, results: Sequence[str]) -> ModelAnswer:
-    page = parse.listing(results[0])
+    page = parse.parse_listing(results[0])
     if page is None:
         state.more = False
         return _go_on(state)
@@ -207,10 +207,10 @@ def _queued(state: State, results: Sequence[str]) -> ModelAnswer:
 
 
 def _read(state: State, results: Sequence[str]) -> ModelAnswer:
-    outcomes: list[report.Outcome] = []
+    outcomes: list[report.FileOutcome] = []
     for path, result in zip(state.reading, results, strict=True):
-        seen = parse.reading(path, result)
-        outcomes.append(report.Outcome(path, seen, parse.unread(result)))
+        seen = parse.parse_reading(path, result)
+        outcomes.append(report.FileOutcome(path, seen, parse.unread(result)))
         if seen is not None:
             state.opened += 1
             state.lines += seen.lines
@@ -248,7 +248,7 @@ def _recalled(state: State, results: Sequence[str]) -> ModelAnswer:
 
 
 def _checked(state: State, results: Sequence[str]) -> ModelAnswer:
-    seen = parse.reading(state.report, results[0])
+    seen = parse.parse_reading(state.report, results[0])
     if seen is None:
         return say(f"The report {state.report} was written but cannot be read: {results[0]}")
     if seen.bytes != state.size:
@@ -256,7 +256,7 @@ def _checked(state: State, results: Sequence[str]) -> ModelAnswer:
             f"The report {state.report} has {seen.bytes:,} bytes, but {state.size:,} were written: "
             "something else changed it, so it may not be right."
         )
-    return say(report.answer(state))
+    return say(report.final_answer(state))
 
 
 _STEPS: dict[Phase, Callable[[State, Sequence[str]], ModelAnswer]] = {
@@ -293,7 +293,7 @@ def _verified(
     state: State, messages: Sequence[PromptMessage], results: Sequence[str]
 ) -> ModelAnswer:
     state.verify = False
-    seen = parse.reading(state.report, results[0])
+    seen = parse.parse_reading(state.report, results[0])
     if seen is not None and seen.bytes == state.size:
         return _STEPS[state.phase](state, ["Appended"])
     if seen is None or seen.bytes != state.before:
@@ -354,7 +354,7 @@ def _end(state: State) -> ModelAnswer:
     read = f"{state.opened:,} files read, {state.binary:,} binary, {state.failed:,} not readable"
     if state.delegated:
         return _write(state, "ending", "I write the end of the report.", report.ending(state))
-    told = plan.change(state, plan.done("read", read))
+    told = plan.change(state, plan.completion_change("read", read))
     return _write(state, "ending", "All chosen files are read.", report.ending(state), *told)
 
 
@@ -374,12 +374,12 @@ def _is_file(state: State, entry: parse.Listed) -> bool:
 
 
 def _without_report(
-    state: State, question: report.Question, found: parse.Found | None
-) -> parse.Found | None:
+    state: State, question: report.SurveySearch, found: parse.SearchSummary | None
+) -> parse.SearchSummary | None:
     """Take the report's own file, which holds nothing yet, out of what was searched."""
     if found is None or not _holds_report(state, question.glob):
         return found
-    return parse.Found(
+    return parse.SearchSummary(
         found.matches,
         found.files,
         found.searched - 1,

@@ -32,7 +32,7 @@ _MARK = "state: "
 
 
 @dataclass(slots=True)
-class Part:
+class FolderPart:
     """A part of the folder, which a sub-agent reads.
 
     Attributes:
@@ -126,7 +126,7 @@ class State:
     planned: bool = False
     phased: bool = False
     delegated: bool = False
-    parts: list[Part] = field(default_factory=list[Part])
+    parts: list[FolderPart] = field(default_factory=list[FolderPart])
     outcomes: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
     first_listing: str = ""
     recalled: str = ""
@@ -180,7 +180,7 @@ def from_text(text: str, kind: type[Any] = State) -> Any:
     try:
         found = kind(**orjson.loads(state))
         if isinstance(found, State):
-            found.parts = [Part(**cast("dict[str, Any]", one)) for one in found.parts]
+            found.parts = [FolderPart(**cast("dict[str, Any]", one)) for one in found.parts]
     except (orjson.JSONDecodeError, TypeError):
         return None
     return found

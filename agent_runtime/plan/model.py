@@ -20,9 +20,9 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter,
 from agent_runtime.errors import InvalidPlan
 from agent_runtime.messages import encodable
 
-Status: TypeAlias = Literal["pending", "in_progress", "completed", "failed", "skipped"]
-STATUSES: tuple[Status, ...] = get_args(Status)
-SETTLED: tuple[Status, ...] = ("completed", "skipped")
+ItemStatus: TypeAlias = Literal["pending", "in_progress", "completed", "failed", "skipped"]
+STATUSES: tuple[ItemStatus, ...] = get_args(ItemStatus)
+SETTLED: tuple[ItemStatus, ...] = ("completed", "skipped")
 """With these an item's dependents may be completed."""
 FAILED = ("error", "refused", "interrupted")
 """With these outcomes a call has failed; one that was cancelled has not run."""
@@ -46,13 +46,13 @@ class PlanItem:
     Attributes:
         depends_on: ids of the items that must be completed or skipped before this one is completed.
         follows: whether its status is that of the other calls of the exchange that made this
-            version, so that no crash leaves it wrong; `following` puts it in.
+            version, so that no crash leaves it wrong; `update_following` puts it in.
     """
 
     id: str
     description: str
     phase: str
-    status: Status = "pending"
+    status: ItemStatus = "pending"
     result: str = ""
     depends_on: tuple[str, ...] = ()
     follows: bool = False
@@ -82,7 +82,7 @@ class Plan:
         return next((one for one in self.items if one.id == identity), None)
 
     @property
-    def counts(self) -> dict[Status, int]:
+    def counts(self) -> dict[ItemStatus, int]:
         """How many items have each status."""
         found = Counter(one.status for one in self.items)
         return {status: found[status] for status in STATUSES}
@@ -124,7 +124,7 @@ class Step(BaseModel):
     id: Annotated[Identity | None, Field(description="Left out of a new step: numbered.")] = None
     description: Text | None = None
     phase: str | None = None
-    status: Status | None = None
+    status: ItemStatus | None = None
     result: Annotated[Text | None, Field(description="What came of it, or the error.")] = None
     depends_on: Annotated[
         list[Identity] | None, Field(description="Ids of steps that must be completed before it.")
@@ -139,7 +139,9 @@ class Step(BaseModel):
 # Changes
 
 
-def create(goal: str, steps: Sequence[Step], *, phase: str | None, phases: Sequence[str]) -> Plan:
+def create_plan(
+    goal: str, steps: Sequence[Step], *, phase: str | None, phases: Sequence[str]
+) -> Plan:
     """Return a new plan.
 
     Args:
@@ -160,7 +162,7 @@ def create(goal: str, steps: Sequence[Step], *, phase: str | None, phases: Seque
     return plan
 
 
-def update(
+def update_plan(
     plan: Plan,
     *,
     goal: str | None = None,
@@ -203,7 +205,7 @@ def update(
     return new
 
 
-def mark(plan: Plan, identity: str, status: Status, result: str = "") -> Plan:
+def mark_item(plan: Plan, identity: str, status: ItemStatus, result: str = "") -> Plan:
     """Return the plan with the status of an item as it was observed, whatever it depends on.
 
     A result that is too long is cut.  A plan without the item is returned as it is.
@@ -231,12 +233,12 @@ class Followed:
     error: str = ""
 
 
-def following(plan: Plan, calls: Sequence[Followed]) -> Plan:
+def update_following(plan: Plan, calls: Sequence[Followed]) -> Plan:
     """Return the plan with the status that its following items have by these calls."""
     if not any(one.follows for one in plan.items):
         return plan
     failed = next((one for one in calls if one.outcome in FAILED), None)
-    status: Status = "in_progress"
+    status: ItemStatus = "in_progress"
     if failed is not None:
         status = "failed"
     elif any(one.outcome == "cancelled" for one in calls):
@@ -253,7 +255,7 @@ def following(plan: Plan, calls: Sequence[Followed]) -> Plan:
     )
 
 
-def settle(plan: Plan) -> Plan:
+def stop_following(plan: Plan) -> Plan:
     """Return the plan with the status of each item as its own: the next version follows no more."""
     return replace(plan, items=tuple(replace(one, follows=False) for one in plan.items))
 

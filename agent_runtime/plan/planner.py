@@ -12,13 +12,13 @@ from agent_runtime.log.run_log import RunLog
 from agent_runtime.messages import decode_result
 from agent_runtime.plan.model import (
     Followed,
+    ItemStatus,
     Plan,
-    Status,
     decode_plan,
     encode_plan,
-    following,
-    mark,
-    settle,
+    mark_item,
+    stop_following,
+    update_following,
 )
 from agent_runtime_storage.contract.plan_records import NewPlan, PlanRow
 from agent_runtime_storage.contract.records import Commit, NewEvent
@@ -120,7 +120,7 @@ class Planner:
                 return old
             return await self._write(new, seq, call_id)
 
-    async def mark(self, identity: str, status: Status, result: str = "") -> bool:
+    async def mark(self, identity: str, status: ItemStatus, result: str = "") -> bool:
         """Set what became of an item, as it was observed; return whether the plan has it.
 
         A run without a plan, or whose plan has no such item, is left as it is, and so is one that
@@ -132,7 +132,7 @@ class Planner:
 
         def marked(plan: Plan | None, others: int) -> Plan | None:
             del others
-            return plan and mark(plan, identity, status, result)
+            return plan and mark_item(plan, identity, status, result)
 
         plan = await self.change("", marked)
         return plan is not None and plan.item(identity) is not None
@@ -142,7 +142,7 @@ class Planner:
         if row.node_id == seq:
             # What follows the calls of this exchange goes on to do so.
             return _decode(thread, row)
-        return settle(await _read(self._log.store, thread, row))
+        return stop_following(await _read(self._log.store, thread, row))
 
     async def _made(self, call_id: str, newest: PlanRow | None, seq: int) -> Plan | None:
         """Return the version that a call of the open exchange has made already."""
@@ -234,7 +234,7 @@ async def _read(store: UserStore, thread_id: str, row: PlanRow) -> Plan:
         calls.append(
             Followed(call.tool, call.outcome, decode_result(call.body).text if bad else "")
         )
-    return following(plan, calls)
+    return update_following(plan, calls)
 
 
 def _decode(thread_id: str, row: PlanRow) -> Plan:

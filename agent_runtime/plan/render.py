@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agent_runtime.models.tokens import count_text
-from agent_runtime.plan.model import MOST_ITEMS, SETTLED, Plan, PlanItem, Status
+from agent_runtime.plan.model import MOST_ITEMS, SETTLED, ItemStatus, Plan, PlanItem
 
 NOTE_TOKENS = 800
 """How much of a prompt the plan may have when it is restated, in our count."""
@@ -15,7 +15,7 @@ _GOAL = 400
 _AFTER = 6
 _NAMED = 3
 
-MARKS: dict[Status, str] = {
+MARKS: dict[ItemStatus, str] = {
     "pending": "[ ]",
     "in_progress": "[>]",
     "completed": "[x]",
@@ -42,13 +42,13 @@ def item_line(item: PlanItem, most: int | None = None) -> str:
     return line
 
 
-def whole(plan: Plan) -> str:
+def render_whole_plan(plan: Plan) -> str:
     """Return all of a plan."""
     lines = [head_line(plan), f"Goal: {_short(plan.goal, None)}", *map(item_line, plan.items)]
     return "\n".join(lines)
 
 
-def summary(plan: Plan) -> str:
+def summarise_plan(plan: Plan) -> str:
     """Return where a plan stands and what comes next, in a few lines."""
     doing = [one.id for one in plan.items if one.status == "in_progress"]
     failed = [one.id for one in plan.items if one.status == "failed"]
@@ -60,12 +60,12 @@ def summary(plan: Plan) -> str:
     return " ".join(parts)
 
 
-def note(plan: Plan, tokens: int = NOTE_TOKENS) -> str:
+def render_plan_note(plan: Plan, tokens: int = NOTE_TOKENS) -> str:
     """Return a plan within a bound of tokens: what is done is summed up first, then what waits.
 
     What is in progress or failed is told before all else.
     """
-    text = whole(plan)
+    text = render_whole_plan(plan)
     if len(text) <= tokens * 20 and count_text(text) <= tokens:
         return text
     waiting = [one for one in plan.items if one.status not in SETTLED]
@@ -88,7 +88,7 @@ def note(plan: Plan, tokens: int = NOTE_TOKENS) -> str:
     return "\n".join([*head, *lines])
 
 
-def named(items: Sequence[PlanItem]) -> str:
+def name_items(items: Sequence[PlanItem]) -> str:
     """Return the ids of items with what each is about, of a few of them."""
     more = f" and {len(items) - _NAMED} more" if len(items) > _NAMED else ""
     return (

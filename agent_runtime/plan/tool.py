@@ -8,13 +8,13 @@ from typing import Any, Literal, cast
 
 from agent_runtime.errors import ConfigError, InvalidPlan
 from agent_runtime.messages import ToolSpec
-from agent_runtime.plan.model import PHASES, Plan, Step, create, update
+from agent_runtime.plan.model import PHASES, Plan, Step, create_plan, update_plan
 from agent_runtime.plan.planner import PLAN, Planner
-from agent_runtime.plan.render import note, summary, whole
+from agent_runtime.plan.render import render_plan_note, render_whole_plan, summarise_plan
 from agent_runtime.tools.base import FunctionTool, Tool, ToolContext
 
 NO_PLAN = "There is no plan yet."
-CREATE = "Make one with the action `create`."
+CREATE = "Make one with the action `create_plan`."
 
 
 class PlanTool(FunctionTool[..., Any]):
@@ -42,11 +42,11 @@ def plan_tool(*, phases: Sequence[str] = PHASES) -> Tool:
     ) -> str:
         """Keep a plan of a task that takes many steps: create it, update it as you work, review it.
 
-        `create` takes the goal and the steps in order. `update` changes steps by their ids, and
-        only what is given of each. Set a step to in_progress when you begin it and to completed
-        only when it is done and checked; with `follow` it takes its status from the other calls
-        of the same message. An invalid change is refused whole. Going back to an earlier phase
-        begins a new iteration.
+        `create_plan` takes the goal and the steps in order. `update_plan` changes steps by their
+        ids, and only what is given of each. Set a step to in_progress when you begin it and to
+        completed only when it is done and checked; with `follow` it takes its status from the other
+        calls of the same message. An invalid change is refused whole. Going back to an earlier
+        phase begins a new iteration.
 
         Args:
             goal: what is to be reached.
@@ -57,14 +57,16 @@ def plan_tool(*, phases: Sequence[str] = PHASES) -> Tool:
         planner = _planner(context)
         if action == "review":
             found = await planner.current()
-            return whole(found) if found else f"{NO_PLAN} {CREATE}"
+            return render_whole_plan(found) if found else f"{NO_PLAN} {CREATE}"
 
         def change(old: Plan | None, others: int) -> Plan:
             if action == "create":
-                return create(goal or "", [*(steps or []), *(add or [])], phase=phase, phases=names)
+                return create_plan(
+                    goal or "", [*(steps or []), *(add or [])], phase=phase, phases=names
+                )
             if old is None:
                 raise InvalidPlan(NO_PLAN, cure=CREATE)
-            return update(
+            return update_plan(
                 old,
                 goal=goal,
                 phase=phase,
@@ -76,7 +78,7 @@ def plan_tool(*, phases: Sequence[str] = PHASES) -> Tool:
 
         made = await planner.change(context.call_id, change, anew=action == "create")
         assert made is not None
-        return _told(made) if action == "create" else summary(made)
+        return _told(made) if action == "create" else summarise_plan(made)
 
     made = PlanTool(plan, idempotent=True)
     made.spec = _with_phases(made.spec, names)
@@ -87,12 +89,12 @@ async def plan_note(context: ToolContext) -> str | None:
     """Say what the plan is, for the state note."""
     planner = context.service(Planner)
     found = None if planner is None else await planner.current()
-    return found and note(found)
+    return found and render_plan_note(found)
 
 
 def _told(plan: Plan) -> str:
     # What its steps say stands in the call itself.
-    return f"{summary(plan)} Steps: {', '.join(one.id for one in plan.items)}."
+    return f"{summarise_plan(plan)} Steps: {', '.join(one.id for one in plan.items)}."
 
 
 def _names(phases: Sequence[str]) -> tuple[str, ...]:

@@ -23,9 +23,9 @@ from agent_runtime.files.references import (
     NOT_THERE,
     UNREADABLE,
     FilePolicy,
-    Resolved,
+    ResolvedFile,
     file_id,
-    resolve,
+    resolve_files,
 )
 from agent_runtime.messages import FileKind, FileRef, PromptMessage
 from agent_runtime.models.base import FilePart
@@ -143,7 +143,7 @@ class PromptFiles:
         self._policy = policy
         self._takes = takes
         self._tell = tell
-        self._resolved: dict[tuple[FileRef, ...], list[Resolved]] = {}
+        self._resolved: dict[tuple[FileRef, ...], list[ResolvedFile]] = {}
         self._problems: dict[FileRef, str] = {}
         self._accepted: set[FileRef] = set()
         self._told: set[FileRef] = set()
@@ -176,15 +176,15 @@ class PromptFiles:
         self._problems |= dict.fromkeys(new, REFUSED)
         return bool(new)
 
-    async def _resolve(self, files: tuple[FileRef, ...]) -> list[Resolved]:
+    async def _resolve(self, files: tuple[FileRef, ...]) -> list[ResolvedFile]:
         found = self._resolved.get(files)
         if found is None:
-            found = await resolve(self._store, files, self._policy)
+            found = await resolve_files(self._store, files, self._policy)
             if all(one.problem != UNREADABLE for one in found):
                 self._resolved[files] = found
         return found
 
-    async def _part(self, one: Resolved) -> FilePart:
+    async def _part(self, one: ResolvedFile) -> FilePart:
         file = one.file
         problem = one.problem or self._problems.get(file, "")
         part = FilePart(file, problem=problem, detail=self._policy.detail)

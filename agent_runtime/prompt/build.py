@@ -1,8 +1,8 @@
 """The prompt as a pure function of the log.
 
 `View` is a thread's branch as prompts see it: the newest activation, and the nodes from its first
-raw one to the head.  `build` turns it into a prompt, and `check` asserts on every call what the
-runtime promises of prompts.  Nothing here reads a clock, a store or a setting.
+raw one to the head.  `build_prompt` turns it into a prompt, and `check_prompt` asserts on every
+call what the runtime promises of prompts.  Nothing here reads a clock, a store or a setting.
 """
 
 from __future__ import annotations
@@ -25,8 +25,16 @@ from agent_runtime.models.returning import is_bound
 from agent_runtime.models.tokens import count_message, count_tools
 from agent_runtime.prompt.fences import masked_entry, masked_tool
 from agent_runtime.prompt.observation import Observation
-from agent_runtime.prompt.render import fence, is_of, render, render_front
-from agent_runtime.prompt.view import Entry, Gap, Prefix, Prompt, Start, View, handles
+from agent_runtime.prompt.render import fence, is_of, render_entry, render_front
+from agent_runtime.prompt.view import (
+    ActivationContent,
+    Entry,
+    Gap,
+    Prompt,
+    PromptPrefix,
+    View,
+    handles,
+)
 from agent_runtime_storage.contract.records import Activation, Node
 
 if TYPE_CHECKING:
@@ -37,30 +45,30 @@ if TYPE_CHECKING:
 
 
 @functools.cache
-def _start() -> TypeAdapter[Start]:
+def _start() -> TypeAdapter[ActivationContent]:
     from pydantic import TypeAdapter
 
-    return TypeAdapter(Start)
+    return TypeAdapter(ActivationContent)
 
 
 @functools.cache
-def _prefix() -> TypeAdapter[Prefix]:
+def _prefix() -> TypeAdapter[PromptPrefix]:
     from pydantic import TypeAdapter
 
-    return TypeAdapter(Prefix)
+    return TypeAdapter(PromptPrefix)
 
 
-def encode_start(start: Start) -> bytes:
+def encode_start(start: ActivationContent) -> bytes:
     """Return the body of an activation's row."""
     return _start().dump_json(start)
 
 
-def encode_prefix(prefix: Prefix) -> bytes:
+def encode_prefix(prefix: PromptPrefix) -> bytes:
     """Return the prefix of an activation's row."""
     return _prefix().dump_json(prefix)
 
 
-def decode_activation(row: Activation) -> tuple[Start, Prefix]:
+def decode_activation(row: Activation) -> tuple[ActivationContent, PromptPrefix]:
     """Return what an activation's row says."""
     return _start().validate_json(row.body), _prefix().validate_json(row.prefix)
 
@@ -80,8 +88,8 @@ def entry_of(node: Node) -> Entry:
 def view_of(
     activation_id: int,
     anchor: int | None,
-    start: Start,
-    prefix: Prefix,
+    start: ActivationContent,
+    prefix: PromptPrefix,
     task: Entry | None,
     entries: Sequence[Entry],
     observations: Sequence[Observation] = (),
@@ -96,8 +104,8 @@ def view_of(
 def view_of_rendered(
     activation_id: int,
     anchor: int | None,
-    start: Start,
-    prefix: Prefix,
+    start: ActivationContent,
+    prefix: PromptPrefix,
     task: Entry | None,
     entries: Sequence[Entry],
     observations: Sequence[Observation] = (),
@@ -118,26 +126,28 @@ def view_of_rendered(
     )
 
 
-def extend(view: View, entry: Entry) -> View:
+def extend_view(view: View, entry: Entry) -> View:
     """Return the view with one more node at its head."""
     entries = list(view.entries)
     _place(entries, entry, view.start, view.anchor)
     return replace(view, entries=tuple(entries))
 
 
-def _place(entries: list[Entry], entry: Entry, start: Start, anchor: int | None) -> None:
+def _place(
+    entries: list[Entry], entry: Entry, start: ActivationContent, anchor: int | None
+) -> None:
     entry = masked_entry(entry, start.nonce)
     if isinstance(entry.message, Note):
         _place_note(entries, entry, entry.message, start.nonce)
         return
-    prompt = render(entry, start, keep_opaque=_keeps_opaque(entry, start, anchor))
+    prompt = render_entry(entry, start, keep_opaque=_keeps_opaque(entry, start, anchor))
     if prompt != entry.prompt:
         # An activation renders nodes that are shown already: what looks as before is not recounted.
         entry = replace(entry, prompt=prompt, tokens=sum(map(count_message, prompt)))
     entries.append(entry)
 
 
-def _keeps_opaque(entry: Entry, start: Start, anchor: int | None) -> bool:
+def _keeps_opaque(entry: Entry, start: ActivationContent, anchor: int | None) -> bool:
     """Return whether what a model needs back of a node still holds under this activation."""
     return entry.seq > (anchor or 0) or not is_bound(start.model)
 
@@ -161,7 +171,7 @@ def _place_note(entries: list[Entry], entry: Entry, note: Note, nonce: str) -> N
     entries.append(entry)
 
 
-def build(view: View, *, cache_marks: int = 0) -> Prompt:
+def build_prompt(view: View, *, cache_marks: int = 0) -> Prompt:
     """Return the prompt of a view, with at most so many cache breakpoints.
 
     They stand after the last message but one node, and after the last: the last is what the next
@@ -200,7 +210,7 @@ def _observed_ends(view: View) -> list[int]:
 # What always holds
 
 
-def check(
+def check_prompt(
     view: View,
     prompt: Prompt,
     previous: Prompt | None,

@@ -79,16 +79,16 @@ class Constraints:
     budget: int = 0
 
 
-def same(text: str) -> str:
+def comparison_key(text: str) -> str:
     """Return what two texts have in common that say the same in the same words."""
     return _SPACE.sub(" ", text.casefold()).strip(" \"'`“”„")
 
 
-def kept(known: Constraints, items: Iterable[Constraint], read: int) -> Constraints:
+def merge_constraints(known: Constraints, items: Iterable[Constraint], read: int) -> Constraints:
     """Return constraints with those in force, each once, where it was said last."""
     newest: dict[str, Constraint] = {}
     for one in items:
-        key = same(one.text)
+        key = comparison_key(one.text)
         newest.pop(key, None)
         newest[key] = one
     left, found = KEPT_CHARS, list(newest.values())
@@ -101,7 +101,9 @@ def kept(known: Constraints, items: Iterable[Constraint], read: int) -> Constrai
     )
 
 
-def gone(known: Constraints, first: int | None, task: int | None) -> tuple[Constraint, ...]:
+def constraints_left(
+    known: Constraints, first: int | None, task: int | None
+) -> tuple[Constraint, ...]:
     """Return the constraints whose own nodes prompts do not show any more.
 
     Args:
@@ -115,9 +117,9 @@ def gone(known: Constraints, first: int | None, task: int | None) -> tuple[Const
     )
 
 
-def fitted(known: Constraints, *, first: int | None, task: int | None) -> Constraints:
+def fit_constraints(known: Constraints, *, first: int | None, task: int | None) -> Constraints:
     """Return the constraints with what prompts show whole decided, within their budget."""
-    leaving = gone(known, first, task)
+    leaving = constraints_left(known, first, task)
     costs = {one.text: count_text(one.text) + _LINE_TOKENS for one in leaving}
     whole = set(costs)
     if known.dropped or sum(costs.values()) > known.budget:
@@ -151,9 +153,9 @@ def _general(one: Constraint) -> bool:
     return universal and not _NUMBER.search(one.text) and not any(identifiers(one.text))
 
 
-def shown(known: Constraints, *, first: int | None, task: int | None) -> str:
+def render_constraints(known: Constraints, *, first: int | None, task: int | None) -> str:
     """Return what prompts show of fitted constraints; empty where there is nothing to show."""
-    standing = gone(known, first, task)
+    standing = constraints_left(known, first, task)
     others = [one for one in standing if not one.whole]
     lines = [HEADER, *(f"- {one.text}" for one in standing if one.whole)] if standing else []
     names: list[str] = []
@@ -175,9 +177,9 @@ def shown(known: Constraints, *, first: int | None, task: int | None) -> str:
 
 def stated(known: Constraints, *, first: int | None, task: int | None) -> tuple[str, ...]:
     """Return the constraints that prompts show whole, in the user's words."""
-    return tuple(one.text for one in gone(known, first, task) if one.whole)
+    return tuple(one.text for one in constraints_left(known, first, task) if one.whole)
 
 
 def unstated(known: Constraints, *, first: int | None, task: int | None) -> int:
     """Return how many constraints prompts do not show whole, though their nodes have left."""
-    return known.dropped + sum(not one.whole for one in gone(known, first, task))
+    return known.dropped + sum(not one.whole for one in constraints_left(known, first, task))

@@ -56,14 +56,14 @@ _AGAIN = (
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class AnswerCutoff:
     """The limit that an answer was cut at."""
 
     tokens: int
     by: OutputLimit
 
     @classmethod
-    def of(cls, answer: ModelAnswer, allowed: int, by: OutputLimit) -> Cut | None:
+    def of(cls, answer: ModelAnswer, allowed: int, by: OutputLimit) -> AnswerCutoff | None:
         """Return where an answer was cut, if it was, that might have so many tokens."""
         if answer.finish not in CUT:
             return None
@@ -88,7 +88,7 @@ class Cut:
         return f"The answer was cut at {self.at} within this call, so it was not made. {_PARTS}"
 
 
-def failure(answer: ModelAnswer) -> Finish | None:
+def failed_answer(answer: ModelAnswer) -> Finish | None:
     """Return the end of a run whose model gave an answer that is none, whatever it says."""
     word = answer.word or answer.finish
     match answer.finish:
@@ -111,7 +111,7 @@ def _failed(reason: StopReason, detail: str) -> Finish:
 
 
 @dataclass(slots=True)
-class Unfinished:
+class UnfinishedAnswer:
     """What a model has said of an answer that is not at its end.
 
     Attributes:
@@ -124,7 +124,7 @@ class Unfinished:
     _again: int = 0
 
     @classmethod
-    def of(cls, entries: Sequence[Entry]) -> Unfinished:
+    def of(cls, entries: Sequence[Entry]) -> UnfinishedAnswer:
         """Return what a branch ends in; what nothing follows is no part yet."""
         unfinished = cls()
         asked = ""
@@ -158,7 +158,7 @@ class Unfinished:
         self.parts.clear()
         self._cuts = self._pauses = self._again = 0
 
-    def next(self, answer: ModelAnswer, cut: Cut | None) -> Note | Finish | None:
+    def next(self, answer: ModelAnswer, cut: AnswerCutoff | None) -> Note | Finish | None:
         """Return what to say to an answer without calls that is not at its end, or the end.
 
         None for an answer that is at its end.

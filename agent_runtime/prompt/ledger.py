@@ -32,7 +32,7 @@ ROOT = "$="
 """Before the folder in which the paths lie that begin with `$/`."""
 
 Count = Callable[[str], int]
-Kind = Literal["path", "file", "url", "symbol", "hash", "other"]
+IdentifierKind = Literal["path", "file", "url", "symbol", "hash", "other"]
 
 # Finding: first what stands between spaces and quotes, then what is an identifier in it.  Nothing
 # is looked for in more than `LONGEST` characters at once, so the time is linear in any text.
@@ -71,7 +71,7 @@ _BRACKETS = ("()", "[]")
 
 # Ranking: about how often, in recorded coding runs, an identifier of this kind was needed again
 # and not shown in between: those that the agent or its user wrote, and those of results alone.
-_WORTH: dict[Kind, tuple[float, float]] = {
+_WORTH: dict[IdentifierKind, tuple[float, float]] = {
     "path": (0.3, 0.08),
     "file": (0.06, 0.025),
     "url": (0.08, 0.02),
@@ -86,7 +86,7 @@ _LEAST_ROOT = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Passage:
+class LedgerSource:
     """A piece of what is removed from the prompt.
 
     Attributes:
@@ -105,7 +105,7 @@ def identifiers(text: str) -> Iterator[str]:
 
 
 def compile_ledger(
-    passages: Sequence[Passage],
+    passages: Sequence[LedgerSource],
     budget: int,
     *,
     listed: str = "",
@@ -142,7 +142,9 @@ def left_out(text: str, shown: str, *, count: Count = count_text) -> tuple[str, 
     budget = (count(text) - count(shown)) * TOKENS_PER_THOUSAND // 1000
     if budget < LEAST_TOKENS:
         return ()
-    return compile_ledger([Passage(text, False)], budget, listed=shown, roots=False, count=count)
+    return compile_ledger(
+        [LedgerSource(text, False)], budget, listed=shown, roots=False, count=count
+    )
 
 
 def merge_ledgers(
@@ -182,19 +184,19 @@ def spelled_out(ledger: Iterable[str]) -> Iterator[str]:
 # Finding
 
 
-def _split(run: str) -> tuple[tuple[Kind, str], ...]:
+def _split(run: str) -> tuple[tuple[IdentifierKind, str], ...]:
     # What a long run splits into may itself be long: it is not remembered.
     return _split_short(run) if len(run) <= LONGEST else tuple(_names(_WORD, run))
 
 
 @functools.lru_cache(maxsize=16_384)
-def _split_short(run: str) -> tuple[tuple[Kind, str], ...]:
+def _split_short(run: str) -> tuple[tuple[IdentifierKind, str], ...]:
     if "://" in run and (url := _URL.search(run)):
         found = _closed(url[0]).rstrip(_TRAILING)
         return (("url", found),) if len(found) >= _LEAST else ()
     if "/" not in run:
         return tuple(_names(_NAME, run))
-    names: list[tuple[Kind, str]] = []
+    names: list[tuple[IdentifierKind, str]] = []
     end = 0
     for match in _PATH.finditer(run):
         path = _path(match[0])
@@ -227,14 +229,14 @@ def _closed(text: str) -> str:
     return text
 
 
-def _names(pattern: re.Pattern[str], run: str) -> Iterator[tuple[Kind, str]]:
+def _names(pattern: re.Pattern[str], run: str) -> Iterator[tuple[IdentifierKind, str]]:
     for match in pattern.finditer(run):
         name = match[0]
         if _LEAST <= len(name) <= LONGEST and (kind := _kind(name, match.lastgroup or "")):
             yield kind, name
 
 
-def _kind(name: str, group: str) -> Kind | None:
+def _kind(name: str, group: str) -> IdentifierKind | None:
     if group != "word":
         return "hash" if group == "uuid" else "file" if group == "file" else "other"
     if _SYMBOL.fullmatch(name):
@@ -259,7 +261,7 @@ class _Fact:
         last: where it occurred last, from 0 for the beginning to 1.
     """
 
-    kind: Kind
+    kind: IdentifierKind
     deep: bool
     own: int = 0
     others: int = 0
@@ -275,7 +277,7 @@ class _Fact:
         return worth * (0.7 + 0.4 * self.last + (0.4 if self.last > 0.9 else 0))
 
 
-def _facts(passages: Sequence[Passage]) -> dict[str, _Fact]:
+def _facts(passages: Sequence[LedgerSource]) -> dict[str, _Fact]:
     facts: dict[str, _Fact] = {}
     texts = [_read(passage.text) for passage in passages]
     total = sum(map(len, texts)) or 1

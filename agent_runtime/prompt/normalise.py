@@ -20,7 +20,7 @@ MAX_DEPTH = 64
 _BAD_NAME = re.compile(r"[^a-zA-Z0-9_-]")
 
 
-def normalise(answer: ModelAnswer, seq: int, cut: str | None = None) -> AssistantMessage:
+def normalise_answer(answer: ModelAnswer, seq: int, cut: str | None = None) -> AssistantMessage:
     """Return the answer as node `seq` of the log holds it.
 
     Call ids are ours.  Arguments that are no JSON object become an empty one, with what the model

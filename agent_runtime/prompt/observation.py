@@ -26,7 +26,7 @@ LEGEND = "!! critical, ! important, - information, + done"
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ObservationLine:
     """One thing that was observed.
 
     Attributes:
@@ -40,7 +40,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Notes:
+class ObservationNotes:
     """What an Observer or a Reflector wrote.
 
     Attributes:
@@ -48,7 +48,7 @@ class Notes:
         next_step: what it was about to do.
     """
 
-    lines: tuple[Line, ...]
+    lines: tuple[ObservationLine, ...]
     task: str = ""
     next_step: str = ""
 
@@ -94,7 +94,7 @@ class Observation:
     parent_id: int | None
     first: int
     last: int
-    notes: Notes
+    notes: ObservationNotes
     ledger: tuple[str, ...] = ()
     parts: tuple[int, ...] = ()
     origin: Origin = "model"
@@ -105,7 +105,7 @@ class Observation:
     @functools.cached_property
     def text(self) -> str:
         """What prompts show of it, without a fence."""
-        return render(self)
+        return render_observation_body(self)
 
     @functools.cached_property
     def tokens(self) -> int:
@@ -113,7 +113,7 @@ class Observation:
         return count_text(self.text)
 
 
-def render(observation: Observation) -> str:
+def render_observation_body(observation: Observation) -> str:
     """Return what prompts show of an observation: its lines under their day, then the ledger."""
     shown = [render_notes(observation.notes)]
     if observation.ledger:
@@ -121,7 +121,7 @@ def render(observation: Observation) -> str:
     return "\n".join(part for part in shown if part)
 
 
-def render_notes(notes: Notes) -> str:
+def render_notes(notes: ObservationNotes) -> str:
     """Return notes as lines of `time mark text`, each day named once, task and next step last."""
     shown: list[str] = []
     day = ""
@@ -142,7 +142,7 @@ def render_notes(notes: Notes) -> str:
 class _Body:
     """What the store keeps of an observation beside its columns."""
 
-    notes: Notes
+    notes: ObservationNotes
     ledger: tuple[str, ...]
     origin: Origin
     model: str

@@ -19,8 +19,8 @@ from agent_runtime.models.tokens import count_message
 from agent_runtime.prompt import constraints
 from agent_runtime.prompt.fences import masked, secret_of
 from agent_runtime.prompt.observation import LEGEND, Observation
-from agent_runtime.prompt.truncate import cut
-from agent_runtime.prompt.view import Cut, Entry, Gap, Prefix, Start
+from agent_runtime.prompt.truncate import truncate_text
+from agent_runtime.prompt.view import ActivationContent, Entry, Gap, PromptPrefix, Truncation
 
 OBSERVED = "observed"
 """The name of the fence around an observation."""
@@ -62,7 +62,10 @@ def notes_rule(nonce: str, *, remembers: bool = False, recalls: bool = True) -> 
 
 
 def render_front(
-    start: Start, prefix: Prefix, task: Entry | None, observations: Sequence[Observation] = ()
+    start: ActivationContent,
+    prefix: PromptPrefix,
+    task: Entry | None,
+    observations: Sequence[Observation] = (),
 ) -> tuple[PromptMessage, ...]:
     """Return what stands before the raw nodes, the most stable first.
 
@@ -79,21 +82,21 @@ def render_front(
         stable = hashlib.sha256(system.encode()).hexdigest()[:12]
         text = f'<instructions id="{stable}">\n{system}\n</instructions>'
         front.append(PromptMessage("user", text))
-    front += [PromptMessage("user", observed(one, start.nonce)) for one in observations]
+    front += [PromptMessage("user", render_observation(one, start.nonce)) for one in observations]
     text, files = _state(start, task, observed=bool(observations), recalls=recalls)
     if text or files:
         front.append(PromptMessage("user", text, files=files))
     return tuple(front)
 
 
-def observed(observation: Observation, nonce: str) -> str:
+def render_observation(observation: Observation, nonce: str) -> str:
     """Return what prompts show of an observation: fenced, with the nodes that it stands for."""
     about = f"nodes {observation.first} to {observation.last}"
     mark = f"{OBSERVED} {secret_of(nonce)}"
     return f"<{mark} {about}>\n{masked(observation.text, nonce)}\n</{mark}>"
 
 
-def _renamed(start: Start) -> bool:
+def _renamed(start: ActivationContent) -> bool:
     """Return whether the state note names the marks in force, not the system prompt.
 
     That stays as it is for the provider's cache, as long as something has left and a state note
@@ -103,7 +106,7 @@ def _renamed(start: Start) -> bool:
 
 
 def _state(
-    start: Start, task: Entry | None, *, observed: bool, recalls: bool
+    start: ActivationContent, task: Entry | None, *, observed: bool, recalls: bool
 ) -> tuple[str, tuple[FileRef, ...]]:
     """Return the text and the files of the state note: the task, and what is current of the run."""
     texts: list[str] = []
@@ -122,7 +125,9 @@ def _state(
             stand = _unobserved(gaps, observed=observed, recalls=recalls)
         texts.append(fence(f"{gone}{stand}.", start.nonce))
     if start.remembers and (
-        required := constraints.shown(start.constraints, first=start.first, task=start.task)
+        required := constraints.render_constraints(
+            start.constraints, first=start.first, task=start.task
+        )
     ):
         texts.append(fence(masked(required, start.nonce), start.nonce))
     if start.state:
@@ -149,7 +154,9 @@ def _unobserved(gaps: Sequence[Gap], *, observed: bool, recalls: bool) -> str:
     return f"; nothing stands for {size} of them yet, {where}{opens}"
 
 
-def render(entry: Entry, start: Start, *, keep_opaque: bool) -> tuple[PromptMessage, ...]:
+def render_entry(
+    entry: Entry, start: ActivationContent, *, keep_opaque: bool
+) -> tuple[PromptMessage, ...]:
     """Return what the model is sent for a node that is not a note."""
     message = entry.message
     if isinstance(message, UserMessage):
@@ -197,15 +204,15 @@ def message_tokens(message: LoggedMessage) -> int:
 def shown_text(text: str, handle: str, *limits: int | None) -> str:
     """Return a result's text as prompts show it: cut to the smallest limit that is set."""
     limit = min((limit for limit in limits if limit is not None), default=None)
-    return text if limit is None else cut(text, limit, handle)
+    return text if limit is None else truncate_text(text, limit, handle)
 
 
-def _result(text: str, handle: str, cap: int | None, again: Cut | None) -> str:
+def _result(text: str, handle: str, cap: int | None, again: Truncation | None) -> str:
     """Return what prompts show of a result: by its exchange's cap, or cut further since then.
 
     What was shown and is cut now leaves its identifiers behind.
     """
     if again is None or (cap is not None and cap <= again.chars):
         return shown_text(text, handle, cap)
-    shown = cut(text, again.chars, handle)
+    shown = truncate_text(text, again.chars, handle)
     return f"{shown}\n[... also named there: {again.also} ...]" if again.also else shown

@@ -15,7 +15,7 @@ _WORST_HANDLE = "cz9x7q5w3"
 _HANDLE_TOKENS = 9
 
 
-def cut(text: str, chars: int, handle: str) -> str:
+def truncate_text(text: str, chars: int, handle: str) -> str:
     """Return the text with about `chars` characters of it left, from its beginning and its end.
 
     Between the two stands one line that says how much is left out and how `recall` opens it by
@@ -35,7 +35,7 @@ def cut(text: str, chars: int, handle: str) -> str:
     return f"{head}{gap}{left_out}\n{text[start:]}"
 
 
-def fit(
+def share_result_budget(
     texts: Sequence[str],
     budget: int,
     count: Callable[[str], int],
@@ -51,8 +51,8 @@ def fit(
             budget alone.
 
     Returns:
-        For each text, how many characters `cut` may leave of it; None for all.  Cut so, all
-        together have at most `budget` tokens, unless there are so many that the lines which say
+        For each text, how many characters `truncate_text` may leave of it; None for all.  Cut so,
+        all together have at most `budget` tokens, unless there are so many that the lines which say
         what is left out need more than that by themselves.
     """
     sample = _marker(10**8, 10**9, _WORST_HANDLE, 10**8)
@@ -121,16 +121,17 @@ def _level(needs: Sequence[int], budget: int, floor: int) -> int:
 
 
 def _most_chars(text: str, tokens: int, count: Callable[[str], int]) -> int:
-    """Return about the most characters that `cut` may leave so that it has at most so many tokens.
+    """Return about the most characters that `truncate_text` may leave so that it has at most so
+    many tokens.
 
     Tokens do not grow evenly with characters, so what is returned was itself counted (or is 0).
     """
     fits, too_many = 0, max(1, min(len(text), tokens * 4))
-    while too_many < len(text) and count(cut(text, too_many, _WORST_HANDLE)) <= tokens:
+    while too_many < len(text) and count(truncate_text(text, too_many, _WORST_HANDLE)) <= tokens:
         fits, too_many = too_many, min(len(text), too_many * 2)
     for _ in range(BISECTIONS):
         middle = (fits + too_many) // 2
-        if count(cut(text, middle, _WORST_HANDLE)) <= tokens:
+        if count(truncate_text(text, middle, _WORST_HANDLE)) <= tokens:
             fits = middle
         else:
             too_many = middle

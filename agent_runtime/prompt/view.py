@@ -10,14 +10,14 @@ from agent_runtime.messages import LoggedMessage, PromptMessage, ToolResult, Too
 from agent_runtime.prompt.constraints import Constraints
 from agent_runtime.prompt.observation import Observation
 
-Cause = Literal[
+ActivationCause = Literal[
     "start", "agent", "messages", "tokens", "overflow", "note", "observed", "price", "late", "idle"
 ]
 """Why prompts begin anew."""
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class Truncation:
     """How a result is shown that was cut when prompts began anew.
 
     Attributes:
@@ -45,7 +45,7 @@ class Gap:
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class ActivationContent:
     """How prompts begin from an activation on: the content of its row.
 
     Attributes:
@@ -71,7 +71,7 @@ class Start:
     first: int | None = None
     task: int | None = None
     left_out: int = 0
-    cuts: Mapping[str, Cut] = field(default_factory=dict[str, Cut])
+    cuts: Mapping[str, Truncation] = field(default_factory=dict[str, Truncation])
     model: str = ""
     nonce: str = ""
     shrunk: bool = False
@@ -85,7 +85,7 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True)
-class Prefix:
+class PromptPrefix:
     """What stands before everything else: the system prompt and the tool schemas."""
 
     system: str
@@ -131,8 +131,8 @@ class View:
 
     activation_id: int
     anchor: int | None
-    start: Start
-    prefix: Prefix
+    start: ActivationContent
+    prefix: PromptPrefix
     task: Entry | None
     front: tuple[PromptMessage, ...]
     front_tokens: int

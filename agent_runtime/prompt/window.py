@@ -19,20 +19,20 @@ from agent_runtime.prompt.build import recent_cut, view_of, view_of_rendered
 from agent_runtime.prompt.constraints import Constraints
 from agent_runtime.prompt.ledger import left_out
 from agent_runtime.prompt.observation import Observation
-from agent_runtime.prompt.truncate import cut
+from agent_runtime.prompt.truncate import truncate_text
 from agent_runtime.prompt.view import (
-    Cause,
-    Cut,
+    ActivationCause,
+    ActivationContent,
     Entry,
     Gap,
-    Prefix,
-    Start,
+    PromptPrefix,
+    Truncation,
     View,
     handle_of,
     handles,
 )
 
-REWRITES: tuple[Cause, ...] = ("tokens", "overflow", "observed", "price", "late", "idle")
+REWRITES: tuple[ActivationCause, ...] = ("tokens", "overflow", "observed", "price", "late", "idle")
 """Causes at which what stays is sent anew in any case, so that old results are cut as well."""
 
 CUT_TOKENS = 400
@@ -49,7 +49,7 @@ RESULTS_SHARE = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class PromptLimits:
     """What a prompt may fill.
 
     Attributes:
@@ -68,12 +68,12 @@ class Room:
         return self.window - self.reserve
 
 
-def results_budget(room: Room, ratio: float) -> int:
+def results_budget(room: PromptLimits, ratio: float) -> int:
     """Return how many of our tokens the results of one exchange may show."""
     return max(64, int(room.limit * RESULTS_SHARE / ratio))
 
 
-def overdue(view: View, room: Room, estimate: int) -> Cause | None:
+def overdue(view: View, room: PromptLimits, estimate: int) -> ActivationCause | None:
     """Return why the next prompt needs an activation before it, or None."""
     if estimate > room.limit:
         return "tokens"
@@ -82,7 +82,7 @@ def overdue(view: View, room: Room, estimate: int) -> Cause | None:
     return None
 
 
-def _most(view: View, room: Room) -> int:
+def _most(view: View, room: PromptLimits) -> int:
     # An exchange of many parallel calls may be longer than N by itself: it is never split, so
     # the ceiling leaves room for one more beside the N that stay.
     longest = max(_unsplit(view.entries), default=0)
@@ -100,16 +100,16 @@ def _unsplit(entries: tuple[Entry, ...]) -> list[int]:
     return sizes
 
 
-def plan(
+def plan_activation(
     view: View,
-    room: Room,
+    room: PromptLimits,
     *,
-    cause: Cause,
+    cause: ActivationCause,
     estimate: Callable[[int], int],
     nonce: str,
     task: Entry | None,
     model: str | None = None,
-    prefix: Prefix | None = None,
+    prefix: PromptPrefix | None = None,
     repeat_system: bool = False,
     state: str = "",
     required: Constraints | None = None,
@@ -169,13 +169,13 @@ class _Plan:
     """What every candidate for the next view has in common."""
 
     old: View
-    prefix: Prefix
+    prefix: PromptPrefix
     task: Entry | None
-    base: Start
+    base: ActivationContent
     least: int
     standing: tuple[Observation, ...] = ()
 
-    def view(self, keep: int, cuts: Mapping[str, Cut]) -> View:
+    def view(self, keep: int, cuts: Mapping[str, Truncation]) -> View:
         """Return the view that keeps the entries from index `keep` on."""
         start, pinned = self._start(keep, cuts)
         kept = self.old.entries[keep:]
@@ -201,7 +201,9 @@ class _Plan:
     def _anchor(self) -> int | None:
         return self.old.entries[-1].seq if self.old.entries else None
 
-    def _start(self, keep: int, cuts: Mapping[str, Cut]) -> tuple[Start, Entry | None]:
+    def _start(
+        self, keep: int, cuts: Mapping[str, Truncation]
+    ) -> tuple[ActivationContent, Entry | None]:
         kept, dropped = self.old.entries[keep:], self.old.entries[:keep]
         first = kept[0].seq if keep else self.old.start.first
         shown = {handle for entry in kept for handle in handles(entry)}
@@ -218,7 +220,9 @@ class _Plan:
             cuts=kept_cuts,
             last_messages=self.least,
             observed=tuple(one.id for one in self._observations),
-            constraints=constraints.fitted(self.base.constraints, first=first, task=task_id),
+            constraints=constraints.fit_constraints(
+                self.base.constraints, first=first, task=task_id
+            ),
             shrunk=first is not None and (short or recent_cut(kept, kept_cuts)),
         )
         return start, pinned
@@ -239,7 +243,7 @@ def _rides(entries: tuple[Entry, ...], index: int) -> bool:
     return not entries[index].prompt
 
 
-def _shrink(plan: _Plan, keep: int, room: Room, estimate: Callable[[int], int]) -> View:
+def _shrink(plan: _Plan, keep: int, room: PromptLimits, estimate: Callable[[int], int]) -> View:
     """Cut old results, then let the guaranteed messages go, down to the last exchange.
 
     What was said after it stays with it, unless all together do not fit; then they go as well,
@@ -267,7 +271,7 @@ def _shrink(plan: _Plan, keep: int, room: Room, estimate: Callable[[int], int]) 
         # The window became smaller, or the provider counts more than it did.
         view = plan.view(keep, _cuts(plan, keep, 0))
     if estimate(view.tokens) > room.limit:
-        raise too_large(view, room, estimate)
+        raise prompt_too_large(view, room, estimate)
     return view
 
 
@@ -279,14 +283,16 @@ def last_exchange(entries: Sequence[Entry]) -> int:
     return max(0, len(entries) - 1)
 
 
-def _cuts(plan: _Plan, keep: int, uncut: int) -> dict[str, Cut]:
+def _cuts(plan: _Plan, keep: int, uncut: int) -> dict[str, Truncation]:
     """Return the cuts in force with those of every long result before the newest exchanges."""
     cuts = dict(plan.base.cuts)
     exchanges = [entry for entry in plan.old.entries[keep:] if entry.results]
     for entry in exchanges[: len(exchanges) - uncut]:
         for index, result in enumerate(entry.results):
             handle = handle_of(entry, index)
-            if handle not in cuts and (one := shortened(result.text, handle, entry.shown[index])):
+            if handle not in cuts and (
+                one := truncation_of(result.text, handle, entry.shown[index])
+            ):
                 cuts[handle] = one
     return cuts
 
@@ -302,7 +308,7 @@ def saved_by_cuts(view: View) -> int:
     )
 
 
-def shortened(text: str, handle: str, cap: int | None) -> Cut | None:
+def truncation_of(text: str, handle: str, cap: int | None) -> Truncation | None:
     """Return the cut after which a result has about `CUT_TOKENS`; None if it has no more.
 
     Args:
@@ -311,17 +317,19 @@ def shortened(text: str, handle: str, cap: int | None) -> Cut | None:
     if len(text) <= CUT_TOKENS:
         return None
     chars = CUT_TOKENS * 4
-    while chars > 100 and count_text(cut(text, chars, handle)) > CUT_TOKENS:
+    while chars > 100 and count_text(truncate_text(text, chars, handle)) > CUT_TOKENS:
         chars = chars * 3 // 4
     if chars >= len(text):
         return None
     # What its exchange's cap never showed leaves nothing behind.
     if cap is not None and cap <= chars:
-        return Cut(chars)
-    return Cut(chars, " ".join(left_out(text, cut(text, chars, handle))))
+        return Truncation(chars)
+    return Truncation(chars, " ".join(left_out(text, truncate_text(text, chars, handle))))
 
 
-def too_large(view: View, room: Room, estimate: Callable[[int], int]) -> PromptTooLarge:
+def prompt_too_large(
+    view: View, room: PromptLimits, estimate: Callable[[int], int]
+) -> PromptTooLarge:
     """Return the error that names what fills the window most."""
     parts: list[tuple[int, str]] = [
         (count_message(message), _name(message)) for message in view.front

@@ -15,7 +15,7 @@ from agent_runtime.models.cost import NANO
 from agent_runtime_config import Settings
 from agent_runtime_storage.contract.records import Lease, Run
 from agent_runtime_storage.contract.spending_records import (
-    NOTHING,
+    NO_AMOUNT,
     UNLIMITED,
     Amount,
     Budget,
@@ -34,7 +34,7 @@ _SMALL = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Allowance:
+class BudgetState:
     """A budget that a run has to keep to, with what is spent of it.
 
     Attributes:
@@ -45,7 +45,7 @@ class Allowance:
     whose: str
     limit: Budget
     spending: Spending
-    kept: Amount = NOTHING
+    kept: Amount = NO_AMOUNT
 
     @property
     def left(self) -> Amount:
@@ -98,28 +98,28 @@ def in_money(budget: Budget, limits: Limits) -> bool:
     return any(one.cost is not None for one in (budget, limits.thread, limits.day))
 
 
-async def allowances(store: UserStore, lease: Lease, limits: Limits) -> list[Allowance]:
+async def allowances(store: UserStore, lease: Lease, limits: Limits) -> list[BudgetState]:
     """Return the budgets that a run has to keep to, as they stand; none where there are none."""
     root = await store.run(lease.root_run_id)
-    kept = root.kept if is_below(lease) else NOTHING
-    found: list[Allowance] = []
+    kept = root.kept if is_below(lease) else NO_AMOUNT
+    found: list[BudgetState] = []
     if root.budget != UNLIMITED:
         found.append(_of_tree(root, kept))
     if limits.thread != UNLIMITED:
         spending = await store.thread_spending(root.thread_id)
-        found.append(Allowance("thread", limits.thread, spending, kept))
+        found.append(BudgetState("thread", limits.thread, spending, kept))
     if limits.day != UNLIMITED:
-        found.append(Allowance("day", limits.day, await store.day_spending(), kept))
+        found.append(BudgetState("day", limits.day, await store.day_spending(), kept))
     return found
 
 
-def _of_tree(root: Run, kept: Amount = NOTHING) -> Allowance:
-    return Allowance(
+def _of_tree(root: Run, kept: Amount = NO_AMOUNT) -> BudgetState:
+    return BudgetState(
         "run", root.budget, Spending(root.settled, root.unsettled, root.reserved), kept
     )
 
 
-def least_left(found: Sequence[Allowance]) -> Amount:
+def least_left(found: Sequence[BudgetState]) -> Amount:
     """Return what all of the budgets together leave once all that is reserved is given back."""
     left = [one.left for one in found]
     return Amount(
@@ -137,12 +137,12 @@ async def require_room(store: UserStore, limits: Limits, thread_id: str) -> None
         return
     for one in await _spent(store, limits, thread_id):
         if one.left.tokens <= 0 or one.left.cost <= 0:
-            raise over_budget(one.whose, one.limit, one.spending, NOTHING)
+            raise over_budget(one.whose, one.limit, one.spending, NO_AMOUNT)
 
 
 async def spending_of(
     store: UserStore, settings: Settings, thread_id: str | None = None, run_id: str | None = None
-) -> list[Allowance]:
+) -> list[BudgetState]:
     """Return what was spent today, and on a thread or by a run tree if one is named.
 
     Each with its limits: those of the settings, and the run tree's own.
@@ -153,17 +153,17 @@ async def spending_of(
     return found
 
 
-async def spending_of_tree(store: UserStore, run_id: str) -> Allowance:
+async def spending_of_tree(store: UserStore, run_id: str) -> BudgetState:
     """Return what the run tree of a run has spent, with its budget. Raises `NotFound`."""
     run = await store.run(run_id)
     child = run.parent_run_id is not None
     return _of_tree(await store.run(run.root_run_id) if child else run)
 
 
-async def _spent(store: UserStore, limits: Limits, thread_id: str | None) -> list[Allowance]:
-    found = [Allowance("day", limits.day, await store.day_spending())]
+async def _spent(store: UserStore, limits: Limits, thread_id: str | None) -> list[BudgetState]:
+    found = [BudgetState("day", limits.day, await store.day_spending())]
     if thread_id is not None:
-        found.append(Allowance("thread", limits.thread, await store.thread_spending(thread_id)))
+        found.append(BudgetState("thread", limits.thread, await store.thread_spending(thread_id)))
     return found
 
 
@@ -178,7 +178,7 @@ def held_by_the_dead(error: BudgetExceeded, dead: Sequence[str]) -> BudgetExceed
     )
 
 
-def kept_for_root(call: Amount, found: Sequence[Allowance]) -> Amount:
+def root_reserve(call: Amount, found: Sequence[BudgetState]) -> Amount:
     """Return what the runs below a root have to leave for it.
 
     That is always its next call; more, up to two, as long as it is a small part of each budget.

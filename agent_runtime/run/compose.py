@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from agent_runtime.human.gate import Gate
-from agent_runtime.memory.observational.worker import Worker
+from agent_runtime.memory.observational.worker import MemoryWorker
 from agent_runtime.prompt.attachments import ContentCache, PromptFiles
 from agent_runtime.prompt.view import Entry
 from agent_runtime.run.guard.repeats import LoopGuard
 from agent_runtime.run.memory_maintenance import memory_of
-from agent_runtime.run.resolve import Resolved
+from agent_runtime.run.resolve import RunSetup
 from agent_runtime.run.state import RunState
 from agent_runtime.run.takeover import end_if_dead
 from agent_runtime.run.tool_context import ToolContexts
@@ -16,7 +16,7 @@ from agent_runtime_config import Settings
 
 
 def compose(
-    resolved: Resolved,
+    resolved: RunSetup,
     context: ToolContexts,
     settings: Settings,
     contents: ContentCache,
@@ -56,7 +56,7 @@ def compose(
         guard=LoopGuard.of(log, settings, resolved.tools),
         output=resolved.output,
         memory=memory,
-        worker=Worker(memory) if memory else None,
+        worker=MemoryWorker(memory) if memory else None,
         recalling=context.recalling,
         idle=settings.activate_after_idle or None,
         restating=resolved.restating,

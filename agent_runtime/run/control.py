@@ -26,7 +26,7 @@ from agent_runtime_storage.contract.question_records import ApprovalRow, NewAppr
 from agent_runtime_storage.contract.records import ACTIVE, Run
 
 
-class Control:
+class RunControl:
     """The methods of `Runtime` by which others than the run itself act on it."""
 
     settings: Settings

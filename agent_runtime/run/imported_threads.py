@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Literal
 
 
-def vet(kind: Literal["node", "call", "observation", "plan"], body: bytes) -> tuple[str, int]:
+def check_imported_body(
+    kind: Literal["node", "call", "observation", "plan"], body: bytes
+) -> tuple[str, int]:
     """Read a body as the engine does; of a node return the role and the number of its calls.
 
     Raises:

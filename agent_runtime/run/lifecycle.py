@@ -9,11 +9,11 @@ from typing import Protocol
 
 import anyio
 
-from agent_runtime.concurrency import Background, cancel, single_error
+from agent_runtime.concurrency import DetachedTasks, cancel, single_error
 from agent_runtime.errors import AgentRuntimeError, LeaseLost, StoreUnavailable, UnsupportedTask
 from agent_runtime.human.waiting import waiting_below
 from agent_runtime.log import leases
-from agent_runtime.log.run_log import RunLog, cancelled
+from agent_runtime.log.run_log import RunLog, cancelled_finish
 from agent_runtime.messages import encodable
 from agent_runtime.run.budget import TimeLimit, time_limit
 from agent_runtime.run.state import RunState
@@ -25,7 +25,7 @@ POLL_SECONDS = 0.4
 """How often a run looks whether another process asked for its cancel."""
 
 
-class Driver(Protocol):
+class RunDriver(Protocol):
     """What brings a run forward: the loop of an agent, or that of a workflow."""
 
     state: RunState
@@ -40,7 +40,9 @@ class Driver(Protocol):
         ...
 
 
-async def execute(driver: Driver, *, settings: Settings, background: Background) -> Finish:
+async def execute_run(
+    driver: RunDriver, *, settings: Settings, background: DetachedTasks
+) -> Finish:
     """Drive a run to its end, and write that end whatever it is.
 
     Args:
@@ -68,7 +70,7 @@ async def execute(driver: Driver, *, settings: Settings, background: Background)
         await _end(driver, Finish("failed", "error", str(error)))
         raise
     except anyio.get_cancelled_exc_class():
-        await _end(driver, cancelled())
+        await _end(driver, cancelled_finish())
         raise
     except GeneratorExit:
         # Nothing can be awaited any more: the event loop is gone.
@@ -81,13 +83,13 @@ async def execute(driver: Driver, *, settings: Settings, background: Background)
         raise
 
 
-async def _watched(driver: Driver, limit: TimeLimit | None, background: Background) -> Finish:
+async def _watched(driver: RunDriver, limit: TimeLimit | None, background: DetachedTasks) -> Finish:
     state = driver.state
     state.wrap_up.start(limit, state.log.view.entries)
     finish: Finish | None = None
     timed_out = False
     async with single_error(), anyio.create_task_group() as group:
-        group.start_soon(watch, state.log, group.cancel_scope)
+        group.start_soon(watch_lease, state.log, group.cancel_scope)
         async with _remembering(state, background):
             with anyio.move_on_after(limit.seconds if limit else None) as timer:
                 finish = await driver.drive()
@@ -98,12 +100,12 @@ async def _watched(driver: Driver, limit: TimeLimit | None, background: Backgrou
     if timed_out and limit is not None:
         finish = Finish("failed", "timeout", limit.detail)
     else:
-        finish = cancelled()
+        finish = cancelled_finish()
     return await _end(driver, finish)
 
 
 @asynccontextmanager
-async def _remembering(state: RunState, background: Background) -> AsyncGenerator[None]:
+async def _remembering(state: RunState, background: DetachedTasks) -> AsyncGenerator[None]:
     """Have the memory work beside the loop.
 
     What it is at when the run comes to its end goes on, though the run is over: in a conversation
@@ -123,7 +125,7 @@ async def _remembering(state: RunState, background: Background) -> AsyncGenerato
             await cancel(task)
 
 
-async def _end(driver: Driver, finish: Finish) -> Finish:
+async def _end(driver: RunDriver, finish: Finish) -> Finish:
     if driver.log.ended:
         # What stopped it came just after the run's own last commit, which stands.
         return finish
@@ -158,7 +160,7 @@ async def _end_cancelled(log: RunLog) -> None:
             await end_if_dead(log.store, run)
 
 
-async def watch(log: RunLog, scope: anyio.CancelScope) -> None:
+async def watch_lease(log: RunLog, scope: anyio.CancelScope) -> None:
     """Keep the lease alive, and cancel the run when some process asks for it."""
     renew_at = anyio.current_time() + leases.LEASE_SECONDS / 3
     while True:

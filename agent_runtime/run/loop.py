@@ -1,6 +1,6 @@
 """The loop: build the context, call the model, record its answer, run its tools.
 
-`Orchestrator.drive` reads from top to bottom; from its entry to the model call it is one file.
+`AgentLoop.drive` reads from top to bottom; from its entry to the model call it is one file.
 Everything durable is a row that `RunLog` writes; what is kept in memory is a `RunState`.
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from agent_runtime.delegation.background import JOB, TASKS, settling
+from agent_runtime.delegation.background import JOB, TASKS, deliver_lost_results
 from agent_runtime.errors import (
     BudgetExceeded,
     InboxWaiting,
@@ -23,8 +23,8 @@ from agent_runtime.errors import (
     PromptTooLarge,
 )
 from agent_runtime.files.attach import keep_made
-from agent_runtime.human.pause import PAUSE, PAUSED, pausing
-from agent_runtime.log.run_log import cancelled, finish_event
+from agent_runtime.human.pause import PAUSE, PAUSED, pause_requested
+from agent_runtime.log.run_log import cancelled_finish, finish_event
 from agent_runtime.messages import AssistantMessage, Note, ToolResult
 from agent_runtime.models.base import (
     FilePart,
@@ -34,15 +34,15 @@ from agent_runtime.models.base import (
     Retrying,
     TextDelta,
 )
-from agent_runtime.models.cost import times, usage_of
+from agent_runtime.models.cost import scale_amount, usage_of
 from agent_runtime.prompt.attachments import masked_parts
-from agent_runtime.prompt.build import build, check
+from agent_runtime.prompt.build import build_prompt, check_prompt
 from agent_runtime.prompt.incomplete_answers import GO_ON as GO_ON_EXACTLY
-from agent_runtime.prompt.incomplete_answers import Cut, Unfinished, failure
-from agent_runtime.prompt.normalise import normalise
+from agent_runtime.prompt.incomplete_answers import AnswerCutoff, UnfinishedAnswer, failed_answer
+from agent_runtime.prompt.normalise import normalise_answer
 from agent_runtime.prompt.view import Prompt, View
 from agent_runtime.run.state import RunState
-from agent_runtime.run.tool_calls import abandon, run_calls, still_running
+from agent_runtime.run.tool_calls import abandoned_results, run_calls, still_running
 from agent_runtime.tools import output as outputs
 from agent_runtime_storage.contract.records import Amount, Finish, InboxItem, NewEvent, Usage
 
@@ -52,7 +52,7 @@ GO_ON = "The run goes on from here: finish the task."
 
 
 @dataclass(frozen=True, slots=True)
-class Billed:
+class AnswerBilling:
     """What is recorded of an answer, beside the answer itself."""
 
     usage: Usage
@@ -61,13 +61,13 @@ class Billed:
     event: NewEvent
 
 
-class Orchestrator:
+class AgentLoop:
     """Drives one run to its end."""
 
     def __init__(self, state: RunState) -> None:
         self.state = state
         self.log = state.log
-        self.unfinished = Unfinished()
+        self.unfinished = UnfinishedAnswer()
 
     async def drive(self) -> Finish:
         """Run to the end and return how it ended, written already.
@@ -79,7 +79,7 @@ class Orchestrator:
             return waits
         if self.state.tools.get(TASKS) is None:
             return await self.drain() or await self._steps()
-        async with settling(self.state.context("")):
+        async with deliver_lost_results(self.state.context("")):
             return await self.drain() or await self._steps()
 
     async def _steps(self) -> Finish:
@@ -91,7 +91,7 @@ class Orchestrator:
                 return await self.finish(Finish("failed", "max_steps", detail))
             requested, posted = await self.log.asked()
             if requested:
-                return await self.finish(cancelled())
+                return await self.finish(cancelled_finish())
             if posted and await self.pausing():
                 return await self.finish(PAUSED)
             try:
@@ -149,8 +149,8 @@ class Orchestrator:
             self.state.memory.wake()
         if self.log.reserved is None or recalled:
             await self.state.reserve()
-        prompt = build(self.log.view, cache_marks=self.state.info.cache_marks)
-        check(
+        prompt = build_prompt(self.log.view, cache_marks=self.state.info.cache_marks)
+        check_prompt(
             self.log.view,
             prompt,
             self.state.previous,
@@ -231,13 +231,13 @@ class Orchestrator:
     async def record(self, prompt: Prompt, answer: ModelAnswer) -> Finish | None:
         """Write the answer ahead and run its calls; return the end if it was the last."""
         log, state = self.log, self.state
-        cut = Cut.of(answer, state.next_output, state.limited_by)
-        failed = failure(answer)
+        cut = AnswerCutoff.of(answer, state.next_output, state.limited_by)
+        failed = failed_answer(answer)
         if failed is not None or answer.finish == "malformed":
             # What was not finished, or was refused, is not called; what was thought of it stands
             # where the calls would.
             answer = replace(answer, calls=(), opaque=None)
-        message = normalise(answer, log.next_seq, cut and cut.result)
+        message = normalise_answer(answer, log.next_seq, cut and cut.result)
         if answer.files:
             files = await keep_made(answer.files, state.context("").keep)
             message = replace(message, files=files)
@@ -255,11 +255,11 @@ class Orchestrator:
         spent = Amount()
         if answer.usage is not None:
             spent = Amount(answer.usage.prompt + answer.usage.completion, answer.cost or 0)
-        lost = times(reserved, state.lost + (answer.usage is None))
+        lost = scale_amount(reserved, state.lost + (answer.usage is None))
         event = self.answered(message, answer)
         if not message.calls:
             goes_on = failed or self.unfinished.next(answer, cut)
-            billed = Billed(usage, spent, lost, event)
+            billed = AnswerBilling(usage, spent, lost, event)
             return await self.answer(message, billed, goes_on)
         self.unfinished.clear()
         await log.open(message, usage, spent, lost, event, await state.keeping())
@@ -268,7 +268,7 @@ class Orchestrator:
             return waits
         if state.output is None or self.final() is not None:
             return None
-        if outputs.refused(log.view) > outputs.RETRIES:
+        if outputs.count_rejected_outputs(log.view) > outputs.RETRIES:
             return await self.finish(self.no_output(cut))
         return None
 
@@ -296,7 +296,7 @@ class Orchestrator:
         if finish is None:
             notes += await self.state.guard.look([results[i] for i in sorted(results)])
             notes += await self.state.wrapping_up()
-            finish = PAUSED if pausing(items, log.lease) else None
+            finish = PAUSED if pause_requested(items, log.lease) else None
         events = [finish_event(finish)] if finish else []
 
         async def close(reserve: Callable[[View], Amount | None]) -> None:
@@ -317,7 +317,7 @@ class Orchestrator:
             await close(self.state.ahead)
 
     async def answer(
-        self, message: AssistantMessage, billed: Billed, goes_on: Note | Finish | None
+        self, message: AssistantMessage, billed: AnswerBilling, goes_on: Note | Finish | None
     ) -> Finish | None:
         """Record an answer without calls; it ends the run, unless something came in meanwhile.
 
@@ -330,7 +330,7 @@ class Orchestrator:
             return await self.append_answer(message, billed, goes_on)
 
     async def append_answer(
-        self, message: AssistantMessage, billed: Billed, goes_on: Note | Finish | None
+        self, message: AssistantMessage, billed: AnswerBilling, goes_on: Note | Finish | None
     ) -> Finish | None:
         """Record an answer with what waits in the inbox.
 
@@ -344,7 +344,7 @@ class Orchestrator:
             items = await self.log.store.inbox(self.log.lease.thread_id)
             notes = notes_of(items, self.log.lease.run_id)
             finish = self.ended(message, notes, goes_on)
-        if finish is None and pausing(items, self.log.lease):
+        if finish is None and pause_requested(items, self.log.lease):
             finish = PAUSED
         # Nothing is said where reasoning used up all that there was, or all was withheld.
         said = [message] if message.text.strip() or message.files else []
@@ -382,7 +382,7 @@ class Orchestrator:
             notes.append(goes_on)
             return None
         if self.state.output is not None:
-            if outputs.refused(self.log.view) >= outputs.RETRIES:
+            if outputs.count_rejected_outputs(self.log.view) >= outputs.RETRIES:
                 return self.no_output()
             notes.append(Note(outputs.ASK))
         elif not notes:
@@ -411,7 +411,7 @@ class Orchestrator:
         A run that is resumed after an answer which did not end it is told to go on: some
         providers refuse a prompt that ends in an answer.  Returns how the run ended, if it did.
         """
-        self.unfinished = Unfinished.of(self.log.view.entries)
+        self.unfinished = UnfinishedAnswer.of(self.log.view.entries)
         items = await self.log.store.inbox(self.log.lease.thread_id)
         notes = notes_of(items, self.log.lease.run_id)
         said = await self.state.guard.answered() if self.log.steps else None
@@ -424,7 +424,7 @@ class Orchestrator:
         if not notes and last.message.type == "assistant" and not last.results:
             ask = Note(outputs.ASK if self.state.output else GO_ON)
             notes.append(Note(GO_ON_EXACTLY, source="cut") if self.unfinished.ends(last) else ask)
-        finish = PAUSED if pausing(items, self.log.lease) else None
+        finish = PAUSED if pause_requested(items, self.log.lease) else None
         if notes or items:
             events = [finish_event(finish)] if finish else []
             await self.log.append(notes, drained=items, finish=finish, events=events)
@@ -435,15 +435,15 @@ class Orchestrator:
     async def pausing(self) -> bool:
         """Return whether it was asked to pause the run, and something waits for its next step."""
         items = await self.log.store.inbox(self.log.lease.thread_id)
-        return pausing(items, self.log.lease)
+        return pause_requested(items, self.log.lease)
 
     # Ends
 
     def final(self) -> dict[str, Any] | None:
         """Return the output's arguments if the branch ends in an accepted output."""
-        return outputs.accepted(self.log.view) if self.state.output is not None else None
+        return outputs.accepted_output(self.log.view) if self.state.output is not None else None
 
-    def no_output(self, cut: Cut | None = None) -> Finish:
+    def no_output(self, cut: AnswerCutoff | None = None) -> Finish:
         """Return the end of a run whose model never gave a valid output."""
         detail = f"The model gave no valid output in {outputs.RETRIES + 1} attempts."
         if cut is None:
@@ -464,14 +464,14 @@ class Orchestrator:
             if names := still_running(self.log.exchange, tools):
                 running = f"Nothing can stop a thread: {', '.join(names)} may still be running."
                 finish = replace(finish, detail=f"{finish.detail} {running}".strip())
-            await self.close(abandon(self.log.exchange, tools), finish)
+            await self.close(abandoned_results(self.log.exchange, tools), finish)
             return finish
         state = self.state
         await self.log.append(
             [],
             finish=finish,
             events=[finish_event(finish)],
-            unsettle=times(self.log.reserved or Amount(), state.lost + state.calling),
+            unsettle=scale_amount(self.log.reserved or Amount(), state.lost + state.calling),
         )
         state.recorded()
         return finish

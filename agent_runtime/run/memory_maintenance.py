@@ -13,30 +13,30 @@ from dataclasses import dataclass
 import anyio
 
 from agent_runtime.agent import Agent
-from agent_runtime.concurrency import outlast, single_error
+from agent_runtime.concurrency import run_shielded, single_error
 from agent_runtime.errors import ConfigError, RunCancelled
 from agent_runtime.events import Event
 from agent_runtime.log import leases
 from agent_runtime.log.branch import load_view
-from agent_runtime.log.run_log import RunLog, cancelled, finish_event
+from agent_runtime.log.run_log import RunLog, cancelled_finish, finish_event
 from agent_runtime.log.run_spec import RunSpec
-from agent_runtime.memory.observational.configure import Remembering
-from agent_runtime.memory.observational.memory import OBSERVE, REFLECT, Memory
-from agent_runtime.memory.observational.observer.rules import ExtractiveObserver
+from agent_runtime.memory.observational.configure import MemorySetup
+from agent_runtime.memory.observational.memory import OBSERVE, REFLECT, ObservationalMemory
+from agent_runtime.memory.observational.observer.rules import RuleObserver
 from agent_runtime.memory.observational.reflector.base import size_of
-from agent_runtime.memory.observational.reflector.rules import ExtractiveReflector
+from agent_runtime.memory.observational.reflector.rules import RuleReflector
 from agent_runtime.memory.observational.report import MemoryReport, memory_report
-from agent_runtime.memory.observational.thresholds import Bands, oldest
-from agent_runtime.memory.observational.worker import Worker
+from agent_runtime.memory.observational.thresholds import MemoryThresholds, oldest
+from agent_runtime.memory.observational.worker import MemoryWorker
 from agent_runtime.models.base import Model
 from agent_runtime.models.cost import require_price
 from agent_runtime.models.tokens import Calibration
 from agent_runtime.prompt.observation import Observation
 from agent_runtime.run.budget import in_money, limits_of
-from agent_runtime.run.lifecycle import watch
-from agent_runtime.run.resolve import Resolved, resolve
-from agent_runtime.run.start import end_upkeep, started
-from agent_runtime.run.takeover import holding
+from agent_runtime.run.lifecycle import watch_lease
+from agent_runtime.run.resolve import RunSetup, resolve_run
+from agent_runtime.run.start import end_upkeep, run_start_event
+from agent_runtime.run.takeover import finish_on_error
 from agent_runtime_config import Settings
 from agent_runtime_config.model_settings import Role
 from agent_runtime_storage.contract.ids import new_id
@@ -48,7 +48,7 @@ AGENT = "memory"
 
 
 @dataclass(frozen=True, slots=True)
-class Upkeep:
+class MaintenanceResult:
     """What looking after a thread's memory did.
 
     Attributes:
@@ -88,7 +88,7 @@ class ThreadMemory:
         resolved = await self._resolve(agent, store, thread)
         settings, found = self.settings, resolved.remembering
         tokens = settings.observer_message_tokens, settings.reflector_observation_tokens
-        bands = Bands(*tokens, resolved.room.last_messages).within(resolved.room.limit)
+        bands = MemoryThresholds(*tokens, resolved.room.last_messages).within(resolved.room.limit)
         ratio = resolved.calibration.ratio
         return await memory_report(
             store, thread, found.bands if found else bands, ratio, on=found is not None
@@ -101,7 +101,7 @@ class ThreadMemory:
         *,
         user: str | None = None,
         on_event: Callable[[Event], None] = lambda event: None,
-    ) -> Upkeep:
+    ) -> MaintenanceResult:
         """Observe now what may leave the thread's prompt, whatever the thresholds say.
 
         What is written is ready for the next activation; the prompt stays as it is.
@@ -128,7 +128,7 @@ class ThreadMemory:
         *,
         user: str | None = None,
         on_event: Callable[[Event], None] = lambda event: None,
-    ) -> Upkeep:
+    ) -> MaintenanceResult:
         """Condense the thread's oldest observations now, below the threshold too.
 
         They stand in the prompt from the first activation on that finds more observations than
@@ -143,7 +143,7 @@ class ThreadMemory:
         thread: str,
         user: str | None,
         on_event: Callable[[Event], None],
-    ) -> Upkeep:
+    ) -> MaintenanceResult:
         store = self._of(user)
         await store.thread(thread)
         resolved = await self._resolve(agent, store, thread)
@@ -163,26 +163,26 @@ class ThreadMemory:
                 log.limits = limits
                 memory = memory_of(log, found, resolved.calibration, self.settings)
                 await memory.load()
-                keeper = Keeper(memory)
+                keeper = OnDemandMemoryWorker(memory)
                 await (keeper.observe_all() if kind == OBSERVE else keeper.reflect_all())
         usage = await store.usage_total(run_id=run_id)
-        return Upkeep(run_id, tuple(memory.written), usage)
+        return MaintenanceResult(run_id, tuple(memory.written), usage)
 
     def _of(self, user: str | None) -> UserStore:
         return self.store.of(user or self.settings.user)
 
-    async def _resolve(self, agent: Agent, store: UserStore, thread: str) -> Resolved:
-        return await resolve(
+    async def _resolve(self, agent: Agent, store: UserStore, thread: str) -> RunSetup:
+        return await resolve_run(
             agent, self.settings, self.model, self.offline, store, thread_id=thread, child=False
         )
 
 
 def memory_of(
-    log: RunLog, found: Remembering, calibration: Calibration, settings: Settings
-) -> Memory:
+    log: RunLog, found: MemorySetup, calibration: Calibration, settings: Settings
+) -> ObservationalMemory:
     """Return the observational memory of a run, or of what looks after a thread's memory."""
-    by_rules, folder = ExtractiveObserver(), ExtractiveReflector()
-    return Memory(
+    by_rules, folder = RuleObserver(), RuleReflector()
+    return ObservationalMemory(
         log=log,
         bands=found.bands,
         observer=found.observer or by_rules,
@@ -211,7 +211,7 @@ async def _check(role: Role, own: Model, settings: Settings) -> None:
         await model.check()
 
 
-class Keeper(Worker):
+class OnDemandMemoryWorker(MemoryWorker):
     """A worker that does at once what it may, whatever the thresholds say."""
 
     async def observe_all(self) -> None:
@@ -237,7 +237,7 @@ class Keeper(Worker):
 async def _lease(
     store: UserStore,
     thread_id: str,
-    resolved: Resolved,
+    resolved: RunSetup,
     kind: str,
     run_id: str,
     budget: Budget,
@@ -247,7 +247,7 @@ async def _lease(
     thread = await store.thread(thread_id)
     await end_upkeep(store, thread)
     view = await load_view(store, thread_id, thread.head)
-    events = (started(AGENT, resolved, 0),)
+    events = (run_start_event(AGENT, resolved, 0),)
     run = NewRun(
         id=run_id,
         thread_id=thread_id,
@@ -255,16 +255,16 @@ async def _lease(
         max_steps=0,
         spec={},
         internal=RunSpec(upkeep=kind).internal(),
-        owner=leases.own(),
+        owner=leases.this_process_owner(),
         lease_seconds=leases.LEASE_SECONDS,
         expect_head=thread.head,
         expect_seq=thread.last_seq,
         budget=budget,
         events=events,
     )
-    (lease, last_event), interrupted = await outlast(store.begin_run(run))
+    (lease, last_event), interrupted = await run_shielded(store.begin_run(run))
     done = False
-    async with holding(store, lease):
+    async with finish_on_error(store, lease):
         if interrupted is not None:
             raise interrupted
         log = RunLog(
@@ -280,11 +280,11 @@ async def _lease(
         )
         log.tell(events[0], last_event)
         async with single_error(), anyio.create_task_group() as group:
-            group.start_soon(watch, log, group.cancel_scope)
+            group.start_soon(watch_lease, log, group.cancel_scope)
             yield log
             done = True
             group.cancel_scope.cancel()
-        finish = Finish("succeeded", "completed") if done else cancelled()
+        finish = Finish("succeeded", "completed") if done else cancelled_finish()
         await log.append([], finish=finish, events=[finish_event(finish)])
     if not done:
         raise RunCancelled(f"Run {run_id} was cancelled.", cure="Start it again.")

@@ -29,7 +29,7 @@ from agent_runtime.messages import (
     UserMessage,
     decode_message,
 )
-from agent_runtime.run.lifecycle import Driver
+from agent_runtime.run.lifecycle import RunDriver
 from agent_runtime_storage.contract.records import ACTIVE, FileKind, Finish, Lease, Run
 from agent_runtime_storage.contract.store import UserStore
 
@@ -48,7 +48,7 @@ class NodeRun:
     Attributes:
         anchored: whether the conversation is the thread of the run at the root of the tree.  Then
             its branch says which turns the node remembers; else they follow each other.
-        before: what the run begins with; see `remembered`.
+        before: what the run begins with; see `load_node_run`.
         left_out: how many older turns did not fit its limits.
     """
 
@@ -154,16 +154,16 @@ class NodeRun:
                 await store.fail_job(job, retry_after=RETRY_SECONDS, detail="The run is not over.")
                 continue
             if run.status == "succeeded":
-                found = resumed(run)
+                found = resume_node_run(run)
                 if found is not None:
                     await found.add(store, run)
             await store.finish_job(job)
 
 
-class NodeDriver:
+class NodeMemoryDriver:
     """Drives a run as another driver does, once the job for its turn is queued."""
 
-    def __init__(self, driver: Driver, node: NodeRun) -> None:
+    def __init__(self, driver: RunDriver, node: NodeRun) -> None:
         self.state, self.log = driver.state, driver.log
         self.node = node
         self._driver = driver
@@ -178,12 +178,12 @@ class NodeDriver:
         return await self._driver.finish(finish)
 
 
-def driving(driver: Driver, node: NodeRun | None) -> Driver:
+def with_node_memory(driver: RunDriver, node: NodeRun | None) -> RunDriver:
     """Return what drives a run whose turn belongs into a node's memory, if it does."""
-    return driver if node is None else NodeDriver(driver, node)
+    return driver if node is None else NodeMemoryDriver(driver, node)
 
 
-async def opened(
+async def open_node_run(
     agent: object, store: UserStore, run_id: str, *, thread: str | None, parent: RunLog | None
 ) -> NodeRun | None:
     """Return what a run that is to begin has to do with a node's memory; None if nothing.
@@ -225,10 +225,10 @@ async def opened(
     return node
 
 
-async def remembered(
+async def load_node_run(
     node: NodeRun, agent: Agent, store: UserStore, takes: Collection[FileKind]
 ) -> NodeRun:
-    """Return the node's run with what its memory holds; see `opened` for what it raises.
+    """Return the node's run with what its memory holds; see `open_node_run` for what it raises.
 
     Args:
         takes: the kinds of files that the agent's model takes; the others count as their names.
@@ -244,7 +244,7 @@ async def remembered(
     return replace(node, before=before, left_out=history.left_out)
 
 
-def resumed(run: Run) -> NodeRun | None:
+def resume_node_run(run: Run) -> NodeRun | None:
     """Return what a run that was begun earlier has to do with a node's memory."""
     spec = RunSpec.of(run).node_memory
     if spec is None:

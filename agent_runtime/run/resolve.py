@@ -9,14 +9,14 @@ from typing import Any
 from agent_runtime.agent import Agent
 from agent_runtime.errors import ConfigError
 from agent_runtime.files.references import EVERY_FILE, FilePolicy
-from agent_runtime.memory.observational.configure import Remembering, remembering
+from agent_runtime.memory.observational.configure import MemorySetup, configure_memory
 from agent_runtime.messages import encodable
 from agent_runtime.models.base import Model, ModelInfo, default_reserve
-from agent_runtime.models.tokens import Calibration, warm
+from agent_runtime.models.tokens import Calibration, load_vocabulary
 from agent_runtime.plan.planner import PLAN
 from agent_runtime.prompt.incomplete_answers import OutputLimit
-from agent_runtime.prompt.view import Prefix
-from agent_runtime.prompt.window import Room
+from agent_runtime.prompt.view import PromptPrefix
+from agent_runtime.prompt.window import PromptLimits
 from agent_runtime.tools import output as outputs
 from agent_runtime.tools.base import StateFunction, Tool, Toolset
 from agent_runtime_config import Settings
@@ -25,13 +25,13 @@ from agent_runtime_storage.contract.spending_records import NO_LIMITS, Limits
 
 
 @dataclass(slots=True)
-class Resolved:
+class RunSetup:
     """What a run works with."""
 
     model: Model
     info: ModelInfo
-    room: Room
-    prefix: Prefix
+    room: PromptLimits
+    prefix: PromptPrefix
     tools: Toolset
     calibration: Calibration
     max_steps: int
@@ -41,7 +41,7 @@ class Resolved:
     output: outputs.OutputType | None
     repeat_system: bool
     temperature: float | None
-    remembering: Remembering | None = None
+    remembering: MemorySetup | None = None
     """What observational memory works with; None where it is off."""
     restating: Sequence[StateFunction] = ()
     files: FilePolicy = EVERY_FILE
@@ -51,7 +51,7 @@ class Resolved:
     limits: Limits = NO_LIMITS
 
 
-async def resolve(
+async def resolve_run(
     agent: Agent,
     settings: Settings,
     default: Model | None,
@@ -60,13 +60,13 @@ async def resolve(
     *,
     thread_id: str,
     child: bool,
-) -> Resolved:
+) -> RunSetup:
     """Return what the agent's run works with; nothing is called yet.
 
     Raises:
         ConfigError: the model, a tool or a limit is not usable.
     """
-    await warm()
+    await load_vocabulary()
     agent = _planning(agent, settings)
     model = model_of(agent, settings, default, offline, child=child)
     info = await model.info()
@@ -82,16 +82,16 @@ async def resolve(
     tools = toolset(_delegating(agent, settings), output, levels=settings.delegation_depth)
     steps = settings.sub_agent_max_steps if child else settings.max_steps
     repeat = agent.repeat_system_prompt
-    room = Room(window, reserve, agent.last_messages or settings.last_messages)
+    room = PromptLimits(window, reserve, agent.last_messages or settings.last_messages)
     calibration = Calibration(info.start_ratio)
     for usage in reversed(await store.recent_usage(model.name)):
         calibration.observe(usage.counted_tokens, usage.prompt_tokens)
         calibration.reset_anchor()
-    return Resolved(
+    return RunSetup(
         model=model,
         info=info,
         room=room,
-        prefix=Prefix(encodable(agent.instructions.strip()), tools.specs),
+        prefix=PromptPrefix(encodable(agent.instructions.strip()), tools.specs),
         tools=tools,
         calibration=calibration,
         max_steps=agent.max_steps or steps,
@@ -102,7 +102,7 @@ async def resolve(
         temperature=agent.temperature,
         restating=(*_own_notes(tools), *agent.state),
         files=agent.files or EVERY_FILE,
-        remembering=await remembering(
+        remembering=await configure_memory(
             settings,
             model,
             info,
@@ -118,7 +118,7 @@ def _output_limit(
 ) -> tuple[int, OutputLimit]:
     """Return how many tokens an answer may have, and what sets that."""
     from agent_runtime.models.catalog import known_output
-    from agent_runtime.models.places import is_main, place_of
+    from agent_runtime.models.places import is_main, place_for_model
 
     limit: OutputLimit = "setting"
     name = _name(agent, settings, default)
@@ -127,7 +127,7 @@ def _output_limit(
         own = info.max_output
     else:
         # Its limit is the settings' already.
-        place = place_of(name, settings, "sub_agent" if child else "model")
+        place = place_for_model(name, settings, "sub_agent" if child else "model")
         most, own = place.max_output, known_output(info.name)
         if most != settings.max_output_tokens:
             limit = "sub_agent_setting"

@@ -8,7 +8,7 @@ from typing import Any
 
 import anyio.to_thread
 
-from agent_runtime.concurrency import outlast
+from agent_runtime.concurrency import run_shielded
 from agent_runtime.errors import ConfigError, Conflict, LeaseLost, RunCancelled, ThreadBusy
 from agent_runtime.events import Event
 from agent_runtime.files.attach import MAX_BYTES, Attachable, attach
@@ -27,9 +27,9 @@ from agent_runtime.messages import (
 from agent_runtime.prompt.build import entry_of
 from agent_runtime.prompt.fences import new_nonce
 from agent_runtime.prompt.view import Entry, View
-from agent_runtime.prompt.window import plan
-from agent_runtime.run.resolve import Resolved
-from agent_runtime.run.takeover import end_dead, end_if_dead, holding, take_log
+from agent_runtime.prompt.window import plan_activation
+from agent_runtime.run.resolve import RunSetup
+from agent_runtime.run.takeover import end_dead, end_if_dead, finish_on_error, take_log
 from agent_runtime.run.tool_calls import reopen
 from agent_runtime.tools.workspace import commands
 from agent_runtime_storage.contract.records import (
@@ -52,7 +52,7 @@ WORKSPACE = "workspace"
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class RunRequest:
     """A run to begin.
 
     Attributes:
@@ -78,7 +78,7 @@ class Order:
 
 
 @dataclass(slots=True)
-class TakenOver:
+class TakenOverRun:
     """A run that was taken over.
 
     Attributes:
@@ -92,7 +92,9 @@ class TakenOver:
     uncertain: dict[int, ToolResult] = field(default_factory=dict[int, ToolResult])
 
 
-async def begin(store: UserStore, resolved: Resolved, order: Order) -> tuple[RunLog, Entry]:
+async def begin_new_run(
+    store: UserStore, resolved: RunSetup, order: RunRequest
+) -> tuple[RunLog, Entry]:
     """Begin a run: its task, its first activation and its lease, in one transaction.
 
     Raises:
@@ -113,10 +115,10 @@ async def begin(store: UserStore, resolved: Resolved, order: Order) -> tuple[Run
     messages = [*order.before, *opening(old, task)]
     rows = _rows(messages, thread, view)
     parent = order.parent.lease if order.parent else None
-    begun = started(order.agent, resolved, resolved.max_steps)
+    begun = run_start_event(order.agent, resolved, resolved.max_steps)
     if order.left_out:
         begun = replace(begun, data={**begun.data, "turns_left_out": order.left_out})
-    events = [of_child(begun, parent.run_id if parent else None, order.spec)]
+    events = [child_start_event(begun, parent.run_id if parent else None, order.spec)]
     if view is not old:
         events.append(activation_event(old, view, "start"))
     newest = await store.last_observation(thread.id)
@@ -127,7 +129,7 @@ async def begin(store: UserStore, resolved: Resolved, order: Order) -> tuple[Run
         max_steps=resolved.max_steps,
         spec=dict(order.spec.caller),
         internal=order.spec.internal(),
-        owner=leases.own(),
+        owner=leases.this_process_owner(),
         lease_seconds=leases.LEASE_SECONDS,
         expect_head=thread.head,
         expect_seq=thread.last_seq,
@@ -139,7 +141,7 @@ async def begin(store: UserStore, resolved: Resolved, order: Order) -> tuple[Run
         budget=order.budget,
         events=tuple(events),
     )
-    (lease, last_event), interrupted = await outlast(store.begin_run(run))
+    (lease, last_event), interrupted = await run_shielded(store.begin_run(run))
     log = RunLog(
         store=store,
         lease=lease,
@@ -157,7 +159,7 @@ async def begin(store: UserStore, resolved: Resolved, order: Order) -> tuple[Run
     return log, log.view.entries[-1]
 
 
-async def _with_files(store: UserStore, thread: Thread, order: Order) -> UserMessage | None:
+async def _with_files(store: UserStore, thread: Thread, order: RunRequest) -> UserMessage | None:
     """Return the task with its files kept. Raises `InvalidFile`."""
     task = order.task
     if task is None or not (task.files or order.files):
@@ -188,9 +190,9 @@ async def end_upkeep(store: UserStore, thread: Thread) -> None:
         await end_if_dead(store, run)
 
 
-def first_view(old: View, resolved: Resolved) -> View:
+def first_view(old: View, resolved: RunSetup) -> View:
     """Return the view under a thread's first activation."""
-    return plan(
+    return plan_activation(
         old,
         resolved.room,
         cause="start",
@@ -228,10 +230,10 @@ def opening(view: View, task: UserMessage | None) -> list[LoggedMessage]:
 async def take_over(
     store: UserStore,
     run: Run,
-    resolved: Resolved,
+    resolved: RunSetup,
     agent: str,
     on_event: Callable[[Event], None],
-) -> TakenOver:
+) -> TakenOverRun:
     """Take a run over that is free, as `check_free` tells.
 
     Raises:
@@ -263,12 +265,12 @@ async def take_over(
             run_id=run.id,
             cure="Look at it again (`agent-runtime runs`); resume it once it stands still.",
         ) from error
-    async with holding(store, log.lease):
+    async with finish_on_error(store, log.lease):
         if over:
             # Until the lease was taken the head could be moved.
             await _check_head(store, run, log.head)
         log.limits = resolved.limits
-        taken = TakenOver(log, limit=step_limit(run, resolved))
+        taken = TakenOverRun(log, limit=step_limit(run, resolved))
         again: set[str] = set()
         if run.open_node is not None:
             node = await store.node(run.thread_id, run.open_node)
@@ -280,8 +282,8 @@ async def take_over(
         await _end_children(store, run, again)
         if run.task_id is not None:
             taken.task = entry_of(await store.node(run.thread_id, run.task_id))
-        begun = started(agent, resolved, taken.limit, made=run.steps)
-        await log.tell_of(of_child(begun, run.parent_run_id, RunSpec.of(run)))
+        begun = run_start_event(agent, resolved, taken.limit, made=run.steps)
+        await log.tell_of(child_start_event(begun, run.parent_run_id, RunSpec.of(run)))
     return taken
 
 
@@ -326,7 +328,7 @@ def _busy(run: Run) -> ThreadBusy:
     )
 
 
-def step_limit(run: Run, resolved: Resolved) -> int:
+def step_limit(run: Run, resolved: RunSetup) -> int:
     """Return up to how many steps a run may go that is taken over.
 
     One that has used up its steps gets as many again.
@@ -335,7 +337,9 @@ def step_limit(run: Run, resolved: Resolved) -> int:
     return limit if run.steps < limit else run.steps + resolved.max_steps
 
 
-def started(agent: str, resolved: Resolved, limit: int, *, made: int | None = None) -> NewEvent:
+def run_start_event(
+    agent: str, resolved: RunSetup, limit: int, *, made: int | None = None
+) -> NewEvent:
     """Return the event that tells of a run's beginning.
 
     Args:
@@ -355,7 +359,7 @@ def started(agent: str, resolved: Resolved, limit: int, *, made: int | None = No
     return NewEvent("run-start", data=data)
 
 
-def of_child(event: NewEvent, parent: str | None, spec: RunSpec) -> NewEvent:
+def child_start_event(event: NewEvent, parent: str | None, spec: RunSpec) -> NewEvent:
     """Return a run's start as it is told of a child run: whose it is, and for which task."""
     if parent is None:
         return event

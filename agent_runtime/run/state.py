@@ -18,28 +18,35 @@ from agent_runtime.log import leases
 from agent_runtime.log.exchange import Exchange
 from agent_runtime.log.run_log import RunLog
 from agent_runtime.memory.observational.branch_requirements import constraints_of
-from agent_runtime.memory.observational.memory import Memory
-from agent_runtime.memory.observational.worker import Worker
+from agent_runtime.memory.observational.memory import ObservationalMemory
+from agent_runtime.memory.observational.worker import MemoryWorker
 from agent_runtime.memory.transcript import characters
 from agent_runtime.messages import Note, ToolCall, ToolResult
 from agent_runtime.models.base import Model, ModelInfo
-from agent_runtime.models.cost import affordable_output, bound, times
+from agent_runtime.models.cost import affordable_output, max_call_cost, scale_amount
 from agent_runtime.models.tokens import Calibration, count_text
 from agent_runtime.prompt.attachments import PromptFiles
-from agent_runtime.prompt.build import extend
+from agent_runtime.prompt.build import extend_view
 from agent_runtime.prompt.constraints import Constraints
 from agent_runtime.prompt.fences import next_nonce
 from agent_runtime.prompt.incomplete_answers import OutputLimit
-from agent_runtime.prompt.truncate import fit
-from agent_runtime.prompt.view import Cause, Entry, Prefix, Prompt, View
-from agent_runtime.prompt.window import TARGET, Room, overdue, plan, results_budget, too_large
+from agent_runtime.prompt.truncate import share_result_budget
+from agent_runtime.prompt.view import ActivationCause, Entry, Prompt, PromptPrefix, View
+from agent_runtime.prompt.window import (
+    TARGET,
+    PromptLimits,
+    overdue,
+    plan_activation,
+    prompt_too_large,
+    results_budget,
+)
 from agent_runtime.run.budget import (
     NO_END,
-    Allowance,
+    BudgetState,
     allowances,
     held_by_the_dead,
-    kept_for_root,
     least_left,
+    root_reserve,
 )
 from agent_runtime.run.state_note import state_note
 from agent_runtime.run.wrap_up import WrapUp
@@ -50,7 +57,7 @@ from agent_runtime_storage.contract.store import UserStore
 from agent_runtime_storage.log.spending import is_below
 
 if TYPE_CHECKING:
-    from agent_runtime.memory.recall.recaller import Recalling
+    from agent_runtime.memory.recall.recaller import Retriever
     from agent_runtime.run.guard.repeats import LoopGuard
     from agent_runtime.run.tool_context import ToolContexts
 
@@ -84,8 +91,8 @@ class RunState:
     log: RunLog
     model: Model
     info: ModelInfo
-    room: Room
-    prefix: Prefix
+    room: PromptLimits
+    prefix: PromptPrefix
     tools: Toolset
     context: ToolContexts
     calibration: Calibration
@@ -105,11 +112,11 @@ class RunState:
     output_limit: OutputLimit = "model"
     """What sets `max_output`."""
     output: outputs.OutputType | None = None
-    memory: Memory | None = None
+    memory: ObservationalMemory | None = None
     """Observational memory, where it is on."""
-    worker: Worker | None = None
+    worker: MemoryWorker | None = None
     """What prepares observations in the background, where it is on."""
-    recalling: Recalling | None = None
+    recalling: Retriever | None = None
     """Semantic recall, where it is on."""
     idle: float | None = None
     """After so many seconds without a model call its provider's cache has expired."""
@@ -134,7 +141,7 @@ class RunState:
 
     # Context
 
-    def due(self, view: View) -> Cause | None:
+    def due(self, view: View) -> ActivationCause | None:
         """Return why the next prompt needs an activation, or None."""
         changed = view.prefix != self.prefix or view.start.model != self.model.name
         if changed or view.start.repeat_system != self.repeat_system:
@@ -154,7 +161,7 @@ class RunState:
         last = next(answers, None)
         return last is not None and self.idle is not None and time.time() - last > self.idle
 
-    async def activate(self, cause: Cause) -> None:
+    async def activate(self, cause: ActivationCause) -> None:
         """Begin prompts anew: what leaves and what is cut is decided by `memory.recent`."""
         self.calibration.reset_anchor()
         state = await state_note(self.restating, self.context(""))
@@ -166,7 +173,7 @@ class RunState:
             remembered = await self.memory.observe_now(self.log.view)
             if not (remembered or await self.memory.reflect_now(self.log.view)):
                 if self.calibration.estimate(view.tokens) > self.room.limit:
-                    raise too_large(view, self.room, self.calibration.estimate)
+                    raise prompt_too_large(view, self.room, self.calibration.estimate)
                 break
             view = await self._plan(cause, state, required)
         await self.log.activate(view, cause)
@@ -179,11 +186,11 @@ class RunState:
             return required
         return replace(required, budget=self.memory.constraint_tokens)
 
-    async def _plan(self, cause: Cause, state: str, required: Constraints) -> View:
+    async def _plan(self, cause: ActivationCause, state: str, required: Constraints) -> View:
         old = self.log.view
         standing = () if self.memory is None else self.memory.standing(old)
         planned = partial(
-            plan,
+            plan_activation,
             old,
             self.room,
             cause=cause,
@@ -227,8 +234,10 @@ class RunState:
         if self.limited and not is_below(self.log.lease):
             tokens = min(tokens, await self._affordable_results())
         if sum(map(len, texts)) > COUNT_IN_THREAD:
-            return await anyio.to_thread.run_sync(fit, texts, tokens, count_text, caps)
-        return fit(texts, tokens, count_text, caps)
+            return await anyio.to_thread.run_sync(
+                share_result_budget, texts, tokens, count_text, caps
+            )
+        return share_result_budget(texts, tokens, count_text, caps)
 
     # Budget
 
@@ -300,14 +309,14 @@ class RunState:
             return
         amount = self.log.reserved or Amount()
         self.calling = False
-        await self.log.reserve(amount, unsettle=times(amount, self.lost))
+        await self.log.reserve(amount, unsettle=scale_amount(amount, self.lost))
         self.calling, self.lost = True, 0
 
     def recorded(self) -> None:
         """Take note that the model call is in the log, with all its attempts."""
         self.calling, self.lost = False, 0
 
-    async def allowed(self) -> list[Allowance]:
+    async def allowed(self) -> list[BudgetState]:
         """Return the budgets that the run keeps to, as they stand."""
         log = self.log
         return await allowances(log.store, log.lease, log.limits)
@@ -345,7 +354,7 @@ class RunState:
         results = tuple(ToolResult(text) for _ in exchange.message.calls)
         shown = (None,) * len(results)
         entry = Entry(exchange.seq, self.log.head, exchange.message, results, shown)
-        return extend(self.log.view, entry)
+        return extend_view(self.log.view, entry)
 
     async def keeping(self) -> Callable[[Exchange], Amount | None]:
         """Return what says what the runs below have to leave, while an exchange's calls run."""
@@ -358,7 +367,7 @@ class RunState:
             view = self._with_results(exchange, USUAL_RESULT)
             prompt_tokens = self.calibration.estimate(view.tokens)
             output = min(self.max_output, LAST_OUTPUT)
-            return kept_for_root(bound(self.info, prompt_tokens, output), budgets)
+            return root_reserve(max_call_cost(self.info, prompt_tokens, output), budgets)
 
         return keep
 
@@ -375,7 +384,7 @@ class RunState:
             if (share := max(share, LEAST_OUTPUT)) < most:
                 most, self.limited_by = share, "budget"
         self.next_output = most
-        return bound(self.info, prompt_tokens, most)
+        return max_call_cost(self.info, prompt_tokens, most)
 
     @property
     def usual_output(self) -> int:
@@ -385,7 +394,7 @@ class RunState:
     def _usual(self, view: View) -> Amount:
         """Return what the next call may take of a budget that has little left."""
         prompt_tokens = self.calibration.estimate(view.tokens)
-        return bound(self.info, prompt_tokens, self.usual_output)
+        return max_call_cost(self.info, prompt_tokens, self.usual_output)
 
     def shorten(self) -> bool:
         """Ask for usual answers for the rest of the run; return whether they were longer."""

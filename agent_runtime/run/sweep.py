@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from agent_runtime.concurrency import outlast
+from agent_runtime.concurrency import run_shielded
 from agent_runtime.errors import Conflict, CorruptThread, LeaseLost, NotFound
 from agent_runtime.human.waiting import questions_of
 from agent_runtime.log import leases
@@ -28,7 +28,7 @@ MOST = 10_000
 _NAMED = 10
 """So many tools that were under way are named."""
 
-Way = Literal["resume", "answer", "root", "task"]
+ContinuationWay = Literal["resume", "answer", "root", "task"]
 
 _log = logging.getLogger(__name__)
 
@@ -81,7 +81,7 @@ async def sweep(store: UserStore) -> Sweep:
     return Sweep(tuple(interrupted), tuple(ended), await _resumable(store))
 
 
-async def way_on(store: UserStore, run: Run) -> Way | None:
+async def continuation_of(store: UserStore, run: Run) -> ContinuationWay | None:
     """Return how a run goes on that stands still; None if it is at work, or over.
 
     `resume`; `answer` a question of its own, or of one below it, first; with its `root`; or, for
@@ -104,9 +104,9 @@ async def _dead(store: UserStore) -> Sequence[Run]:
 
 async def _suspend(store: UserStore, run: Run) -> None:
     finish = Finish("suspended", "interrupted", await _detail(store, run))
-    lease, cancelled = await outlast(take_lease(store, run))
+    lease, cancelled = await run_shielded(take_lease(store, run))
     leaving = store.commit(lease, Commit(finish=finish, events=(finish_event(finish),)))
-    _, again = await outlast(leaving)
+    _, again = await run_shielded(leaving)
     if (interruption := cancelled or again) is not None:
         raise interruption
 
@@ -129,6 +129,6 @@ async def _resumable(store: UserStore) -> tuple[Run, ...]:
     found = [
         run
         for run in await store.runs(status=["suspended"], limit=MOST)
-        if run.stop_reason != "paused" and await way_on(store, run) == "resume"
+        if run.stop_reason != "paused" and await continuation_of(store, run) == "resume"
     ]
     return tuple(reversed(found))

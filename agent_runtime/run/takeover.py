@@ -9,16 +9,16 @@ from contextlib import asynccontextmanager, suppress
 import anyio
 import anyio.to_thread
 
-from agent_runtime.concurrency import outlast
+from agent_runtime.concurrency import run_shielded
 from agent_runtime.errors import AgentRuntimeError, Conflict, NotFound, StoreError
 from agent_runtime.events import Event
 from agent_runtime.log import leases
 from agent_runtime.log.branch import load_view
-from agent_runtime.log.run_log import RunLog, cancelled, finish_event
+from agent_runtime.log.run_log import RunLog, cancelled_finish, finish_event
 from agent_runtime.messages import encodable
 from agent_runtime.models.tokens import count_text
-from agent_runtime.prompt.truncate import fit
-from agent_runtime.run.tool_calls import abandon, reopen
+from agent_runtime.prompt.truncate import share_result_budget
+from agent_runtime.run.tool_calls import abandoned_results, reopen
 from agent_runtime.tools.base import Toolset
 from agent_runtime.tools.workspace import commands
 from agent_runtime_storage.contract.records import ACTIVE, Commit, Finish, Lease, Run
@@ -36,7 +36,11 @@ async def take_lease(store: UserStore, run: Run) -> Lease:
     The commands that its former owner left at work on this machine are ended.
     """
     lease = await store.take_lease(
-        run.id, leases.own(), seconds=leases.LEASE_SECONDS, replaces=run.epoch, was=run.status
+        run.id,
+        leases.this_process_owner(),
+        seconds=leases.LEASE_SECONDS,
+        replaces=run.epoch,
+        was=run.status,
     )
     await anyio.to_thread.run_sync(commands.end_of_run, run.id)
     return lease
@@ -48,8 +52,8 @@ async def take_log(store: UserStore, run: Run, emit: Callable[[Event], None]) ->
     Raises `LeaseLost` if it is not as it was read any more, `ThreadBusy`, and `Conflict` if it
     succeeded.
     """
-    lease, interrupted = await outlast(take_lease(store, run))
-    async with holding(store, lease):
+    lease, interrupted = await run_shielded(take_lease(store, run))
+    async with finish_on_error(store, lease):
         if interrupted is not None:
             raise interrupted
         return await _load(store, lease, emit)
@@ -76,7 +80,7 @@ async def _load(
 
 
 @asynccontextmanager
-async def holding(store: UserStore, lease: Lease) -> AsyncGenerator[None]:
+async def finish_on_error(store: UserStore, lease: Lease) -> AsyncGenerator[None]:
     """End the run if what is done under its lease fails, so that it is not left running."""
     try:
         yield
@@ -97,7 +101,7 @@ async def _end_held(store: UserStore, lease: Lease) -> None:
             await _end(*await _load(store, lease, lambda event: None))
         except AgentRuntimeError:
             # What the store holds does not agree with itself; the lease alone still ends the run.
-            await give_up(store, lease, cancelled())
+            await give_up(store, lease, cancelled_finish())
 
 
 async def give_up(store: UserStore, lease: Lease, finish: Finish) -> None:
@@ -126,20 +130,20 @@ async def end_if_dead(store: UserStore, run: Run) -> bool:
 async def end_dead(store: UserStore, run: Run) -> None:
     """End a run whose process is dead as cancelled, its open exchange closed as far as known."""
     log, run = await take_log(store, run, lambda event: None)
-    async with holding(store, log.lease):
+    async with finish_on_error(store, log.lease):
         await _end(log, run)
 
 
 async def _end(log: RunLog, run: Run) -> None:
-    finish = cancelled()
+    finish = cancelled_finish()
     node = run.open_node and await log.store.node(run.thread_id, run.open_node)
     if not node or node.parent_id != log.head:
         # An exchange belongs to its branch; the head of a run that was over may be on another.
         await log.append([], finish=finish, events=[finish_event(finish)])
         return
     log.exchange, _ = reopen(node, Toolset(()))
-    done = abandon(log.exchange)
+    done = abandoned_results(log.exchange)
     results = log.exchange.results | done
     texts = [results[index].text for index in range(len(results))]
-    shown = fit(texts, DEAD_RESULT_TOKENS, count_text)
+    shown = share_result_budget(texts, DEAD_RESULT_TOKENS, count_text)
     await log.close(done, shown, finish=finish, events=[finish_event(finish)])

@@ -14,8 +14,8 @@ import anyio
 
 from agent_runtime.concurrency import SelfCancelled, carried, contained, single_error
 from agent_runtime.errors import InvariantError
-from agent_runtime.human.gate import Gate, Gated, ReadyCall
-from agent_runtime.human.waiting import Waits, questions_of
+from agent_runtime.human.gate import Gate, GateResult, ReadyCall
+from agent_runtime.human.waiting import AwaitingHuman, questions_of
 from agent_runtime.log.run_log import Exchange, RunLog
 from agent_runtime.messages import (
     AssistantMessage,
@@ -24,7 +24,7 @@ from agent_runtime.messages import (
     decode_result,
 )
 from agent_runtime.tools.base import ToolContext, Toolset
-from agent_runtime.tools.base import failure as raised_result
+from agent_runtime.tools.base import error_result as raised_result
 from agent_runtime_storage.contract.records import Finish, Node
 
 INTERRUPTED = (
@@ -39,7 +39,7 @@ SELF_CANCELLED = (
 CANCELLED = "The run was cancelled before this call was started. It did not run."
 
 
-def interrupted() -> ToolResult:
+def interrupted_result() -> ToolResult:
     """Return the result of a call that was started and whose end nobody saw."""
     return ToolResult(INTERRUPTED, outcome="interrupted")
 
@@ -58,11 +58,13 @@ def reopen(node: Node, tools: Toolset) -> tuple[Exchange, dict[int, ToolResult]]
             tool = tools.get(message.calls[row.index].name)
             exchange.started.add(row.index)
             if tool is None or not tool.idempotent:
-                uncertain[row.index] = interrupted()
+                uncertain[row.index] = interrupted_result()
     return exchange, uncertain
 
 
-def sort_out(exchange: Exchange, tools: Toolset) -> tuple[list[ReadyCall], dict[int, ToolResult]]:
+def partition_calls(
+    exchange: Exchange, tools: Toolset
+) -> tuple[list[ReadyCall], dict[int, ToolResult]]:
     """Return which waiting calls can run, and the results of those that cannot."""
     ready: list[ReadyCall] = []
     done: dict[int, ToolResult] = {}
@@ -108,13 +110,13 @@ async def run_calls(
         gate: says what has to wait for a person; None if nothing does.
 
     Cancellation: running tools are cancelled; what finished is recorded, the rest is left for
-    `abandon`.  The same holds where a tool raises what is no `Exception`: it is raised here, with
-    its call recorded as failed.  `SystemExit` is an error result like any other.
+    `abandoned_results`.  The same holds where a tool raises what is no `Exception`: it is raised
+    here, with its call recorded as failed.  `SystemExit` is an error result like any other.
     """
     exchange = log.open_exchange()
-    ready, done = sort_out(exchange, tools)
+    ready, done = partition_calls(exchange, tools)
     done |= settled or {}
-    gated = Gated([one for one in ready if one.index not in done], done)
+    gated = GateResult([one for one in ready if one.index not in done], done)
     if gate is not None:
         gated = await gate.sort(exchange, gated)
     if not gated.ready and not gated.waiting:
@@ -134,10 +136,10 @@ async def _run_all(
     ready: Sequence[ReadyCall],
     context: Callable[[str], ToolContext],
     close: Callable[[dict[int, ToolResult]], Awaitable[None]],
-) -> list[Waits]:
+) -> list[AwaitingHuman]:
     """Run calls in parallel and record each result; return what those wait for that have none."""
     exchange, turn = log.open_exchange(), anyio.Lock()
-    waiting: dict[int, Waits] = {}
+    waiting: dict[int, AwaitingHuman] = {}
 
     async def record(index: int, result: ToolResult) -> None:
         with anyio.CancelScope(shield=True):
@@ -155,7 +157,7 @@ async def _run_all(
         except BaseException as error:
             exchange.failed[one.index] = raised_result(error)
             raise
-        if isinstance(result, Waits):
+        if isinstance(result, AwaitingHuman):
             waiting[one.index] = result
             return
         await record(one.index, result)
@@ -200,7 +202,7 @@ async def _result_of(one: ReadyCall, context: Callable[[str], ToolContext]) -> T
         return raised_result(group)
 
 
-def abandon(exchange: Exchange, tools: Toolset | None = None) -> dict[int, ToolResult]:
+def abandoned_results(exchange: Exchange, tools: Toolset | None = None) -> dict[int, ToolResult]:
     """Return results for the calls that a cancellation left without one.
 
     Args:
@@ -218,7 +220,7 @@ def abandon(exchange: Exchange, tools: Toolset | None = None) -> dict[int, ToolR
         elif tool is not None and tool.in_thread:
             done[index] = ToolResult(f"{INTERRUPTED} {STILL_RUNNING}", outcome="interrupted")
         else:
-            done[index] = interrupted()
+            done[index] = interrupted_result()
     return done
 
 

@@ -16,8 +16,8 @@ from agent_runtime_config import Settings
 
 if TYPE_CHECKING:
     from agent_runtime.agent import Runnable
-    from agent_runtime.delegation.delegate import Delegating
-    from agent_runtime.memory.recall.recaller import Recalling
+    from agent_runtime.delegation.delegate import DelegationServices
+    from agent_runtime.memory.recall.recaller import Retriever
     from agent_runtime.plan.planner import Planner
     from agent_runtime.run.results import RunResult
     from agent_runtime_storage.contract.records import Run
@@ -61,11 +61,11 @@ class ToolContexts:
     log: RunLog
     deps: Any
     user_context: Mapping[str, Any]
-    recalling: Recalling | None
+    recalling: Retriever | None
     settings: Settings
     run_child: RunChild
     planner: Planner
-    delegating: Delegating
+    delegating: DelegationServices
     resume_child: ResumeChild
 
     def __call__(self, call_id: str) -> ToolContext:
@@ -84,7 +84,7 @@ class ToolContexts:
             given = given.with_context(self.user_context)
             parent = self.log
             if on_event is not None:
-                parent = replace(parent, emit=beside(parent, on_event))
+                parent = replace(parent, emit=child_listener(parent, on_event))
             with timer.paused():
                 return await self.run_child(
                     agent, task, parent=parent, deps=self.deps, spec=given, before=before
@@ -114,7 +114,9 @@ class ToolContexts:
             yield self.recalling
 
 
-def beside(log: RunLog, on_event: Callable[[Event], None] | None) -> Callable[[Event], None]:
+def child_listener(
+    log: RunLog, on_event: Callable[[Event], None] | None
+) -> Callable[[Event], None]:
     """Return who hears of a child run: who hears of the run of this log, and `on_event` first.
 
     Of what goes on after the end of that run only `on_event` hears.

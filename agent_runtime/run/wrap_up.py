@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from agent_runtime.messages import Note
 from agent_runtime.prompt.view import Entry
-from agent_runtime.run.budget import ROOM, Allowance, TimeLimit
+from agent_runtime.run.budget import ROOM, BudgetState, TimeLimit
 from agent_runtime_storage.contract.records import Amount
 
 SHARE = 0.9
@@ -46,7 +46,7 @@ class WrapUp:
         self.told = _was_told(entries)
 
     def notes(
-        self, *, steps: Sequence[tuple[int, int]], budgets: Sequence[Allowance], call: Amount
+        self, *, steps: Sequence[tuple[int, int]], budgets: Sequence[BudgetState], call: Amount
     ) -> list[Note]:
         """Return the note if it is time for it, or if there is room again since it was told.
 
@@ -96,7 +96,7 @@ def _steps(made: int, most: int, place: int) -> str:
     return f"{made:,} of its {most:,} steps{together}" if due else ""
 
 
-def _budget(one: Allowance, call: Amount) -> str:
+def _budget(one: BudgetState, call: Amount) -> str:
     spent, left, limit = one.spending.spent, one.left, one.limit
     whose = {"run": "its", "thread": "its thread's", "day": "the day's"}[one.whose]
     for what, most, used, rest, next_call in (

@@ -17,11 +17,11 @@ import anyio.to_thread
 from anyio.lowlevel import RunVar
 
 from agent_runtime.errors import ConfigError, ToolError, text_of
-from agent_runtime.files.attach import MAX_BYTES, File, keep
+from agent_runtime.files.attach import MAX_BYTES, File, store_file
 from agent_runtime.messages import FileRef, ToolResult, ToolSpec, encodable
-from agent_runtime.tools.identity import digest, identity
+from agent_runtime.tools.identity import code_digest, json_digest
 from agent_runtime.tools.patterns import Arguments, may_match
-from agent_runtime.tools.results import has_files, render, render_files
+from agent_runtime.tools.results import has_files, render_files, result_of_value
 from agent_runtime.tools.signature import function_name, is_async, read_signature
 from agent_runtime.tools.timer import ToolTimer
 from agent_runtime_storage.contract.store import UserStore
@@ -87,7 +87,9 @@ class ToolContext:
         Raises:
             InvalidFile: it is empty, too large, or cannot be read.
         """
-        return await keep(self.store, self.thread_id, file, self.max_file_bytes, origin="tool")
+        return await store_file(
+            self.store, self.thread_id, file, self.max_file_bytes, origin="tool"
+        )
 
 
 StateFunction: TypeAlias = Callable[[ToolContext], str | Awaitable[str | None] | None]
@@ -196,10 +198,10 @@ class Tool(ABC):
     def binding(self) -> str:
         """Return a digest of what it is, the same in every process, to bind approvals to."""
         spec = [self.spec.name, self.spec.description, self.spec.parameters]
-        return digest(spec, str(self.folder), *self._held())
+        return json_digest(spec, str(self.folder), *self._held())
 
     def _held(self) -> tuple[str, ...]:
-        return (identity(self, made=False),)
+        return (code_digest(self, made=False),)
 
     def approval(self, arguments: dict[str, Any]) -> Mapping[str, str] | None:
         """Return by which pattern of its arguments a call needs an approval; None if it does not.
@@ -263,7 +265,7 @@ class FunctionTool(Tool, Generic[P, R]):
         self.in_thread = not is_async(function)
         # Now, since a function may count and collect in what it holds; the runtime's own do not.
         own = str(getattr(function, "__module__", "")).startswith("agent_runtime.")
-        self._made = "" if own else identity(function, made=True)
+        self._made = "" if own else code_digest(function, made=True)
 
     @property
     def takes_context(self) -> bool:
@@ -279,8 +281,8 @@ class FunctionTool(Tool, Generic[P, R]):
         return self._signature.given(arguments)
 
     def _held(self) -> tuple[str, ...]:
-        self._made = self._made or identity(self.function, made=True)
-        return (self._made, identity(self.function, made=False))
+        self._made = self._made or code_digest(self.function, made=True)
+        return (self._made, code_digest(self.function, made=False))
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function itself, without validation, thread or timeout."""
@@ -292,7 +294,7 @@ class FunctionTool(Tool, Generic[P, R]):
             given = self._signature.validate(arguments)
         except Exception as error:
             # `ToolError`, or whatever a validator of the tool's author raises.
-            return failure(error)
+            return error_result(error)
         if self._signature.context is not None:
             given[self._signature.context] = context
         limit = context.timeout if self.timeout is None else self.timeout
@@ -307,7 +309,7 @@ class FunctionTool(Tool, Generic[P, R]):
             try:
                 return await _rendered(await self._untyped(**given), context)
             except Exception as error:
-                return failure(error)
+                return error_result(error)
         return ToolResult(f"The tool was stopped after {limit:g} s.", outcome="error")
 
     async def _call_in_thread(
@@ -319,9 +321,13 @@ class FunctionTool(Tool, Generic[P, R]):
             started.set()
             try:
                 value = self._untyped(**given)
-                return value if inspect.isawaitable(value) or has_files(value) else render(value)
+                return (
+                    value
+                    if inspect.isawaitable(value) or has_files(value)
+                    else result_of_value(value)
+                )
             except Exception as error:
-                return failure(error)
+                return error_result(error)
 
         with context.timer.limit(limit):
             value = await anyio.to_thread.run_sync(run, abandon_on_cancel=True, limiter=_limiter())
@@ -439,7 +445,7 @@ def tool(
     return make if function is None else make(function)
 
 
-def failure(error: BaseException) -> ToolResult:
+def error_result(error: BaseException) -> ToolResult:
     """Return an exception as the result that a model reads."""
     text = text_of(error)
     if not isinstance(error, ToolError):
@@ -452,11 +458,11 @@ async def _settle(value: Any, context: ToolContext) -> ToolResult:
     try:
         return await _rendered(await value if inspect.isawaitable(value) else value, context)
     except Exception as error:
-        return failure(error)
+        return error_result(error)
 
 
 async def _rendered(value: Any, context: ToolContext) -> ToolResult:
-    return await render_files(value, context.keep) if has_files(value) else render(value)
+    return await render_files(value, context.keep) if has_files(value) else result_of_value(value)
 
 
 def _limiter() -> anyio.CapacityLimiter:

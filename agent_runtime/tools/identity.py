@@ -31,20 +31,20 @@ _CHANGING = (int, float, complex, list, dict, set, bytearray)
 """What a tool may use to count or to collect: it counts as it was when the tool was made."""
 
 
-def digest(*parts: Any) -> str:
+def json_digest(*parts: Any) -> str:
     """Return a digest of JSON values, the same in every process."""
     text = json.dumps(parts, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def identity(held: Any, *, made: bool) -> str:
+def code_digest(held: Any, *, made: bool) -> str:
     """Return a digest of a function or an object, the same in every process.
 
     Args:
         made: whether to see numbers and containers that it holds, which may change while it
             works; otherwise only their types.
     """
-    return digest(_Look(made).at(held))
+    return json_digest(_Look(made).at(held))
 
 
 class _Look:

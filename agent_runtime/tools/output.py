@@ -166,7 +166,7 @@ class FinalTool(Tool):
         return ToolResult("Accepted.")
 
 
-def accepted(view: View) -> dict[str, Any] | None:
+def accepted_output(view: View) -> dict[str, Any] | None:
     """Return the output's arguments if the branch ends in an exchange that accepted them."""
     entry = next((one for one in reversed(view.entries) if one.results), None)
     if entry is None or not isinstance(entry.message, AssistantMessage):
@@ -180,7 +180,7 @@ def accepted(view: View) -> dict[str, Any] | None:
     return None
 
 
-def refused(view: View) -> int:
+def count_rejected_outputs(view: View) -> int:
     """Return how many exchanges at the branch's end were in vain for the output."""
     count, unfinished = 0, False
     for entry in reversed(view.entries):

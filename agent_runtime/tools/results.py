@@ -15,7 +15,7 @@ from agent_runtime.messages import FileRef, ToolResult, encodable, encodable_fil
 NO_RESULT = "(no result)"
 
 
-def render(value: Any) -> ToolResult:
+def result_of_value(value: Any) -> ToolResult:
     """Return what a tool returned as a result: text as it is, everything else as JSON."""
     if isinstance(value, ToolResult):
         return replace(value, text=encodable(value.text), files=encodable_files(value.files))
@@ -48,7 +48,7 @@ async def render_files(value: Any, keep: Callable[[File], Awaitable[FileRef]]) -
             elif isinstance(one, File):
                 files.append(await keep(one))
             else:
-                part = render(one)
+                part = result_of_value(one)
                 if part.outcome == "error":
                     return part
                 texts.append(part.text)

@@ -27,7 +27,7 @@ from anyio.abc import TaskGroup
 from agent_runtime.concurrency import carried, single_error
 from agent_runtime.errors import NodeFailed, PromptTooLarge, WorkflowDiverged
 from agent_runtime.log.branch import node_row
-from agent_runtime.log.run_log import Exchange, cancelled, finish_event
+from agent_runtime.log.run_log import Exchange, cancelled_finish, finish_event
 from agent_runtime.log.run_spec import RunSpec
 from agent_runtime.messages import (
     AssistantMessage,
@@ -39,11 +39,18 @@ from agent_runtime.messages import (
     decode_result,
 )
 from agent_runtime.run.state import RunState
-from agent_runtime.run.tool_calls import abandon, run_calls
+from agent_runtime.run.tool_calls import abandoned_results, run_calls
 from agent_runtime.tools.base import Toolset
 from agent_runtime.workflow.definition import Workflow
-from agent_runtime.workflow.history import Said, said_before
-from agent_runtime.workflow.steps import Key, Node, Step, encode, plain, shown
+from agent_runtime.workflow.history import HistoryMessage, said_before
+from agent_runtime.workflow.steps import (
+    Key,
+    NodeIteration,
+    WorkflowNodeTool,
+    describe_value,
+    encode_node_value,
+    to_plain_json,
+)
 from agent_runtime_storage.contract.records import Commit, Finish, Run
 from agent_runtime_storage.contract.records import Node as LogNode
 
@@ -59,7 +66,7 @@ _path: ContextVar[tuple[int, ...]] = ContextVar("agent_runtime_workflow_path", d
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class RecordedIteration:
     """What the log has of an iteration of a node, and in which exchange.
 
     Attributes:
@@ -77,7 +84,7 @@ class Recorded:
         return self.result.outcome == "interrupted"
 
 
-class Conductor:
+class WorkflowLoop:
     """Drives one run of a workflow to its end.
 
     Args:
@@ -100,14 +107,14 @@ class Conductor:
         self.resume = resume
         self.run: Run
         self.task = UserMessage("")
-        self.history: tuple[Said, ...] = ()
-        self.messages: list[Said] = []
+        self.history: tuple[HistoryMessage, ...] = ()
+        self.messages: list[HistoryMessage] = []
         self.outputs: dict[str, list[Any]] = {}
         self.depth = 0
-        self._recorded: dict[Key, Recorded] = {}
+        self._recorded: dict[Key, RecordedIteration] = {}
         self._last = 0
         self._iterations: Counter[str] = Counter()
-        self._waiting: list[Step] = []
+        self._waiting: list[NodeIteration] = []
         self._branches = 1
         self._running = False
         self._end: Finish | None = None
@@ -124,7 +131,7 @@ class Conductor:
         from agent_runtime.workflow.context import WorkflowContext
 
         if self.log.exchange is not None:
-            await self._close(abandon(self.log.exchange))
+            await self._close(abandoned_results(self.log.exchange))
         await self._load()
         output: Any = None
         try:
@@ -143,7 +150,7 @@ class Conductor:
     async def finish(self, finish: Finish) -> Finish:
         """End the run; nodes under way are closed, with what is known of each."""
         if self.log.exchange is not None:
-            await self._close(abandon(self.log.exchange), finish)
+            await self._close(abandoned_results(self.log.exchange), finish)
         else:
             await self.log.append([], finish=finish, events=[finish_event(finish)])
         return finish
@@ -151,7 +158,7 @@ class Conductor:
     async def _answer(self, output: Any) -> Finish:
         value = plain_output(output)
         finish = Finish("succeeded", "completed", output=encode_output(value))
-        message = AssistantMessage(shown(value))
+        message = AssistantMessage(describe_value(value))
         await self.log.append([message], finish=finish, events=[finish_event(finish)])
         return finish
 
@@ -189,11 +196,11 @@ class Conductor:
             before = self._recorded.get(key)
             began = before.call if before and before.unseen else call.id
             result = decode_result(row.body)
-            self._recorded[key] = Recorded(call.arguments, result, node.seq, began)
+            self._recorded[key] = RecordedIteration(call.arguments, result, node.seq, began)
 
     # What the function asks for
 
-    async def ask(self, step: Step) -> Any:
+    async def ask(self, step: NodeIteration) -> Any:
         """Return the value of a node, once all that runs beside it has ended.
 
         Raises:
@@ -242,9 +249,9 @@ class Conductor:
         self._running = True
         self._group.start_soon(carried, self._exchange, batch)
 
-    async def _exchange(self, batch: Sequence[Step]) -> None:
+    async def _exchange(self, batch: Sequence[NodeIteration]) -> None:
         """Give each node of a batch its result: the recorded one, or that of running it now."""
-        fresh: list[Step] = []
+        fresh: list[NodeIteration] = []
         for step in batch:
             self._iterations[step.name] += 1
             step.iteration = self._iterations[step.name]
@@ -268,7 +275,7 @@ class Conductor:
         self._running = False
         self._begin()
 
-    def _runs_again(self, step: Step, recorded: Recorded) -> bool:
+    def _runs_again(self, step: NodeIteration, recorded: RecordedIteration) -> bool:
         match recorded.result.outcome:
             case "ok":
                 return False
@@ -280,12 +287,12 @@ class Conductor:
             case _:
                 return self.retry and recorded.exchange == self._last
 
-    def _settle(self, step: Step) -> None:
+    def _settle(self, step: NodeIteration) -> None:
         if step.result is not None and step.result.outcome == "ok":
             value = step.value()
             self.outputs.setdefault(step.name, []).append(value)
             if step.speaks:
-                self.messages.append(AssistantMessage(shown(value)))
+                self.messages.append(AssistantMessage(describe_value(value)))
         step.done.set()
 
     # Running nodes
@@ -293,13 +300,13 @@ class Conductor:
     async def _stops(self) -> bool:
         requested, _ = await self.log.asked()
         if requested:
-            self._end = cancelled()
+            self._end = cancelled_finish()
         elif self.log.steps >= self.state.step_limit:
             detail = f"It used up its {self.state.step_limit} nodes."
             self._end = Finish("failed", "max_steps", detail)
         return self._end is not None
 
-    async def _run(self, steps: Sequence[Step]) -> bool:
+    async def _run(self, steps: Sequence[NodeIteration]) -> bool:
         """Run nodes as one exchange; return whether the run goes on."""
         log = self.log
         seq = log.next_seq
@@ -312,11 +319,11 @@ class Conductor:
 
         commit = Commit(nodes=(row,), steps=log.steps + len(steps))
         await log.write(commit, then=opened)
-        named: dict[str, dict[int, Step]] = {}
+        named: dict[str, dict[int, NodeIteration]] = {}
         for one in steps:
             named.setdefault(one.name, {})[one.iteration] = one
         rules = self.state.gate.rules
-        tools = Toolset(Node(name, steps, rules) for name, steps in named.items())
+        tools = Toolset(WorkflowNodeTool(name, steps, rules) for name, steps in named.items())
 
         async def close(done: dict[int, ToolResult]) -> None:
             results = log.open_exchange().results | done
@@ -328,7 +335,7 @@ class Conductor:
         failed = any(one.result is None or one.result.outcome != "ok" for one in steps)
         if failed and (await log.asked())[0]:
             # A cancel of the whole tree, which the child saw first.
-            self._end = cancelled()
+            self._end = cancelled_finish()
         return self._end is None
 
     async def _close(self, done: dict[int, ToolResult], finish: Finish | None = None) -> None:
@@ -340,7 +347,7 @@ class Conductor:
         events = [finish_event(finish)] if finish else []
         await self.log.close(done, shown_chars, finish=finish, events=events)
 
-    async def earlier(self, step: Step) -> Run | None:
+    async def earlier(self, step: NodeIteration) -> Run | None:
         """Return the newest child run of this iteration of the node; None if none began."""
         for run in await self.log.store.runs(parent_run_id=self.run.id, limit=10_000):
             spec = RunSpec.of(run)
@@ -350,7 +357,7 @@ class Conductor:
 
     # Whether it is the same history
 
-    def _check_same(self, step: Step, recorded: Recorded) -> None:
+    def _check_same(self, step: NodeIteration, recorded: RecordedIteration) -> None:
         if step.asked != recorded.asked:
             raise WorkflowDiverged(
                 f"The node {step.name!r} (iteration {step.iteration}) is given other input than "
@@ -376,8 +383,8 @@ _DIVERGED = (
 
 def plain_output(output: Any) -> Any:
     """Return a workflow's output as the JSON value that it is kept as. Raises `ConfigError`."""
-    encode(output)
-    return plain(output)
+    encode_node_value(output)
+    return to_plain_json(output)
 
 
 def encode_output(value: Any) -> bytes:

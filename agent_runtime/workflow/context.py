@@ -18,17 +18,17 @@ from agent_runtime.messages import ToolResult, UserMessage
 from agent_runtime.run.results import RunResult
 from agent_runtime.tools import output as outputs
 from agent_runtime.tools.base import FunctionTool, ToolContext, Toolset
-from agent_runtime.workflow.conductor import Conductor
+from agent_runtime.workflow.conductor import WorkflowLoop
 from agent_runtime.workflow.definition import Workflow
-from agent_runtime.workflow.history import Said
+from agent_runtime.workflow.history import HistoryMessage
 from agent_runtime.workflow.steps import (
     NAME,
-    Step,
+    NodeIteration,
+    describe_value,
     function_step,
-    plain,
-    result_of,
+    node_tool_result,
     return_type,
-    shown,
+    to_plain_json,
     typed,
 )
 
@@ -49,7 +49,7 @@ class WorkflowContext:
     iteration.  Nodes that are asked for beside each other without `gather` run in turn.
     """
 
-    def __init__(self, conductor: Conductor) -> None:
+    def __init__(self, conductor: WorkflowLoop) -> None:
         self._conductor = conductor
 
     # What is known
@@ -86,12 +86,12 @@ class WorkflowContext:
         return self._conductor.state.context("").deps
 
     @property
-    def history(self) -> tuple[Said, ...]:
+    def history(self) -> tuple[HistoryMessage, ...]:
         """What was said on the thread before, within the workflow's limits."""
         return self._conductor.history
 
     @property
-    def messages(self) -> tuple[Said, ...]:
+    def messages(self) -> tuple[HistoryMessage, ...]:
         """The shared state: the history, the task, one message for each agent that was a node."""
         return tuple(self._conductor.messages)
 
@@ -215,7 +215,7 @@ class WorkflowContext:
         source_node_id: str | None,
         *,
         history: bool = False,
-    ) -> Step:
+    ) -> NodeIteration:
         """Return a node that is a child run."""
         conductor = self._conductor
         if conductor.depth >= MAX_DEPTH:
@@ -223,16 +223,16 @@ class WorkflowContext:
                 f"The node {name!r} would be nested deeper than {MAX_DEPTH} runs.",
                 cure="Look for a workflow that runs itself.",
             )
-        before: list[Said] = [*conductor.messages] if history else []
+        before: list[HistoryMessage] = [*conductor.messages] if history else []
         if task is None and input_source == "last_message" and before:
             before.pop()
         message = self._input(task, input_source, source_node_id)
         asked = {"task": message.text, **({"history": len(before)} if history else {})}
-        step: Step
+        step: NodeIteration
 
         async def run(context: ToolContext) -> ToolResult:
             try:
-                return result_of(await work(context))
+                return node_tool_result(await work(context))
             except Exception as error:
                 step.cause = error
                 raise
@@ -250,22 +250,22 @@ class WorkflowContext:
             return _value(step, result)
 
         tool = FunctionTool(run, name=name if NAME.fullmatch(name) else "node", timeout=math.inf)
-        step = Step(name, asked, tool, repeatable=True, speaks=True)
+        step = NodeIteration(name, asked, tool, repeatable=True, speaks=True)
         return step
 
-    def _delegated(self, name: str, assignment: Assignment) -> Step:
+    def _delegated(self, name: str, assignment: Assignment) -> NodeIteration:
         """Return a node that is a sub-agent at a task."""
         known = {field.name: getattr(assignment, field.name) for field in fields(assignment)}
         tools = [one.name for one in Toolset(assignment.tools)]
-        step: Step
+        step: NodeIteration
 
         async def run(context: ToolContext) -> ToolResult:
             # By its call a sub-agent is found again that was at work when the process died.
             context = replace(context, call_id=step.began or context.call_id)
-            return result_of(asdict(await hand_over(context, assignment)))
+            return node_tool_result(asdict(await hand_over(context, assignment)))
 
         tool = FunctionTool(run, name=name if NAME.fullmatch(name) else "node", timeout=math.inf)
-        step = Step(name, plain({**known, "tools": tools}), tool, repeatable=True)
+        step = NodeIteration(name, to_plain_json({**known, "tools": tools}), tool, repeatable=True)
         return step
 
     def _input(
@@ -286,10 +286,10 @@ class WorkflowContext:
                 f"There is no output of a node {source_node_id!r}.",
                 cure=f"The nodes with an output are: {', '.join(known) or 'none yet'}.",
             )
-        return UserMessage(shown(known[source_node_id]))
+        return UserMessage(describe_value(known[source_node_id]))
 
 
-def _value(step: Step, result: RunResult) -> Any:
+def _value(step: NodeIteration, result: RunResult) -> Any:
     if result.ok:
         return result.output
     step.stop_reason = result.stop_reason

@@ -5,7 +5,7 @@ from __future__ import annotations
 from agent_runtime.messages import AssistantMessage, UserMessage, decode_message
 from agent_runtime_storage.contract.store import UserStore
 
-Said = UserMessage | AssistantMessage
+HistoryMessage = UserMessage | AssistantMessage
 """A message of the state that the nodes of a workflow share."""
 
 PAGE = 50
@@ -14,7 +14,7 @@ PAGE = 50
 
 async def said_before(
     store: UserStore, thread_id: str, node_id: int | None, *, messages: int, tokens: int
-) -> list[Said]:
+) -> list[HistoryMessage]:
     """Return what users and workflow said on the branch that ends at a node, oldest first.
 
     These are the newest whole messages within both limits, from one of the user's on.  What nodes
@@ -25,7 +25,7 @@ async def said_before(
         messages: how many there may be.
         tokens: how many tokens they may have together, as they were counted when they were kept.
     """
-    found: list[tuple[Said, int]] = []
+    found: list[tuple[HistoryMessage, int]] = []
     while node_id is not None and len(found) < messages:
         page = await store.branch(thread_id, node_id, limit=PAGE)
         for node in reversed(page):
@@ -33,7 +33,7 @@ async def said_before(
             if node.kind == "message" and isinstance(message, UserMessage | AssistantMessage):
                 found.append((message, node.tokens))
         node_id = page[0].parent_id
-    kept: list[Said] = []
+    kept: list[HistoryMessage] = []
     for message, size in found[:messages]:
         tokens -= size
         if tokens < 0:

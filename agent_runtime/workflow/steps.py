@@ -31,7 +31,7 @@ Key = tuple[str, int]
 
 
 @dataclass(slots=True, eq=False)
-class Step:
+class NodeIteration:
     """One iteration of a node, from when it is asked for until its value is there.
 
     Attributes:
@@ -82,7 +82,7 @@ class Step:
         """
         assert self.result is not None
         if self.result.outcome == "ok":
-            return decode(self.result.text)
+            return decode_node_value(self.result.text)
         raise self._failed(self.result) from self.cause
 
     def _failed(self, result: ToolResult) -> NodeFailed:
@@ -104,10 +104,12 @@ class Step:
         )
 
 
-class Node(Tool):
+class WorkflowNodeTool(Tool):
     """The iterations of one node that run at the same time, as the exchange's tool."""
 
-    def __init__(self, name: str, steps: Mapping[int, Step], rules: Sequence[ApprovalRule]) -> None:
+    def __init__(
+        self, name: str, steps: Mapping[int, NodeIteration], rules: Sequence[ApprovalRule]
+    ) -> None:
         super().__init__(name=name)
         self._steps = steps
         self._rules = rules
@@ -122,7 +124,7 @@ class Node(Tool):
 
 def function_step(
     name: str, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> Step:
+) -> NodeIteration:
     """Return a node that calls a function, or a function made a tool, with these arguments.
 
     Raises:
@@ -130,7 +132,7 @@ def function_step(
     """
     made = _tool(function)
     inner = made.function if made else function
-    step: Step
+    step: NodeIteration
 
     def failed(error: Exception) -> Exception:
         step.cause = error
@@ -138,7 +140,7 @@ def function_step(
 
     async def settled(value: Awaitable[Any]) -> ToolResult:
         try:
-            return result_of(await value)
+            return node_tool_result(await value)
         except Exception as error:
             raise failed(error) from None
 
@@ -148,7 +150,7 @@ def function_step(
     def in_thread() -> ToolResult | Awaitable[ToolResult]:
         try:
             value = inner(*args, **kwargs)
-            return settled(value) if inspect.isawaitable(value) else result_of(value)
+            return settled(value) if inspect.isawaitable(value) else node_tool_result(value)
         except Exception as error:
             raise failed(error) from None
 
@@ -159,10 +161,10 @@ def function_step(
     )
     asked: dict[str, Any] = {}
     if args:
-        asked["args"] = plain(list(args))
+        asked["args"] = to_plain_json(list(args))
     if kwargs:
-        asked["kwargs"] = plain(dict(kwargs))
-    step = Step(name, asked, work, repeatable=made is not None and made.idempotent)
+        asked["kwargs"] = to_plain_json(dict(kwargs))
+    step = NodeIteration(name, asked, work, repeatable=made is not None and made.idempotent)
     step.needs = partial(_needs, name, inner, made, args, kwargs)
     return step
 
@@ -184,7 +186,7 @@ def _needs(
         signature = inspect.signature(function)
         bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
-        given = plain(_flat(bound, signature))
+        given = to_plain_json(_flat(bound, signature))
 
     def takes(one: str) -> bool:
         # Of a function without a signature nothing is known.
@@ -209,7 +211,7 @@ def _flat(bound: inspect.BoundArguments, signature: inspect.Signature) -> dict[s
 # Values
 
 
-def plain(value: Any) -> Any:
+def to_plain_json(value: Any) -> Any:
     """Return a value as JSON holds it, the same in every process.
 
     What JSON cannot hold is named by its type: an argument such as a connection has to be passed,
@@ -218,16 +220,16 @@ def plain(value: Any) -> Any:
     return from_json(to_json(_ordered(value, named=True), fallback=_named))
 
 
-def result_of(value: Any) -> ToolResult:
+def node_tool_result(value: Any) -> ToolResult:
     """Return what a node gave as the log keeps it.
 
     Raises:
         ConfigError: JSON cannot hold it.
     """
-    return ToolResult(encode(value))
+    return ToolResult(encode_node_value(value))
 
 
-def encode(value: Any) -> str:
+def encode_node_value(value: Any) -> str:
     """Return a value as text: a string as it is, unless it reads like JSON; all else as JSON.
 
     Raises:
@@ -244,19 +246,19 @@ def encode(value: Any) -> str:
         ) from error
 
 
-def decode(text: str) -> Any:
-    """Return the value that `encode` wrote."""
+def decode_node_value(text: str) -> Any:
+    """Return the value that `encode_node_value` wrote."""
     try:
         return from_json(text)
     except ValueError:
         return text
 
 
-def shown(value: Any) -> str:
+def describe_value(value: Any) -> str:
     """Return a value as a message says it."""
     if value is None or value == "":
         return NO_RESULT
-    return value if isinstance(value, str) else encode(value)
+    return value if isinstance(value, str) else encode_node_value(value)
 
 
 def typed(value: Any, kind: Any) -> Any:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from agent_runtime_config.errors import ConfigError
 from agent_runtime_storage.contract.names import name_problem
 from agent_runtime_storage.contract.store import UserStore
-from agent_runtime_storage.log.files import Files
+from agent_runtime_storage.log.files import StoredFiles
 from agent_runtime_storage.log.inbox import Inbox
 from agent_runtime_storage.log.jobs import Jobs
-from agent_runtime_storage.log.nodes import Log
+from agent_runtime_storage.log.nodes import LogReader
 from agent_runtime_storage.log.periodic_jobs import Periodic
 from agent_runtime_storage.log.plans import Plans
 from agent_runtime_storage.log.runs import Runs
 from agent_runtime_storage.log.threads import Threads
 from agent_runtime_storage.objects.documents import OwnedDocuments
-from agent_runtime_storage.search.full_text import Search
+from agent_runtime_storage.search.full_text import TextSearch
 from agent_runtime_storage.search.vectors import Vectors
 from agent_runtime_storage.upkeep.maintenance import Maintenance
 from agent_runtime_storage.upkeep.transfer import Transfer
@@ -22,15 +22,15 @@ from agent_runtime_storage.upkeep.transfer import Transfer
 
 class SqlUserStore(
     Threads,
-    Log,
+    LogReader,
     Plans,
     Runs,
     Inbox,
     Jobs,
     Periodic,
-    Files,
+    StoredFiles,
     Transfer,
-    Search,
+    TextSearch,
     Vectors,
     OwnedDocuments,
 ):

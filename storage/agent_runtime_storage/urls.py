@@ -151,7 +151,7 @@ async def open_store(
     """
     import anyio
 
-    from agent_runtime_storage.queries.migrations import migrate as bring_up_to_date
+    from agent_runtime_storage.queries.migrations import apply_migrations as bring_up_to_date
     from agent_runtime_storage.store import SqlStore
 
     driver = await open_driver(url, synchronous=synchronous, auth_token=auth_token)
@@ -167,15 +167,15 @@ async def open_store(
 
 
 async def _open_objects(driver: Driver, url: str, objects: str | None) -> Objects | None:
-    from agent_runtime_storage.drivers.protected_files import keep_folder
-    from agent_runtime_storage.objects.object_store import default_folder, folder_of
-    from agent_runtime_storage.upkeep.orphans import open_objects
+    from agent_runtime_storage.drivers.protected_files import protect_folder
+    from agent_runtime_storage.objects.object_store import default_object_folder, parse_folder_url
+    from agent_runtime_storage.upkeep.orphans import open_object_store
 
     if objects is None:
         if backend_of(url) != "file":
             return None
-        objects = str(default_folder(file_path(url)))
-    held = await open_objects(driver, objects)
+        objects = str(default_object_folder(file_path(url)))
+    held = await open_object_store(driver, objects)
     if held is not None and url_scheme(objects) in ("", "file"):
-        keep_folder(folder_of(objects), held)
+        protect_folder(parse_folder_url(objects), held)
     return held

@@ -12,7 +12,7 @@ from agent_runtime import Agent, Runtime, ScriptedModel, Settings, ToolContext, 
 from agent_runtime.errors import LeaseLost
 from agent_runtime.log.run_spec import RunSpec
 from agent_runtime.models.scripted import call, calls, raw_call, say
-from agent_runtime.run.sweep import Sweep, way_on
+from agent_runtime.run.sweep import Sweep, continuation_of
 from agent_runtime.run.tool_calls import INTERRUPTED
 from agent_runtime_storage import Amount, Commit, UserStore
 from tests.delegation.elsewhere import Worker
@@ -118,7 +118,7 @@ async def test_sub_agents_go_on_with_the_run_that_they_work_for(play: Play, tmp_
         store = world.store
         [parent] = await store.runs(thread_id="t")
         assert swept.resumable == (parent,) and len(swept.interrupted) == 3
-        ways = {run.id: await way_on(store, run) for run in swept.interrupted}
+        ways = {run.id: await continuation_of(store, run) for run in swept.interrupted}
         assert ways.pop(parent.id) == "resume" and set(ways.values()) == {"root"}
 
         result = await world.runtime.resume(parent.id, Worker(path).agent())
@@ -148,7 +148,7 @@ async def test_tasks_in_the_background_wait_for_their_agent(play: Play, tmp_path
 
         [parent] = await world.store.runs(thread_id="t")
         assert swept.resumable == (parent,)
-        ways = [await way_on(world.store, run) for run in swept.interrupted]
+        ways = [await continuation_of(world.store, run) for run in swept.interrupted]
         assert sorted(map(str, ways)) == ["resume", "task", "task"]
         result = await world.runtime.resume(parent.id, Worker(path, background=True).agent())
         assert result.output == "Done."
@@ -215,7 +215,7 @@ async def test_what_somebody_paused_is_not_offered(play: Play) -> None:
 
         assert await world.runtime.sweep() == NOTHING
         run = await world.store.run(run_id)
-        assert (run.stop_reason, await way_on(world.store, run)) == ("paused", "resume")
+        assert (run.stop_reason, await continuation_of(world.store, run)) == ("paused", "resume")
 
 
 async def test_a_killed_run_whose_cancel_was_asked_for_is_ended(play: Play) -> None:

@@ -230,7 +230,7 @@ async def _try_all(desk: Desk, cases: list[tuple[str, Records]]) -> dict[str, in
     """Import each, and where it is taken look at it, resume, sweep, and go on with a new run."""
     from agent_runtime.cli.commands.transfer import text_of
     from agent_runtime.errors import AgentRuntimeError
-    from agent_runtime.run.imported_threads import vet
+    from agent_runtime.run.imported_threads import check_imported_body
 
     outcomes = {"refused": 0, "taken": 0}
     settings = Settings(database_url=f"file:{desk.folder / 'mutated.db'}", synchronous="normal")
@@ -244,7 +244,9 @@ async def _try_all(desk: Desk, cases: list[tuple[str, Records]]) -> dict[str, in
                     yield json.loads(line)
 
             try:
-                [thread_id] = await store.import_thread(give(), texts=text_of, vet=vet)
+                [thread_id] = await store.import_thread(
+                    give(), texts=text_of, vet=check_imported_body
+                )
             except AgentRuntimeError as error:
                 assert error.cure, name
                 outcomes["refused"] += 1

@@ -12,7 +12,7 @@ from agent_runtime.cli import exits
 from agent_runtime.cli.checklist import MOST_SHOWN, Checklist
 from agent_runtime.cli.progress import LiveProgress, PlainProgress
 from agent_runtime.events import Event, EventKind
-from agent_runtime.plan.model import PHASES, Plan, Step, create, update
+from agent_runtime.plan.model import PHASES, Plan, Step, create_plan, update_plan
 from benchmarks.openai_server import Reply
 from tests.cli.test_runs import HELLO, Machine
 from tests.cli.test_runs import machine as machine
@@ -49,7 +49,7 @@ def event(kind: EventKind, run: str = "run-1", node: int = 2, **data: Any) -> Ev
 def plan_of(count: int) -> Plan:
     """A plan with so many items."""
     steps = [Step(description=f"Part {number}") for number in range(1, count + 1)]
-    return create("g", steps, phase=None, phases=PHASES)
+    return create_plan("g", steps, phase=None, phases=PHASES)
 
 
 def told(plan: Plan, *followed: str, node: int = 2, run: str = "run-1") -> Event:
@@ -131,7 +131,7 @@ def test_the_offline_survey_keeps_its_plan_true(tmp_path: Path, machine: Machine
 
 
 def test_a_checklist_follows_calls_whichever_end_first() -> None:
-    plan = update(plan_of(2), steps=[Step(id="1", follow=True)], phases=PHASES, others=2)
+    plan = update_plan(plan_of(2), steps=[Step(id="1", follow=True)], phases=PHASES, others=2)
     checklist = Checklist()
     assert checklist.update(finished("c1")) is False
     assert checklist.update(told(plan, "c1", "c2"))
@@ -146,7 +146,7 @@ def test_a_checklist_follows_calls_whichever_end_first() -> None:
 
 
 def test_a_checklist_begins_with_what_the_store_has() -> None:
-    done = update(plan_of(1), steps=[Step(id="1", status="completed")], phases=PHASES)
+    done = update_plan(plan_of(1), steps=[Step(id="1", status="completed")], phases=PHASES)
     checklist = Checklist()
     checklist.take(None)
     checklist.take(done)
@@ -167,7 +167,7 @@ def test_a_run_that_goes_on_with_a_plan_shows_it_at_once(planned: Machine) -> No
 def test_a_long_checklist_shows_what_is_under_way() -> None:
     done = [Step(id=str(number), status="completed") for number in range(1, 51)]
     checklist = Checklist()
-    checklist.update(told(update(plan_of(100), steps=done, phases=PHASES)))
+    checklist.update(told(update_plan(plan_of(100), steps=done, phases=PHASES)))
     shown = checklist.shown()
     assert len(shown) == MOST_SHOWN
     assert shown[0] == "… 46 items before" and shown[-1] == "… 44 items after"

@@ -20,8 +20,8 @@ from agent_runtime import (
     tool,
 )
 from agent_runtime.errors import NotFound, QuestionClosed, QuestionsOpen
-from agent_runtime.human.gate import Gate, Gated
-from agent_runtime.human.waiting import Waits
+from agent_runtime.human.gate import Gate, GateResult
+from agent_runtime.human.waiting import AwaitingHuman
 from agent_runtime.log.run_spec import DelegationRecord, delegation_record
 from agent_runtime.models.base import ModelRequest
 from agent_runtime.models.scripted import Scripted, call, calls, raw_call, say
@@ -270,7 +270,7 @@ async def test_a_question_that_is_closed_just_before_the_suspension_holds_nobody
 ) -> None:
     true = Gate.suspend
 
-    async def late(self: Gate, gated: Gated, below: Sequence[Waits] = ()) -> Finish:
+    async def late(self: Gate, gated: GateResult, below: Sequence[AwaitingHuman] = ()) -> Finish:
         if below:
             [question] = await world.runtime.questions()
             assert not await world.runtime.answer(question.id, True)

@@ -8,7 +8,13 @@ import orjson
 import pytest
 
 from agent_runtime import Agent, tool
-from agent_runtime.delegation.assignment import ANSWER, PROTOCOL, TYPED, Assignment, kept
+from agent_runtime.delegation.assignment import (
+    ANSWER,
+    PROTOCOL,
+    TYPED,
+    Assignment,
+    artifact_reference,
+)
 from agent_runtime.prompt.render import notes_rule
 from benchmarks.openai_server import Reply
 from tests.loop.conftest import Serve, double
@@ -202,4 +208,4 @@ def test_the_key_of_a_task_is_the_given_one_or_made_of_all_that_it_is() -> None:
 def test_an_artifact_is_opened_by_a_tool_if_the_store_keeps_it(
     artifact: str, reference: str
 ) -> None:
-    assert kept(artifact) == reference
+    assert artifact_reference(artifact) == reference

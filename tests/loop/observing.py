@@ -6,8 +6,8 @@ import pytest
 
 from agent_runtime import Settings
 from agent_runtime.log.run_log import RunLog
-from agent_runtime.memory.observational.configure import Remembering
-from agent_runtime.memory.observational.memory import Memory
+from agent_runtime.memory.observational.configure import MemorySetup
+from agent_runtime.memory.observational.memory import ObservationalMemory
 from agent_runtime.memory.observational.observer.base import Observer
 from agent_runtime.models.tokens import Calibration
 from agent_runtime.run import compose as composing
@@ -24,8 +24,8 @@ def observe_with(
     """
 
     def observed(
-        log: RunLog, found: Remembering, calibration: Calibration, settings: Settings
-    ) -> Memory:
+        log: RunLog, found: MemorySetup, calibration: Calibration, settings: Settings
+    ) -> ObservationalMemory:
         memory = memory_of(log, found, calibration, settings)
         memory.observer = observer
         memory.deadline = memory.deadline if deadline is None else deadline

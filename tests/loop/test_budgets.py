@@ -143,7 +143,7 @@ async def test_what_a_dead_run_holds_of_the_day_is_not_waited_for(play: Play) ->
     held = Amount(9_000)
     async with play([say("Done.")], settings={"day_budget_tokens": 10_000}) as world:
         await world.store.ensure_thread("lost")
-        dead = replace(leases.own(), started="long ago")
+        dead = replace(leases.this_process_owner(), started="long ago")
         lost = NewRun(
             id="lost",
             thread_id="lost",
@@ -162,7 +162,7 @@ async def test_what_a_dead_run_holds_of_the_day_is_not_waited_for(play: Play) ->
         assert "9,000 tokens reserved" in result.detail and "has died" in result.detail
         # Nothing of it is lost: it counts as spent once somebody has taken the run over.
         assert (await world.store.run("lost")).status == "running"
-        await world.store.take_lease("lost", leases.own(), seconds=60, replaces=1)
+        await world.store.take_lease("lost", leases.this_process_owner(), seconds=60, replaces=1)
         assert (await world.store.day_spending()).unsettled == held
 
 

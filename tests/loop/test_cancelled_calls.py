@@ -158,7 +158,7 @@ async def test_a_run_is_still_cancelled_while_a_tool_cancels_itself(play: Play) 
 @pytest.mark.backends("file")
 async def test_no_prompt_is_built_while_an_exchange_is_open(play: Play) -> None:
     from agent_runtime.errors import InvariantError
-    from agent_runtime.run.loop import Orchestrator
+    from agent_runtime.run.loop import AgentLoop
 
     seen: list[type[Exception]] = []
 
@@ -171,15 +171,15 @@ async def test_no_prompt_is_built_while_an_exchange_is_open(play: Play) -> None:
             seen.append(type(error))
         return "built"
 
-    drivers: list[Orchestrator] = []
-    true = Orchestrator.drive
+    drivers: list[AgentLoop] = []
+    true = AgentLoop.drive
 
-    async def drive(self: Orchestrator) -> object:
+    async def drive(self: AgentLoop) -> object:
         drivers.append(self)
         return await true(self)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Orchestrator, "drive", drive)
+        patch.setattr(AgentLoop, "drive", drive)
         async with play([call("build_now"), say("Done.")]) as world:
             assert (await world.run(Agent(tools=[build_now]))).ok
     assert seen == [InvariantError]

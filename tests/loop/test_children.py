@@ -221,7 +221,7 @@ async def test_what_a_dead_child_holds_is_waited_for_no_longer(play: Play) -> No
     async def lose(context: ToolContext) -> str:
         """Begin a child run by a process that is gone."""
         await context.store.ensure_thread("lost")
-        dead = replace(leases.own(), started="long ago")
+        dead = replace(leases.this_process_owner(), started="long ago")
         child = NewRun(
             id="lost",
             thread_id="lost",

@@ -15,15 +15,23 @@ from agent_runtime import Agent, Decision, Event, Question, Runtime, ScriptedMod
 from agent_runtime.log import branches
 from agent_runtime.log.branch import observation_of
 from agent_runtime.log.run_log import RunLog
-from agent_runtime.memory.observational.configure import Remembering
-from agent_runtime.memory.observational.memory import Memory
-from agent_runtime.memory.observational.observer.base import Interval, NotObserved, Observed
-from agent_runtime.memory.observational.reflector.base import FENCE_TOKENS, Condensed, Reflection
+from agent_runtime.memory.observational.configure import MemorySetup
+from agent_runtime.memory.observational.memory import ObservationalMemory
+from agent_runtime.memory.observational.observer.base import (
+    ObserverFailed,
+    ObserverInput,
+    ObserverResult,
+)
+from agent_runtime.memory.observational.reflector.base import (
+    FENCE_TOKENS,
+    Reflection,
+    ReflectorResult,
+)
 from agent_runtime.models.base import ModelRequest
 from agent_runtime.models.scripted import Scripted, call, raw_call, say
 from agent_runtime.models.tokens import Calibration, count_text
 from agent_runtime.prompt.constraints import Constraints
-from agent_runtime.prompt.observation import Line, Notes
+from agent_runtime.prompt.observation import ObservationLine, ObservationNotes
 from agent_runtime.run import compose as composing
 from agent_runtime.run import state
 from agent_runtime.run.memory_maintenance import memory_of
@@ -274,15 +282,17 @@ class Dense:
     def __init__(self) -> None:
         self.count = 0
 
-    async def observe(self, interval: Interval) -> Observed:
+    async def observe(self, interval: ObserverInput) -> ObserverResult:
         self.count += 1
         lines = [
-            Line("2026-11-20", "critical", f"Fact {self.count}.{n}: {n * 7919 % 1000} is odd there")
+            ObservationLine(
+                "2026-11-20", "critical", f"Fact {self.count}.{n}: {n * 7919 % 1000} is odd there"
+            )
             for n in range(6)
         ]
-        return Observed(Notes(tuple(lines)))
+        return ObserverResult(ObservationNotes(tuple(lines)))
 
-    def bound(self, interval: Interval) -> tuple[int, int]:
+    def bound(self, interval: ObserverInput) -> tuple[int, int]:
         return 0, 0
 
 
@@ -293,9 +303,9 @@ class Copying:
         self.asked: list[Reflection] = []
         self.limit = 0
 
-    async def reflect(self, reflection: Reflection, ledger: Sequence[str]) -> Condensed:
+    async def reflect(self, reflection: Reflection, ledger: Sequence[str]) -> ReflectorResult:
         self.asked.append(reflection)
-        raise NotObserved("It would only copy.")
+        raise ObserverFailed("It would only copy.")
 
     def bound(self, reflection: Reflection) -> tuple[int, int]:
         return 0, 0
@@ -308,8 +318,8 @@ def reflector(monkeypatch: pytest.MonkeyPatch) -> Copying:
     observer = Dense()
 
     def dense(
-        log: RunLog, given: Remembering, calibration: Calibration, settings: Settings
-    ) -> Memory:
+        log: RunLog, given: MemorySetup, calibration: Calibration, settings: Settings
+    ) -> ObservationalMemory:
         memory = memory_of(log, given, calibration, settings)
         memory.observer, memory.reflector = observer, found
         found.limit = memory.limit

@@ -17,8 +17,8 @@ from agent_runtime.log.exchange import Exchange
 from agent_runtime.messages import AssistantMessage, decode_message, encode_message
 from agent_runtime.models import litellm
 from agent_runtime.models.base import ModelAnswer, RawCall
-from agent_runtime.prompt.normalise import normalise
-from agent_runtime.run.tool_calls import sort_out
+from agent_runtime.prompt.normalise import normalise_answer
+from agent_runtime.run.tool_calls import partition_calls
 from agent_runtime.tools.base import Toolset
 from tests.loop.conftest import KEY, REPEATING, World, double
 from tests.models.provider_server import Answers, ProviderServer, anthropic, gemini, openai_chat
@@ -298,11 +298,13 @@ async def test_a_call_that_is_cut_is_not_made_and_whole_ones_are(
 async def test_a_cut_call_is_not_made_after_a_crash_either(provide: Provide) -> None:
     call = decode_message(
         encode_message(
-            normalise(ModelAnswer("", (RawCall("clear", ""),), "length", "m"), 1, cut="It was cut.")
+            normalise_answer(
+                ModelAnswer("", (RawCall("clear", ""),), "length", "m"), 1, cut="It was cut."
+            )
         )
     )
     assert isinstance(call, AssistantMessage)
-    ready, done = sort_out(Exchange(1, call, 0.0), Toolset([double]))
+    ready, done = partition_calls(Exchange(1, call, 0.0), Toolset([double]))
     assert (ready, done[0].outcome) == ([], "error")
 
 

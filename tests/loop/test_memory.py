@@ -11,7 +11,11 @@ import pytest
 
 from agent_runtime import Agent, Event, Runtime, ScriptedModel, Settings
 from agent_runtime.memory.observational import worker
-from agent_runtime.memory.observational.observer.base import Interval, NotObserved, Observed
+from agent_runtime.memory.observational.observer.base import (
+    ObserverFailed,
+    ObserverInput,
+    ObserverResult,
+)
 from agent_runtime.models.base import ModelRequest
 from agent_runtime.models.scripted import Scripted, call, say
 from tests.loop.observing import observe_with
@@ -129,14 +133,14 @@ class Failing:
     def __init__(self, way: str) -> None:
         self.way = way
 
-    async def observe(self, interval: Interval) -> Observed:
+    async def observe(self, interval: ObserverInput) -> ObserverResult:
         if self.way == "slow":
             await anyio.sleep_forever()
         if self.way == "broken":
             raise ZeroDivisionError
-        raise NotObserved(f"It is {self.way}.")
+        raise ObserverFailed(f"It is {self.way}.")
 
-    def bound(self, interval: Interval) -> tuple[int, int]:
+    def bound(self, interval: ObserverInput) -> tuple[int, int]:
         return 0, 0
 
 

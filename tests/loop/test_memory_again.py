@@ -10,10 +10,15 @@ import pytest
 
 from agent_runtime import Agent, Event, Runtime, ScriptedModel, Settings
 from agent_runtime.memory.observational import worker
-from agent_runtime.memory.observational.observer.base import Call, Interval, NotObserved, Observed
+from agent_runtime.memory.observational.observer.base import (
+    MemoryCall,
+    ObserverFailed,
+    ObserverInput,
+    ObserverResult,
+)
 from agent_runtime.models.base import ModelAnswer, ModelRequest, TokenUsage
 from agent_runtime.models.scripted import Scripted, call, say
-from agent_runtime.prompt.observation import Line, Notes
+from agent_runtime.prompt.observation import ObservationLine, ObservationNotes
 from tests.loop.observing import observe_with
 
 STEPS = 60
@@ -26,18 +31,20 @@ class Recovering:
         self.down = down
         self.asked: list[tuple[int, int]] = []
 
-    async def observe(self, interval: Interval) -> Observed:
+    async def observe(self, interval: ObserverInput) -> ObserverResult:
         """Fail, or write a line that names the interval."""
         nodes = interval.entries[0].seq, interval.entries[-1].seq
         self.asked.append(nodes)
         usage = TokenUsage(prompt=100, completion=10)
-        calls = (Call(ModelAnswer("", (), "stop", "observer", usage=usage, cost=7), 90),)
+        calls = (MemoryCall(ModelAnswer("", (), "stop", "observer", usage=usage, cost=7), 90),)
         if len(self.asked) <= self.down:
-            raise NotObserved("It is down.", calls=calls)
-        line = Line("2026-11-21 14:05", "info", f"The model saw nodes {nodes[0]} to {nodes[1]}.")
-        return Observed(Notes((line,)), calls, "model", "observer")
+            raise ObserverFailed("It is down.", calls=calls)
+        line = ObservationLine(
+            "2026-11-21 14:05", "info", f"The model saw nodes {nodes[0]} to {nodes[1]}."
+        )
+        return ObserverResult(ObservationNotes((line,)), calls, "model", "observer")
 
-    def bound(self, interval: Interval) -> tuple[int, int]:
+    def bound(self, interval: ObserverInput) -> tuple[int, int]:
         """Return what a call may cost."""
         return 200, 20
 

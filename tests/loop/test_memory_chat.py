@@ -11,10 +11,14 @@ import pytest
 
 from agent_runtime import Agent, Event, Runtime, ScriptedModel, Settings
 from agent_runtime.errors import StoreError
-from agent_runtime.memory.observational.observer.base import Call, Interval, Observed
+from agent_runtime.memory.observational.observer.base import (
+    MemoryCall,
+    ObserverInput,
+    ObserverResult,
+)
 from agent_runtime.models.base import ModelAnswer, TokenUsage
 from agent_runtime.models.scripted import say
-from agent_runtime.prompt.observation import Line, Notes
+from agent_runtime.prompt.observation import ObservationLine, ObservationNotes
 from tests.loop.observing import observe_with
 
 WORDS = "what was said there, in a few words and then in a few words more; " * 12
@@ -30,18 +34,20 @@ class Slow:
         self.go = anyio.Event()
         self.intervals: list[tuple[int, int]] = []
 
-    async def observe(self, interval: Interval) -> Observed:
+    async def observe(self, interval: ObserverInput) -> ObserverResult:
         """Wait, then write a line."""
         nodes = interval.entries[0].seq, interval.entries[-1].seq
         self.intervals.append(nodes)
         self.asked.set()
         await self.go.wait()
-        line = Line("2026-11-21 14:05", "info", f"The model saw nodes {nodes[0]} to {nodes[1]}.")
+        line = ObservationLine(
+            "2026-11-21 14:05", "info", f"The model saw nodes {nodes[0]} to {nodes[1]}."
+        )
         usage = TokenUsage(prompt=100, completion=10)
-        call = Call(ModelAnswer("", (), "stop", "observer", usage=usage, cost=7), 90)
-        return Observed(Notes((line,)), (call,), "model", "observer")
+        call = MemoryCall(ModelAnswer("", (), "stop", "observer", usage=usage, cost=7), 90)
+        return ObserverResult(ObservationNotes((line,)), (call,), "model", "observer")
 
-    def bound(self, interval: Interval) -> tuple[int, int]:
+    def bound(self, interval: ObserverInput) -> tuple[int, int]:
         """Return what a call may cost."""
         return 200, 20
 

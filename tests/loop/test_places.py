@@ -12,7 +12,7 @@ import pytest
 from agent_runtime import Agent, Runtime, Settings, load_settings, model_from_name
 from agent_runtime.errors import ConfigError, ModelNotFound, RealModelForbidden
 from agent_runtime.messages import PromptMessage
-from agent_runtime.models.access import Access
+from agent_runtime.models.access import ModelAccess
 from agent_runtime.models.base import ModelRequest
 from agent_runtime.models.litellm import LiteLLMModel, load_litellm
 from benchmarks.openai_server import OpenAIServer, Reply
@@ -143,7 +143,7 @@ async def test_credentials_of_ones_own_are_not_replaced(
     monkeypatch: pytest.MonkeyPatch, name: str, variable: str
 ) -> None:
     monkeypatch.setenv(variable, "value-of-this-test")
-    access = Access.of(name, base_url="http://127.0.0.1:9/v1", api_key=None, local_only=True)
+    access = ModelAccess.of(name, base_url="http://127.0.0.1:9/v1", api_key=None, local_only=True)
     assert "api_key" not in access.arguments(await load_litellm())
 
 
@@ -167,5 +167,5 @@ async def test_the_version_stands_once_in_an_address(end: str) -> None:
         assert [one.path for one in server.requests] == ["/v1/messages"]
 
 
-def _access(model: LiteLLMModel) -> Access:
+def _access(model: LiteLLMModel) -> ModelAccess:
     return model._access  # pyright: ignore[reportPrivateUsage]

@@ -10,7 +10,7 @@ import pytest
 from agent_runtime import Agent, Event, tool
 from agent_runtime.errors import ModelAuthError
 from agent_runtime.models.scripted import call, calls, raw_call, say
-from agent_runtime_storage.contract.records import Event as KeptEvent
+from agent_runtime_storage.contract.records import EventRow as KeptEvent
 from benchmarks.openai_server import Reply, unauthorized
 from tests.loop.conftest import Play, Serve, double
 

@@ -6,20 +6,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_runtime.memory.observational.thresholds import (
-    Bands,
-    late,
+    MemoryThresholds,
+    activation_due,
     measure,
     movable,
     next_chunk,
-    ripe,
+    observations_late,
     threshold,
 )
 from agent_runtime.messages import AssistantMessage, PromptMessage, ToolResult, UserMessage
-from agent_runtime.prompt.observation import Notes, Observation
+from agent_runtime.prompt.observation import Observation, ObservationNotes
 from agent_runtime.prompt.view import Entry
 from agent_runtime.prompt.window import covered
 
-BANDS = Bands(observe=1000, reflect=500, last_messages=4)
+BANDS = MemoryThresholds(observe=1000, reflect=500, last_messages=4)
 
 
 def entry(seq: int, tokens: int, results: int = 1, *, rides: bool = False) -> Entry:
@@ -37,7 +37,7 @@ def thread(*tokens: int) -> tuple[Entry, ...]:
 def observed(identity: int, first: int, last: int, *, provisional: bool = False) -> Observation:
     """An observation of an interval."""
     return Observation(
-        identity, 0, first - 1 or None, first, last, Notes(()), provisional=provisional
+        identity, 0, first - 1 or None, first, last, ObservationNotes(()), provisional=provisional
     )
 
 
@@ -66,22 +66,22 @@ def test_the_calibration_decides_what_tokens_are() -> None:
 def test_what_is_prepared_takes_effect_at_the_threshold() -> None:
     prepared = [observed(1, 1, 4), observed(2, 5, 8)]
 
-    assert not ripe(measure(thread(*[49] * 20), prepared, 1.0), BANDS)
-    assert ripe(measure(thread(*[50] * 20), prepared, 1.0), BANDS)
-    assert not ripe(measure(thread(*[50] * 20), [], 1.0), BANDS)
-    assert not ripe(measure(thread(*[50] * 20), prepared[:1], 1.0), BANDS)
+    assert not activation_due(measure(thread(*[49] * 20), prepared, 1.0), BANDS)
+    assert activation_due(measure(thread(*[50] * 20), prepared, 1.0), BANDS)
+    assert not activation_due(measure(thread(*[50] * 20), [], 1.0), BANDS)
+    assert not activation_due(measure(thread(*[50] * 20), prepared[:1], 1.0), BANDS)
 
 
 def test_recent_messages_that_fill_half_of_it_put_the_threshold_off() -> None:
     raw = measure(thread(*[20] * 10, 400, 400), [observed(1, 1, 10)], 1.0)
 
     assert threshold(raw, BANDS) == 800 + 500
-    assert not ripe(raw, BANDS)
+    assert not activation_due(raw, BANDS)
 
 
 def test_observations_are_late_past_the_threshold_by_a_fifth() -> None:
-    assert not late(measure(thread(*[50] * 23), [], 1.0), BANDS)
-    assert late(measure(thread(*[50] * 24), [], 1.0), BANDS)
+    assert not observations_late(measure(thread(*[50] * 23), [], 1.0), BANDS)
+    assert observations_late(measure(thread(*[50] * 24), [], 1.0), BANDS)
 
 
 def test_a_note_stays_with_the_exchange_in_which_it_rides() -> None:
@@ -110,8 +110,10 @@ def test_of_several_for_an_interval_the_final_one_counts_then_the_newest() -> No
 
 
 def test_thresholds_fit_the_window() -> None:
-    assert Bands(30_000, 40_000, 20).within(10_000) == Bands(5_000, 2_500, 20)
-    assert Bands(30_000, 40_000, 20).within(1_000_000) == Bands(30_000, 40_000, 20)
+    assert MemoryThresholds(30_000, 40_000, 20).within(10_000) == MemoryThresholds(5_000, 2_500, 20)
+    assert MemoryThresholds(30_000, 40_000, 20).within(1_000_000) == MemoryThresholds(
+        30_000, 40_000, 20
+    )
 
 
 @given(st.lists(st.tuples(st.integers(0, 300), st.integers(0, 3)), min_size=1, max_size=60))

@@ -7,13 +7,19 @@ import pytest
 from agent_runtime.memory.observational.requirements import (
     LONGEST,
     PIECE,
-    read,
+    read_constraints,
     required,
     supersedes,
 )
 from agent_runtime.messages import AssistantMessage, LoggedMessage, Note, UserMessage
 from agent_runtime.models.tokens import count_text
-from agent_runtime.prompt.constraints import KEPT_CHARS, Constraint, Constraints, fitted, shown
+from agent_runtime.prompt.constraints import (
+    KEPT_CHARS,
+    Constraint,
+    Constraints,
+    fit_constraints,
+    render_constraints,
+)
 
 
 @pytest.mark.parametrize(
@@ -113,18 +119,18 @@ def test_only_the_users_own_words_are_read() -> None:
         (5, Note("The user says, while you work: Never stop there.", source="steer")),
         (6, UserMessage("Keep the archive.")),
     ]
-    found = read(Constraints(), messages)
+    found = read_constraints(Constraints(), messages)
     assert [(one.node, one.text) for one in found.items] == [
         (5, "Never stop there."),
         (6, "Keep the archive."),
     ]
     # What was read is not read again, as after memory was off.
-    assert read(found, messages) == found
+    assert read_constraints(found, messages) == found
 
 
 def test_the_same_rule_stands_once_where_it_was_said_last() -> None:
     messages = [(1, UserMessage("Never stop.")), (2, UserMessage("never  stop!  Use oil."))]
-    assert [(one.node, one.text) for one in read(Constraints(), messages).items] == [
+    assert [(one.node, one.text) for one in read_constraints(Constraints(), messages).items] == [
         (2, "never stop!"),
         (2, "Use oil."),
     ]
@@ -133,30 +139,33 @@ def test_the_same_rule_stands_once_where_it_was_said_last() -> None:
 def test_all_is_shown_within_the_budget_and_named_beyond_it() -> None:
     rules = tuple(Constraint(n, f"Never open the door {n} before noon.") for n in range(1, 61))
     known = Constraints((Constraint(0, "Always ask first."), *rules), read=60)
-    whole = fitted(Constraints(known.items, 60, 0, 2000), first=100, task=None)
-    lines = shown(whole, first=100, task=None).splitlines()
+    whole = fit_constraints(Constraints(known.items, 60, 0, 2000), first=100, task=None)
+    lines = render_constraints(whole, first=100, task=None).splitlines()
     assert lines[1:] == [f"- {one.text}" for one in known.items]
-    few = fitted(Constraints(known.items, 60, 0, 400), first=100, task=None)
-    text = shown(few, first=100, task=None)
+    few = fit_constraints(Constraints(known.items, 60, 0, 400), first=100, task=None)
+    text = render_constraints(few, first=100, task=None)
     assert "- Always ask first." in text
     assert "- Never open the door 60 before noon." in text
     assert "(node " in text and "recall" in text
     assert count_text(text) < 450
     # There is room again: nothing of it was lost.
-    assert fitted(Constraints(few.items, 60, 0, 2000), first=100, task=None).items == whole.items
+    assert (
+        fit_constraints(Constraints(few.items, 60, 0, 2000), first=100, task=None).items
+        == whole.items
+    )
 
 
 def test_what_is_raw_or_the_task_is_not_said_twice() -> None:
     known = Constraints((Constraint(1, "Keep a."), Constraint(2, "Keep b."), Constraint(9, "c.")))
-    known = fitted(Constraints(known.items, 9, 0, 400), first=5, task=1)
-    assert shown(known, first=5, task=1).splitlines()[1:] == ["- Keep b."]
-    assert shown(known, first=None, task=None) == ""
+    known = fit_constraints(Constraints(known.items, 9, 0, 400), first=5, task=1)
+    assert render_constraints(known, first=5, task=1).splitlines()[1:] == ["- Keep b."]
+    assert render_constraints(known, first=None, task=None) == ""
 
 
 def test_what_is_kept_is_bounded() -> None:
     lines = "\n".join(f"Never open the door {n} of the house." for n in range(4000))
-    found = read(Constraints(), [(1, UserMessage(lines))])
+    found = read_constraints(Constraints(), [(1, UserMessage(lines))])
     assert sum(len(one.text) for one in found.items) <= KEPT_CHARS
     assert found.dropped + len(found.items) == 4000
-    [one] = read(Constraints(), [(1, UserMessage("must " * 2000))]).items
+    [one] = read_constraints(Constraints(), [(1, UserMessage("must " * 2000))]).items
     assert len(one.text) <= LONGEST + 60 and "node 1" in one.text

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agent_runtime.memory.observational.observer.base import Interval
+from agent_runtime.memory.observational.observer.base import ObserverInput
 from agent_runtime.memory.observational.observer.rules import (
     LEAST,
-    ExtractiveObserver,
+    RuleObserver,
     extract_notes,
 )
 from agent_runtime.memory.observational.observer.sentences import (
@@ -33,7 +33,7 @@ from agent_runtime.messages import (
     call_id,
 )
 from agent_runtime.models.tokens import count_text
-from agent_runtime.prompt.observation import Line, Notes, render_notes
+from agent_runtime.prompt.observation import ObservationLine, ObservationNotes, render_notes
 from agent_runtime.prompt.text import numbers
 from agent_runtime.prompt.view import Entry
 from agent_runtime_storage.contract.records import CallOutcome
@@ -96,7 +96,7 @@ def agent(text: str, *calls: Call) -> Made:
     return AssistantMessage(text), calls
 
 
-def told(notes: Notes) -> str:
+def told(notes: ObservationNotes) -> str:
     return "\n".join(line.text for line in notes.lines)
 
 
@@ -127,7 +127,7 @@ def test_statements_of_the_user_are_kept_as_they_were_said() -> None:
         ),
         4000,
     )
-    assert notes.lines[0] == Line(
+    assert notes.lines[0] == ObservationLine(
         "2026-11-21 14:05", "critical", "User: Never touch `legacy_orders`; the port is 8443."
     )
     for number in range(60):
@@ -237,7 +237,7 @@ def test_work_is_told_in_a_line_for_each_run_of_similar_calls() -> None:
 
 
 def test_the_next_step_is_what_the_agent_said_last_and_the_task_stays() -> None:
-    earlier = Notes((), task="Port the schema")
+    earlier = ObservationNotes((), task="Port the schema")
     branch = entries(agent("I will now run the tests.", ("shell", {"command": "make"}, "ok", "ok")))
     notes = extract_notes(branch, 500, earlier=earlier)
     assert (notes.task, notes.next_step) == ("Port the schema", "I will now run the tests.")
@@ -274,16 +274,16 @@ async def test_the_observer_aims_at_a_tenth_and_costs_nothing() -> None:
     size = sum(
         count_text(text) for e in branch for text in (e.message.text, *(r.text for r in e.results))
     )
-    seen = await ExtractiveObserver().observe(Interval(tuple(branch)))
+    seen = await RuleObserver().observe(ObserverInput(tuple(branch)))
     assert seen.notes is not None
     assert (seen.origin, seen.calls, seen.model) == ("rules", (), "")
     assert size * 0.05 < count_text(render_notes(seen.notes)) < size * 0.12
-    assert ExtractiveObserver().bound(Interval(tuple(branch))) == (0, 0)
+    assert RuleObserver().bound(ObserverInput(tuple(branch))) == (0, 0)
 
 
 async def test_notes_of_the_runtime_alone_are_nothing_to_observe() -> None:
     branch = entries((Note("remaining budget: 3", "runtime"), NONE))
-    assert (await ExtractiveObserver().observe(Interval(tuple(branch)))).notes is None
+    assert (await RuleObserver().observe(ObserverInput(tuple(branch)))).notes is None
 
 
 @pytest.mark.parametrize("piece", ["a", " ", "\n", "a: ", "a.b/", "Error: ", "`", "E  ", "1 "])

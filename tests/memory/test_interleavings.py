@@ -24,7 +24,7 @@ from agent_runtime.prompt import build as context
 from agent_runtime.prompt import window as recent
 from agent_runtime.prompt.observation import Observation
 from agent_runtime.prompt.view import Entry, View
-from agent_runtime_storage.queries.owner import Owner
+from agent_runtime_storage.queries.owner import OwnerScope
 from agent_runtime_storage.urls import backend_of
 from benchmarks.interleavings_memory import run_seeds
 from benchmarks.interleavings_memory_processes import run_kills
@@ -139,35 +139,35 @@ def take_from_other_branches(patch: pytest.MonkeyPatch) -> None:
 
 def commit_without_the_job(patch: pytest.MonkeyPatch) -> None:
     """Commit an observation by itself, so that its job stays claimed."""
-    true = keeping.remember
+    true = keeping.commit_observation
 
     async def remember(log: RunLog, written: Observation, job: Any, **more: Any) -> Observation:
         return await true(log, written, None, **more)
 
-    patch.setattr(keeping, "remember", remember)
+    patch.setattr(keeping, "commit_observation", remember)
 
 
 def end_the_job_first(patch: pytest.MonkeyPatch) -> None:
     """End the job in a transaction of its own, before the observation is committed."""
-    true = keeping.remember
+    true = keeping.commit_observation
 
     async def remember(log: RunLog, written: Observation, job: Any, **more: Any) -> Observation:
         if job is not None:
             await log.store.finish_job(job)
         return await true(log, written, None, **more)
 
-    patch.setattr(keeping, "remember", remember)
+    patch.setattr(keeping, "commit_observation", remember)
 
 
 def forget_the_fence(patch: pytest.MonkeyPatch) -> None:
     """Compare no epoch of a lease, so that who lost it may write."""
-    true: Any = Owner._statement  # pyright: ignore[reportPrivateUsage]
+    true: Any = OwnerScope._statement  # pyright: ignore[reportPrivateUsage]
 
-    def statement(self: Owner, *args: Any, **more: Any) -> Any:
+    def statement(self: OwnerScope, *args: Any, **more: Any) -> Any:
         made = true(self, *args, **more)
         return replace(made, sql=made.sql.replace("epoch = :epoch", ":epoch = :epoch"))
 
-    patch.setattr(Owner, "_statement", statement)
+    patch.setattr(OwnerScope, "_statement", statement)
 
 
 def reflect_too_much(patch: pytest.MonkeyPatch) -> None:
@@ -182,7 +182,7 @@ def reflect_too_much(patch: pytest.MonkeyPatch) -> None:
                 left[place : place + len(one.parts) + 1] = [one]
         return tuple(left)
 
-    patch.setattr(observational, "replaced", replaced)
+    patch.setattr(observational, "apply_reflections", replaced)
     _object_to_nothing(patch)
 
 

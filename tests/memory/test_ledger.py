@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from agent_runtime.models.tokens import count_text
 from agent_runtime.prompt.ledger import (
     MOST_READ,
-    Passage,
+    LedgerSource,
     compile_ledger,
     identifiers,
     left_out,
@@ -18,12 +18,12 @@ from agent_runtime.prompt.ledger import (
 )
 
 
-def own(text: str) -> Passage:
-    return Passage(text, own=True)
+def own(text: str) -> LedgerSource:
+    return LedgerSource(text, own=True)
 
 
-def result(text: str) -> Passage:
-    return Passage(text, own=False)
+def result(text: str) -> LedgerSource:
+    return LedgerSource(text, own=False)
 
 
 def tokens(ledger: tuple[str, ...]) -> int:
@@ -138,7 +138,7 @@ def test_the_same_passages_give_the_same_ledger() -> None:
 def test_any_text_gives_a_ledger_that_occurs_in_it(
     texts: list[tuple[str, bool]], budget: int
 ) -> None:
-    ledger = compile_ledger([Passage(text, is_own) for text, is_own in texts], budget)
+    ledger = compile_ledger([LedgerSource(text, is_own) for text, is_own in texts], budget)
     assert tokens(ledger) <= budget
     assert len(set(ledger)) == len(ledger)
     for name in spelled_out(ledger):

@@ -9,17 +9,22 @@ from hypothesis import strategies as st
 from agent_runtime.memory.observational.observer.notes_format import (
     LONGEST_LINE,
     NOTHING,
-    parse,
-    write,
+    format_notes,
+    parse_notes,
 )
-from agent_runtime.prompt.observation import Line, Notes, Priority, render_notes
+from agent_runtime.prompt.observation import (
+    ObservationLine,
+    ObservationNotes,
+    Priority,
+    render_notes,
+)
 
 AT = "2026-11-21 14:05"
 PRIORITIES: list[Priority] = ["critical", "important", "info", "done"]
 
 
-def lines(text: str) -> tuple[Line, ...]:
-    return parse(text).notes.lines
+def lines(text: str) -> tuple[ObservationLine, ...]:
+    return parse_notes(text).notes.lines
 
 
 @pytest.mark.parametrize(
@@ -69,28 +74,32 @@ def test_a_line_is_understood_however_it_is_dressed(text: str) -> None:
     ],
 )
 def test_other_words_for_priorities(word: str, priority: Priority) -> None:
-    assert lines(f"{AT} | {word} | x") == (Line(AT, priority, "x"),)
+    assert lines(f"{AT} | {word} | x") == (ObservationLine(AT, priority, "x"),)
 
 
 def test_what_is_missing_is_left_out_and_not_made_up() -> None:
-    assert lines("unknown | info | x") == (Line("", "info", "x"),)
-    assert lines("info: x") == (Line("", "info", "x"),)
-    assert lines(f"{AT} x") == (Line(AT, "info", "x"),)
-    assert lines("2026-11-21 | info | x") == (Line("2026-11-21", "info", "x"),)
-    assert lines("14:05 | info | x") == (Line("", "info", "x"),)
-    assert lines("2026-13-45 25:99 | info | x") == (Line("", "info", "x"),)
+    assert lines("unknown | info | x") == (ObservationLine("", "info", "x"),)
+    assert lines("info: x") == (ObservationLine("", "info", "x"),)
+    assert lines(f"{AT} x") == (ObservationLine(AT, "info", "x"),)
+    assert lines("2026-11-21 | info | x") == (ObservationLine("2026-11-21", "info", "x"),)
+    assert lines("14:05 | info | x") == (ObservationLine("", "info", "x"),)
+    assert lines("2026-13-45 25:99 | info | x") == (ObservationLine("", "info", "x"),)
 
 
 def test_a_word_that_only_looks_like_a_priority_belongs_to_the_text() -> None:
-    assert lines(f"{AT} Done with the parser.") == (Line(AT, "info", "Done with the parser."),)
-    assert lines(f"{AT} | info | done: x") == (Line(AT, "info", "done: x"),)
-    assert lines(f"{AT} | info | 15:00 is the call") == (Line(AT, "info", "15:00 is the call"),)
+    assert lines(f"{AT} Done with the parser.") == (
+        ObservationLine(AT, "info", "Done with the parser."),
+    )
+    assert lines(f"{AT} | info | done: x") == (ObservationLine(AT, "info", "done: x"),)
+    assert lines(f"{AT} | info | 15:00 is the call") == (
+        ObservationLine(AT, "info", "15:00 is the call"),
+    )
 
 
 def test_text_stays_as_it_is_written() -> None:
     text = 'app/[slug]/page.tsx -> **kwargs `x | y` _private_ [link](a) - 50 % -- "q"'
-    assert lines(f"{AT} | info | {text}") == (Line(AT, "info", text),)
-    assert lines(f"{AT} !! _private") == (Line(AT, "critical", "_private"),)
+    assert lines(f"{AT} | info | {text}") == (ObservationLine(AT, "info", text),)
+    assert lines(f"{AT} !! _private") == (ObservationLine(AT, "critical", "_private"),)
 
 
 def test_the_task_and_the_next_step_stand_apart() -> None:
@@ -100,28 +109,30 @@ def test_the_task_and_the_next_step_stand_apart() -> None:
         f"{AT} | info | x\n## Task:\n\nport it\n## Next steps:\n- run tests",
         f"{AT} | info | x\n- task: port\nit\n- Suggested next response: run\n  tests",
     ):
-        parsed = parse(text)
-        assert parsed.notes == Notes((Line(AT, "info", "x"),), "port it", "run tests")
+        parsed = parse_notes(text)
+        assert parsed.notes == ObservationNotes(
+            (ObservationLine(AT, "info", "x"),), "port it", "run tests"
+        )
         assert parsed.stray == 0
     for none in ("none", "None.", "-", "N/A", "", "unknown"):
-        assert parse(f"TASK: x\nNEXT: {none}").notes.next_step == ""
+        assert parse_notes(f"TASK: x\nNEXT: {none}").notes.next_step == ""
 
 
 @pytest.mark.parametrize(
     "text", [NOTHING, f"{NOTHING}.", f"**{NOTHING.title()}**", f"```\n{NOTHING}\n```", "Nothing."]
 )
 def test_the_verdict_stands_on_a_line_of_its_own(text: str) -> None:
-    assert parse(text).nothing
+    assert parse_notes(text).nothing
 
 
 def test_a_verdict_that_is_quoted_is_none() -> None:
-    assert not parse(f"{AT} | info | The tool printed `{NOTHING}`.").nothing
-    assert not parse(f"A page says {NOTHING} and so on.").nothing
+    assert not parse_notes(f"{AT} | info | The tool printed `{NOTHING}`.").nothing
+    assert not parse_notes(f"A page says {NOTHING} and so on.").nothing
 
 
 def test_prose_is_no_notes() -> None:
-    parsed = parse("Here is what happened. The user asked.\n\nThen the agent worked.")
-    assert parsed.notes == Notes(())
+    parsed = parse_notes("Here is what happened. The user asked.\n\nThen the agent worked.")
+    assert parsed.notes == ObservationNotes(())
     assert parsed.stray == 2
 
 
@@ -139,10 +150,10 @@ TEXTS = st.text("abz09 _-|/.:;!?()[]{}*`'\"#+=äß漢😀", min_size=1, max_size
     lambda text: f"x{text}x"
 )
 NOTES = st.builds(
-    Notes,
+    ObservationNotes,
     st.lists(
         st.builds(
-            Line,
+            ObservationLine,
             st.datetimes(timezones=st.none()).map(
                 lambda at: f"{at.year:04}-{at.month:02}-{at.day:02} {at.hour:02}:{at.minute:02}"
             ),
@@ -157,20 +168,23 @@ NOTES = st.builds(
 
 
 @given(NOTES)
-def test_notes_come_back_as_they_were_written(notes: Notes) -> None:
-    parsed = parse(write(notes))
+def test_notes_come_back_as_they_were_written(notes: ObservationNotes) -> None:
+    parsed = parse_notes(format_notes(notes))
     assert parsed.notes == notes
     assert parsed.proper == len(notes.lines)
     assert parsed.stray == parsed.loose == parsed.joined == 0
 
 
 def test_notes_in_the_form_of_prompts_are_understood_too() -> None:
-    notes = Notes(
-        tuple(Line(f"2026-11-2{day} 09:0{day}", PRIORITIES[day], f"x {day}") for day in range(4)),
+    notes = ObservationNotes(
+        tuple(
+            ObservationLine(f"2026-11-2{day} 09:0{day}", PRIORITIES[day], f"x {day}")
+            for day in range(4)
+        ),
         "port it",
         "test it",
     )
-    assert parse(render_notes(notes)).notes == notes
+    assert parse_notes(render_notes(notes)).notes == notes
 
 
 ODD = ["\n", "|", "-", "*", "[", "(", "!!", " ", "```", "<", ":", AT, "critical", "TASK:", "\ud800"]
@@ -178,7 +192,7 @@ ODD = ["\n", "|", "-", "*", "[", "(", "!!", " ", "```", "<", ":", AT, "critical"
 
 @given(st.lists(st.one_of(st.sampled_from(ODD), st.text(max_size=5)), max_size=60).map("".join))
 def test_any_text_is_read_without_an_error(text: str) -> None:
-    parsed = parse(text)
+    parsed = parse_notes(text)
     for line in parsed.notes.lines:
         assert line.text == line.text.strip() != ""
         assert len(line.text.splitlines()) == 1
@@ -189,4 +203,4 @@ def test_any_text_is_read_without_an_error(text: str) -> None:
 @pytest.mark.parametrize("part", ["[", " ", "- ", "*", "|", "a", "`", "1. ", "TASK ", "\t-", "`\n"])
 def test_a_megabyte_of_anything_is_read_in_linear_time(part: str) -> None:
     # Were anything here quadratic, it would run into the timeout of the test.
-    parse(part * (1_000_000 // len(part)) + "x")
+    parse_notes(part * (1_000_000 // len(part)) + "x")

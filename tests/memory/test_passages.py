@@ -11,8 +11,8 @@ from agent_runtime.memory.recall.passages import (
     MOST_OF_RESULT,
     RESULT,
     SIZE,
+    node_and_call_of,
     passages,
-    place_of,
     split,
 )
 from agent_runtime.messages import AssistantMessage, Note, ToolCall, ToolResult, UserMessage
@@ -64,7 +64,7 @@ def test_a_passage_names_the_message_or_the_result_that_it_stands_for() -> None:
         Entry(4, 3, Note("Stop", source="steer")),
     ]
     found = passages(entries)
-    places = [(one.source, *place_of(one.source, one.source_id), one.part) for one in found]
+    places = [(one.source, *node_and_call_of(one.source, one.source_id), one.part) for one in found]
     assert places == [
         (MESSAGE, 1, None, 0),
         (MESSAGE, 1, None, 1),

@@ -6,15 +6,15 @@ from typing import Any, cast
 
 import pytest
 
-from agent_runtime.memory.observational.memory import Memory
-from agent_runtime.memory.observational.observer.rules import ExtractiveObserver
+from agent_runtime.memory.observational.memory import ObservationalMemory
+from agent_runtime.memory.observational.observer.rules import RuleObserver
 from agent_runtime.memory.observational.reflector.base import size_of
-from agent_runtime.memory.observational.reflector.rules import ExtractiveReflector
-from agent_runtime.memory.observational.thresholds import Bands
+from agent_runtime.memory.observational.reflector.rules import RuleReflector
+from agent_runtime.memory.observational.thresholds import MemoryThresholds
 from agent_runtime.messages import AssistantMessage, ToolCall, ToolResult, UserMessage, call_id
 from agent_runtime.prompt.build import view_of
-from agent_runtime.prompt.observation import Line, Notes, Observation
-from agent_runtime.prompt.view import Entry, Prefix, Start, View
+from agent_runtime.prompt.observation import Observation, ObservationLine, ObservationNotes
+from agent_runtime.prompt.view import ActivationContent, Entry, PromptPrefix, View
 
 WORDS = "what was seen there, in a few words " * 8
 
@@ -31,19 +31,21 @@ def entry(seq: int, kind: str) -> Entry:
 def view(kinds: str) -> View:
     """A branch of user's messages (u) and exchanges (x)."""
     entries = [entry(n, "user" if one == "u" else "exchange") for n, one in enumerate(kinds, 1)]
-    return view_of(1, None, Start(remembers=True), Prefix(system="s"), None, entries)
+    return view_of(
+        1, None, ActivationContent(remembers=True), PromptPrefix(system="s"), None, entries
+    )
 
 
-def memory(*intervals: tuple[int, int]) -> Memory:
+def memory(*intervals: tuple[int, int]) -> ObservationalMemory:
     """A memory that has prepared observations of these intervals."""
-    by_rules, folder = ExtractiveObserver(), ExtractiveReflector()
+    by_rules, folder = RuleObserver(), RuleReflector()
     prepared = [
-        Observation(number, 0, first - 1 or None, first, last, Notes(()))
+        Observation(number, 0, first - 1 or None, first, last, ObservationNotes(()))
         for number, (first, last) in enumerate(intervals, 1)
     ]
-    return Memory(
+    return ObservationalMemory(
         log=cast(Any, None),
-        bands=Bands(observe=200, reflect=1000, last_messages=2),
+        bands=MemoryThresholds(observe=200, reflect=1000, last_messages=2),
         observer=by_rules,
         fallback=by_rules,
         reflector=folder,
@@ -85,10 +87,12 @@ def test_what_stands_for_the_head_is_not_ready(
 def test_observations_between_gaps_have_room_only_if_all_together_have(
     limit: float, room: bool
 ) -> None:
-    line = Line("2026-11-20", "critical", "The door must stay shut: " + "before noon " * 40)
+    line = ObservationLine(
+        "2026-11-20", "critical", "The door must stay shut: " + "before noon " * 40
+    )
     # Five rows of three, each followed by a node that nothing stands for.
     present = [
-        Observation(n, 0, n + n // 3, n + n // 3 + 1, n + n // 3 + 1, Notes((line,)))
+        Observation(n, 0, n + n // 3, n + n // 3 + 1, n + n // 3 + 1, ObservationNotes((line,)))
         for n in range(15)
     ]
     row = 3 * size_of(present[0])

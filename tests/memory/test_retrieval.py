@@ -14,7 +14,13 @@ import pytest
 
 from agent_runtime.errors import DimensionMismatch, NotFound
 from agent_runtime.memory.recall.passages import passages
-from agent_runtime.memory.recall.search import CANDIDATES, Found, Mode, ranked_by_all, retrieve
+from agent_runtime.memory.recall.search import (
+    CANDIDATES,
+    SearchHit,
+    SearchMode,
+    ranked_by_all,
+    retrieve,
+)
 from agent_runtime.messages import (
     AssistantMessage,
     LoggedMessage,
@@ -93,10 +99,10 @@ async def embed(user: UserStore, thread: str) -> None:
 async def ask(
     user: UserStore,
     query: str,
-    mode: Mode = "hybrid",
+    mode: SearchMode = "hybrid",
     thread: str | None = "t1",
     limit: int = 10,
-) -> list[Found]:
+) -> list[SearchHit]:
     """Search with the toy's vector of the query."""
     return await retrieve(
         user, query, vector=toy(query), model=TOY, mode=mode, thread_id=thread, limit=limit

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_runtime.memory.recall.dates import Named, best_fit, named
+from agent_runtime.memory.recall.dates import Named, best_fit, dates_named
 
 
 def at(year: int, month: int, day: int) -> float:
@@ -29,7 +29,7 @@ def at(year: int, month: int, day: int) -> float:
     ],
 )
 def test_dates_are_read_as_they_are_written(text: str, dates: list[Named]) -> None:
-    assert named(text) == dates
+    assert dates_named(text) == dates
 
 
 def test_a_moment_fits_within_and_soon_after_and_never_before() -> None:
@@ -58,4 +58,4 @@ def test_without_a_date_or_a_time_nothing_fits() -> None:
 
 @given(st.text(), st.floats(0, 4e9))
 def test_any_text_and_any_moment_give_a_share(text: str, moment: float) -> None:
-    assert 0 <= best_fit(named(text), moment) <= 1
+    assert 0 <= best_fit(dates_named(text), moment) <= 1

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from agent_runtime.memory.transcript import (
     LEAST,
-    Said,
+    TranscriptMessage,
     nonce_for,
     pieces,
     said,
@@ -220,7 +220,7 @@ texts = st.one_of(
     st.text(max_size=300), st.builds(repeated, st.text(max_size=20), st.integers(0, 400))
 )
 messages = st.builds(
-    Said,
+    TranscriptMessage,
     st.integers(1, 10**6),
     st.sampled_from(["", WHEN]),
     st.sampled_from(["user", "agent", "tool read (ok)"]),
@@ -230,7 +230,9 @@ messages = st.builds(
 
 
 @given(st.lists(messages, max_size=12), st.integers(0, 3000))
-def test_pieces_hold_everything_in_order_within_the_limit(told: list[Said], limit: int) -> None:
+def test_pieces_hold_everything_in_order_within_the_limit(
+    told: list[TranscriptMessage], limit: int
+) -> None:
     nonce = nonce_for(one.text for one in told)
     split = pieces(told, limit=limit, nonce=nonce)
     for piece in split:

@@ -9,7 +9,7 @@ import pytest
 from agent_runtime.errors import ModelProtocolError
 from agent_runtime.models import litellm
 from agent_runtime.models.base import FinishReason, ModelAnswer, RawCall, Retrying
-from agent_runtime.models.endings import Ending, reason_of
+from agent_runtime.models.endings import FinishReader, reason_of
 from agent_runtime.models.litellm import LiteLLMModel
 from tests.models.conftest import KEY, request
 from tests.models.provider_server import (
@@ -160,7 +160,7 @@ def test_a_word_counts_in_any_case_and_an_unknown_one_is_no_success() -> None:
 
 
 def test_the_whole_of_a_response_says_what_was_refused_too() -> None:
-    ending = Ending()
+    ending = FinishReader()
     part = {"type": "refusal", "refusal": "I will not."}
     output = [{"type": "reasoning", "content": None}, {"type": "message", "content": [part]}]
     ending.read_chunk({"type": "response.completed", "response": {"output": output}})
@@ -168,7 +168,7 @@ def test_the_whole_of_a_response_says_what_was_refused_too() -> None:
 
 
 def test_events_that_only_litellm_understands_are_left_to_it() -> None:
-    ending = Ending()
+    ending = FinishReader()
     ending.read_chunk({"type": "content-delta", "delta": {}})
     ending.read_chunk({"is_finished": True, "finish_reason": "COMPLETE"})
     assert ending.of(SimpleNamespace(received_finish_reason="length")) == "length"

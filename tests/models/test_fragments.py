@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from agent_runtime.models.fragments import Fragments
+from agent_runtime.models.fragments import ToolCallAssembler
 
 F = dict[str, Any]
 
 
 def gathered(*fragments: F) -> list[tuple[str, str]]:
     """Return (name, arguments) of the calls; a fragment is what litellm makes of it."""
-    calls = Fragments()
+    calls = ToolCallAssembler()
     for one in fragments:
         function = SimpleNamespace(name=one.get("name"), arguments=one.get("arguments"))
         calls.add(SimpleNamespace(index=one.get("index", 0), id=one.get("id"), function=function))

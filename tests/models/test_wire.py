@@ -13,7 +13,7 @@ from agent_runtime.messages import FileRef, Opaque, PromptMessage, ToolCall
 from agent_runtime.models.base import ModelAnswer, ModelRequest, ReasoningDelta, TextDelta
 from agent_runtime.models.litellm import load_litellm
 from agent_runtime.models.wire import Collector, Dialect, messages_of, tools_of
-from agent_runtime.prompt.normalise import normalise
+from agent_runtime.prompt.normalise import normalise_answer
 from tests.models.conftest import READ
 
 CLAUDE = Dialect(
@@ -275,7 +275,7 @@ async def test_interleaved_thinking_goes_back_where_it_came() -> None:
         chunk("tool_calls", tool_calls=[fragment(1, '{"path":"b"}', name="read", id="2")]),
         model=CLAUDE.model,
     )
-    message = normalise(answer, 7)
+    message = normalise_answer(answer, 7)
     said = PromptMessage("assistant", message.text, calls=message.calls, opaque=message.opaque)
     results = [PromptMessage("tool", "ok", call_id=call.id) for call in message.calls]
     body = litellm.AnthropicConfig().transform_request(

@@ -12,7 +12,7 @@ from agent_runtime.messages import PromptMessage, ToolCall, call_id
 from agent_runtime.models.base import ModelAnswer, ModelRequest
 from agent_runtime.models.tokens import count_text
 from agent_runtime.offline import survey
-from agent_runtime.prompt.truncate import cut, fit
+from agent_runtime.prompt.truncate import share_result_budget, truncate_text
 from agent_runtime.tools.base import Toolset
 from agent_runtime.tools.workspace.files import workspace_tools
 from tests.tools.calling import context
@@ -83,8 +83,10 @@ async def exchange(
             text = (await tool.call(call.arguments, context())).text
         texts.append(text)
     shown = [
-        text if limit is None else cut(text, limit, call.id)
-        for text, limit, call in zip(texts, fit(texts, budget, count_text), calls, strict=True)
+        text if limit is None else truncate_text(text, limit, call.id)
+        for text, limit, call in zip(
+            texts, share_result_budget(texts, budget, count_text), calls, strict=True
+        )
     ]
     return [
         PromptMessage("assistant", answer.text, calls=calls),

@@ -12,7 +12,7 @@ from pydantic import SecretStr
 
 from agent_runtime import Agent, tool
 from agent_runtime.delegation.tool import delegate_tool
-from agent_runtime.human.rules import digest_of, given_of
+from agent_runtime.human.rules import call_digest, given_of
 from agent_runtime.memory.recall.tool import recall
 from agent_runtime.messages import ToolCall
 from agent_runtime.plan.tool import plan_tool
@@ -38,7 +38,7 @@ def bindings(folder: str) -> dict[str, str]:
 
     ship, tools = tool(_ship), [*tools, tool(look)]
     made = ToolCall("c", "ship", {"names": ["Oslo", "Bergen", "Molde", "Narvik", "Bodo", "Vardo"]})
-    shipped = digest_of(ship, made, given_of(ship, made.arguments))
+    shipped = call_digest(ship, made, given_of(ship, made.arguments))
     return {one.name: one.binding() for one in tools} | {"a call with a set": shipped}
 
 

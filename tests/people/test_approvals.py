@@ -10,7 +10,7 @@ import pytest
 
 from agent_runtime import Agent, Decision, ToolContext, tool
 from agent_runtime.errors import InvalidAnswer, NotFound, QuestionClosed
-from agent_runtime.human.render import visible
+from agent_runtime.human.render import escape_invisible
 from agent_runtime.models.scripted import call, calls, raw_call, say
 from agent_runtime.tools.base import REFUSED
 from agent_runtime.tools.patterns import MASK, shown_arguments
@@ -275,6 +275,6 @@ def test_only_a_known_secret_is_masked_and_nothing_in_a_command() -> None:
 def test_nothing_that_a_terminal_would_not_show_is_left_in_what_is_shown() -> None:
     # Among them are letters that are newer than this Python, which `printable` makes blanks of.
     unseen = [one for one in map(chr, range(sys.maxunicode + 1)) if not one.isprintable()]
-    shown = visible("x".join(unseen))
+    shown = escape_invisible("x".join(unseen))
     assert shown.isprintable()
     assert shown.count("\\") == len(unseen)

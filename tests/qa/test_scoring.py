@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent_runtime.memory.observational.observer.base import Call
+from agent_runtime.memory.observational.observer.base import MemoryCall
 from agent_runtime.models.base import ModelAnswer, TokenUsage
 from benchmarks.qa_score import Answered, Spent, Tally, intervals, macro, micro, rows_of
 
@@ -50,7 +50,7 @@ def test_rows_tell_scores_and_what_each_part_cost_by_run() -> None:
     tally = Tally(observations=4, provisional=2)
     usage = TokenUsage(prompt=100, completion=20)
     answer = ModelAnswer("yes", (), "stop", "m", usage, cost=3_000_000_000)
-    tally.judge.add_calls([Call(answer, 90)] * 2)
+    tally.judge.add_calls([MemoryCall(answer, 90)] * 2)
     answers = [*answered("a", 1, 0), *answered("a", 1, 1, run=2)]
 
     rows = {row["what"]: row for row in rows_of("full", answers, tally)}
@@ -67,5 +67,5 @@ def test_rows_tell_scores_and_what_each_part_cost_by_run() -> None:
 
 def test_an_unknown_price_is_not_nothing() -> None:
     spent = Spent()
-    spent.add_calls([Call(ModelAnswer("", (), "stop", "m"), 50)])
+    spent.add_calls([MemoryCall(ModelAnswer("", (), "stop", "m"), 50)])
     assert (spent.tokens, spent.dollars) == (50, None)

@@ -10,7 +10,7 @@ from typing import cast
 import apsw
 
 from agent_runtime_storage.drivers.protocol import Row, Statement, Value
-from agent_runtime_storage.drivers.sqlite.connection import Connection
+from agent_runtime_storage.drivers.sqlite.connection import SqliteConnection
 from agent_runtime_storage.drivers.sqlite.driver import SqliteDriver
 
 CREATE = "CREATE TABLE items (id INTEGER PRIMARY KEY, body BLOB NOT NULL) STRICT"
@@ -30,7 +30,7 @@ async def ids(driver: SqliteDriver) -> list[int]:
 
 def run_raw(path: Path, *statements: str) -> list[Row]:
     """Run statements past the store, which must be closed, and return the rows of the last."""
-    connection = cast("Connection", apsw.Connection(str(path)))
+    connection = cast("SqliteConnection", apsw.Connection(str(path)))
     rows: list[Row] = []
     for sql in statements:
         rows = connection.execute(sql).fetchall()

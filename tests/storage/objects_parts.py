@@ -17,7 +17,7 @@ from agent_runtime_storage.drivers.protocol import Driver
 from agent_runtime_storage.objects.bodies import OBJECT_BYTES
 from agent_runtime_storage.objects.object_store import Objects
 from agent_runtime_storage.store import SqlUserStore
-from agent_runtime_storage.upkeep.orphans import open_objects, orphans
+from agent_runtime_storage.upkeep.orphans import find_orphans, open_object_store
 from agent_runtime_storage.urls import open_driver
 
 
@@ -49,7 +49,7 @@ async def opened(database_url: str, folder: Path) -> AsyncIterator[Driver]:
 @pytest.fixture
 async def objects(opened: Driver, folder: Path) -> Objects:
     """The objects of the database."""
-    found = await open_objects(opened, str(folder))
+    found = await open_object_store(opened, str(folder))
     assert found is not None
     return found
 
@@ -67,4 +67,4 @@ async def listed(objects: Objects) -> list[ObjectInfo]:
 
 async def lost(driver: Driver, objects: Objects, age: float = 0.0) -> list[str]:
     """The keys of all orphans."""
-    return [info.key async for chunk in orphans(driver, objects, age=age) for info in chunk]
+    return [info.key async for chunk in find_orphans(driver, objects, age=age) for info in chunk]

@@ -9,7 +9,7 @@ import pytest
 
 from agent_runtime_storage import (
     Commit,
-    Event,
+    EventRow,
     NewEvent,
     NotFound,
     UserStore,
@@ -37,7 +37,7 @@ async def test_what_is_there_comes_at_once(user: UserStore) -> None:
 
 async def test_new_events_come_in_order_without_gaps(user: UserStore) -> None:
     lease = await begin(user)
-    seen: list[Event] = []
+    seen: list[EventRow] = []
 
     async def listen() -> None:
         async with aclosing(user.follow("t1")) as events:

@@ -12,7 +12,7 @@ import pytest
 
 from agent_runtime_storage import (
     DimensionMismatch,
-    Embedder,
+    EmbedderRow,
     InvalidVector,
     NotFound,
     StoreError,
@@ -132,7 +132,7 @@ async def test_a_vector_takes_the_place_of_that_of_its_key(user: UserStore) -> N
 
     hits = await user.search_vectors(MODEL, [1, 0])
     assert [(hit.part, round(hit.similarity, 6)) for hit in hits] == [(1, 0), (0, -1)]
-    assert await user.embedders() == [Embedder(MODEL, 2, 2)]
+    assert await user.embedders() == [EmbedderRow(MODEL, 2, 2)]
 
 
 async def test_models_are_kept_apart(user: UserStore) -> None:
@@ -141,7 +141,7 @@ async def test_models_are_kept_apart(user: UserStore) -> None:
 
     assert ids(await user.search_vectors("a", [0, 1])) == [2, 1]
     assert ids(await user.search_vectors("b", [0, 0, 1])) == [1]
-    assert await user.embedders() == [Embedder("a", 2, 2), Embedder("b", 3, 1)]
+    assert await user.embedders() == [EmbedderRow("a", 2, 2), EmbedderRow("b", 3, 1)]
 
 
 async def test_a_model_that_has_no_vectors_finds_nothing(user: UserStore) -> None:
@@ -181,7 +181,7 @@ async def test_of_writers_that_begin_at_once_one_fixes_the_dimension(user: UserS
             group.start_soon(write, number)
 
     [size] = set(written)
-    assert await user.embedders() == [Embedder(MODEL, size, len(written))]
+    assert await user.embedders() == [EmbedderRow(MODEL, size, len(written))]
     assert len(await user.search_vectors(MODEL, [1.0] * size)) == len(written)
 
 
@@ -194,7 +194,7 @@ async def test_a_model_without_vectors_takes_another_dimension(user: UserStore) 
 
     await user.upsert_vectors(MODEL, [item(1, [1, 0, 0])])
 
-    assert await user.embedders() == [Embedder(MODEL, 3, 1)]
+    assert await user.embedders() == [EmbedderRow(MODEL, 3, 1)]
     assert ids(await user.search_vectors(MODEL, [1, 0, 0])) == [1]
 
 
@@ -274,10 +274,10 @@ async def test_deletion_takes_what_matches_and_counts_it(user: UserStore) -> Non
     assert await user.delete_vectors("t1", model="a", source="message", source_ids=[1, 7]) == 2
     assert await user.delete_vectors("t1", source_ids=[]) == 0
     assert await user.delete_vectors("t1", source="observation") == 2
-    assert await user.embedders() == [Embedder("a", 2, 2), Embedder("b", 2, 4)]
+    assert await user.embedders() == [EmbedderRow("a", 2, 2), EmbedderRow("b", 2, 4)]
     assert await user.delete_vectors("t1") == 4
     assert await user.delete_vectors("t1") == 0
-    assert await user.embedders() == [Embedder("a", 2, 1), Embedder("b", 2, 1)]
+    assert await user.embedders() == [EmbedderRow("a", 2, 1), EmbedderRow("b", 2, 1)]
     with pytest.raises(NotFound, match="t9"):
         await user.delete_vectors("t9")
 
@@ -361,7 +361,7 @@ async def test_another_owners_vectors_are_neither_found_nor_touched(
 
     assert ids(await user.search_vectors(MODEL, [1, 0])) == [1]
     assert ids(await stranger.search_vectors(MODEL, [1, 0, 0], thread_id="t1")) == [9]
-    assert await stranger.embedders() == [Embedder(MODEL, 3, 1)]
+    assert await stranger.embedders() == [EmbedderRow(MODEL, 3, 1)]
     assert await stranger.to_embed("another") == [VectorKey("t1", "message", 9, 0)]
     with pytest.raises(NotFound):
         await stranger.search_vectors(MODEL, [1, 0, 0], thread_id="t2")

@@ -18,7 +18,7 @@ from agent_runtime_storage.objects.backends import Folder
 from agent_runtime_storage.objects.documents import Documents
 from agent_runtime_storage.objects.object_store import Objects
 from agent_runtime_storage.store import SqlStore
-from agent_runtime_storage.upkeep.orphans import sweep
+from agent_runtime_storage.upkeep.orphans import delete_orphans
 from agent_runtime_storage.upkeep.store_copy import copy_store
 from tests.storage.helpers import begin
 from tests.storage.objects_parts import files, folder, listed, lost, objects, opened, user
@@ -152,7 +152,7 @@ async def test_no_sweep_takes_a_document_for_an_orphan(opened: Driver, objects: 
     assert await documents.write(KEY, b"one", replaces=None)
     await objects.put("some/orphan.raw", b"x")
     assert await lost(opened, objects, age=-10) == ["some/orphan.raw"]
-    assert await sweep(opened, objects, age=-10) == 1
+    assert await delete_orphans(opened, objects, age=-10) == 1
     assert await keys(documents) == [KEY]
 
 

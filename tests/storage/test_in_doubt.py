@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from agent_runtime_storage import Commit, Finish, LeaseLost, NewEvent, StoreInDoubt, UserStore
-from agent_runtime_storage.drivers.protocol import Dialect, Row, Statement, Value
+from agent_runtime_storage.drivers.protocol import Row, SqlDialect, Statement, Value
 from agent_runtime_storage.drivers.sqlite.driver import SqliteDriver
-from agent_runtime_storage.queries.migrations import migrate
+from agent_runtime_storage.queries.migrations import apply_migrations
 from agent_runtime_storage.store import SqlStore
 from tests.storage.helpers import OTHER, OWNER, begin, message
 
@@ -18,7 +18,7 @@ from tests.storage.helpers import OTHER, OWNER, begin, message
 class Breaking:
     """A real driver whose connection breaks at chosen batches, before or after they are written."""
 
-    dialect: Dialect = "sqlite"
+    dialect: SqlDialect = "sqlite"
 
     def __init__(self, inner: SqliteDriver) -> None:
         self.inner = inner
@@ -62,7 +62,7 @@ class Breaking:
 async def breaking(tmp_path: Path) -> AsyncIterator[Breaking]:
     """A driver over an empty database with the schema."""
     inner = await SqliteDriver.open(tmp_path / "store.db")
-    await migrate(inner)
+    await apply_migrations(inner)
     yield Breaking(inner)
     await inner.close()
 

@@ -24,7 +24,7 @@ from agent_runtime_storage.drivers.protocol import (
     Value,
 )
 from agent_runtime_storage.drivers.sqlite.driver import SqliteDriver
-from agent_runtime_storage.queries.migrations import migrate
+from agent_runtime_storage.queries.migrations import apply_migrations
 from agent_runtime_storage.sql.loader import load_migrations, load_queries
 from tests.services.fixtures import StartLibsql
 from tests.services.libsql import Libsql
@@ -391,7 +391,7 @@ async def test_closing_finishes_what_was_accepted_and_can_be_repeated(
 
 async def test_every_query_runs_on_the_server(remote: RemoteDriver, libsql: Libsql) -> None:
     libsql.wipe()
-    await migrate(remote)
+    await apply_migrations(remote)
     texts = load_queries("sqlite")
     # A part of other queries is none by itself.
     queries = {

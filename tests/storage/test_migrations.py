@@ -12,7 +12,7 @@ import pytest
 from agent_runtime_storage import MigrationError, NotADatabase, open_store
 from agent_runtime_storage.contract.errors import StoreError
 from agent_runtime_storage.drivers.sqlite.driver import SqliteDriver
-from agent_runtime_storage.queries.migrations import migrate
+from agent_runtime_storage.queries.migrations import apply_migrations
 from agent_runtime_storage.sql.loader import Migration, load_migrations, load_queries, parse_blocks
 from tests.storage.items import run_raw
 
@@ -24,9 +24,9 @@ BROKEN = Migration(2, "broken", "c3", ("INSERT INTO a VALUES (1)", "CREATE TABLE
 async def test_migrations_are_applied_in_order_and_once(path: Path) -> None:
     driver = await SqliteDriver.open(path)
 
-    await migrate(driver, [FIRST])
-    await migrate(driver, [FIRST, SECOND])
-    await migrate(driver, [FIRST, SECOND])
+    await apply_migrations(driver, [FIRST])
+    await apply_migrations(driver, [FIRST, SECOND])
+    await apply_migrations(driver, [FIRST, SECOND])
 
     assert await driver.read("SELECT x, y FROM a", {}) == [(1, 2)]
     applied = await driver.read(load_queries("sqlite")["schema_applied"], {})
@@ -36,24 +36,24 @@ async def test_migrations_are_applied_in_order_and_once(path: Path) -> None:
 
 async def test_a_migration_that_fails_leaves_nothing_behind(path: Path) -> None:
     driver = await SqliteDriver.open(path)
-    await migrate(driver, [FIRST])
+    await apply_migrations(driver, [FIRST])
 
     with pytest.raises(StoreError):
-        await migrate(driver, [FIRST, BROKEN])
+        await apply_migrations(driver, [FIRST, BROKEN])
 
     assert await driver.read("SELECT * FROM a", {}) == []
-    await migrate(driver, [FIRST, SECOND])
+    await apply_migrations(driver, [FIRST, SECOND])
     assert await driver.read("SELECT x, y FROM a", {}) == [(1, 2)]
     await driver.close()
 
 
 async def test_a_changed_migration_is_refused(path: Path) -> None:
     driver = await SqliteDriver.open(path)
-    await migrate(driver, [FIRST])
+    await apply_migrations(driver, [FIRST])
     changed = Migration(1, "first", "other", FIRST.statements)
 
     with pytest.raises(MigrationError, match="0001") as raised:
-        await migrate(driver, [changed, SECOND])
+        await apply_migrations(driver, [changed, SECOND])
 
     assert raised.value.cure
     assert await driver.read("SELECT x FROM a", {}) == []
@@ -62,10 +62,10 @@ async def test_a_changed_migration_is_refused(path: Path) -> None:
 
 async def test_a_newer_schema_is_refused(path: Path) -> None:
     driver = await SqliteDriver.open(path)
-    await migrate(driver, [FIRST, SECOND])
+    await apply_migrations(driver, [FIRST, SECOND])
 
     with pytest.raises(MigrationError, match="Upgrade the runtime"):
-        await migrate(driver, [FIRST])
+        await apply_migrations(driver, [FIRST])
     await driver.close()
 
 

@@ -24,7 +24,7 @@ from agent_runtime_storage.contract.object_records import ObjectInfo
 from agent_runtime_storage.drivers.protocol import Driver, Statement
 from agent_runtime_storage.objects.bodies import OBJECT_BYTES
 from agent_runtime_storage.objects.object_store import Objects
-from agent_runtime_storage.upkeep.orphans import missing_objects, sweep
+from agent_runtime_storage.upkeep.orphans import delete_orphans, find_missing_objects
 from tests.storage.helpers import OTHER, begin, message
 from tests.storage.objects_parts import files, folder, listed, lost, noise, objects, opened, user
 
@@ -42,7 +42,7 @@ async def test_the_check_finds_what_is_missing(
     await objects.delete([gone])
     await objects.put(cut, b"short")
 
-    found = [one async for page in missing_objects(opened, objects) for one in page]
+    found = [one async for page in find_missing_objects(opened, objects) for one in page]
 
     assert [(one.key, one.found) for one in found] == [(gone, None), (cut, 5)]
     assert {(one.user_id, one.thread_id, one.bytes) for one in found} == {
@@ -82,10 +82,10 @@ async def test_a_commit_that_misses_leaves_an_orphan_that_is_swept(
 
     # It is young: its commit might still be on its way.
     assert await lost(opened, objects, age=3600) == []
-    assert await sweep(opened, objects, age=3600) == 0
+    assert await delete_orphans(opened, objects, age=3600) == 0
     [orphan] = await lost(opened, objects)
     assert len(await listed(objects)) == 2
-    assert await sweep(opened, objects, age=0) == 1
+    assert await delete_orphans(opened, objects, age=0) == 1
     assert await lost(opened, objects) == []
     assert await objects.info(orphan) is None
     assert (await user.node("t1", 1)).body == noise(1)
@@ -113,7 +113,7 @@ async def test_what_is_put_anew_while_it_is_swept_stays(
 
     monkeypatch.setattr(objects, "info", info_after_commit)
 
-    assert await sweep(opened, objects, age=0) == 0
+    assert await delete_orphans(opened, objects, age=0) == 0
     assert [item.body for item in await user.inbox("t1")] == [noise(1)]
 
 
@@ -126,7 +126,7 @@ async def test_two_databases_in_one_store_leave_each_others_objects(
     assert len(files(folder)) == 2
 
     assert await lost(opened, objects) == []
-    assert await sweep(opened, objects, age=0) == 0
+    assert await delete_orphans(opened, objects, age=0) == 0
     await objects.delete_thread("ann", "t1")
 
     assert (await other.of("ann").node("t1", 1)).body == noise(1)
@@ -222,8 +222,8 @@ async def test_killed_while_committing_each_row_has_its_object(
 
         last = (await user.thread("t1")).last_seq
         assert last >= int(printed[-1])
-        assert [one async for one in missing_objects(opened, objects)] == []
+        assert [one async for one in find_missing_objects(opened, objects)] == []
         nodes = await user.branch("t1", last, first=2)
         assert [node.body for node in nodes] == [noise(seq, 600_000) for seq in range(2, last + 1)]
-    await sweep(opened, objects, age=0)
+    await delete_orphans(opened, objects, age=0)
     assert len(await listed(objects)) == (await user.thread("t1")).last_seq - 1

@@ -13,7 +13,11 @@ import anyio.to_thread
 import pytest
 
 from agent_runtime_storage import ObjectLost, ObjectsUnavailable, StoreFull
-from agent_runtime_storage.objects.object_store import Objects, default_folder, folder_of
+from agent_runtime_storage.objects.object_store import (
+    Objects,
+    default_object_folder,
+    parse_folder_url,
+)
 from tests.services.process import let_others_in
 
 KEY = "ann/t1/body.raw"
@@ -53,11 +57,11 @@ def test_the_default_folder_lies_beside_the_real_file(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     link = tmp_path / "link.db"
     link.symlink_to(tmp_path / "real" / "own.db")
-    assert default_folder(tmp_path / "own.db") == tmp_path / "own.objects"
-    assert default_folder(tmp_path / "own.v1") == tmp_path / "own.v1.objects"
-    assert default_folder(tmp_path / "own.objects") == tmp_path / "own.objects.objects"
-    assert default_folder(link) == tmp_path / "real" / "own.objects"
-    assert folder_of("file:///a%20b/c") == Path("/a b/c")
+    assert default_object_folder(tmp_path / "own.db") == tmp_path / "own.objects"
+    assert default_object_folder(tmp_path / "own.v1") == tmp_path / "own.v1.objects"
+    assert default_object_folder(tmp_path / "own.objects") == tmp_path / "own.objects.objects"
+    assert default_object_folder(link) == tmp_path / "real" / "own.objects"
+    assert parse_folder_url("file:///a%20b/c") == Path("/a b/c")
 
 
 async def test_a_file_and_a_missing_parent_are_refused(tmp_path: Path) -> None:

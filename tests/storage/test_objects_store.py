@@ -23,7 +23,11 @@ from agent_runtime_storage.objects.bodies import OBJECT_BYTES
 from agent_runtime_storage.objects.object_store import Objects, thread_prefix
 from agent_runtime_storage.sql.loader import load_queries
 from agent_runtime_storage.store import SqlStore, SqlUserStore
-from agent_runtime_storage.upkeep.orphans import missing_objects, open_objects, sweep
+from agent_runtime_storage.upkeep.orphans import (
+    delete_orphans,
+    find_missing_objects,
+    open_object_store,
+)
 from agent_runtime_storage.urls import open_driver
 from tests.services.s3 import s3_server, s3_url
 from tests.storage.families import exported, stream
@@ -92,7 +96,7 @@ async def test_large_bodies_of_every_kind_are_objects(
     assert (int(data), count) == (0, len(bodies))
     assert int(size) == sum(info.bytes for info in infos)
     assert await lost(opened, objects) == []
-    assert [one async for one in missing_objects(opened, objects)] == []
+    assert [one async for one in find_missing_objects(opened, objects)] == []
 
 
 async def test_the_same_content_of_a_thread_is_one_object(
@@ -157,7 +161,7 @@ async def test_a_database_without_the_schema_is_opened_without_objects(
     tables = await driver.read(load_queries(driver.dialect)["schema_tables"], {}, owner=None)
     if ("rooms",) in tables:
         await driver.batch([Statement("DROP TABLE rooms", {})], owner=None)
-    assert await open_objects(driver, str(folder)) is None
+    assert await open_object_store(driver, str(folder)) is None
     await driver.close()
 
 
@@ -165,7 +169,7 @@ async def test_a_database_without_the_schema_is_opened_without_objects(
 
 
 async def test_a_bucket_holds_them_as_well(opened: Driver, s3_url: str) -> None:
-    objects = await open_objects(opened, s3_url)
+    objects = await open_object_store(opened, s3_url)
     assert objects is not None
     user = SqlUserStore(opened, "ann", objects)
     bodies = await write_all_kinds(user)
@@ -174,11 +178,11 @@ async def test_a_bucket_holds_them_as_well(opened: Driver, s3_url: str) -> None:
     await objects.put("some/orphan.raw", b"x")
     # A bucket counts its times in whole seconds.
     assert await lost(opened, objects, age=-2) == ["some/orphan.raw"]
-    assert await sweep(opened, objects, age=-2) == 1
+    assert await delete_orphans(opened, objects, age=-2) == 1
     assert await read_all_kinds(user) == bodies
     await objects.delete_thread("ann", "t1")
     assert await listed(objects) == []
-    assert sum([len(page) async for page in missing_objects(opened, objects)]) == len(bodies)
+    assert sum([len(page) async for page in find_missing_objects(opened, objects)]) == len(bodies)
 
 
 # Another database

@@ -9,8 +9,8 @@ import pytest
 from agent_runtime_storage import open_store
 from agent_runtime_storage.contract.errors import StoreError
 from agent_runtime_storage.drivers.protected_files import (
-    Identity,
-    identity,
+    FileIdentity,
+    file_identity,
     open_identities,
     open_paths,
 )
@@ -24,8 +24,8 @@ def known(path: Path) -> bool:
     return of(path) in open_identities()
 
 
-def of(path: Path) -> Identity:
-    return identity(path.stat())
+def of(path: Path) -> FileIdentity:
+    return file_identity(path.stat())
 
 
 async def test_a_database_is_known_from_its_opening_to_its_closing(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from agent_runtime_storage import MigrationError, StoreError, UserStore
 from agent_runtime_storage.drivers.postgres.driver import PostgresDriver
 from agent_runtime_storage.drivers.protocol import Statement
-from agent_runtime_storage.queries.migrations import migrate
+from agent_runtime_storage.queries.migrations import apply_migrations
 from agent_runtime_storage.store import SqlStore
 from tests.services.fixtures import StartPostgres
 from tests.services.postgres import PLAIN, Logins, PostgresServer
@@ -22,7 +22,7 @@ from tests.storage.helpers import begin
 async def opened(url: str) -> AsyncGenerator[PostgresDriver]:
     driver = await PostgresDriver.open(url)
     try:
-        await migrate(driver)
+        await apply_migrations(driver)
         yield driver
     finally:
         await driver.close()

@@ -17,8 +17,8 @@ from psycopg import sql
 from agent_runtime_storage import MigrationError, StoreError, StoreUnavailable
 from agent_runtime_storage.drivers.postgres.driver import PostgresDriver
 from agent_runtime_storage.drivers.postgres.translation import translate, translate_counted
-from agent_runtime_storage.drivers.protocol import Dialect
-from agent_runtime_storage.queries.migrations import migrate
+from agent_runtime_storage.drivers.protocol import SqlDialect
+from agent_runtime_storage.queries.migrations import apply_migrations
 from agent_runtime_storage.sql.loader import load_migrations, load_queries
 from agent_runtime_storage.store import SqlStore
 from tests.services.fixtures import StartPostgres
@@ -62,7 +62,7 @@ async def test_processes_that_start_at_once_all_open_the_store(
 
     for url in urls:
         driver = await PostgresDriver.open(url)
-        await migrate(driver)
+        await apply_migrations(driver)
         threads = await SqlStore(driver).of("ann").threads()
         assert (await driver.isolation()).wall == "role"
         await driver.close()
@@ -76,7 +76,7 @@ async def test_what_is_there_of_another_program_is_left_alone(empty_postgres_url
         connection.execute("CREATE TABLE public.threads (photo text)")
 
     driver = await PostgresDriver.open(empty_postgres_url)
-    await migrate(driver)
+    await apply_migrations(driver)
     await SqlStore(driver).of("ann").ensure_thread("t1")
     await driver.close()
 
@@ -139,7 +139,7 @@ async def test_a_login_without_rights_is_told_what_to_run(
     with psycopg.connect(postgres_logins.superuser, autocommit=True) as connection:
         connection.execute(raised.value.cure.partition(": ")[2].encode())
     driver = await PostgresDriver.open(postgres_logins.plain)
-    await migrate(driver)
+    await apply_migrations(driver)
     await driver.close()
 
 
@@ -153,10 +153,10 @@ async def test_an_old_pgvector_is_told(empty_postgres_url: str) -> None:
     assert "0.8" in raised.value.cure
 
 
-DIALECTS: tuple[Dialect, ...] = ("sqlite", "postgres")
+DIALECTS: tuple[SqlDialect, ...] = ("sqlite", "postgres")
 
 
-def _fragments(dialect: Dialect) -> set[str]:
+def _fragments(dialect: SqlDialect) -> set[str]:
     """Return the blocks that others are made of; each dialect has its own."""
     folder = resources.files("agent_runtime_storage").joinpath("sql", dialect)
     files = [one.read_text() for one in folder.iterdir() if one.name.endswith(".sql")]

@@ -6,10 +6,10 @@ import pytest
 
 from agent_runtime_storage import StoreError
 from agent_runtime_storage.drivers.postgres.translation import (
-    command,
+    missed_statement_index,
+    query_command,
     translate,
     translate_counted,
-    was_missed,
 )
 
 
@@ -59,20 +59,20 @@ def test_what_a_counted_statement_returns(sql: str, returns: bool, added: bool) 
 def test_a_miss_is_known_by_what_the_server_says_of_it() -> None:
     told = 'invalid input syntax for type integer: "agent_runtime: statement 7 affected 0 rows"'
 
-    assert was_missed(told) == 7
-    assert was_missed('invalid input syntax for type integer: "7"') is None
+    assert missed_statement_index(told) == 7
+    assert missed_statement_index('invalid input syntax for type integer: "7"') is None
 
 
 @pytest.mark.parametrize("value", ["a\0b", "\ud800", 2**63])
 def test_what_postgres_cannot_hold_is_refused_by_the_name_of_the_value(value: str | int) -> None:
     with pytest.raises(StoreError, match="title") as raised:
-        command("SELECT :title", {"title": value})
+        query_command("SELECT :title", {"title": value})
 
     assert raised.value.cure
     assert raised.value.__context__ is None or raised.value.__suppress_context__ or value == 2**63
 
 
 def test_a_statement_has_one_type_for_numbers_of_every_size() -> None:
-    small, large = (command("SELECT :x", {"x": number}) for number in (1, 2**62))
+    small, large = (query_command("SELECT :x", {"x": number}) for number in (1, 2**62))
 
     assert small.types == large.types

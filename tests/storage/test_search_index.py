@@ -8,7 +8,7 @@ from agent_runtime_storage import Store, UserStore
 from agent_runtime_storage.contract.records import NewNode
 from agent_runtime_storage.drivers.postgres.driver import PostgresDriver
 from agent_runtime_storage.drivers.protocol import Statement
-from agent_runtime_storage.queries.migrations import migrate
+from agent_runtime_storage.queries.migrations import apply_migrations
 from agent_runtime_storage.search.tokenizer import owner_key, query_terms
 from agent_runtime_storage.sql.loader import load_queries
 from tests.storage.helpers import begin
@@ -83,7 +83,7 @@ async def _fill(driver: PostgresDriver) -> None:
 
 async def test_row_level_security_leaves_the_index_in_use(postgres_url: str) -> None:
     driver = await PostgresDriver.open(postgres_url)
-    await migrate(driver)
+    await apply_migrations(driver)
     await _fill(driver)
     assert (await driver.isolation()).wall == "role"
     sql = load_queries("postgres")

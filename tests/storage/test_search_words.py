@@ -10,11 +10,11 @@ import pytest
 from agent_runtime_storage.search.tokenizer import (
     MAX_QUERY_WORDS,
     MAX_TIMES,
+    hash_term,
     owner_key,
     query_terms,
-    term_of,
+    split_words,
     terms_of,
-    words_of,
 )
 
 KEY = owner_key("ann")
@@ -45,13 +45,16 @@ KEY = owner_key("ann")
     ],
 )
 def test_words(text: str, plain: list[str], wholes: list[str]) -> None:
-    words = list(words_of(text))
+    words = list(split_words(text))
     assert [word for part in words for word in part.plain] == plain
     assert [word for part in words for word in part.wholes] == wholes
 
 
 def test_a_query_asks_for_pairs_where_there_are_some() -> None:
-    assert [part.plain for part in words_of("東京都 猫", query=True)] == [("東京", "京都"), ("猫",)]
+    assert [part.plain for part in split_words("東京都 猫", query=True)] == [
+        ("東京", "京都"),
+        ("猫",),
+    ]
 
 
 async def test_whatever_is_indexed_can_be_asked_for() -> None:
@@ -66,22 +69,22 @@ async def test_whatever_is_indexed_can_be_asked_for() -> None:
 
 
 async def test_terms_are_an_owners_own() -> None:
-    assert term_of("word", KEY) != term_of("word", owner_key("bob"))
+    assert hash_term("word", KEY) != hash_term("word", owner_key("bob"))
     terms = await terms_of("word other word", KEY)
     assert terms.length == 3
-    assert terms.times == {term_of("word", KEY): 2, term_of("other", KEY): 1}
-    assert terms.by_place() == f"{term_of('word', KEY)}:1,2 {term_of('other', KEY)}"
-    assert terms.by_bit()[:2] == [term_of("other", KEY), term_of("word", KEY)]
+    assert terms.times == {hash_term("word", KEY): 2, hash_term("other", KEY): 1}
+    assert terms.by_place() == f"{hash_term('word', KEY)}:1,2 {hash_term('other', KEY)}"
+    assert terms.by_bit()[:2] == [hash_term("other", KEY), hash_term("word", KEY)]
 
 
 async def test_bounds() -> None:
     many = await terms_of("word " * 1_000, KEY)
     assert many.length == 1_000
-    assert many.times == {term_of("word", KEY): MAX_TIMES}
-    assert all(column == term_of("word", KEY) for column in many.by_bit())
+    assert many.times == {hash_term("word", KEY): MAX_TIMES}
+    assert all(column == hash_term("word", KEY) for column in many.by_bit())
     words = " ".join(f"w{number}" for number in range(1_000))
     assert query_terms(words, KEY, plain=True) == [
-        term_of(f"w{number}", KEY) for number in range(MAX_QUERY_WORDS)
+        hash_term(f"w{number}", KEY) for number in range(MAX_QUERY_WORDS)
     ]
     deep = "a/" * 40_000 + "b_" * 10_000 + "cD" * 5_000
     assert (await terms_of(deep, KEY)).times

@@ -22,7 +22,7 @@ from agent_runtime.models.base import ModelAnswer, ModelRequest
 from agent_runtime.models.scripted import calls, raw_call, say
 from agent_runtime_storage.contract.records import UsageTotal
 from agent_runtime_storage.drivers.protocol import Driver
-from agent_runtime_storage.queries.migrations import migrate
+from agent_runtime_storage.queries.migrations import apply_migrations
 from agent_runtime_storage.store import SqlStore
 from agent_runtime_storage.urls import backend_of
 from tests.services.fixtures import StartLibsql, StartPostgres
@@ -91,7 +91,7 @@ async def runtime_at(url: str, *, patience: float = 60.0) -> AsyncGenerator[Runt
     """Open a runtime over a server."""
     driver = await connect(url, patience)
     try:
-        await migrate(driver)
+        await apply_migrations(driver)
         yield Runtime(Settings(database_url=url), SqlStore(driver))
     finally:
         with anyio.CancelScope(shield=True):

@@ -20,7 +20,7 @@ from agent_runtime_storage import (
     open_store,
 )
 from agent_runtime_storage.drivers.protocol import ConstraintFailed, Statement
-from agent_runtime_storage.drivers.sqlite.connection import map_error
+from agent_runtime_storage.drivers.sqlite.connection import map_sqlite_error
 from agent_runtime_storage.drivers.sqlite.driver import SqliteDriver
 from tests.storage.items import CREATE, ids, insert
 
@@ -55,13 +55,15 @@ async def test_a_folder_and_a_missing_folder_are_refused(tmp_path: Path) -> None
     ],
 )
 def test_errors_of_the_library_become_the_stores(error: Exception, mapped: type[Exception]) -> None:
-    assert type(map_error(error, Path("a.db"))) is mapped
+    assert type(map_sqlite_error(error, Path("a.db"))) is mapped
 
 
 def test_every_error_of_the_library_is_mapped() -> None:
     for value in vars(apsw).values():
         if isinstance(value, type) and issubclass(value, apsw.Error):
-            assert isinstance(map_error(value("x"), Path("a.db")), (StoreError, ConstraintFailed))
+            assert isinstance(
+                map_sqlite_error(value("x"), Path("a.db")), (StoreError, ConstraintFailed)
+            )
 
 
 # Other processes

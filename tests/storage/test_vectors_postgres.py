@@ -15,7 +15,7 @@ import pytest
 from agent_runtime_storage import UserStore, VectorItem, open_store
 from agent_runtime_storage.drivers.postgres.driver import PostgresDriver
 from agent_runtime_storage.drivers.protocol import ConstraintFailed, Row, Statement, Value
-from agent_runtime_storage.queries.migrations import migrate
+from agent_runtime_storage.queries.migrations import apply_migrations
 from agent_runtime_storage.store import SqlStore
 from tests.services.postgres import Logins, Postgres
 
@@ -36,7 +36,7 @@ NEAREST = (
 async def driver(postgres_url: str) -> AsyncIterator[PostgresDriver]:
     """An open database with the schema."""
     opened = await PostgresDriver.open(postgres_url)
-    await migrate(opened)
+    await apply_migrations(opened)
     yield opened
     await opened.close()
 
@@ -308,7 +308,7 @@ async def test_writers_that_find_it_due_at_once_make_one_index(
 
 async def test_a_login_that_may_create_no_roles_has_an_index_too(postgres_logins: Logins) -> None:
     driver = await PostgresDriver.open(postgres_logins.plain)
-    await migrate(driver)
+    await apply_migrations(driver)
     user = SqlStore(driver).of("ann")
     await many(driver, user, MODEL, 20_000)
 

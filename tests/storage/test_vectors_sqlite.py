@@ -13,7 +13,7 @@ from agent_runtime_storage import StoreError, UserStore, VectorHit, VectorItem, 
 from agent_runtime_storage.drivers.libsql.http import HttpDriver
 from agent_runtime_storage.drivers.protocol import ConstraintFailed, Statement
 from agent_runtime_storage.drivers.sqlite.driver import SqliteDriver
-from agent_runtime_storage.queries.migrations import migrate
+from agent_runtime_storage.queries.migrations import apply_migrations
 from agent_runtime_storage.sql.loader import load_queries
 from agent_runtime_storage.store import SqlStore
 from tests.services.fixtures import StartLibsql
@@ -32,7 +32,7 @@ class Unarmed(SqliteDriver):
 async def migrated(path: Path) -> AsyncIterator[SqliteDriver]:
     """An open file with the schema."""
     driver = await SqliteDriver.open(path)
-    await migrate(driver)
+    await apply_migrations(driver)
     yield driver
     await driver.close()
 
@@ -73,7 +73,7 @@ async def test_servers_with_and_without_sqlite_vec_rank_as_a_file_does(
 
 async def test_a_database_that_cannot_compare_says_so(path: Path) -> None:
     driver = await Unarmed.open(path)
-    await migrate(driver)
+    await apply_migrations(driver)
     user = SqlStore(driver).of("ann")
     await user.ensure_thread("t1")
     await user.upsert_vectors(MODEL, [VectorItem("t1", "message", 1, [1.0])])

@@ -125,7 +125,7 @@ async def test_a_supervisor_that_nobody_ended_is_ended_with_its_command(tmp_path
         command = f"{TREE} echo $PPID > told; sleep 600"
         group.start_soon(lambda: call(runner(tmp_path), command=command))
         parent = int(await anyio.to_thread.run_sync((tmp_path / "told").read_text))
-        above = supervisor.parents()[parent]
+        above = supervisor.process_parents()[parent]
         os.kill(above, signal.SIGSTOP)
 
         assert await anyio.to_thread.run_sync(commands.end_of_run, "run") == {}

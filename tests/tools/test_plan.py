@@ -18,15 +18,20 @@ from agent_runtime.plan.model import (
     Followed,
     Plan,
     Step,
-    create,
+    create_plan,
     decode_plan,
     encode_plan,
-    following,
-    mark,
-    settle,
-    update,
+    mark_item,
+    stop_following,
+    update_following,
+    update_plan,
 )
-from agent_runtime.plan.render import NOTE_TOKENS, note, summary, whole
+from agent_runtime.plan.render import (
+    NOTE_TOKENS,
+    render_plan_note,
+    render_whole_plan,
+    summarise_plan,
+)
 from tests.tools.calling import error
 
 
@@ -42,12 +47,12 @@ def made(*steps: Step, goal: str = "Ship it", phase: str | None = None) -> Plan:
         step(id="b", description="Build", depends_on=["a"]),
         step(id="c", description="Check", depends_on=["b"]),
     )
-    return create(goal, steps or chain, phase=phase, phases=PHASES)
+    return create_plan(goal, steps or chain, phase=phase, phases=PHASES)
 
 
 def changed(plan: Plan, *steps: Step, **given: Any) -> Plan:
     """The plan with a change."""
-    return update(plan, steps=steps, phases=PHASES, **given)
+    return update_plan(plan, steps=steps, phases=PHASES, **given)
 
 
 def refused(plan: Plan, *steps: Step, **given: Any) -> str:
@@ -101,7 +106,7 @@ def test_a_plan_that_is_not_valid_is_refused_with_what_is_allowed(
     steps: list[dict[str, Any]], said: str
 ) -> None:
     with pytest.raises(InvalidPlan) as caught:
-        create("g", [step(**one) for one in steps], phase=None, phases=PHASES)
+        create_plan("g", [step(**one) for one in steps], phase=None, phases=PHASES)
     assert said in str(caught.value)
 
 
@@ -112,12 +117,12 @@ def test_goal_and_phase_are_checked() -> None:
         ("g", "party", "there is no phase 'party'"),
     ):
         with pytest.raises(InvalidPlan, match=said):
-            create(goal, [step(description="x")], phase=phase, phases=PHASES)
+            create_plan(goal, [step(description="x")], phase=phase, phases=PHASES)
 
 
 def test_all_that_is_wrong_is_told_at_once_and_no_more_than_ten() -> None:
     with pytest.raises(InvalidPlan) as caught:
-        create("", [step(description="")] * 30, phase="party", phases=PHASES)
+        create_plan("", [step(description="")] * 30, phase="party", phases=PHASES)
     lines = str(caught.value).splitlines()
     assert sum(line.startswith("- ") for line in lines) == 11
     assert "- and 52 more problems." in lines
@@ -188,7 +193,7 @@ def test_going_back_to_an_earlier_phase_begins_a_new_iteration() -> None:
 
 
 def test_phases_of_an_agent_before_do_not_hinder_a_change() -> None:
-    plan = update(
+    plan = update_plan(
         made(), steps=[step(id="a", result="x", phase="draft")], phases=("draft", "polish")
     )
     assert [one.phase for one in plan.items] == ["draft", "plan", "plan"]
@@ -212,11 +217,11 @@ def test_a_step_has_the_status_of_the_calls_that_it_follows(
     outcomes: list[str | None], status: str, result: str
 ) -> None:
     plan = changed(made(), step(id="a", follow=True), others=2)
-    seen = following(plan, [Followed("read_file", one, "no such\nfile") for one in outcomes])
+    seen = update_following(plan, [Followed("read_file", one, "no such\nfile") for one in outcomes])
     assert (seen.items[0].status, seen.items[0].result) == (status, result)
     assert statuses(seen)[1:] == ["pending", "pending"]
     # The next version has it as its own.
-    assert following(settle(seen), [Followed("x", "error")]) == settle(seen)
+    assert update_following(stop_following(seen), [Followed("x", "error")]) == stop_following(seen)
 
 
 def test_what_waits_for_another_step_cannot_follow() -> None:
@@ -224,10 +229,10 @@ def test_what_waits_for_another_step_cannot_follow() -> None:
 
 
 def test_what_was_observed_is_marked_whatever_it_depends_on() -> None:
-    plan = mark(made(), "b", "failed", "it\n broke " + "x" * 5000)
+    plan = mark_item(made(), "b", "failed", "it\n broke " + "x" * 5000)
     assert plan.items[1].status == "failed"
     assert plan.items[1].result.startswith("it broke") and len(plan.items[1].result) == RESULT_CHARS
-    assert mark(made(), "unknown", "completed") == made()
+    assert mark_item(made(), "unknown", "completed") == made()
 
 
 # Kept and told
@@ -253,15 +258,15 @@ def test_what_is_no_plan_is_not_read_as_one(body: bytes) -> None:
 
 def test_a_plan_is_told_whole() -> None:
     plan = changed(made(), step(id="a", status="completed", result="all\nseen"))
-    assert whole(plan).splitlines() == [
+    assert render_whole_plan(plan).splitlines() == [
         "Plan version 0: 1 of 3 done, phase plan, iteration 1.",
         "Goal: Ship it",
         "[x] a (plan) Look → all seen",
         "[ ] b (plan) Build (after a)",
         "[ ] c (plan) Check (after b)",
     ]
-    assert summary(plan).endswith("Can be begun: b.")
-    assert note(plan) == whole(plan)
+    assert summarise_plan(plan).endswith("Can be begun: b.")
+    assert render_plan_note(plan) == render_whole_plan(plan)
 
 
 def test_a_large_plan_is_restated_within_its_bound_with_what_matters_first() -> None:
@@ -272,7 +277,7 @@ def test_a_large_plan_is_restated_within_its_bound_with_what_matters_first() -> 
     plan = made(*steps, goal="Much " * 300)
     done = [step(id=number, status="completed") for number in range(1, 301)]
     plan = changed(plan, *done, step(id=350, status="in_progress"), step(id=390, status="failed"))
-    text = note(plan)
+    text = render_plan_note(plan)
     assert count_text(text) <= NOTE_TOKENS
     lines = text.splitlines()
     assert "300 of 400 done" in lines[0]
@@ -284,7 +289,7 @@ def test_a_large_plan_is_restated_within_its_bound_with_what_matters_first() -> 
 def test_an_item_that_waits_for_many_is_restated_in_short() -> None:
     steps = [step(description="x") for _ in range(300)]
     last = step(id="last", description="y", depends_on=list(range(1, 301)), status="in_progress")
-    lines = note(made(*steps, last)).splitlines()
+    lines = render_plan_note(made(*steps, last)).splitlines()
     assert lines[2] == "[>] last (plan) y (after 1, 2, 3, 4, 5, 6 and 294 more)"
 
 

@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 import anyio
 import pytest
 
-from agent_runtime.memory.observational.observer.base import Call, Interval
-from agent_runtime.memory.observational.observer.rules import ExtractiveObserver
+from agent_runtime.memory.observational.observer.base import MemoryCall, ObserverInput
+from agent_runtime.memory.observational.observer.rules import RuleObserver
 from agent_runtime.messages import PromptMessage
 from agent_runtime.models.base import ModelRequest
 from agent_runtime.models.tokens import count_text
@@ -126,12 +126,10 @@ async def test_an_expired_cache_is_paid_for_and_used_to_activate() -> None:
 
 
 def _paced(hand: Hand, billed: list[int], *, foreground: bool) -> PacedObserver:
-    def add(calls: tuple[Call, ...]) -> None:
+    def add(calls: tuple[MemoryCall, ...]) -> None:
         billed.append(len(calls))
 
-    return PacedObserver(
-        ExtractiveObserver(), hand, LATENCY, foreground=lambda: foreground, billed=add
-    )
+    return PacedObserver(RuleObserver(), hand, LATENCY, foreground=lambda: foreground, billed=add)
 
 
 async def test_notes_are_ready_some_seconds_of_the_recording_later() -> None:
@@ -140,7 +138,7 @@ async def test_notes_are_ready_some_seconds_of_the_recording_later() -> None:
     async def observe(name: str) -> None:
         hand = clock.hand()
         hand.tell(lambda: True)
-        await _paced(hand, [], foreground=False).observe(Interval(()))
+        await _paced(hand, [], foreground=False).observe(ObserverInput(()))
         done.append((name, clock.now))
         hand.tell(lambda: False)
 
@@ -160,7 +158,7 @@ async def test_notes_are_ready_some_seconds_of_the_recording_later() -> None:
 
 async def test_a_run_that_waits_for_notes_itself_is_counted() -> None:
     clock, billed = Clock(), list[int]()
-    await _paced(clock.hand(), billed, foreground=True).observe(Interval(()))
+    await _paced(clock.hand(), billed, foreground=True).observe(ObserverInput(()))
     assert (clock.now, clock.waited, billed) == (LATENCY, 1, [0])
 
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from agent_runtime.memory.observational.thresholds import Bands
-from agent_runtime.prompt.observation import Notes, Observation
+from agent_runtime.memory.observational.thresholds import MemoryThresholds
+from agent_runtime.prompt.observation import Observation, ObservationNotes
 from agent_runtime.prompt.view import Entry
 from benchmarks.survival import measure, whole, with_ledger
 from benchmarks.survival_world import live, occurs
 from benchmarks.trace_data import RecordedCall, Step, Trace, Turn
 
 FILLER = "so it goes on and on. " * 60
-BANDS = Bands(observe=2000, reflect=1000, last_messages=2)
+BANDS = MemoryThresholds(observe=2000, reflect=1000, last_messages=2)
 
 
 def step(arguments: str, result: str) -> Step:
@@ -36,7 +36,7 @@ def keep(*ledger: str) -> tuple[int, int, int]:
 
     def policy(entries: tuple[Entry, ...], before: object) -> Observation:
         given = ledger if before == [] else ()
-        return Observation(0, 0, None, entries[0].seq, entries[-1].seq, Notes(()), given)
+        return Observation(0, 0, None, entries[0].seq, entries[-1].seq, ObservationNotes(()), given)
 
     found = measure([made], policy)
     return sum(found.needed), sum(found.kept), found.verbatim
@@ -90,7 +90,9 @@ def test_what_ledgers_list_twice_is_counted() -> None:
     made = live(trace(*steps), BANDS)
 
     def policy(entries: tuple[Entry, ...], before: object) -> Observation:
-        return Observation(0, 0, None, entries[0].seq, entries[-1].seq, Notes(()), ("a_b",))
+        return Observation(
+            0, 0, None, entries[0].seq, entries[-1].seq, ObservationNotes(()), ("a_b",)
+        )
 
     found = measure([made], policy)
     assert found.activations > 0

@@ -233,7 +233,7 @@ async def _branches(
         store = runtime.store.of(settings.user)
         thread = await store.thread(thread_id)
         found: list[tuple[Node, int, bool]] = []
-        for tip in await branches.tips(store, thread):
+        for tip in await branches.branch_heads(store, thread):
             chain = await store.lineage(thread_id, tip)
             current = thread.head is not None and thread.head in chain
             found.append((await store.node(thread_id, tip), len(chain), current))

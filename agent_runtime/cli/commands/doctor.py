@@ -168,7 +168,7 @@ async def check_role(role: Role, settings: Settings) -> Check | None:
     """Check where a role's own model is, and its key; None where it has none of its own."""
     from agent_runtime.errors import AgentRuntimeError
     from agent_runtime.models import model_from_name
-    from agent_runtime.models.places import place_of
+    from agent_runtime.models.places import place_for_model
 
     name = settings.place(role).name
     if name in ("", "same", "extractive"):
@@ -178,7 +178,7 @@ async def check_role(role: Role, settings: Settings) -> Check | None:
         await model.check()
     except AgentRuntimeError as error:
         return Check(role, "fail", error.message, error.cure)
-    info, place = await model.info(), place_of(name, settings, role)
+    info, place = await model.info(), place_for_model(name, settings, role)
     found = f"{info.name}, window {info.window:,} tokens"
     if info.price is None:
         found += ", price unknown"
@@ -231,7 +231,7 @@ async def check_database(settings: Settings) -> Check:
 async def check_objects(settings: Settings) -> Check:
     """Check the object store, if one is set, by writing, reading and deleting an object."""
     from agent_runtime.errors import AgentRuntimeError
-    from agent_runtime_storage.objects.object_store import Objects, default_folder
+    from agent_runtime_storage.objects.object_store import Objects, default_object_folder
     from agent_runtime_storage.urls import backend_of, file_path
 
     url = settings.object_store_url
@@ -241,7 +241,7 @@ async def check_objects(settings: Settings) -> Check:
             await objects.probe()
             return Check("objects", "ok", f"{objects.shown} can be written and read")
         if backend_of(settings.database_url) == "file":
-            folder = default_folder(file_path(settings.database_url))
+            folder = default_object_folder(file_path(settings.database_url))
             return Check("objects", "ok", f"large bodies lie in {folder}")
     except AgentRuntimeError as error:
         return Check("objects", "fail", error.message, error.cure)

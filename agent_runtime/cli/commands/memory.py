@@ -16,9 +16,9 @@ from agent_runtime.cli.terminal import printable, say, shorten, time_text, write
 if TYPE_CHECKING:
     from agent_runtime.agent import Agent
     from agent_runtime.events import Event
-    from agent_runtime.memory.observational.report import Held, MemoryReport
+    from agent_runtime.memory.observational.report import MemoryReport, ReportedObservation
     from agent_runtime.prompt.observation import Observation
-    from agent_runtime.run.memory_maintenance import Upkeep
+    from agent_runtime.run.memory_maintenance import MaintenanceResult
     from agent_runtime.runtime import Runtime
     from agent_runtime_config import Settings
     from agent_runtime_storage.contract.records import UsageTotal
@@ -79,7 +79,7 @@ def observe(thread: str, model: str | None, as_json: bool) -> None:
 
     from agent_runtime_config import load_settings
 
-    done: Upkeep = anyio.run(_observe, load_settings(), thread, model)
+    done: MaintenanceResult = anyio.run(_observe, load_settings(), thread, model)
     _tell_done(done, "There is nothing to observe: what may leave is observed.", as_json=as_json)
 
 
@@ -97,7 +97,7 @@ def reflect(thread: str, model: str | None, as_json: bool) -> None:
 
     from agent_runtime_config import load_settings
 
-    done: Upkeep = anyio.run(_reflect, load_settings(), thread, model)
+    done: MaintenanceResult = anyio.run(_reflect, load_settings(), thread, model)
     _tell_done(done, "There is nothing to condense yet.", as_json=as_json)
 
 
@@ -146,7 +146,7 @@ async def _report(settings: Settings, thread: str, model: str | None) -> MemoryR
         return await runtime.memory.report(await _agent(runtime, thread, model), thread)
 
 
-async def _observe(settings: Settings, thread: str, model: str | None) -> Upkeep:
+async def _observe(settings: Settings, thread: str, model: str | None) -> MaintenanceResult:
     from agent_runtime.runtime import Runtime
 
     async with Runtime.open(settings) as runtime:
@@ -154,7 +154,7 @@ async def _observe(settings: Settings, thread: str, model: str | None) -> Upkeep
         return await runtime.memory.observe(agent, thread, on_event=_teller())
 
 
-async def _reflect(settings: Settings, thread: str, model: str | None) -> Upkeep:
+async def _reflect(settings: Settings, thread: str, model: str | None) -> MaintenanceResult:
     from agent_runtime.runtime import Runtime
 
     async with Runtime.open(settings) as runtime:
@@ -244,7 +244,7 @@ def _of(tokens: int, limit: int) -> str:
     return f"{tokens:,} of {limit:,} tokens, {tokens / max(1, limit):.0%}"
 
 
-def _held_line(one: Held) -> str:
+def _held_line(one: ReportedObservation) -> str:
     seen = one.observation
     times = sorted({line.at for line in seen.notes.lines if line.at})
     when = f"{' to '.join(times[:: max(1, len(times) - 1)])} UTC" if times else "time unknown"
@@ -259,7 +259,7 @@ def _held_line(one: Held) -> str:
     )
 
 
-def _tell_done(done: Upkeep, nothing: str, *, as_json: bool) -> None:
+def _tell_done(done: MaintenanceResult, nothing: str, *, as_json: bool) -> None:
     if as_json:
         import dataclasses
 

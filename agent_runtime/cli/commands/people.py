@@ -25,7 +25,7 @@ def questions(thread: str | None, everything: bool, as_json: bool) -> None:
     """List the questions that runs wait for."""
     import anyio
 
-    from agent_runtime.human.render import visible
+    from agent_runtime.human.render import escape_invisible
     from agent_runtime_config import load_settings
 
     found = anyio.run(_questions, load_settings(), thread, everything)
@@ -34,7 +34,7 @@ def questions(thread: str | None, everything: bool, as_json: bool) -> None:
             write_json(dataclasses.asdict(question))
             continue
         approval = question.kind == "approval"
-        what = question.tool if approval else visible(question.text)
+        what = question.tool if approval else escape_invisible(question.text)
         who = f"{asker(question)}: " if question.role else ""
         write_output(
             f"{question.id}  {time_text(question.asked_at)}  {question.status:<9}  "

@@ -28,7 +28,7 @@ def show(thread: str, version: int | None, as_json: bool) -> None:
     """Show THREAD's plan as it is now, also while a run works on it."""
     import anyio
 
-    from agent_runtime.plan.render import whole
+    from agent_runtime.plan.render import render_whole_plan
     from agent_runtime_config import load_settings
 
     settings = load_settings()
@@ -41,7 +41,7 @@ def show(thread: str, version: int | None, as_json: bool) -> None:
     elif found is None:
         say(f"Thread {thread} has no plan.")
     else:
-        write_output(whole(found))
+        write_output(render_whole_plan(found))
 
 
 @plan.command()

@@ -13,7 +13,7 @@ import click
 from agent_runtime.cli import session
 from agent_runtime.cli.agents import Spec, build_agent, is_of_command
 from agent_runtime.cli.asking import ask_all, can_ask
-from agent_runtime.cli.folders import elsewhere, workspaces
+from agent_runtime.cli.folders import is_other_folder, workspaces
 from agent_runtime.cli.options import budget_option, json_object_option, timeout_option
 from agent_runtime.cli.terminal import say, write_json
 
@@ -192,7 +192,7 @@ def _model_name(name: str) -> str:
 
 def run_task(
     settings: Settings, spec: Spec, task: str, thread: str | None, files: Sequence[str] = ()
-) -> session.Outcome:
+) -> session.FollowedRun:
     """Run a task to its end on a thread (None for a new one), with progress."""
     agent = build_agent(spec)
     return session.follow(
@@ -311,7 +311,7 @@ async def _last(store: UserStore, thread: str | None) -> Run:
     runs = await store.runs(thread_id=thread, limit=1000)
     folders = await workspaces(store, runs)
     for run in runs:
-        if thread is None and elsewhere(folders[run.id]):
+        if thread is None and is_other_folder(folders[run.id]):
             continue
         if run.parent_run_id is not None or run.thread_id in seen or RunSpec.of(run).upkeep:
             continue

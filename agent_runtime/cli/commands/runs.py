@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from agent_runtime.cli.folders import elsewhere, told, workspaces
+from agent_runtime.cli.folders import describe_folder, is_other_folder, workspaces
 from agent_runtime.cli.options import json_lines_option
 from agent_runtime.cli.terminal import say, shorten, time_text, write_json, write_output
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from agent_runtime.run.sweep import Sweep, Way
+    from agent_runtime.run.sweep import ContinuationWay, Sweep
     from agent_runtime.run.tree import TreeRun
     from agent_runtime_config import Settings
     from agent_runtime_storage.contract.records import Run
@@ -47,7 +47,7 @@ def runs(ctx: click.Context, thread: str | None, limit: int, as_json: bool) -> N
         if as_json:
             write_json({**_run_json(run, way), "workspace": workspace})
         else:
-            below = ("  sub-agent" if run.parent_run_id else "") + told(workspace)
+            below = ("  sub-agent" if run.parent_run_id else "") + describe_folder(workspace)
             write_output(
                 f"{run.id}  {time_text(run.created_at)}  {run.status:<9}  {run.steps:>4} steps  "
                 f"{shorten(run.agent, 40)}{below}{_shown(run, way)}"
@@ -110,7 +110,7 @@ def lines(root: TreeRun) -> list[str]:
     found: list[str] = []
 
     def walk(run: TreeRun, before: str, mark: str, below: str) -> None:
-        found.append(before + mark + described(run))
+        found.append(before + mark + describe_run(run))
         for index, child in enumerate(run.children):
             last = index == len(run.children) - 1
             walk(child, before + below, "└─ " if last else "├─ ", "   " if last else "│  ")
@@ -119,7 +119,7 @@ def lines(root: TreeRun) -> list[str]:
     return found
 
 
-def described(run: TreeRun) -> str:
+def describe_run(run: TreeRun) -> str:
     """Return a run as one line."""
     how: str = run.status
     if (run.status == "running" and not run.alive) or run.stop_reason == "interrupted":
@@ -137,8 +137,8 @@ def described(run: TreeRun) -> str:
 
 async def _runs(
     settings: Settings, thread: str | None, limit: int
-) -> list[tuple[Run, Way | None, str]]:
-    from agent_runtime.run.sweep import way_on
+) -> list[tuple[Run, ContinuationWay | None, str]]:
+    from agent_runtime.run.sweep import continuation_of
     from agent_runtime.runtime import Runtime
 
     async with Runtime.open(settings) as runtime:
@@ -147,31 +147,31 @@ async def _runs(
             await store.thread(thread)
         found = await store.runs(thread_id=thread, limit=max(limit, LOOKED_AT))
         folders = await workspaces(store, found)
-        found.sort(key=lambda run: elsewhere(folders[run.id]))
-        return [(run, await way_on(store, run), folders[run.id]) for run in found[:limit]]
+        found.sort(key=lambda run: is_other_folder(folders[run.id]))
+        return [(run, await continuation_of(store, run), folders[run.id]) for run in found[:limit]]
 
 
-async def _tree(settings: Settings, run: str) -> tuple[TreeRun, dict[str, Way | None]]:
-    from agent_runtime.run.sweep import way_on
+async def _tree(settings: Settings, run: str) -> tuple[TreeRun, dict[str, ContinuationWay | None]]:
+    from agent_runtime.run.sweep import continuation_of
     from agent_runtime.runtime import Runtime
 
     async with Runtime.open(settings) as runtime:
         store = runtime.store.of(settings.user)
         found = await runtime.tree(run)
         return found, {
-            one.run_id: await way_on(store, await store.run(one.run_id)) for one in found
+            one.run_id: await continuation_of(store, await store.run(one.run_id)) for one in found
         }
 
 
-async def _sweep(settings: Settings) -> tuple[Sweep, dict[str, Way | None]]:
-    from agent_runtime.run.sweep import way_on
+async def _sweep(settings: Settings) -> tuple[Sweep, dict[str, ContinuationWay | None]]:
+    from agent_runtime.run.sweep import continuation_of
     from agent_runtime.runtime import Runtime
 
     async with Runtime.open(settings) as runtime:
         store = runtime.store.of(settings.user)
         swept = await runtime.sweep()
         found = (*swept.interrupted, *swept.ended, *swept.resumable)
-        return swept, {run.id: await way_on(store, run) for run in found}
+        return swept, {run.id: await continuation_of(store, run) for run in found}
 
 
 def _resume_all(settings: Settings, found: Sequence[Run], *, as_json: bool) -> int:
@@ -205,7 +205,7 @@ def _resume_all(settings: Settings, found: Sequence[Run], *, as_json: bool) -> i
     return code
 
 
-def _shown(run: Run, way: Way | None) -> str:
+def _shown(run: Run, way: ContinuationWay | None) -> str:
     """Return what is told beside a run that stands still: why it does, and how it goes on."""
     if way is None:
         return ""
@@ -213,7 +213,7 @@ def _shown(run: Run, way: Way | None) -> str:
     return f"  {why}; {WAYS[way].format(run=run.id)}"
 
 
-def _run_json(run: Run, way: Way | None) -> dict[str, Any]:
+def _run_json(run: Run, way: ContinuationWay | None) -> dict[str, Any]:
     return {
         "run_id": run.id,
         "thread_id": run.thread_id,
@@ -227,7 +227,7 @@ def _run_json(run: Run, way: Way | None) -> dict[str, Any]:
     }
 
 
-def _json(run: TreeRun, ways: Mapping[str, Way | None]) -> dict[str, Any]:
+def _json(run: TreeRun, ways: Mapping[str, ContinuationWay | None]) -> dict[str, Any]:
     from dataclasses import asdict
 
     return {

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from agent_runtime.cli.commands import transfer as moving
-from agent_runtime.cli.folders import MOST, here_first, told, workspace_of
+from agent_runtime.cli.folders import MOST, describe_folder, here_first, workspace_of
 from agent_runtime.cli.options import json_lines_option
 from agent_runtime.cli.terminal import (
     say,
@@ -21,7 +21,7 @@ from agent_runtime.cli.terminal import (
 
 if TYPE_CHECKING:
     from agent_runtime_config import Settings
-    from agent_runtime_storage.contract.records import Event, Node, Thread
+    from agent_runtime_storage.contract.records import EventRow, Node, Thread
 
 RESULT_CHARS = 400
 
@@ -45,7 +45,7 @@ def threads(ctx: click.Context, limit: int, every: bool, as_json: bool) -> None:
             write_json(_thread_json(thread))
         else:
             mark = "active" if thread.active_run else "      "
-            title = shorten(thread.title, 80) + told(workspace_of(thread))
+            title = shorten(thread.title, 80) + describe_folder(workspace_of(thread))
             write_output(f"{thread.id}  {time_text(thread.updated_at)}  {mark}  {title}".rstrip())
     if not found and not as_json:
         say("There are no threads yet.")
@@ -116,7 +116,7 @@ async def _nodes(settings: Settings, thread_id: str, limit: int) -> list[Node]:
         return nodes[-limit:]
 
 
-async def _events(settings: Settings, thread_id: str, limit: int) -> list[Event]:
+async def _events(settings: Settings, thread_id: str, limit: int) -> list[EventRow]:
     from agent_runtime.runtime import Runtime
 
     async with Runtime.open(settings) as runtime:
@@ -126,7 +126,7 @@ async def _events(settings: Settings, thread_id: str, limit: int) -> list[Event]
         return await store.events(thread_id, after=after, limit=limit)
 
 
-def _write_event(event: Event, *, as_json: bool) -> None:
+def _write_event(event: EventRow, *, as_json: bool) -> None:
     import dataclasses
 
     if as_json:

@@ -258,14 +258,16 @@ async def _export(settings: Settings, thread_id: str, file: IO[bytes]) -> None:
 
 
 async def _import(settings: Settings, file: IO[bytes], rename: str | None) -> list[str]:
-    from agent_runtime.run.imported_threads import vet
+    from agent_runtime.run.imported_threads import check_imported_body
     from agent_runtime.runtime import Runtime
     from agent_runtime_storage.upkeep.export_format import load_records
 
     async with Runtime.open(settings) as runtime:
         store = runtime.store.of(settings.user)
         records = load_records(_lines(file))
-        return await store.import_thread(records, rename=rename, texts=text_of, vet=vet)
+        return await store.import_thread(
+            records, rename=rename, texts=text_of, vet=check_imported_body
+        )
 
 
 def text_of(kind: str, body: bytes) -> str:

@@ -12,7 +12,7 @@ from agent_runtime.cli.terminal import write_json, write_output
 from agent_runtime_config.limits import MAX_DOLLARS, MAX_TOKENS
 
 if TYPE_CHECKING:
-    from agent_runtime.run.budget import Allowance
+    from agent_runtime.run.budget import BudgetState
     from agent_runtime_config import Settings
     from agent_runtime_storage.contract.spending_records import Amount
 
@@ -65,7 +65,7 @@ def budget(run_id: str, usd: float | None, tokens: int | None, as_json: bool) ->
 
 async def _budget(
     settings: Settings, run_id: str, usd: float | None, tokens: int | None
-) -> Allowance:
+) -> BudgetState:
     from agent_runtime.run.budget import spending_of_tree
     from agent_runtime.runtime import Runtime
 
@@ -74,7 +74,7 @@ async def _budget(
         return await spending_of_tree(runtime.store.of(settings.user), run_id)
 
 
-async def _read(settings: Settings, thread: str | None, run_id: str | None) -> list[Allowance]:
+async def _read(settings: Settings, thread: str | None, run_id: str | None) -> list[BudgetState]:
     from agent_runtime.run.budget import spending_of
     from agent_runtime.runtime import Runtime
 
@@ -85,7 +85,7 @@ async def _read(settings: Settings, thread: str | None, run_id: str | None) -> l
         return await spending_of(store, settings, thread, run_id)
 
 
-def _line(one: Allowance, thread: str | None, run_id: str | None) -> str:
+def _line(one: BudgetState, thread: str | None, run_id: str | None) -> str:
     spending, limit = one.spending, one.limit
     if one.whose == "thread":
         name = f"Thread {thread}"
@@ -108,7 +108,7 @@ def _line(one: Allowance, thread: str | None, run_id: str | None) -> str:
     return ", ".join(said) + "."
 
 
-def _json(one: Allowance) -> dict[str, Any]:
+def _json(one: BudgetState) -> dict[str, Any]:
     spending, limit = one.spending, one.limit
     return {
         "spent": _figures(spending.spent),

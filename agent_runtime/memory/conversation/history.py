@@ -16,15 +16,15 @@ from agent_runtime.memory.conversation.turns import (
     RolePrefix,
     as_text,
     in_words,
-    newest,
+    newest_turns,
     turns_of,
     with_files,
 )
 from agent_runtime.messages import Note, PromptMessage, decode_message
-from agent_runtime.models.tokens import warm
+from agent_runtime.models.tokens import load_vocabulary
 from agent_runtime.prompt.build import entry_of
-from agent_runtime.prompt.render import render
-from agent_runtime.prompt.view import Start
+from agent_runtime.prompt.render import render_entry
+from agent_runtime.prompt.view import ActivationContent
 from agent_runtime_storage.contract.records import FileKind, Node
 from agent_runtime_storage.contract.store import UserStore
 
@@ -108,7 +108,7 @@ class ConversationMemory:
         *,
         results: bool,
     ) -> History:
-        await warm()
+        await load_vocabulary()
         thread = await self._store.thread(self._thread_id)
         head = thread.head if current is None else current
         asked = None if head is None else await self._asked(thread.active_run, head, current)
@@ -123,7 +123,7 @@ class ConversationMemory:
             nodes = await self._store.branch(self._thread_id, head, limit=size)
             whole = nodes[0].parent_id is None
             turns = turns_of(nodes, begins=lambda node: node.role == "user")
-            shown = await newest(
+            shown = await newest_turns(
                 turns,
                 show,
                 max_tokens=max_token_limit,
@@ -158,7 +158,7 @@ class ConversationMemory:
                 if message.source in _NEWS:
                     shown.append(PromptMessage("user", message.text))
                 continue
-            for one in render(entry_of(node), Start(), keep_opaque=False):
+            for one in render_entry(entry_of(node), ActivationContent(), keep_opaque=False):
                 if results or (one.role != "tool" and (one.text or not one.calls)):
                     known = await with_files(self._store, one, files)
                     # Plain text holds no file, so only the line that names it counts.

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import anyio.to_thread
 
-from agent_runtime.files.references import FilePolicy, resolve
+from agent_runtime.files.references import FilePolicy, resolve_files
 from agent_runtime.messages import PromptMessage
 from agent_runtime.models.tokens import count_message, placeholder
 from agent_runtime_storage.contract.records import FileKind
@@ -48,7 +48,7 @@ class History(list[PromptMessage]):
     left_out: int = 0
 
 
-async def newest(
+async def newest_turns(
     turns: Sequence[T],
     show: Callable[[T], Awaitable[list[PromptMessage]]],
     *,
@@ -99,7 +99,7 @@ async def with_files(store: UserStore, message: PromptMessage, policy: FilePolic
     """Return the message with its files rebuilt; a word stands for each that cannot be shown."""
     if not message.files:
         return message
-    found = await resolve(store, message.files, policy)
+    found = await resolve_files(store, message.files, policy)
     told = [placeholder(one.file, one.problem) for one in found if one.problem]
     shown = tuple(one.file for one in found if not one.problem)
     return replace(message, text="\n".join(filter(None, [message.text, *told])), files=shown)

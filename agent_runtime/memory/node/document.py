@@ -78,7 +78,7 @@ def new_message(
     )
 
 
-class Content:
+class NodeDocument:
     """What a document holds: its messages, and what else was found in it."""
 
     def __init__(
@@ -87,12 +87,12 @@ class Content:
         self.messages = tuple(messages)
         self.extra = extra or {}
 
-    def with_messages(self, messages: Sequence[NodeMessage]) -> Content:
+    def with_messages(self, messages: Sequence[NodeMessage]) -> NodeDocument:
         """Return it with other messages."""
-        return Content(messages, self.extra)
+        return NodeDocument(messages, self.extra)
 
 
-async def decode(data: bytes, place: str) -> Content:
+async def decode_node_document(data: bytes, place: str) -> NodeDocument:
     """Return the content of a document.
 
     Args:
@@ -107,14 +107,14 @@ async def decode(data: bytes, place: str) -> Content:
     return _decode(data, place)
 
 
-async def encode(content: Content, *, compressed: bool) -> bytes:
+async def encode_node_document(content: NodeDocument, *, compressed: bool) -> bytes:
     """Return the bytes of a document."""
     if compressed or sum(len(one.content) for one in content.messages) > CODE_IN_THREAD:
         return await anyio.to_thread.run_sync(_encode, content, compressed)
     return _encode(content, compressed)
 
 
-def _encode(content: Content, compressed: bool) -> bytes:
+def _encode(content: NodeDocument, compressed: bool) -> bytes:
     whole = {
         **content.extra,
         "version": VERSION,
@@ -124,7 +124,7 @@ def _encode(content: Content, compressed: bool) -> bytes:
     return zstandard.ZstdCompressor(write_checksum=True).compress(data) if compressed else data
 
 
-def _decode(data: bytes, place: str) -> Content:
+def _decode(data: bytes, place: str) -> NodeDocument:
     try:
         text = _inflated(data) if place.endswith(COMPRESSED) else data
         found: object = json.loads(text)
@@ -148,7 +148,7 @@ def _decode(data: bytes, place: str) -> Content:
         raise CorruptDocument(
             f"The node memory {place} is no document of version {VERSION}: {what}.", cure=_CURE
         ) from None
-    return Content(document.messages, dict(document.model_extra or {}))
+    return NodeDocument(document.messages, dict(document.model_extra or {}))
 
 
 def _inflated(data: bytes) -> bytes:

@@ -26,18 +26,18 @@ from agent_runtime.errors import (
 )
 from agent_runtime.files.references import EVERY_FILE, FilePolicy
 from agent_runtime.log.branches import extract
-from agent_runtime.memory.conversation.turns import History, newest, turns_of, with_files
+from agent_runtime.memory.conversation.turns import History, newest_turns, turns_of, with_files
 from agent_runtime.memory.node.document import (
     COMPRESSED,
     PLAIN,
-    Content,
+    NodeDocument,
     NodeMessage,
-    decode,
-    encode,
+    decode_node_document,
+    encode_node_document,
     new_message,
 )
 from agent_runtime.messages import FileRef, PromptMessage, encodable
-from agent_runtime.models.tokens import count_text, warm
+from agent_runtime.models.tokens import count_text, load_vocabulary
 from agent_runtime_storage.contract.records import FileKind
 from agent_runtime_storage.contract.store import UserStore
 from agent_runtime_storage.objects.documents import NODE_MEMORY, Document, is_segment
@@ -122,14 +122,14 @@ class _Part:
     """A document as it was read, None if there is none, and what it holds."""
 
     document: Document | None
-    content: Content
+    content: NodeDocument
 
 
 @dataclass(frozen=True, slots=True)
 class _Found:
     """A memory as it was read, from where it belongs and from where it may have lain before."""
 
-    content: Content
+    content: NodeDocument
     own: _Part
     other: _Part
 
@@ -197,7 +197,7 @@ class NodeMemory:
                 f"{message_id!r} cannot be the id of this turn.",
                 cure=f"Give one of its own that is not empty and does not end with `{_USER}`.",
             )
-        await warm()
+        await load_vocabulary()
         user, assistant = encodable(user_content), encodable(assistant_content)
         counts = [await _count(text) for text in (user, assistant)]
         asked = new_message(message_id + _USER, None, "user", user, user_files, counts[0])
@@ -238,7 +238,7 @@ class NodeMemory:
         Raises:
             NotFound: the memory has messages, but not this one.
         """
-        await warm()
+        await load_vocabulary()
         messages = await self.messages()
         head = current_message_id
         if callable(head):
@@ -253,7 +253,7 @@ class NodeMemory:
             prompts = [PromptMessage(one.role, one.content, files=one.refs) for one in turn]
             return [await with_files(self._store, one, files) for one in prompts]
 
-        return await newest(
+        return await newest_turns(
             turns,
             show,
             max_tokens=max_token_limit,
@@ -324,11 +324,13 @@ class NodeMemory:
         # What is still in the other one was there first.
         more = [one for one in other.content.messages if one.message_id not in known]
         extra = {**other.content.extra, **own.content.extra}
-        return _Found(Content([*more, *own.content.messages], extra), own, other)
+        return _Found(NodeDocument([*more, *own.content.messages], extra), own, other)
 
     async def _read_one(self, place: str) -> _Part:
         document = await self._documents.read(place)
-        content = Content() if document is None else await decode(document.data, place)
+        content = (
+            NodeDocument() if document is None else await decode_node_document(document.data, place)
+        )
         return _Part(document, content)
 
     async def _write(self) -> bool:
@@ -338,14 +340,14 @@ class NodeMemory:
         moves = bool(found.other.content.messages)
         if moves or len(messages) > len(found.content.messages):
             content = found.content.with_messages(messages)
-            data = await encode(content, compressed=self._compressed)
+            data = await encode_node_document(content, compressed=self._compressed)
             if not await self._put(self._own, data, found.own.document):
                 return False
         if not moves:
             return True
         # Emptied, not deleted: a bucket refuses to write over what has changed since it was read,
         # but not to delete it.
-        empty = await encode(Content(), compressed=not self._compressed)
+        empty = await encode_node_document(NodeDocument(), compressed=not self._compressed)
         return await self._put(self._other, empty, found.other.document)
 
     async def _put(self, place: str, data: bytes, there: Document | None) -> bool:

@@ -33,8 +33,8 @@ async def constraints_of(log: RunLog) -> Constraints:
     answered = {row.node_id for row in answers}
     messages = [*await _before(log, known, answered), *messages]
     if sum(len(one.text) for _, one in messages if one.type != "assistant") > OFF_LOOP:
-        return await anyio.to_thread.run_sync(required.read, known, messages, answers)
-    return required.read(known, messages, answers)
+        return await anyio.to_thread.run_sync(required.read_constraints, known, messages, answers)
+    return required.read_constraints(known, messages, answers)
 
 
 async def _before(

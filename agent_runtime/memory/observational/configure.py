@@ -6,9 +6,9 @@ from dataclasses import dataclass, field, replace
 
 from agent_runtime.errors import AgentRuntimeError
 from agent_runtime.memory.observational.observer.base import Observer
-from agent_runtime.memory.observational.price import Prices
+from agent_runtime.memory.observational.price import ActivationPrices
 from agent_runtime.memory.observational.reflector.base import Reflector
-from agent_runtime.memory.observational.thresholds import Bands
+from agent_runtime.memory.observational.thresholds import MemoryThresholds
 from agent_runtime.models.base import Model, ModelInfo
 from agent_runtime.models.scripted import ScriptedModel
 from agent_runtime_config import Settings
@@ -16,7 +16,7 @@ from agent_runtime_config.model_settings import Role
 
 
 @dataclass(frozen=True, slots=True)
-class Remembering:
+class MemorySetup:
     """What a run's observational memory works with.
 
     Attributes:
@@ -24,7 +24,7 @@ class Remembering:
         warnings: what is not as the settings ask for, and why.
     """
 
-    bands: Bands
+    bands: MemoryThresholds
     observer: Observer | None = None
     reflector: Reflector | None = None
     warnings: tuple[str, ...] = ()
@@ -64,7 +64,7 @@ class _Choice:
         return other, info
 
 
-async def remembering(
+async def configure_memory(
     settings: Settings,
     model: Model,
     info: ModelInfo,
@@ -72,7 +72,7 @@ async def remembering(
     thread_id: str,
     room: int,
     last_messages: int,
-) -> Remembering | None:
+) -> MemorySetup | None:
     """Return the observational memory of a run; None where it is off.
 
     A model that cannot be called, for want of its key, is no error: rules take its place, and a
@@ -88,10 +88,12 @@ async def remembering(
     observing = await choice.named(settings.observer_model, "observer", "observe")
     reflecting = await choice.named(settings.reflector_model, "reflector", "condense observations")
     tokens = settings.observer_message_tokens, settings.reflector_observation_tokens
-    bands = Bands(*tokens, last_messages, required=settings.constraint_share).within(room)
+    bands = MemoryThresholds(*tokens, last_messages, required=settings.constraint_share).within(
+        room
+    )
     if settings.activation == "price":
         bands = replace(bands, prices=_prices(choice, observing))
-    return Remembering(
+    return MemorySetup(
         bands,
         _observer(observing, settings, thread_id),
         _reflector(reflecting, settings, thread_id),
@@ -99,7 +101,7 @@ async def remembering(
     )
 
 
-def _prices(choice: _Choice, observing: tuple[Model, ModelInfo] | None) -> Prices | None:
+def _prices(choice: _Choice, observing: tuple[Model, ModelInfo] | None) -> ActivationPrices | None:
     infos = [choice.info, *([observing[1]] if observing else [])]
     unknown = [one.name for one in infos if one.price is None]
     if unknown or choice.info.price is None:
@@ -107,7 +109,7 @@ def _prices(choice: _Choice, observing: tuple[Model, ModelInfo] | None) -> Price
             f"The price of {unknown[0]} is unknown, so observations are activated by threshold.",
         )
         return None
-    return Prices(choice.info.price, observing[1].price if observing else None)
+    return ActivationPrices(choice.info.price, observing[1].price if observing else None)
 
 
 def _observer(

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager, suppress
 
 import anyio
 
-from agent_runtime.concurrency import outlast
+from agent_runtime.concurrency import run_shielded
 from agent_runtime.errors import StoreError
 from agent_runtime.log.run_log import RunLog
 from agent_runtime.memory import spending as keeping
@@ -18,7 +18,7 @@ GIVE_BACK_SECONDS = 5.0
 
 
 @asynccontextmanager
-async def claimed(
+async def claim_memory_job(
     log: RunLog, kind: str, key: str, *, seconds: float, retry_after: float
 ) -> AsyncGenerator[Job | None]:
     """Claim a job of the run's thread for a `with` that commits its end; None if it cannot be had.
@@ -34,7 +34,7 @@ async def claimed(
     await store.enqueue(thread_id, kind, key, b"")
     # A claim that a cancellation overtook would stand, though nobody has it, until it expires.
     claim = store.claim(kind, seconds=seconds, thread_id=thread_id, key=key)
-    job, interrupted = await outlast(claim)
+    job, interrupted = await run_shielded(claim)
     if job is None:
         if interrupted is not None:
             raise interrupted
@@ -52,7 +52,7 @@ async def claimed(
 
 
 @asynccontextmanager
-async def paid(log: RunLog, amount: Amount) -> AsyncGenerator[None]:
+async def reserve_and_settle(log: RunLog, amount: Amount) -> AsyncGenerator[None]:
     """Hold what a `with` may spend, which settles it by what it commits.
 
     Where it is left by an error, what was held counts as spent: nobody knows what was billed.
@@ -60,12 +60,12 @@ async def paid(log: RunLog, amount: Amount) -> AsyncGenerator[None]:
     Raises:
         BudgetExceeded: it does not fit; nothing was held.
     """
-    await keeping.hold(log, amount)
+    await keeping.reserve_for_memory(log, amount)
     try:
         yield
     except Exception:
         # A listener may fail after the commit that settled it, and the run's end settles all.
         if log.held != Amount():
             with suppress(StoreError):
-                await keeping.lose(log, amount)
+                await keeping.release_as_unsettled(log, amount)
         raise

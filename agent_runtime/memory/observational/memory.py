@@ -14,43 +14,48 @@ import anyio
 from agent_runtime.log.branch import observation_of
 from agent_runtime.log.run_log import RunLog
 from agent_runtime.memory import spending as keeping
-from agent_runtime.memory.observational.observer.base import Call, Interval, Observed, Observer
+from agent_runtime.memory.observational.observer.base import (
+    MemoryCall,
+    Observer,
+    ObserverInput,
+    ObserverResult,
+)
 from agent_runtime.memory.observational.records import (
     event_of,
     first_sent,
-    ledger_of,
+    ledger_of_nodes,
     unreported,
     usage_rows,
 )
 from agent_runtime.memory.observational.reflector.base import (
     GROWTH,
-    Reflected,
     Reflection,
+    ReflectionOutcome,
     Reflector,
+    apply_reflections,
     plan_reflection,
-    reflected,
-    replaced,
+    reflect_or_fallback,
     size_of,
 )
 from agent_runtime.memory.observational.thresholds import (
     LEAST_CUT,
-    Bands,
-    Raw,
-    late,
+    MemoryThresholds,
+    RawNodes,
+    activation_due,
     measure,
     movable,
-    ripe,
+    observations_late,
 )
 from agent_runtime.memory.observational.unobserved import (
-    Past,
+    PastNodes,
     in_a_row,
     observed_throughout,
     read_past,
     stretch_to_observe,
 )
 from agent_runtime.prompt.constraints import stated
-from agent_runtime.prompt.observation import Line, Notes, Observation
-from agent_runtime.prompt.view import Cause, Entry, Gap, View
+from agent_runtime.prompt.observation import Observation, ObservationLine, ObservationNotes
+from agent_runtime.prompt.view import ActivationCause, Entry, Gap, View
 from agent_runtime.prompt.window import covered, last_exchange, saved_by_cuts
 from agent_runtime_storage.contract.records import Amount, Job, NewEvent, Usage
 
@@ -58,11 +63,11 @@ OBSERVE, REFLECT = "observe", "reflect"
 """The kinds of the jobs, and the purposes of the usage."""
 AT_ONCE = 20
 """How many nodes are observed together where the window is full."""
-NOTHING = Line("", "info", "Nothing worth a note happened here.")
+NOTHING = ObservationLine("", "info", "Nothing worth a note happened here.")
 
 
 @dataclass(frozen=True, slots=True)
-class Noted:
+class ObservationOutcome:
     """What came of asking the Observer.
 
     Attributes:
@@ -70,14 +75,14 @@ class Noted:
         lost: whether what was billed is not known.
     """
 
-    seen: Observed = field(default_factory=lambda: Observed(None))
+    seen: ObserverResult = field(default_factory=lambda: ObserverResult(None))
     provisional: bool = False
     why: str = ""
     lost: bool = False
 
 
 @dataclass(slots=True)
-class Memory:
+class ObservationalMemory:
     """The observational memory of one run.
 
     Attributes:
@@ -95,7 +100,7 @@ class Memory:
     """
 
     log: RunLog
-    bands: Bands
+    bands: MemoryThresholds
     observer: Observer
     fallback: Observer
     reflector: Reflector
@@ -105,14 +110,14 @@ class Memory:
     prepared: list[Observation] = field(default_factory=list[Observation])
     reflections: list[Observation] = field(default_factory=list[Observation])
     written: list[Observation] = field(default_factory=list[Observation])
-    past: Past | None = None
+    past: PastNodes | None = None
     woken: anyio.Event = field(default_factory=anyio.Event)
     resting: int = 0
     """Below so many tokens of observations none are condensed: it came to nothing not long ago."""
 
     # What stands, and what is due
 
-    def raw(self, view: View) -> Raw:
+    def raw(self, view: View) -> RawNodes:
         """Return the raw nodes of a view, measured."""
         return measure(view.entries, self.ready(view), self.ratio(), view.anchor)
 
@@ -155,7 +160,9 @@ class Memory:
     def condensing(self, view: View) -> tuple[Observation, ...]:
         """Return what stands with all reflections that are at hand in the place of their parts."""
         present = self.present(view)
-        return replaced(self.best(replaced(present, self.reflections)), self.reflections)
+        return apply_reflections(
+            self.best(apply_reflections(present, self.reflections)), self.reflections
+        )
 
     def reflection(
         self, view: View, present: Sequence[Observation], limit: int
@@ -216,7 +223,7 @@ class Memory:
         """What the user's constraints may take of prompts, in our tokens."""
         return int(self.limit * self.bands.required)
 
-    def due(self, view: View, *, cold: bool = False) -> Cause | None:
+    def due(self, view: View, *, cold: bool = False) -> ActivationCause | None:
         """Return why observational memory wants the prompt to begin anew, or None.
 
         Args:
@@ -225,11 +232,11 @@ class Memory:
         if self._catches_up(view):
             return "observed"
         raw = self.raw(view)
-        if cause := ripe(raw, self.bands):
+        if cause := activation_due(raw, self.bands):
             return cause
         if cold and raw.prepared:
             return "idle"
-        saves = late(raw, self.bands) and saved_by_cuts(view) * self.ratio()
+        saves = observations_late(raw, self.bands) and saved_by_cuts(view) * self.ratio()
         return "late" if saves >= self.bands.observe * LEAST_CUT else None
 
     def _catches_up(self, view: View) -> bool:
@@ -271,8 +278,8 @@ class Memory:
             chunk = chunk[:-1]
         if not chunk:
             return False
-        seen = await self.fallback.observe(Interval(chunk, self.earlier(chunk)))
-        noted = Noted(seen, provisional=True, why="The window was full.")
+        seen = await self.fallback.observe(ObserverInput(chunk, self.earlier(chunk)))
+        noted = ObservationOutcome(seen, provisional=True, why="The window was full.")
         await self.commit(None, chunk, noted)
         return True
 
@@ -284,7 +291,9 @@ class Memory:
             return False
         # The window is full: what gets no further is archived, but no more than has to be.
         reflection = replace(reflection, room=False, excess=0)
-        done = await reflected(reflection, self.folder, self.folder, deadline=self.deadline)
+        done = await reflect_or_fallback(
+            reflection, self.folder, self.folder, deadline=self.deadline
+        )
         if done.observation.tokens >= _tokens_of(done.observation.parts, reflection):
             return False
         await self.commit_reflection(None, reflection, done)
@@ -296,7 +305,7 @@ class Memory:
         self,
         job: Job | None,
         entries: tuple[Entry, ...],
-        noted: Noted,
+        noted: ObservationOutcome,
         held: Amount | None = None,
         *,
         instead: Observation | None = None,
@@ -314,8 +323,8 @@ class Memory:
             parent_id=entries[0].parent_id,
             first=entries[0].seq,
             last=entries[-1].seq,
-            notes=seen.notes or Notes((NOTHING,)),
-            ledger=instead.ledger if instead else await ledger_of(entries, active),
+            notes=seen.notes or ObservationNotes((NOTHING,)),
+            ledger=instead.ledger if instead else await ledger_of_nodes(entries, active),
             origin=seen.origin,
             provisional=noted.provisional,
             model=seen.model,
@@ -332,7 +341,7 @@ class Memory:
         self,
         job: Job | None,
         reflection: Reflection,
-        done: Reflected,
+        done: ReflectionOutcome,
         held: Amount | None = None,
         *,
         again: bool = False,
@@ -345,16 +354,20 @@ class Memory:
         self.reflections.append(kept)
         self.written.append(kept)
 
-    async def book(self, calls: Sequence[Call], purpose: str, held: Amount, *, lost: bool) -> None:
+    async def book(
+        self, calls: Sequence[MemoryCall], purpose: str, held: Amount, *, lost: bool
+    ) -> None:
         """Record what calls cost that came to nothing."""
         lost = lost or unreported(calls)
-        await keeping.book(self.log, self._usage(calls, purpose, None), held=held, lost=lost)
+        await keeping.record_failed_calls(
+            self.log, self._usage(calls, purpose, None), held=held, lost=lost
+        )
 
     async def _remember(
         self,
         written: Observation,
         job: Job | None,
-        calls: Sequence[Call],
+        calls: Sequence[MemoryCall],
         purpose: str,
         event: NewEvent,
         held: Amount | None,
@@ -362,11 +375,11 @@ class Memory:
         lost: bool,
     ) -> Observation:
         usage = self._usage(calls, purpose, written.last)
-        return await keeping.remember(
+        return await keeping.commit_observation(
             self.log, written, job, usage=usage, event=event, held=held, lost=lost
         )
 
-    def _usage(self, calls: Sequence[Call], purpose: str, node_id: int | None) -> list[Usage]:
+    def _usage(self, calls: Sequence[MemoryCall], purpose: str, node_id: int | None) -> list[Usage]:
         lease = self.log.lease
         ids = {"run_id": lease.run_id, "root_run_id": lease.root_run_id}
         return usage_rows(calls, purpose, node_id=node_id, **ids)

@@ -21,7 +21,7 @@ AHEAD = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Prices:
+class ActivationPrices:
     """What decides when old messages leave.
 
     Attributes:

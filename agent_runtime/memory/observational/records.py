@@ -8,12 +8,12 @@ from typing import cast
 
 import anyio.to_thread
 
-from agent_runtime.memory.observational.observer.base import Call
+from agent_runtime.memory.observational.observer.base import MemoryCall
 from agent_runtime.memory.transcript import characters
 from agent_runtime.messages import AssistantMessage, repeats
 from agent_runtime.models.cost import usage_of
 from agent_runtime.models.tokens import count_text
-from agent_runtime.prompt.ledger import TOKENS_PER_THOUSAND, Passage, compile_ledger
+from agent_runtime.prompt.ledger import TOKENS_PER_THOUSAND, LedgerSource, compile_ledger
 from agent_runtime.prompt.observation import Observation
 from agent_runtime.prompt.render import message_tokens, shown_text
 from agent_runtime.prompt.view import Entry, handle_of
@@ -23,13 +23,15 @@ OFF_LOOP = 50_000
 """Characters from which on a ledger is compiled in a thread: that many take some milliseconds."""
 
 
-async def ledger_of(entries: Sequence[Entry], active: Sequence[Observation]) -> tuple[str, ...]:
+async def ledger_of_nodes(
+    entries: Sequence[Entry], active: Sequence[Observation]
+) -> tuple[str, ...]:
     """Return the ledger of nodes, without what those of the observations list already."""
     listed = "\n".join(name for one in active for name in one.ledger)
 
     def compiled() -> tuple[str, ...]:
         budget = first_sent(entries) * TOKENS_PER_THOUSAND // 1000
-        return compile_ledger(passages(entries), budget, listed=listed)
+        return compile_ledger(ledger_sources(entries), budget, listed=listed)
 
     if characters(entries) > OFF_LOOP:
         return await anyio.to_thread.run_sync(compiled)
@@ -48,19 +50,20 @@ def first_sent(entries: Sequence[Entry]) -> int:
     )
 
 
-def passages(entries: Sequence[Entry]) -> list[Passage]:
+def ledger_sources(entries: Sequence[Entry]) -> list[LedgerSource]:
     """Return what the ledger is made of: what was said and called, and what came back."""
-    found: list[Passage] = []
+    found: list[LedgerSource] = []
     for entry in entries:
         message = entry.message
         if repeats(message):
             continue
-        found.append(Passage(message.text, own=True))
+        found.append(LedgerSource(message.text, own=True))
         if isinstance(message, AssistantMessage):
             found += [
-                Passage("\n".join(_strings(call.arguments)), own=True) for call in message.calls
+                LedgerSource("\n".join(_strings(call.arguments)), own=True)
+                for call in message.calls
             ]
-        found += [Passage(result.text, own=False) for result in entry.results]
+        found += [LedgerSource(result.text, own=False) for result in entry.results]
     return found
 
 
@@ -104,7 +107,7 @@ def event_of(written: Observation, of: int, why: str, *, again: bool = False) ->
 
 
 def usage_rows(
-    calls: Sequence[Call], purpose: str, *, run_id: str, root_run_id: str, node_id: int | None
+    calls: Sequence[MemoryCall], purpose: str, *, run_id: str, root_run_id: str, node_id: int | None
 ) -> list[Usage]:
     """Return the usage rows of model calls that memory made for a run."""
     rows = [
@@ -121,6 +124,6 @@ def usage_rows(
     return [replace(row, purpose=purpose) for row in rows]
 
 
-def unreported(calls: Sequence[Call]) -> bool:
+def unreported(calls: Sequence[MemoryCall]) -> bool:
     """Return whether an attempt may be billed of which nobody reported the usage."""
     return any(call.answer.usage is None or call.answer.lost for call in calls)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from agent_runtime.log.branch import load_view, observation_of
-from agent_runtime.memory.observational.thresholds import Bands
+from agent_runtime.memory.observational.thresholds import MemoryThresholds
 from agent_runtime.models.tokens import count_message
 from agent_runtime.prompt.observation import Observation
 from agent_runtime.prompt.view import View
@@ -17,13 +17,13 @@ from agent_runtime_storage.contract.store import UserStore
 STEP = "step"
 """The purpose of the calls that are not memory's own."""
 
-Place = Literal["active", "prepared", "replaced", "elsewhere"]
+ObservationPlace = Literal["active", "prepared", "replaced", "elsewhere"]
 """Where an observation stands: in prompts; ready for the next activation; replaced by another one;
 on another branch of the thread."""
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class ReportedObservation:
     """An observation of the thread.
 
     Attributes:
@@ -33,7 +33,7 @@ class Held:
     """
 
     observation: Observation
-    place: Place
+    place: ObservationPlace
     tokens: int
     of: int
     created_at: float
@@ -45,7 +45,7 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class Activated:
+class CurrentActivation:
     """The activation in force: how prompts begin since when, and why."""
 
     id: int
@@ -90,21 +90,21 @@ class MemoryReport:
     observe_at: int
     reflect_at: int
     ratio: float
-    activation: Activated | None
+    activation: CurrentActivation | None
     tokens: PromptTokens
-    held: tuple[Held, ...]
+    held: tuple[ReportedObservation, ...]
     task: str
     next_step: str
     ledger: tuple[str, ...]
     usage: Mapping[str, UsageTotal]
 
-    def at(self, *places: Place) -> list[Held]:
+    def at(self, *places: ObservationPlace) -> list[ReportedObservation]:
         """Return the observations that stand there."""
         return [one for one in self.held if one.place in places]
 
 
 async def memory_report(
-    store: UserStore, thread_id: str, bands: Bands, ratio: float, *, on: bool
+    store: UserStore, thread_id: str, bands: MemoryThresholds, ratio: float, *, on: bool
 ) -> MemoryReport:
     """Read the state of a thread's memory.
 
@@ -118,7 +118,7 @@ async def memory_report(
     places = await _places(store, thread_id, thread.head, view, rows)
     sizes = await _sizes(store, thread_id, rows)
     held = [
-        Held(
+        ReportedObservation(
             observation=observation_of(one),
             place=places[one.id],
             tokens=round(one.tokens * ratio),
@@ -136,7 +136,7 @@ async def memory_report(
         observe_at=bands.observe,
         reflect_at=bands.reflect,
         ratio=ratio,
-        activation=row and Activated(row.id, row.cause, row.anchor, row.created_at),
+        activation=row and CurrentActivation(row.id, row.cause, row.anchor, row.created_at),
         tokens=prompt_tokens(view, ratio),
         held=tuple(held),
         task=_newest(one.notes.task for one in standing),
@@ -166,7 +166,7 @@ async def _places(
     head: int | None,
     view: View,
     rows: Sequence[ObservationRow],
-) -> dict[int, Place]:
+) -> dict[int, ObservationPlace]:
     first = min((one.first for one in rows), default=0)
     branch = [] if head is None else await store.lineage(thread_id, head, first=first)
     on_branch = frozenset(branch)
@@ -178,7 +178,7 @@ async def _places(
     # A reflection of reflections stands for them, also before it is active.
     condensed = {part for one in rows if one.last in on_branch for part in one.parts}
 
-    def place(one: ObservationRow) -> Place:
+    def place(one: ObservationRow) -> ObservationPlace:
         if one.id in active:
             return "active"
         if one.last not in on_branch:

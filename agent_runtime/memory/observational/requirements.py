@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from agent_runtime.memory.observational.observer.sentences import binding, words
-from agent_runtime.memory.observational.reflector.must_keep import substance
+from agent_runtime.memory.observational.reflector.must_keep import verbatim_terms
 from agent_runtime.messages import LoggedMessage, Note, UserMessage
-from agent_runtime.prompt.constraints import Constraint, Constraints, kept
+from agent_runtime.prompt.constraints import Constraint, Constraints, merge_constraints
 from agent_runtime.prompt.text import one_line, shorten
 from agent_runtime_storage.contract.question_records import QuestionRow
 
@@ -129,7 +129,7 @@ _GENERIC = words(
 )
 
 
-def read(
+def read_constraints(
     known: Constraints,
     messages: Iterable[tuple[int, LoggedMessage]],
     answers: Sequence[QuestionRow] = (),
@@ -154,7 +154,7 @@ def read(
             if _ENDS_SOMETHING.search(one.text):
                 items = [each for each in items if not supersedes(one.text, each.text)]
             items.append(one)
-    return kept(known, items, last)
+    return merge_constraints(known, items, last)
 
 
 def _words_of(message: LoggedMessage) -> str:
@@ -296,7 +296,7 @@ def supersedes(new: str, old: str) -> bool:
     """
     for ended in _ended(new):
         named = _content(ended)
-        if named and named <= _content(old) and _all_in(substance(ended), old):
+        if named and named <= _content(old) and _all_in(verbatim_terms(ended), old):
             return True
     if not _FROM_NOW_ON.search(new) or not _INSTEAD.search(new) or _INSTEAD_OF.search(new):
         return False

@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agent_runtime.memory.observational.price import AHEAD, Prices, carrying_calls
+from agent_runtime.memory.observational.price import AHEAD, ActivationPrices, carrying_calls
 from agent_runtime.prompt.constraints import SHARE
 from agent_runtime.prompt.observation import Observation
-from agent_runtime.prompt.view import Cause, Entry
+from agent_runtime.prompt.view import ActivationCause, Entry
 from agent_runtime.prompt.window import covered
 
 PREPARE_FROM = 0.5
@@ -46,7 +46,7 @@ LEAST_CHUNK = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Bands:
+class MemoryThresholds:
     """The thresholds, in tokens as the provider counts them.
 
     Attributes:
@@ -60,12 +60,12 @@ class Bands:
     observe: int
     reflect: int
     last_messages: int
-    prices: Prices | None = None
+    prices: ActivationPrices | None = None
     required: float = SHARE
 
-    def within(self, limit: int) -> Bands:
+    def within(self, limit: int) -> MemoryThresholds:
         """Return them as a prompt of at most `limit` tokens allows."""
-        return Bands(
+        return MemoryThresholds(
             min(self.observe, int(limit * WINDOW_RAW)),
             min(self.reflect, int(limit * WINDOW_OBSERVED)),
             self.last_messages,
@@ -75,7 +75,7 @@ class Bands:
 
 
 @dataclass(frozen=True, slots=True)
-class Raw:
+class RawNodes:
     """The raw nodes of a view, measured.
 
     Attributes:
@@ -100,7 +100,7 @@ def measure(
     prepared: Sequence[Observation],
     ratio: float,
     anchor: int | None = None,
-) -> Raw:
+) -> RawNodes:
     """Return the raw nodes, with those at the front that the observations stand for counted.
 
     Observations of another branch, and what comes after a gap, do not count.
@@ -108,7 +108,7 @@ def measure(
     Args:
         anchor: the node of the newest activation.
     """
-    return Raw(
+    return RawNodes(
         tuple(entries),
         tuple(round(entry.tokens * ratio) for entry in entries),
         len(covered(entries, prepared)[1]),
@@ -116,7 +116,7 @@ def measure(
     )
 
 
-def movable(raw: Raw, bands: Bands) -> int:
+def movable(raw: RawNodes, bands: MemoryThresholds) -> int:
     """Return how many entries, from the first on, may leave: not the last N, not the raw tail.
 
     One that is larger than half of T leaves without waiting for a tail behind it.
@@ -133,13 +133,13 @@ def movable(raw: Raw, bands: Bands) -> int:
     return 0
 
 
-def threshold(raw: Raw, bands: Bands) -> int:
+def threshold(raw: RawNodes, bands: MemoryThresholds) -> int:
     """Return T; where the messages that stay exceed half of it, their tokens and half of it."""
     staying = sum(raw.tokens[movable(raw, bands) :])
     return max(bands.observe, staying + bands.observe // 2)
 
 
-def next_chunk(raw: Raw, bands: Bands) -> tuple[Entry, ...]:
+def next_chunk(raw: RawNodes, bands: MemoryThresholds) -> tuple[Entry, ...]:
     """Return the entries to observe next, none if nothing is due.
 
     At the threshold what is left of the part that may leave is taken, though it be a small chunk;
@@ -157,7 +157,7 @@ def next_chunk(raw: Raw, bands: Bands) -> tuple[Entry, ...]:
     return found if enough else ()
 
 
-def oldest(raw: Raw, bands: Bands) -> tuple[Entry, ...]:
+def oldest(raw: RawNodes, bands: MemoryThresholds) -> tuple[Entry, ...]:
     """Return the oldest entries that may leave and are not observed: a chunk, or what is left."""
     end, size = movable(raw, bands), 0
     for index in range(raw.prepared, end):
@@ -168,7 +168,7 @@ def oldest(raw: Raw, bands: Bands) -> tuple[Entry, ...]:
     return raw.entries[raw.prepared : end]
 
 
-def ripe(raw: Raw, bands: Bands) -> Cause | None:
+def activation_due(raw: RawNodes, bands: MemoryThresholds) -> ActivationCause | None:
     """Return why what is prepared is to take the place of its messages now, or None."""
     if not raw.prepared:
         return None
@@ -179,13 +179,13 @@ def ripe(raw: Raw, bands: Bands) -> Cause | None:
     return "observed" if large and raw.total >= threshold(raw, bands) else None
 
 
-def _pays(raw: Raw, bands: Bands, end: int, share: float) -> bool:
+def _pays(raw: RawNodes, bands: MemoryThresholds, end: int, share: float) -> bool:
     """Return whether it pays to remove the entries before `end`, or did to such a share."""
     if bands.prices is None or sum(raw.tokens[:end]) < bands.observe * LEAST_CHUNK:
         return False
     return bands.prices.pays(raw.tokens, raw.calls, end, share)
 
 
-def late(raw: Raw, bands: Bands) -> bool:
+def observations_late(raw: RawNodes, bands: MemoryThresholds) -> bool:
     """Return whether observations are so late that old tool output is to be cut meanwhile."""
     return raw.total >= threshold(raw, bands) * CUT_FROM

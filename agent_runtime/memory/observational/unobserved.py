@@ -17,7 +17,7 @@ import anyio.to_thread
 from agent_runtime.memory.observational.thresholds import CHUNK
 from agent_runtime.prompt.build import entry_of, view_of
 from agent_runtime.prompt.observation import Observation
-from agent_runtime.prompt.view import Entry, Gap, Prefix, Start, View
+from agent_runtime.prompt.view import ActivationContent, Entry, Gap, PromptPrefix, View
 from agent_runtime_storage.contract.records import Node
 from agent_runtime_storage.contract.store import UserStore
 
@@ -28,7 +28,7 @@ OFF_LOOP = 200_000
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
+class PastNodes:
     """The nodes of a branch before its raw ones, from the root on.
 
     Attributes:
@@ -101,21 +101,21 @@ def observed_throughout(view: View) -> bool:
     return not view.entries or view.entries[0].parent_id == reached
 
 
-async def read_past(store: UserStore, thread_id: str, view: View) -> Past:
+async def read_past(store: UserStore, thread_id: str, view: View) -> PastNodes:
     """Read the nodes before a view's raw ones, with the sizes of those that are not observed."""
     before = view.entries[0].parent_id
     nodes = tuple(await store.lineage(thread_id, before)) if before is not None else ()
     sizes = [0] * len(nodes)
-    for begin, end in Past(nodes, ()).uncovered(view.observations):
+    for begin, end in PastNodes(nodes, ()).uncovered(view.observations):
         for at in range(begin, end, MOST_NODES):
             until = min(end, at + MOST_NODES)
             found = await store.branch(thread_id, nodes[until - 1], first=nodes[at])
             sizes[at:until] = [1 + len(node.calls) for node in found]
-    return Past(nodes, tuple(accumulate(sizes)))
+    return PastNodes(nodes, tuple(accumulate(sizes)))
 
 
 async def stretch_to_observe(
-    nodes: Sequence[Node], start: Start, tokens: float
+    nodes: Sequence[Node], start: ActivationContent, tokens: float
 ) -> tuple[Entry, ...]:
     """Return as many of the nodes as one observation stands for.
 
@@ -125,8 +125,10 @@ async def stretch_to_observe(
 
     def measured() -> tuple[Entry, ...]:
         # Measured as they were first sent: what was cut since has been cut for another prompt.
-        shown = Start(nonce=start.nonce)
-        entries = view_of(0, None, shown, Prefix(""), None, list(map(entry_of, nodes))).entries
+        shown = ActivationContent(nonce=start.nonce)
+        entries = view_of(
+            0, None, shown, PromptPrefix(""), None, list(map(entry_of, nodes))
+        ).entries
         size = 0.0
         for place, entry in enumerate(entries[:-1], 1):
             size += entry.tokens

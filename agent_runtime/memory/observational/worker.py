@@ -16,16 +16,25 @@ import anyio
 from agent_runtime.errors import BudgetExceeded, Conflict, LeaseLost, StoreUnavailable
 from agent_runtime.log.branch import observation_of
 from agent_runtime.log.run_log import RunLog
-from agent_runtime.memory.observational.jobs import claimed, paid
-from agent_runtime.memory.observational.memory import OBSERVE, REFLECT, Memory, Noted
-from agent_runtime.memory.observational.observer.base import Interval, NotObserved, Observed
+from agent_runtime.memory.observational.jobs import claim_memory_job, reserve_and_settle
+from agent_runtime.memory.observational.memory import (
+    OBSERVE,
+    REFLECT,
+    ObservationalMemory,
+    ObservationOutcome,
+)
+from agent_runtime.memory.observational.observer.base import (
+    ObserverFailed,
+    ObserverInput,
+    ObserverResult,
+)
 from agent_runtime.memory.observational.reflector.base import (
-    NotReflected,
-    Reflected,
+    CannotCondense,
     Reflection,
+    ReflectionOutcome,
     Reflector,
     condensing,
-    reflected,
+    reflect_or_fallback,
 )
 from agent_runtime.memory.observational.thresholds import next_chunk
 from agent_runtime.prompt.build import entry_of
@@ -49,10 +58,10 @@ AGAIN_SECONDS = 60.0
 
 
 @dataclass(slots=True)
-class Worker:
+class MemoryWorker:
     """Does the work of a run's memory."""
 
-    memory: Memory
+    memory: ObservationalMemory
     _stale: bool = False
     """Whether others have written observations since they were read."""
     _retired: bool = False
@@ -137,39 +146,41 @@ class Worker:
                 await self._wait_for_others()
                 return
             self._tell(OBSERVE, sum(entry.tokens for entry in entries))
-            interval = Interval(entries, memory.earlier(entries))
+            interval = ObserverInput(entries, memory.earlier(entries))
             held = Amount(*memory.observer.bound(interval))
             try:
-                async with paid(self.log, held):
+                async with reserve_and_settle(self.log, held):
                     noted = await self._notes(interval)
                     await memory.commit(job, entries, noted, held)
             except BudgetExceeded as error:
                 by_rules = await memory.fallback.observe(interval)
-                await memory.commit(job, entries, Noted(by_rules, why=error.message))
+                await memory.commit(job, entries, ObservationOutcome(by_rules, why=error.message))
 
-    async def _notes(self, interval: Interval) -> Noted:
+    async def _notes(self, interval: ObserverInput) -> ObservationOutcome:
         """Return what was observed; by rules, marked provisional, where the Observer failed."""
         noted = await self._asked(interval)
         if not noted.why:
             return noted
         self._again_at = anyio.current_time() + AGAIN_SECONDS
         by_rules = await self.memory.fallback.observe(interval)
-        seen = Observed(by_rules.notes, noted.seen.calls, by_rules.origin)
+        seen = ObserverResult(by_rules.notes, noted.seen.calls, by_rules.origin)
         return replace(noted, seen=seen, provisional=True)
 
-    async def _asked(self, interval: Interval) -> Noted:
+    async def _asked(self, interval: ObserverInput) -> ObservationOutcome:
         """Return what the Observer wrote, or why it wrote nothing."""
         # Observers keep to the deadline themselves, and say what it cost; this is for one that
         # hangs.
         with anyio.move_on_after(self.memory.deadline + GRACE_SECONDS):
             try:
-                return Noted(await self.memory.observer.observe(interval))
-            except NotObserved as error:
-                return Noted(Observed(None, error.calls), why=error.message)
+                return ObservationOutcome(await self.memory.observer.observe(interval))
+            except ObserverFailed as error:
+                return ObservationOutcome(ObserverResult(None, error.calls), why=error.message)
             except Exception as error:
                 # A mistake of who wrote the Observer must not end the run.
-                return Noted(why=f"Unexpected {type(error).__name__}.", lost=True)
-        return Noted(why=f"It took longer than {self.memory.deadline:g} seconds.", lost=True)
+                return ObservationOutcome(why=f"Unexpected {type(error).__name__}.", lost=True)
+        return ObservationOutcome(
+            why=f"It took longer than {self.memory.deadline:g} seconds.", lost=True
+        )
 
     # Reflections
 
@@ -189,7 +200,7 @@ class Worker:
             self._tell(REFLECT, reflection.tokens)
             held = Amount(*memory.reflector.bound(reflection))
             try:
-                async with paid(self.log, held):
+                async with reserve_and_settle(self.log, held):
                     await self._reflect(job, reflection, held)
             except BudgetExceeded as error:
                 await self._fold(job, reflection, error.message)
@@ -198,7 +209,7 @@ class Worker:
         memory = self.memory
         try:
             done = await self._condensed(reflection, memory.reflector)
-        except NotReflected as error:
+        except CannotCondense as error:
             await memory.book(error.calls, REFLECT, held, lost=error.lost)
             await self._give_up(job, error)
             return
@@ -210,26 +221,28 @@ class Worker:
         memory = self.memory
         try:
             done = await self._condensed(reflection, memory.folder)
-        except NotReflected as error:
+        except CannotCondense as error:
             await self._give_up(job, error)
             return
         await memory.commit_reflection(job, reflection, replace(done, why=why))
         self._condensed_to(done)
 
-    def _condensed_to(self, done: Reflected) -> None:
+    def _condensed_to(self, done: ReflectionOutcome) -> None:
         """Rest after an archive: what was not condensed now will not be at once."""
         self.memory.resting = 0
         if done.observation.origin == "archive":
             self.memory.rest(self.log.view)
 
-    async def _give_up(self, job: Job, error: NotReflected) -> None:
+    async def _give_up(self, job: Job, error: CannotCondense) -> None:
         """Leave observations as they are until there is more to condense."""
         self.memory.rest(self.log.view)
         await self.log.store.fail_job(job, retry_after=REST_SECONDS, detail=error.message)
 
-    async def _condensed(self, reflection: Reflection, reflector: Reflector) -> Reflected:
+    async def _condensed(self, reflection: Reflection, reflector: Reflector) -> ReflectionOutcome:
         deadline = self.memory.deadline + GRACE_SECONDS
-        done = await reflected(reflection, reflector, self.memory.folder, deadline=deadline)
+        done = await reflect_or_fallback(
+            reflection, reflector, self.memory.folder, deadline=deadline
+        )
         if done.why:
             self._again_at = anyio.current_time() + AGAIN_SECONDS
         return done
@@ -277,9 +290,9 @@ class Worker:
         nodes = await log.store.branch(log.lease.thread_id, old.last, first=old.first)
         nonce = log.view.start.nonce
         entries = tuple(masked_entry(entry_of(node), nonce) for node in nodes)
-        interval = Interval(entries, memory.earlier(entries))
+        interval = ObserverInput(entries, memory.earlier(entries))
         held = Amount(*memory.observer.bound(interval))
-        async with paid(log, held):
+        async with reserve_and_settle(log, held):
             noted = await self._asked(interval)
             if noted.why:
                 await memory.book(noted.seen.calls, OBSERVE, held, lost=noted.lost)
@@ -294,7 +307,7 @@ class Worker:
         by_id = {row.id: observation_of(row) for row in rows}
         reflection = condensing(tuple(by_id[part] for part in old.parts))
         held = Amount(*memory.reflector.bound(reflection))
-        async with paid(log, held):
+        async with reserve_and_settle(log, held):
             done = await self._condensed(reflection, memory.reflector)
             if done.why:
                 await memory.book(done.calls, REFLECT, held, lost=done.lost)
@@ -311,7 +324,7 @@ class Worker:
 
     def _claimed(self, kind: str, key: str) -> AbstractAsyncContextManager[Job | None]:
         seconds = self.memory.deadline + CLAIM_SECONDS
-        return claimed(self.log, kind, key, seconds=seconds, retry_after=RETRY_SECONDS)
+        return claim_memory_job(self.log, kind, key, seconds=seconds, retry_after=RETRY_SECONDS)
 
     async def _wait_for_others(self) -> None:
         # It is done already, or whoever claimed it has died; then the claim has to expire.

@@ -10,14 +10,14 @@ from agent_runtime.models import embedder_from_name
 from agent_runtime_config import Settings
 
 if TYPE_CHECKING:
-    from agent_runtime.memory.recall.indexer import Embedding
-    from agent_runtime.memory.recall.recaller import Policy, Recalling
+    from agent_runtime.memory.recall.indexer import VectorIndexer
+    from agent_runtime.memory.recall.recaller import RecallPolicy, Retriever
     from agent_runtime.models.embedding import Embedder
 
 _log = logging.getLogger(__name__)
 
 
-class Recall:
+class RecallService:
     """The recall of all runs of a runtime; whoever owns it closes it.
 
     Args:
@@ -28,13 +28,13 @@ class Recall:
     """
 
     def __init__(self, settings: Settings, embedder: Embedder | None = None) -> None:
-        from agent_runtime.memory.recall.embedder_client import Asking
-        from agent_runtime.memory.recall.indexer import Embedding
-        from agent_runtime.memory.recall.recaller import Policy
+        from agent_runtime.memory.recall.embedder_client import EmbedderClient
+        from agent_runtime.memory.recall.indexer import VectorIndexer
+        from agent_runtime.memory.recall.recaller import RecallPolicy
 
         if embedder is None:
             embedder = embedder_from_name(settings.embedder_model, settings)
-        asking = Asking(embedder, seconds=settings.embedder_timeout)
+        asking = EmbedderClient(embedder, seconds=settings.embedder_timeout)
         mode = settings.semantic_recall_mode
         if mode != "text" and not asking.priced and settings.needs_prices:
             _log.warning(
@@ -44,7 +44,7 @@ class Recall:
             )
             mode = "text"
         scope = settings.semantic_recall_scope
-        self._policy: Policy = Policy(
+        self._policy: RecallPolicy = RecallPolicy(
             top_k=settings.semantic_recall_top_k,
             before=settings.semantic_recall_before,
             after=settings.semantic_recall_after,
@@ -53,25 +53,25 @@ class Recall:
             tokens=settings.semantic_recall_tokens,
             timeout=settings.semantic_recall_timeout,
         )
-        self._embedding: Embedding | None = None
+        self._embedding: VectorIndexer | None = None
         if mode != "text":
-            self._embedding = Embedding(asking, everywhere=scope == "user")
+            self._embedding = VectorIndexer(asking, everywhere=scope == "user")
 
     @classmethod
-    def of(cls, settings: Settings, embedder: Embedder | None) -> Recall | None:
+    def of(cls, settings: Settings, embedder: Embedder | None) -> RecallService | None:
         """Return the recall that the settings ask for; None where there is no embedder."""
         wanted = embedder is not None or settings.embedder_model
         return cls(settings, embedder) if wanted else None
 
-    def of_run(self, log: RunLog) -> Recalling:
+    def of_run(self, log: RunLog) -> Retriever:
         """Return the recall of a run; a sub-agent's searches only what it has seen itself."""
         from dataclasses import replace
 
-        from agent_runtime.memory.recall.recaller import Recalling
+        from agent_runtime.memory.recall.recaller import Retriever
 
         child = log.lease.run_id != log.lease.root_run_id
         policy = replace(self._policy, scope="thread") if child else self._policy
-        return Recalling(log, policy, self._embedding, automatic=not child)
+        return Retriever(log, policy, self._embedding, automatic=not child)
 
     def end(self, log: RunLog) -> None:
         """Have all of a thread embedded in the background: its run is over."""

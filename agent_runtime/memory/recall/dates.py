@@ -70,7 +70,7 @@ class Named:
             return
 
 
-def named(text: str) -> list[Named]:
+def dates_named(text: str) -> list[Named]:
     """Return the dates that a text names, each once."""
     found: dict[Named, None] = {}
 

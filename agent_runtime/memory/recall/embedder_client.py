@@ -39,7 +39,7 @@ AT_MOST = 2
 """How many of its tokens one of ours is at most."""
 
 
-class Asking:
+class EmbedderClient:
     """An embedder, as all runs of a runtime share it.
 
     Args:
@@ -88,7 +88,7 @@ class Asking:
 
     async def ask_for(self, log: RunLog, query: str, *, seconds: float | None) -> Vector:
         """Return the vector of what is searched for, as `ask`; one that is known costs nothing."""
-        owner, digest = log.store.user_id, digest_of(query)
+        owner, digest = log.store.user_id, text_digest(query)
         found = await self.recent(owner, [digest])
         if not found:
             key, asked = (owner, digest), anyio.Event()
@@ -184,7 +184,7 @@ class Asking:
         if log.ended:
             return Amount()
         try:
-            await keeping.hold(log, bound)
+            await keeping.reserve_for_memory(log, bound)
         except LeaseLost:
             return Amount()
         return bound
@@ -195,7 +195,7 @@ class Asking:
         usage = [self._usage(log, made, counted)] if made.tokens is not None else []
         if not log.ended:
             try:
-                await keeping.book(log, usage, held=held, lost=bool(lost))
+                await keeping.record_failed_calls(log, usage, held=held, lost=bool(lost))
                 return
             except LeaseLost:
                 # The run has ended meanwhile.
@@ -219,6 +219,6 @@ class Asking:
         )
 
 
-def digest_of(text: str) -> str:
+def text_digest(text: str) -> str:
     """Return what a text is known by."""
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()

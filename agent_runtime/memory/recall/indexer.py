@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import anyio
 import anyio.to_thread
 
-from agent_runtime.concurrency import Background, outlast
+from agent_runtime.concurrency import DetachedTasks, run_shielded
 from agent_runtime.errors import (
     BudgetExceeded,
     ModelError,
@@ -27,7 +27,7 @@ from agent_runtime.errors import (
     StoreUnavailable,
 )
 from agent_runtime.log.run_log import RunLog
-from agent_runtime.memory.recall.embedder_client import EMBED, Asking, digest_of
+from agent_runtime.memory.recall.embedder_client import EMBED, EmbedderClient, text_digest
 from agent_runtime.memory.recall.passages import MESSAGE, Passage, passages
 from agent_runtime.memory.transcript import characters
 from agent_runtime.models.embedding import Vector
@@ -79,7 +79,7 @@ class _Text:
     digest: str
 
 
-class Embedding:
+class VectorIndexer:
     """Embeds what threads hold; a runtime has one, and closes it.
 
     Args:
@@ -87,10 +87,10 @@ class Embedding:
             again as well.
     """
 
-    def __init__(self, asking: Asking, *, everywhere: bool = False) -> None:
+    def __init__(self, asking: EmbedderClient, *, everywhere: bool = False) -> None:
         self.asking = asking
         self._everywhere = everywhere
-        self._background = Background()
+        self._background = DetachedTasks()
         self._lines: dict[tuple[str, str], _Line] = {}
         self._renewed: set[tuple[str, str]] = set()
 
@@ -195,7 +195,7 @@ class Embedding:
         """Hold the claim on the thread's job for a `with`; it is given back, never finished."""
         seconds = self.asking.seconds + CLAIM_SECONDS
         claim = store.claim(EMBED, seconds=seconds, thread_id=thread_id, key=self.model)
-        job, interrupted = await outlast(claim)
+        job, interrupted = await run_shielded(claim)
         try:
             if interrupted is not None:
                 raise interrupted
@@ -315,7 +315,7 @@ async def _texts(entries: Sequence[Entry]) -> list[_Text]:
         texts: list[_Text] = []
         for entry in entries:
             found = sorted(passages([entry]), key=lambda one: (one.source == MESSAGE, -one.part))
-            texts += [_Text(one, digest_of(one.text)) for one in found]
+            texts += [_Text(one, text_digest(one.text)) for one in found]
         return texts
 
     if characters(entries) > OFF_LOOP:

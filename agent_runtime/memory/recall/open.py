@@ -14,7 +14,7 @@ from agent_runtime.memory.transcript import nonce_for, said, time_of
 from agent_runtime.messages import call_id, call_place, decode_result
 from agent_runtime.prompt.build import decode_activation, entry_of
 from agent_runtime.prompt.observation import Observation
-from agent_runtime.prompt.view import Entry, Start
+from agent_runtime.prompt.view import ActivationContent, Entry
 from agent_runtime_storage.contract.records import Node
 from agent_runtime_storage.contract.store import UserStore
 
@@ -43,7 +43,7 @@ class Opened:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class OpenedPart:
     """A part of what is opened, with where it comes from."""
 
     source: str
@@ -51,7 +51,7 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Whereabouts:
+class NodeLocator:
     """Where the nodes of a thread are: on which branch, and in what form the prompt has them.
 
     Attributes:
@@ -62,15 +62,15 @@ class Whereabouts:
     store: UserStore
     thread_id: str
     head: int | None
-    start: Start
+    start: ActivationContent
     observations: tuple[Observation, ...]
 
     @classmethod
-    async def of(cls, store: UserStore, thread_id: str) -> Whereabouts:
+    async def of(cls, store: UserStore, thread_id: str) -> NodeLocator:
         """Read them for the thread's head."""
         head = (await store.thread(thread_id)).head
         row = await store.activation(thread_id, head)
-        start = Start() if row is None else decode_activation(row)[0]
+        start = ActivationContent() if row is None else decode_activation(row)[0]
         rows = await store.observations(thread_id, ids=start.observed) if start.observed else []
         return cls(store, thread_id, head, start, tuple(map(observation_of, rows)))
 
@@ -103,7 +103,7 @@ class Whereabouts:
 # Results
 
 
-async def result(where: Whereabouts, handle: str, cure: str) -> Opened:
+async def open_result(where: NodeLocator, handle: str, cure: str) -> Opened:
     """Open a tool result by its handle. Raises `ToolError`."""
     node, index = call_place(handle)
     try:
@@ -118,14 +118,14 @@ async def result(where: Whereabouts, handle: str, cure: str) -> Opened:
         )
     written = await where.store.node(where.thread_id, node)
     place = await where.elsewhere(written) or where.of_node(node)
-    about = f"Result {handle} of {call.tool} ({call.outcome}), node {node}, {moment(written)}"
+    about = f"Result {handle} of {call.tool} ({call.outcome}), node {node}, {written_when(written)}"
     return Opened(f"{about}, {place}", decode_result(call.body).text)
 
 
 # Nodes
 
 
-async def nodes(where: Whereabouts, first: int, last: int, cure: str) -> Opened:
+async def open_nodes(where: NodeLocator, first: int, last: int, cure: str) -> Opened:
     """Open the branch's nodes of an interval, or one node of any branch. Raises `ToolError`."""
     if first > last:
         raise ToolError(f"Node {first} comes after node {last}.", cure=cure)
@@ -142,7 +142,7 @@ async def nodes(where: Whereabouts, first: int, last: int, cure: str) -> Opened:
     return replace(opened, about=asked)
 
 
-async def _node(where: Whereabouts, number: int, cure: str) -> Opened:
+async def _node(where: NodeLocator, number: int, cure: str) -> Opened:
     try:
         node = await where.store.node(where.thread_id, number)
     except NotFound:
@@ -151,7 +151,7 @@ async def _node(where: Whereabouts, number: int, cure: str) -> Opened:
     return Opened(f"Node {number}", text, hint)
 
 
-async def _interval(where: Whereabouts, seqs: Sequence[int], place: str | None = None) -> Opened:
+async def _interval(where: NodeLocator, seqs: Sequence[int], place: str | None = None) -> Opened:
     """Open nodes that follow each other; of very many, the first."""
     shown, rest = seqs[:MOST_NODES], seqs[MOST_NODES:]
     found = await where.store.branch(where.thread_id, shown[-1], first=shown[0])
@@ -163,7 +163,7 @@ async def _interval(where: Whereabouts, seqs: Sequence[int], place: str | None =
 
 
 async def _text(
-    where: Whereabouts, found: Sequence[Node], tokens: int, place: str | None
+    where: NodeLocator, found: Sequence[Node], tokens: int, place: str | None
 ) -> tuple[str, str]:
     """Return how to read the nodes, and their text."""
     size = sum(len(node.body) + sum(len(call.body) for call in node.calls) for node in found)
@@ -181,7 +181,9 @@ def _entry(node: Node) -> Entry:
     return entry_of(replace(node, calls=tuple(done)))
 
 
-def _pieces(where: Whereabouts, entry: Entry, tokens: int, place: str | None) -> Iterable[Piece]:
+def _pieces(
+    where: NodeLocator, entry: Entry, tokens: int, place: str | None
+) -> Iterable[OpenedPart]:
     results = itertools.count()
     at = time_of(entry.at)
     for one in said([entry], result_limit=tokens):
@@ -189,13 +191,13 @@ def _pieces(where: Whereabouts, entry: Entry, tokens: int, place: str | None) ->
         if speaker.startswith("tool "):
             speaker = f"{speaker}, handle {call_id(entry.seq, next(results))}"
         parts = (f"node {entry.seq}", f"{at} UTC", speaker, place or where.of_node(entry.seq))
-        yield Piece(" | ".join(parts), one.text)
+        yield OpenedPart(" | ".join(parts), one.text)
 
 
 # Observations
 
 
-async def observation(where: Whereabouts, number: int, cure: str) -> Opened:
+async def open_observation(where: NodeLocator, number: int, cure: str) -> Opened:
     """Open an observation: into its messages, or into the observations that it replaced.
 
     Raises:
@@ -207,7 +209,7 @@ async def observation(where: Whereabouts, number: int, cure: str) -> Opened:
         raise ToolError(f"This thread has no observation o{number}.", cure=cure)
     found = observation_of(rows[0])
     here = await where.has(found.last)
-    about = f"Observation {described(found)}{'' if here else f', {ELSEWHERE}'}"
+    about = f"Observation {describe_observation(found)}{'' if here else f', {ELSEWHERE}'}"
     if not found.parts:
         seqs = await store.lineage(thread_id, found.last, first=found.first)
         return replace(await _interval(where, seqs, None if here else ELSEWHERE), about=about)
@@ -219,14 +221,16 @@ async def observation(where: Whereabouts, number: int, cure: str) -> Opened:
         )
     # In the order of the branch, which that of their ids need not be.
     parts.sort(key=lambda one: found.parts.index(one.id))
-    hint, text = marked(Piece(f"observation {described(one)}", one.text) for one in parts)
+    hint, text = marked(
+        OpenedPart(f"observation {describe_observation(one)}", one.text) for one in parts
+    )
     hint = f"It replaced the {len(parts)} observations that follow; their ids open them. {hint}"
     if here:
         hint += f' The handle "{found.first}-{found.last}" opens all messages.'
     return Opened(about, text, hint)
 
 
-def described(found: Observation) -> str:
+def describe_observation(found: Observation) -> str:
     """Return what an observation is: its id, its interval, its times, who wrote it."""
     times = sorted(line.at for line in found.notes.lines if line.at)
     spans = f", {times[0]} to {times[-1]} UTC" if times else ""
@@ -237,12 +241,12 @@ def described(found: Observation) -> str:
 # Text
 
 
-def moment(node: Node) -> str:
+def written_when(node: Node) -> str:
     """Return when a node was written."""
     return f"{time_of(node.created_at)} UTC"
 
 
-def marked(pieces: Iterable[Piece]) -> tuple[str, str]:
+def marked(pieces: Iterable[OpenedPart]) -> tuple[str, str]:
     """Return pieces as one text, each under a line that only we can have written, and a hint.
 
     The mark of these lines occurs in no piece, so nothing that was said can pass for one; it is

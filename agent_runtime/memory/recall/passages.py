@@ -62,7 +62,7 @@ def passages(entries: Sequence[Entry], *, of: Collection[int] | None = None) -> 
     return [passage for entry in entries if of is None or entry.seq in of for passage in _of(entry)]
 
 
-def place_of(source: str, source_id: int) -> tuple[int, int | None]:
+def node_and_call_of(source: str, source_id: int) -> tuple[int, int | None]:
     """Return the node, and of a result the call, that a vector's key stands for."""
     return divmod(source_id, CALLS) if source == RESULT else (source_id, None)
 

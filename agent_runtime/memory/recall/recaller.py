@@ -29,10 +29,10 @@ from agent_runtime.errors import (
 )
 from agent_runtime.log.run_log import RunLog
 from agent_runtime.memory.recall.excerpts import excerpt, words_of
-from agent_runtime.memory.recall.indexer import Embedding
-from agent_runtime.memory.recall.open import Piece, marked
+from agent_runtime.memory.recall.indexer import VectorIndexer
+from agent_runtime.memory.recall.open import OpenedPart, marked
 from agent_runtime.memory.recall.passages import split
-from agent_runtime.memory.recall.search import Found, Mode, retrieve
+from agent_runtime.memory.recall.search import SearchHit, SearchMode, retrieve
 from agent_runtime.memory.transcript import characters, said
 from agent_runtime.messages import Note, UserMessage, call_id, encodable, repeats
 from agent_runtime.models.embedding import Vector
@@ -56,12 +56,12 @@ _INTRO = "Earlier messages that may bear on what the user says now, found by sea
 _MARK = re.compile(r"Only lines that begin with \[(\w+) say")
 _log = logging.getLogger(__name__)
 
-Place = tuple[str, int]
+RecallPlace = tuple[str, int]
 """A thread, and a node of it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class RecallPolicy:
     """What is recalled, and how.
 
     Attributes:
@@ -75,7 +75,7 @@ class Policy:
     before: int = 2
     after: int = 1
     scope: Literal["thread", "user"] = "thread"
-    mode: Mode = "hybrid"
+    mode: SearchMode = "hybrid"
     tokens: int = 2000
     timeout: float = 3.0
 
@@ -84,12 +84,12 @@ class Policy:
 class _Match:
     """A match, and the nodes that come along with it."""
 
-    found: Found
+    found: SearchHit
     entries: tuple[Entry, ...]
 
 
 @dataclass(slots=True)
-class Recalling:
+class Retriever:
     """The recall of one run.
 
     Attributes:
@@ -98,8 +98,8 @@ class Recalling:
     """
 
     log: RunLog
-    policy: Policy
-    embedding: Embedding | None = None
+    policy: RecallPolicy
+    embedding: VectorIndexer | None = None
     automatic: bool = True
     _done: int = 0
     """The message that was recalled for last."""
@@ -159,7 +159,7 @@ class Recalling:
 
     async def _shown(
         self, matches: Sequence[_Match], query: str, tokens: int
-    ) -> tuple[list[Found], str]:
+    ) -> tuple[list[SearchHit], str]:
         """Return the matches that there is room for, and the text that shows them."""
         make = functools.partial(
             _page,
@@ -194,9 +194,9 @@ class Recalling:
         query: str,
         *,
         limit: int,
-        hidden: Collection[Place] = (),
+        hidden: Collection[RecallPlace] = (),
         seconds: float | None = None,
-    ) -> list[Found]:
+    ) -> list[SearchHit]:
         """Return what the thread, or the user's threads, hold on a query, the best first.
 
         Where the embedder fails it is by full text, and with the mode `vectors` nothing.
@@ -262,14 +262,16 @@ class Recalling:
         if self.embedding is None or self.embedding.asking.untold():
             _log.warning("Semantic recall: %s %s", error.message, error.cure)
 
-    async def _with_range(self, found: Sequence[Found], shown: Collection[Place]) -> list[_Match]:
+    async def _with_range(
+        self, found: Sequence[SearchHit], shown: Collection[RecallPlace]
+    ) -> list[_Match]:
         """Return matches with the nodes around them that the prompt does not show."""
         store, policy = self.log.store, self.policy
         # What was recalled before stands among them, and is passed over.
         before, after = 2 * policy.before, 2 * policy.after
         places = {(one.thread_id, one.node) for one in found}
         near = _Chain(await store.outlines(places, before=before, after=after))
-        ranges: dict[Place, tuple[Entry, ...]] = {}
+        ranges: dict[RecallPlace, tuple[Entry, ...]] = {}
         for thread_id, node in places:
             chain = near.around(thread_id, node, before, after)
             nodes = await store.branch(thread_id, chain[-1], limit=len(chain))
@@ -313,7 +315,7 @@ def _asked(view: View) -> tuple[int, str] | None:
     return None
 
 
-def shown_by(view: View, own: str) -> Iterator[Place]:
+def shown_by(view: View, own: str) -> Iterator[RecallPlace]:
     """Yield the nodes that recall notes in the prompt show."""
     for entry in view.entries:
         message = entry.message
@@ -336,12 +338,14 @@ class _Page:
     """
 
     words: Sequence[str]
-    hits: dict[Place, set[int | None]]
+    hits: dict[RecallPlace, set[int | None]]
     own: str
     nonce: str
     left: int
-    chosen: list[Found] = field(default_factory=list[Found])
-    shown: dict[Place, tuple[Piece, ...]] = field(default_factory=dict[Place, tuple[Piece, ...]])
+    chosen: list[SearchHit] = field(default_factory=list[SearchHit])
+    shown: dict[RecallPlace, tuple[OpenedPart, ...]] = field(
+        default_factory=dict[RecallPlace, tuple[OpenedPart, ...]]
+    )
 
     def add(self, match: _Match) -> None:
         """Show a match with what is around it, or alone, if there is room."""
@@ -361,7 +365,7 @@ class _Page:
                 self.chosen.append(found)
                 return
 
-    def pieces(self) -> list[Piece]:
+    def pieces(self) -> list[OpenedPart]:
         """Return what is shown, thread by thread in the order of the best, each in its order."""
         threads = dict.fromkeys(found.thread_id for found in self.chosen)
         return [
@@ -372,11 +376,11 @@ class _Page:
             for piece in self.shown[place]
         ]
 
-    def _pieces(self, place: Place, entry: Entry) -> tuple[Piece, ...]:
+    def _pieces(self, place: RecallPlace, entry: Entry) -> tuple[OpenedPart, ...]:
         thread_id, node = place
         name = f"{node}" if thread_id == self.own else f"{node}@{thread_id}"
         hits = self.hits.get(place, set())
-        pieces: list[Piece] = []
+        pieces: list[OpenedPart] = []
         results = itertools.count()
         for one in said([entry], result_limit=RESULT_TOKENS):
             parts = [f"node {name}", f"{one.at} UTC", one.speaker]
@@ -390,15 +394,15 @@ class _Page:
                 continue
             size = min(HIT if hit else NEIGHBOUR, max(self.left, NEIGHBOUR))
             shown = excerpt(text, self.words if hit else (), size)[1]
-            pieces.append(Piece(" | ".join(parts), masked(shown, self.nonce)))
+            pieces.append(OpenedPart(" | ".join(parts), masked(shown, self.nonce)))
         return tuple(pieces)
 
 
 def _page(
     matches: Sequence[_Match], query: str, *, tokens: int, own: str, nonce: str
-) -> tuple[list[Found], str]:
+) -> tuple[list[SearchHit], str]:
     """Return the matches that are shown, and the text of the note that shows them."""
-    hits: dict[Place, set[int | None]] = defaultdict(set)
+    hits: dict[RecallPlace, set[int | None]] = defaultdict(set)
     for match in matches:
         hits[match.found.thread_id, match.found.node].add(match.found.call)
     page = _Page(words_of(query), dict(hits), own, nonce, tokens)
@@ -410,5 +414,5 @@ def _page(
     return page.chosen, f"{_INTRO} {hint}\n\n{text}"
 
 
-def _tokens(piece: Piece) -> int:
+def _tokens(piece: OpenedPart) -> int:
     return count_text(f"[0123456789ab | {piece.source}]\n{piece.text}\n\n")

@@ -21,12 +21,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from agent_runtime.memory.recall.dates import best_fit, named
-from agent_runtime.memory.recall.passages import SOURCES, place_of
+from agent_runtime.memory.recall.dates import best_fit, dates_named
+from agent_runtime.memory.recall.passages import SOURCES, node_and_call_of
 from agent_runtime_storage.contract.records import Outline
 from agent_runtime_storage.contract.store import UserStore
 
-Mode = Literal["hybrid", "text", "vectors"]
+SearchMode = Literal["hybrid", "text", "vectors"]
 
 CANDIDATES = 200
 """How many texts, and how many passages, are looked at."""
@@ -46,12 +46,12 @@ NAMED_DATE = 1.0
 _SPEAKERS = ("user", "assistant")
 _OWN = re.compile(r"\b(?:i|my|me|mine|myself|we|us|our|ours)\b", re.IGNORECASE)
 
-Node = tuple[str, int]
+NodeAddress = tuple[str, int]
 _Place = tuple[str, int, int | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SearchHit:
     """A message, or (with `call`) the result of a call; a higher score is a better hit."""
 
     thread_id: str
@@ -66,11 +66,11 @@ async def retrieve(
     *,
     vector: Sequence[float] | None = None,
     model: str | None = None,
-    mode: Mode = "hybrid",
+    mode: SearchMode = "hybrid",
     thread_id: str | None = None,
     limit: int = 10,
     wanted: Callable[[str, int], bool] | None = None,
-) -> list[Found]:
+) -> list[SearchHit]:
     """Return what the owner's threads hold on a query, the best first.
 
     Only what is on the branch of a thread's head is found.  The modes `text` and `vectors` rank by
@@ -98,7 +98,9 @@ async def retrieve(
         )
         best: dict[_Place, float] = {}
         for one in near:
-            best.setdefault((one.thread_id, *place_of(one.source, one.source_id)), one.similarity)
+            best.setdefault(
+                (one.thread_id, *node_and_call_of(one.source, one.source_id)), one.similarity
+            )
         weight = VECTORS_WEIGHT if mode == "hybrid" else 1.0
         for place, score in _from_zero(best).items():
             scores[place] += weight * score
@@ -113,7 +115,7 @@ async def retrieve(
         for place in sorted(scores, key=lambda place: _order(place, scores))
         if place[:2] in known and (wanted is None or wanted(*place[:2]))
     ]
-    return [Found(*place, scores[place]) for place in places[: max(limit, 0)]]
+    return [SearchHit(*place, scores[place]) for place in places[: max(limit, 0)]]
 
 
 def _from_zero(similarities: Mapping[_Place, float]) -> dict[_Place, float]:
@@ -136,10 +138,10 @@ def ranked_by_all(
 ) -> dict[_Place, float]:
     """Return the scores with what is known beside the words: neighbours, dates, who spoke."""
     known = {(one.thread_id, one.seq): one for one in outlines}
-    own: dict[Node, float] = defaultdict(float)
+    own: dict[NodeAddress, float] = defaultdict(float)
     for place, score in scores.items():
         own[place[:2]] = max(own[place[:2]], score)
-    dates, own_words = named(query), bool(_OWN.search(query))
+    dates, own_words = dates_named(query), bool(_OWN.search(query))
 
     def factor(outline: Outline) -> float:
         spoken = OWN_WORDS if own_words and outline.role == "user" else 1.0
@@ -159,7 +161,7 @@ def ranked_by_all(
     return found
 
 
-def _neighbours(known: Mapping[Node, Outline]) -> Iterable[list[tuple[Outline, float]]]:
+def _neighbours(known: Mapping[NodeAddress, Outline]) -> Iterable[list[tuple[Outline, float]]]:
     """Return for each node those around it in its conversation, with the share that it gets.
 
     Where there is none a message stands for it itself: being alone is no fault.
@@ -188,7 +190,7 @@ def _walk(
 
 
 def _from_neighbours(
-    outline: Outline, near: Iterable[tuple[Outline, float]], scores: Mapping[Node, float]
+    outline: Outline, near: Iterable[tuple[Outline, float]], scores: Mapping[NodeAddress, float]
 ) -> float:
     room = max(0.0, 1 - outline.tokens / SHORT)
     return room * sum(

@@ -8,9 +8,15 @@ from typing import Annotated
 from pydantic import Field
 
 from agent_runtime.errors import NotFound, ToolError
-from agent_runtime.memory.recall.open import Opened, Whereabouts, nodes, observation, result
-from agent_runtime.memory.recall.recaller import Recalling
-from agent_runtime.memory.recall.tool_search import search
+from agent_runtime.memory.recall.open import (
+    NodeLocator,
+    Opened,
+    open_nodes,
+    open_observation,
+    open_result,
+)
+from agent_runtime.memory.recall.recaller import Retriever
+from agent_runtime.memory.recall.tool_search import search_thread
 from agent_runtime.tools.base import ToolContext, tool
 
 HANDLES = (
@@ -43,8 +49,8 @@ async def recall(
     if bool(handle) == bool(query):
         raise ToolError("Give either a handle or a query.", cure=HANDLES)
     if query:
-        where = await Whereabouts.of(context.store, context.thread_id)
-        found = await search(where, query, context.service(Recalling))
+        where = await NodeLocator.of(context.store, context.thread_id)
+        found = await search_thread(where, query, context.service(Retriever))
     else:
         found = await _open(context, handle)
     return page(found, offset, limit)
@@ -54,25 +60,25 @@ async def _open(context: ToolContext, handle: str) -> Opened:
     name, elsewhere, thread_id = handle.partition("@")
     where = await _elsewhere(context, thread_id) if elsewhere else None
     if where is None:
-        where = await Whereabouts.of(context.store, context.thread_id)
+        where = await NodeLocator.of(context.store, context.thread_id)
     name = name.lower()
     if _RESULT.fullmatch(name):
-        return await result(where, name, HANDLES)
+        return await open_result(where, name, HANDLES)
     if match := _NODES.fullmatch(name):
         first = int(match[1])
-        return await nodes(where, first, int(match[2] or first), HANDLES)
+        return await open_nodes(where, first, int(match[2] or first), HANDLES)
     if match := _OBSERVATION.fullmatch(name):
-        return await observation(where, int(match[1]), HANDLES)
+        return await open_observation(where, int(match[1]), HANDLES)
     raise ToolError(f"{handle[:80]!r} is no handle.", cure=HANDLES)
 
 
-async def _elsewhere(context: ToolContext, thread_id: str) -> Whereabouts:
+async def _elsewhere(context: ToolContext, thread_id: str) -> NodeLocator:
     """Return where the nodes of another thread are. Raises `ToolError`."""
-    recalling = context.service(Recalling)
+    recalling = context.service(Retriever)
     if thread_id != context.thread_id and (recalling is None or recalling.policy.scope != "user"):
         raise ToolError("You can open only what is in your own thread.", cure=HANDLES)
     try:
-        return await Whereabouts.of(context.store, thread_id)
+        return await NodeLocator.of(context.store, thread_id)
     except NotFound:
         raise ToolError(f"There is no thread {thread_id[:80]!r}.", cure=HANDLES) from None
 

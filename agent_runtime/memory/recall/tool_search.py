@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from agent_runtime.memory.recall.excerpts import excerpt, words_of
-from agent_runtime.memory.recall.open import Opened, Piece, Whereabouts, marked, moment
-from agent_runtime.memory.recall.search import Found, retrieve
+from agent_runtime.memory.recall.open import NodeLocator, Opened, OpenedPart, marked, written_when
+from agent_runtime.memory.recall.search import SearchHit, retrieve
 from agent_runtime.messages import Note, call_id, decode_message, decode_result, searchable
 from agent_runtime_storage.contract.records import Node
 
 if TYPE_CHECKING:
-    from agent_runtime.memory.recall.recaller import Recalling
+    from agent_runtime.memory.recall.recaller import Retriever
 
 HITS = 10
 """How many places a search shows."""
@@ -20,7 +20,9 @@ ASKED = 60
 """How many it looks at: some repeat what `recall` has shown before."""
 
 
-async def search(where: Whereabouts, query: str, recalling: Recalling | None = None) -> Opened:
+async def search_thread(
+    where: NodeLocator, query: str, recalling: Retriever | None = None
+) -> Opened:
     """Return excerpts of what bears on a query, the best first.
 
     It is what holds words of the query on the run's branch; with semantic recall also what means
@@ -35,11 +37,11 @@ async def search(where: Whereabouts, query: str, recalling: Recalling | None = N
             where.store, query, mode="text", thread_id=where.thread_id, limit=ASKED
         )
     places = {where.thread_id: where}
-    pieces: list[Piece] = []
+    pieces: list[OpenedPart] = []
     left_out = 0
     for hit in found:
         if hit.thread_id not in places:
-            places[hit.thread_id] = await Whereabouts.of(where.store, hit.thread_id)
+            places[hit.thread_id] = await NodeLocator.of(where.store, hit.thread_id)
         node = await where.store.node(hit.thread_id, hit.node)
         if _by_recall(node, hit):
             continue
@@ -58,13 +60,15 @@ async def search(where: Whereabouts, query: str, recalling: Recalling | None = N
     return Opened(f"{count} with {kind} {shown}, the best first", text, hint)
 
 
-def _by_recall(node: Node, hit: Found) -> bool:
+def _by_recall(node: Node, hit: SearchHit) -> bool:
     """Return whether the place only repeats others: it is `recall` at work."""
     calls = node.calls if hit.call is None else node.calls[hit.call : hit.call + 1]
     return bool(calls) and all(call.tool == "recall" for call in calls)
 
 
-def _piece(where: Whereabouts, node: Node, hit: Found, words: Sequence[str], *, own: str) -> Piece:
+def _piece(
+    where: NodeLocator, node: Node, hit: SearchHit, words: Sequence[str], *, own: str
+) -> OpenedPart:
     if hit.call is None:
         message = decode_message(node.body)
         speaker = {"user": "user", "assistant": "agent", "note": "runtime"}[message.type]
@@ -78,9 +82,9 @@ def _piece(where: Whereabouts, node: Node, hit: Found, words: Sequence[str], *, 
         place = f"node {node.seq} | tool {call.tool} ({call.outcome})"
     start, shown = excerpt(text, words)
     if where.thread_id == own:
-        parts = [handle, place, f"{moment(node)}", where.of_node(node.seq)]
+        parts = [handle, place, f"{written_when(node)}", where.of_node(node.seq)]
     else:
-        parts = [f"{handle}@{where.thread_id}", place, f"{moment(node)}", "in another thread"]
+        parts = [f"{handle}@{where.thread_id}", place, f"{written_when(node)}", "in another thread"]
     if start and hit.call is not None:
         parts.append(f"from offset {start}")
-    return Piece(" | ".join(parts), shown)
+    return OpenedPart(" | ".join(parts), shown)

@@ -15,7 +15,7 @@ from agent_runtime.log.run_log import RunLog
 from agent_runtime.messages import AssistantMessage, Note, decode_message
 from agent_runtime.plan.model import Plan
 from agent_runtime.plan.planner import last_moved
-from agent_runtime.plan.render import named
+from agent_runtime.plan.render import name_items
 from agent_runtime_storage.contract.records import Node
 
 SOURCE = "plan"
@@ -127,5 +127,5 @@ def _waits(message: object) -> bool:
 def _where(plan: Plan) -> str:
     doing = [one for one in plan.items if one.status == "in_progress"]
     if doing:
-        return f"In progress: {named(doing)}."
-    return f"None is in progress; next would be: {named(plan.ready or plan.open)}."
+        return f"In progress: {name_items(doing)}."
+    return f"None is in progress; next would be: {name_items(plan.ready or plan.open)}."

@@ -15,14 +15,14 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from agent_runtime.log.leases import boot, started
+from agent_runtime.log.leases import boot_and_namespace, process_start_time
 from agent_runtime.log.markers import private_folder
 from agent_runtime.tools.workspace import supervisor
 from agent_runtime_config.state import state_folders
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class SupervisedCommand:
     """A command's supervisor, and the mark of what the command started."""
 
     call: str
@@ -32,12 +32,12 @@ class Command:
     boot: str
 
     @classmethod
-    def of(cls, call: str, mark: str, pid: int) -> Command:
+    def of(cls, call: str, mark: str, pid: int) -> SupervisedCommand:
         """Return the command of a supervisor that was just started."""
-        return cls(call, mark, pid, started(pid), boot())
+        return cls(call, mark, pid, process_start_time(pid), boot_and_namespace())
 
 
-def record(run_id: str, command: Command) -> Path | None:
+def record_command(run_id: str, command: SupervisedCommand) -> Path | None:
     """Keep a command that is about to start; None if it cannot be kept."""
     data = json.dumps(asdict(command)).encode()
     for folder in state_folders():
@@ -70,12 +70,12 @@ def end_of_run(run_id: str) -> dict[str, list[str]]:
     return {call: names for call, names in left.items() if names}
 
 
-def end(command: Command) -> list[str]:
+def end_command(command: SupervisedCommand) -> list[str]:
     """End a supervisor with all below it, and what carries its mark; return what is left.
 
     What lost both its supervisor and its environment is not found.
     """
-    if command.boot != boot() or not command.boot:
+    if command.boot != boot_and_namespace() or not command.boot:
         return []
     until = time.monotonic() + 2 * supervisor.END_SECONDS
     asked = time.monotonic()
@@ -89,8 +89,10 @@ def end(command: Command) -> list[str]:
         if lives and time.monotonic() - asked < supervisor.END_SECONDS + 1:
             time.sleep(0.01)
             continue
-        found = [*supervisor.below(command.pid), command.pid] if lives else []
-        found += [pid for pid in supervisor.parents() if pid not in found and _has(pid, command)]
+        found = [*supervisor.descendants_of(command.pid), command.pid] if lives else []
+        found += [
+            pid for pid in supervisor.process_parents() if pid not in found and _has(pid, command)
+        ]
         if not found:
             return []
         for pid in found:
@@ -102,21 +104,21 @@ def end(command: Command) -> list[str]:
 
 def _end(path: Path) -> tuple[str, list[str]] | None:
     try:
-        command = Command(**json.loads(path.read_bytes()))
+        command = SupervisedCommand(**json.loads(path.read_bytes()))
     except (OSError, ValueError, TypeError):
         return None
-    left = end(command)
+    left = end_command(command)
     if not left:
         path.unlink(missing_ok=True)
     return command.call, left
 
 
-def _lives(command: Command) -> bool:
+def _lives(command: SupervisedCommand) -> bool:
     """Return whether a command's supervisor runs; not if it ended before it was recorded."""
-    return bool(command.started) and started(command.pid) == command.started
+    return bool(command.started) and process_start_time(command.pid) == command.started
 
 
-def _has(pid: int, command: Command) -> bool:
+def _has(pid: int, command: SupervisedCommand) -> bool:
     """Return whether a process carries a command's mark."""
     wanted = f"{supervisor.MARK}={command.mark}".encode()
     try:

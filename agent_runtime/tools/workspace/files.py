@@ -13,8 +13,8 @@ from pydantic import Field
 
 from agent_runtime.errors import ToolError
 from agent_runtime.tools.base import NeedsApproval, Tool, tool
-from agent_runtime.tools.workspace.root import Found, Root, Walk, show
-from agent_runtime.tools.workspace.search import is_binary, search
+from agent_runtime.tools.workspace.root import FolderEntry, Root, Walk, show
+from agent_runtime.tools.workspace.search import is_binary, search_folder
 from agent_runtime.tools.workspace.shell import Shell
 
 SHELL_SECONDS = 600.0
@@ -140,7 +140,7 @@ class Files:
                 stands for any characters, `/` too.
             limit: how many matching lines to show; all are counted.
         """
-        return search(self._root, pattern, path, glob, limit)
+        return search_folder(self._root, pattern, path, glob, limit)
 
     def write_file(self, path: str, content: str, append: bool = False) -> str:
         """Write a text file, whole or at its end; folders that are missing are created.
@@ -202,7 +202,7 @@ class Files:
 
 
 @dataclass(slots=True)
-class Part:
+class FileLines:
     """Some lines of a file.
 
     Attributes:
@@ -217,7 +217,7 @@ class Part:
     cut: int = 0
 
 
-def _read_lines(file: BinaryIO, size: int, offset: int, limit: int) -> Part | None:
+def _read_lines(file: BinaryIO, size: int, offset: int, limit: int) -> FileLines | None:
     """Return some lines; None for a binary file."""
     begin = file.read(8192)
     if is_binary(begin):
@@ -237,14 +237,14 @@ def _read_lines(file: BinaryIO, size: int, offset: int, limit: int) -> Part | No
         elif len(kept) == limit or (kept and len(piece) > room):
             full = True
             if size > COUNTED_BYTES:
-                return Part(b"".join(kept), len(kept), None, cut)
+                return FileLines(b"".join(kept), len(kept), None, cut)
         else:
             kept.append(piece)
             room -= len(piece)
-    return Part(b"".join(kept), len(kept), number, cut)
+    return FileLines(b"".join(kept), len(kept), number, cut)
 
 
-def _reading_header(path: str, size: int, offset: int, part: Part) -> str:
+def _reading_header(path: str, size: int, offset: int, part: FileLines) -> str:
     total = "many lines" if part.total is None else f"{part.total:,} lines"
     texts = [f"{show(path)}: {total}, {size:,} bytes"]
     end = offset + part.lines
@@ -288,7 +288,7 @@ def _listing_header(path: str, walk: Walk, recursive: bool, offset: int, shown: 
 _RARE = {"link": "symbolic links (not followed)", "other": "special files"}
 
 
-def _listing_line(one: Found) -> str:
+def _listing_line(one: FolderEntry) -> str:
     if one.kind == "folder":
         return f"{'-':>10}  {show(one.path + '/')}"
     if one.kind == "link":

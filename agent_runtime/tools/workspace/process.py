@@ -24,7 +24,7 @@ from agent_runtime.tools.workspace import commands, supervisor
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class CommandEnd:
     """How a command ended.
 
     Attributes:
@@ -44,7 +44,7 @@ class Supervised:
 
     process: Process
     control: socket.socket
-    command: commands.Command
+    command: commands.SupervisedCommand
     record: Path | None
 
     @classmethod
@@ -72,11 +72,11 @@ class Supervised:
             ours.close()
             raise
         ours.setblocking(False)
-        command = commands.Command.of(context.call_id, mark, process.pid)
+        command = commands.SupervisedCommand.of(context.call_id, mark, process.pid)
         started = cls(process, ours, command, None)
         with anyio.CancelScope(shield=True):
             started.record = await anyio.to_thread.run_sync(
-                commands.record, context.run_id, command
+                commands.record_command, context.run_id, command
             )
         return started
 
@@ -88,7 +88,7 @@ class Supervised:
         with suppress(BrokenPipeError, ConnectionResetError):
             await loop.sock_sendall(self.control, struct.pack("!Q", len(data)) + data)
 
-    async def end(self) -> Ended:
+    async def end(self) -> CommandEnd:
         """End whatever still runs, and return how the command ended; call it under a shield."""
         with self.control:
             with suppress(OSError):
@@ -106,10 +106,10 @@ class Supervised:
         left = [text for word, _, text in lines if word == "left"]
         if not lines or lines[-1][0] != "over":
             # The supervisor was killed before it had ended everything.
-            left += await anyio.to_thread.run_sync(commands.end, self.command)
+            left += await anyio.to_thread.run_sync(commands.end_command, self.command)
         await self.process.aclose()
         if self.record is not None and not left:
             await anyio.to_thread.run_sync(lambda path: path.unlink(missing_ok=True), self.record)
         codes = [int(text) for word, _, text in lines if word == "exit"]
         error = next((text for word, _, text in lines if word == "error"), "")
-        return Ended(codes[0] if codes else -signal.SIGKILL, tuple(left), error)
+        return CommandEnd(codes[0] if codes else -signal.SIGKILL, tuple(left), error)

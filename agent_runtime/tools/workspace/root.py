@@ -23,18 +23,18 @@ from typing import BinaryIO, Literal
 
 from agent_runtime.errors import ConfigError, ToolError
 from agent_runtime_storage.drivers.protected_files import (
-    Identity,
-    has_names,
-    identity,
-    is_kept,
-    kept_folders,
-    kept_identities,
-    linked_identities,
+    FileIdentity,
+    file_identity,
+    hard_linked_identities,
+    is_hard_linked,
+    is_protected_file,
     open_identities,
     open_paths,
+    protected_folders,
+    protected_identities,
 )
 
-Kind = Literal["file", "folder", "link", "other"]
+EntryKind = Literal["file", "folder", "link", "other"]
 SKIPPED = frozenset(
     {
         ".git",
@@ -61,7 +61,7 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FolderEntry:
     """Something that lies in a folder.
 
     Attributes:
@@ -71,7 +71,7 @@ class Found:
     """
 
     path: str
-    kind: Kind
+    kind: EntryKind
     size: int = 0
     target: str = ""
 
@@ -80,20 +80,20 @@ class Found:
 class Walk:
     """What a walk saw, in the order of the paths, and what it could not see."""
 
-    found: list[Found] = field(default_factory=list[Found])
+    found: list[FolderEntry] = field(default_factory=list[FolderEntry])
     skipped: list[str] = field(default_factory=list[str])
     """What was left out on purpose; folders with a `/` at the end."""
     unreadable: dict[str, str] = field(default_factory=dict[str, str])
     """The path of each folder that could not be listed, and why."""
-    _linked: frozenset[Identity] | None = None
+    _linked: frozenset[FileIdentity] | None = None
 
     def is_linked(self, status: os.stat_result) -> bool:
         """Return whether a file is a hard link to one that holds state; looks for those once."""
-        if not has_names(status):
+        if not is_hard_linked(status):
             return False
         if self._linked is None:
-            self._linked = linked_identities()
-        return identity(status) in self._linked
+            self._linked = hard_linked_identities()
+        return file_identity(status) in self._linked
 
 
 class Root:
@@ -115,7 +115,7 @@ class Root:
             raise ConfigError(
                 f"The workspace {self.path} is no folder.", cure="Create it, or name another one."
             )
-        if any(self.path.is_relative_to(one) for one in kept_folders()):
+        if any(self.path.is_relative_to(one) for one in protected_folders()):
             raise ConfigError(
                 f"The workspace {self.path} lies where the runtime keeps its own state.",
                 cure="Name another folder.",
@@ -132,14 +132,14 @@ class Root:
                 f"{show(path)} lies outside of the workspace.",
                 cure="Give a path relative to its root.",
             ) from None
-        if real in open_paths() or any(real.is_relative_to(one) for one in kept_folders()):
+        if real in open_paths() or any(real.is_relative_to(one) for one in protected_folders()):
             raise _state(path)
         return parts
 
     @contextmanager
     def folder(self, parts: Sequence[str], *, create: bool = False) -> Generator[int]:
         """Open a folder, without following links; raises `OSError`."""
-        kept = kept_identities()
+        kept = protected_identities()
         opened = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             for part in parts:
@@ -149,7 +149,7 @@ class Root:
                 child = os.open(part, _FOLDER, dir_fd=opened)
                 os.close(opened)
                 opened = child
-                if identity(os.fstat(opened)) in kept:
+                if file_identity(os.fstat(opened)) in kept:
                     raise _state("/".join(parts))
             yield opened
         finally:
@@ -159,7 +159,7 @@ class Root:
     def read(self, path: str) -> Generator[tuple[BinaryIO, int]]:
         """Open a regular file; give it and its size in bytes."""
         opened = self._open(path, _READ)
-        with os.fdopen(opened, "rb") as file, told(path):
+        with os.fdopen(opened, "rb") as file, path_errors(path):
             yield file, os.fstat(opened).st_size
 
     def replace(self, path: str, data: bytes) -> int | None:
@@ -169,7 +169,7 @@ class Root:
         new one keeps the old one's permissions, and is on disk on return.
         """
         parts = self._file_parts(path)
-        with told(path), self.folder(parts[:-1], create=True) as folder:
+        with path_errors(path), self.folder(parts[:-1], create=True) as folder:
             old = _status(path, parts[-1], folder)
             if old is not None:
                 _check_regular(path, old)
@@ -194,7 +194,7 @@ class Root:
     def append(self, path: str, data: bytes) -> int:
         """Write to the end of a file, created with its folders if missing; return its new size."""
         opened = self._open(path, _APPEND, create=True)
-        with told(path), os.fdopen(opened, "ab") as file:
+        with path_errors(path), os.fdopen(opened, "ab") as file:
             file.write(data)
             file.flush()
             os.fsync(opened)
@@ -204,7 +204,7 @@ class Root:
         """Look through a folder; links are named and never followed."""
         start = self.parts(path)
         walk = Walk()
-        with told(path), self.folder(start) as folder:
+        with path_errors(path), self.folder(start) as folder:
             waiting = self._look(folder, start, walk, recursive)
         while waiting:
             parts = waiting.pop()
@@ -224,7 +224,7 @@ class Root:
     ) -> list[tuple[str, ...]]:
         """Add what lies in one folder; return the folders to look through next."""
         below: list[tuple[str, ...]] = []
-        kept = kept_identities() | open_identities()
+        kept = protected_identities() | open_identities()
         with os.scandir(folder) as entries:
             for entry in entries:
                 path = "/".join((*parts, entry.name))
@@ -236,12 +236,12 @@ class Root:
                 if stat.S_ISDIR(status.st_mode) and entry.name in SKIPPED:
                     walk.skipped.append(f"{path}/")
                     continue
-                if identity(status) in kept or walk.is_linked(status):
+                if file_identity(status) in kept or walk.is_linked(status):
                     walk.skipped.append(path)
                     continue
                 kind = _kind(status)
                 size = status.st_size if kind == "file" else 0
-                walk.found.append(Found(path, kind, size, target))
+                walk.found.append(FolderEntry(path, kind, size, target))
                 if kind == "folder" and recursive:
                     below.append((*parts, entry.name))
         return below
@@ -251,13 +251,13 @@ class Root:
         parts = self.parts(path)
         if not parts:
             return False
-        with told(path), self.folder(parts[:-1]) as folder:
+        with path_errors(path), self.folder(parts[:-1]) as folder:
             return not stat.S_ISDIR(os.lstat(parts[-1], dir_fd=folder).st_mode)
 
     def _open(self, path: str, flags: int, *, create: bool = False) -> int:
         """Open a regular file, or raise `ToolError`; nothing else is left open."""
         parts = self._file_parts(path)
-        with told(path), self.folder(parts[:-1], create=create) as folder:
+        with path_errors(path), self.folder(parts[:-1], create=create) as folder:
             _status(path, parts[-1], folder)
             opened = os.open(parts[-1], flags, 0o666, dir_fd=folder)
             try:
@@ -275,7 +275,7 @@ class Root:
 
 
 @contextmanager
-def told(path: str) -> Generator[None]:
+def path_errors(path: str) -> Generator[None]:
     """Turn an `OSError` into a `ToolError` that names the path as it was given."""
     try:
         yield
@@ -306,7 +306,7 @@ def _status(path: str, name: str, folder: int) -> os.stat_result | None:
         status = os.lstat(name, dir_fd=folder)
     except FileNotFoundError:
         return None
-    if is_kept(status):
+    if is_protected_file(status):
         raise _state(path)
     return status
 
@@ -315,7 +315,7 @@ def _state(path: str) -> ToolError:
     return ToolError(f"{show(path)} belongs to the runtime's database and is kept from its tools.")
 
 
-def _kind(status: os.stat_result) -> Kind:
+def _kind(status: os.stat_result) -> EntryKind:
     if stat.S_ISREG(status.st_mode):
         return "file"
     if stat.S_ISDIR(status.st_mode):

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import regex
 
 from agent_runtime.errors import ToolError
-from agent_runtime.tools.workspace.root import Found, Root, show
+from agent_runtime.tools.workspace.root import FolderEntry, Root, show
 
 SECONDS = 20.0
 """How long a search may take; what was found until then is told, and that it was stopped."""
@@ -23,7 +23,7 @@ SHOWN_CHARS = 300
 
 
 @dataclass(slots=True)
-class Search:
+class FileSearch:
     """What a search has found so far."""
 
     limit: int
@@ -41,7 +41,7 @@ def is_binary(data: bytes) -> bool:
     return b"\0" in data[:8192]
 
 
-def search(root: Root, pattern: str, path: str, glob: str, limit: int) -> str:
+def search_folder(root: Root, pattern: str, path: str, glob: str, limit: int) -> str:
     """Search below `path`, and return what matches as text for a model; blocks.
 
     Raises:
@@ -52,7 +52,7 @@ def search(root: Root, pattern: str, path: str, glob: str, limit: int) -> str:
         compiled = regex.compile(pattern)
     except regex.error as error:
         raise ToolError(f"{pattern!r} is no regular expression: {error}.") from None
-    state = Search(limit, time.monotonic() + SECONDS)
+    state = FileSearch(limit, time.monotonic() + SECONDS)
     files, unreadable = _files(root, path, glob)
     for file in files:
         if time.monotonic() > state.deadline:
@@ -63,10 +63,10 @@ def search(root: Root, pattern: str, path: str, glob: str, limit: int) -> str:
     return _text(state, pattern, len(files))
 
 
-def _files(root: Root, path: str, glob: str) -> tuple[list[Found], dict[str, str]]:
+def _files(root: Root, path: str, glob: str) -> tuple[list[FolderEntry], dict[str, str]]:
     if root.is_file(path):
         with root.read(path) as (_, size):
-            return [Found("/".join(root.parts(path)), "file", size)], {}
+            return [FolderEntry("/".join(root.parts(path)), "file", size)], {}
     walk = root.walk(path, recursive=True)
     start = len("/".join((*root.parts(path), "")))
     files = [one for one in walk.found if one.kind == "file" and _wanted(one.path[start:], glob)]
@@ -81,7 +81,9 @@ def _wanted(path: str, glob: str) -> bool:
     return any(fnmatch.fnmatchcase(path, one.removeprefix("./")) for one in globs)
 
 
-def _search_file(root: Root, compiled: regex.Pattern[str], file: Found, state: Search) -> None:
+def _search_file(
+    root: Root, compiled: regex.Pattern[str], file: FolderEntry, state: FileSearch
+) -> None:
     if file.size > MOST_BYTES:
         state.left_out.append(f"{show(file.path)} (larger than {MOST_BYTES:,} bytes)")
         return
@@ -104,7 +106,7 @@ def _search_file(root: Root, compiled: regex.Pattern[str], file: Found, state: S
 
 
 def _matching(
-    compiled: regex.Pattern[str], text: str, file: Found, state: Search
+    compiled: regex.Pattern[str], text: str, file: FolderEntry, state: FileSearch
 ) -> Iterator[tuple[int, str]]:
     for number, line in enumerate(text.split("\n"), 1):
         if number % 1000 == 0 and time.monotonic() > state.deadline:
@@ -122,7 +124,7 @@ def _matching(
             yield number, line.rstrip("\r")
 
 
-def _text(state: Search, pattern: str, files: int) -> str:
+def _text(state: FileSearch, pattern: str, files: int) -> str:
     text = (
         f"{state.matches:,} matching lines in {state.matching:,} files; "
         f"{state.searched:,} of {files:,} files were searched for {pattern!r}."

@@ -17,7 +17,7 @@ from pydantic import Field
 from agent_runtime.messages import ToolResult
 from agent_runtime.tools.base import ToolContext
 from agent_runtime.tools.workspace.environment import project_environment
-from agent_runtime.tools.workspace.process import Ended, Supervised
+from agent_runtime.tools.workspace.process import CommandEnd, Supervised
 
 MOST_BYTES = 256 << 10
 """Of the output, so much of its beginning and so much of its end are kept."""
@@ -58,7 +58,7 @@ class Shell:
             timeout: seconds after which it is killed; the default is the most that is allowed.
         """
         seconds = min(timeout or self._longest, self._longest)
-        output, ended = Output(), Ended()
+        output, ended = Output(), CommandEnd()
         supervised = await Supervised.start(self._folder, await self._variables(), context)
         try:
             with anyio.move_on_after(seconds):
@@ -80,7 +80,7 @@ class Shell:
             return self._environment
         # It looks at folders, which may be slow.
         return await anyio.to_thread.run_sync(
-            project_environment, visible(os.environ), self._folder
+            project_environment, without_secrets(os.environ), self._folder
         )
 
 
@@ -110,7 +110,7 @@ class Output:
         return self.head.decode(errors="replace") + middle + self.tail.decode(errors="replace")
 
 
-def visible(environment: Mapping[str, str]) -> dict[str, str]:
+def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the variables whose names do not look like secrets."""
     return {name: value for name, value in environment.items() if not _SECRET.search(name)}
 

@@ -29,7 +29,7 @@ _PDEATHSIG, _NAME, _SUBREAPER = 1, 15, 36
 _STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
-def parents() -> dict[int, int]:
+def process_parents() -> dict[int, int]:
     """Return the parent of every process that can be seen here and is no zombie."""
     found: dict[int, int] = {}
     with suppress(OSError):
@@ -39,10 +39,10 @@ def parents() -> dict[int, int]:
     return found
 
 
-def below(root: int) -> list[int]:
+def descendants_of(root: int) -> list[int]:
     """Return all descendants of a process."""
     children: dict[int, list[int]] = {}
-    for pid, parent in parents().items():
+    for pid, parent in process_parents().items():
         children.setdefault(parent, []).append(pid)
     found: list[int] = []
     waiting = [root]
@@ -163,7 +163,7 @@ def _end_all(between: int, group: int) -> list[str]:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(group, signal.SIGKILL)
             kill(between)
-        found = below(os.getpid())
+        found = descendants_of(os.getpid())
         for pid in found:
             kill(pid)
         try:
@@ -172,7 +172,7 @@ def _end_all(between: int, group: int) -> list[str]:
         except ChildProcessError:
             return []
         if time.monotonic() > until:
-            return [name_of(pid) for pid in below(os.getpid())]
+            return [name_of(pid) for pid in descendants_of(os.getpid())]
         time.sleep(pause)
         pause = min(2 * pause, 0.05)
 

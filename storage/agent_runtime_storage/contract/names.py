@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-MOST_BYTES = 512
+MAX_NAME_BYTES = 512
 """Keys of several names have to fit a page of every database's index."""
 
 
@@ -16,6 +16,6 @@ def name_problem(name: str) -> str | None:
         size = len(name.encode())
     except UnicodeEncodeError:
         return "is not valid Unicode: it holds half of a surrogate pair"
-    if size > MOST_BYTES:
-        return f"is {size} bytes long, and {MOST_BYTES} are the most"
+    if size > MAX_NAME_BYTES:
+        return f"is {size} bytes long, and {MAX_NAME_BYTES} are the most"
     return None

@@ -18,7 +18,7 @@ from agent_runtime_storage.contract.question_records import (
 from agent_runtime_storage.contract.records import JsonObject
 
 
-class PeopleContract(Protocol):
+class QuestionsContract(Protocol):
     """What `UserStore` has for questions and approvals."""
 
     async def question(self, question_id: str) -> QuestionRow:

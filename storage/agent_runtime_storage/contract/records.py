@@ -67,7 +67,7 @@ class Thread:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class CallRow:
     """A tool call of an exchange; its name and arguments lie in the exchange's body."""
 
     node_id: int
@@ -98,7 +98,7 @@ class Node:
     body: bytes
     tokens: int
     created_at: float
-    calls: tuple[Call, ...] = ()
+    calls: tuple[CallRow, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +246,7 @@ class UsageTotal:
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class EventRow:
     """Something that happened, in commit order; refers to nodes and repeats none of their text."""
 
     id: int

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from agent_runtime_storage.contract.search_records import (
-    Embedder,
+    EmbedderRow,
     NodeText,
     TextHit,
     VectorHit,
@@ -123,7 +123,7 @@ class SearchContract(Protocol):
         """Return which of these sources have a vector of the model, of their part 0."""
         ...
 
-    async def embedders(self) -> list[Embedder]:
+    async def embedders(self) -> list[EmbedderRow]:
         """Return the models that the owner has vectors of, by name."""
         ...
 

@@ -63,7 +63,7 @@ class VectorHit:
 
 
 @dataclass(frozen=True, slots=True)
-class Embedder:
+class EmbedderRow:
     """A model that made vectors of an owner's, their dimensions, and how many there are."""
 
     model: str

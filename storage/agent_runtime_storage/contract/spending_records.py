@@ -44,7 +44,7 @@ class Limits:
 
 
 NO_LIMITS = Limits()
-NOTHING = Amount()
+NO_AMOUNT = Amount()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +58,9 @@ class Spending:
         ends_at: when the day is over, by the database's clock; None of a thread.
     """
 
-    settled: Amount = NOTHING
-    unsettled: Amount = NOTHING
-    reserved: Amount = NOTHING
+    settled: Amount = NO_AMOUNT
+    unsettled: Amount = NO_AMOUNT
+    reserved: Amount = NO_AMOUNT
     ends_at: float | None = None
 
     @property

@@ -36,12 +36,12 @@ from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from agent_runtime_storage.contract.plans import PlansContract
-from agent_runtime_storage.contract.questions import PeopleContract
+from agent_runtime_storage.contract.questions import QuestionsContract
 from agent_runtime_storage.contract.records import (
     Activation,
-    Call,
+    CallRow,
     Commit,
-    Event,
+    EventRow,
     FileRow,
     InboxItem,
     Job,
@@ -70,7 +70,7 @@ if TYPE_CHECKING:
 
 
 class UserStore(
-    SearchContract, MovingContract, PlansContract, PeopleContract, SpendingContract, Protocol
+    SearchContract, MovingContract, PlansContract, QuestionsContract, SpendingContract, Protocol
 ):
     """All that one owner can read and write."""
 
@@ -152,7 +152,7 @@ class UserStore(
         """Return the nodes whose parent this is (None: the roots), in `seq` order."""
         ...
 
-    async def call(self, thread_id: str, node_id: int, index: int) -> Call:
+    async def call(self, thread_id: str, node_id: int, index: int) -> CallRow:
         """Return one tool call with its whole result. Raises `NotFound`."""
         ...
 
@@ -296,11 +296,11 @@ class UserStore(
         """
         ...
 
-    async def events(self, thread_id: str, *, after: int = 0, limit: int = 1000) -> list[Event]:
+    async def events(self, thread_id: str, *, after: int = 0, limit: int = 1000) -> list[EventRow]:
         """Return events with ids above `after`, in order, without gaps. Raises `NotFound`."""
         ...
 
-    def follow(self, thread_id: str, *, after: int = 0) -> AsyncGenerator[Event]:
+    def follow(self, thread_id: str, *, after: int = 0) -> AsyncGenerator[EventRow]:
         """Iterate over the events with ids above `after`, in order, without gaps, without end.
 
         What is there comes at once, what is new as it is committed, by whatever process: within

@@ -20,7 +20,7 @@ from weakref import WeakKeyDictionary
 
 from agent_runtime_config.state import state_folders
 
-Identity: TypeAlias = tuple[int, int]
+FileIdentity: TypeAlias = tuple[int, int]
 """Device and inode: the file itself, whatever its name."""
 
 _ENDINGS = ("", "-wal", "-shm", "-journal")
@@ -35,7 +35,7 @@ class OpenDatabase:
     def __init__(self, path: Path) -> None:
         database = path.resolve()
         self.paths = frozenset(database.with_name(database.name + end) for end in _ENDINGS)
-        self._kept: set[Identity] = set()
+        self._kept: set[FileIdentity] = set()
         with _lock:
             _open.add(self)
 
@@ -43,12 +43,12 @@ class OpenDatabase:
         """Remember the files that are there; called once it is open, so that none can be freed."""
         self._kept |= self.identities()
 
-    def identities(self) -> set[Identity]:
+    def identities(self) -> set[FileIdentity]:
         """Return those of its files: of the remembered ones wherever they were moved to."""
         found = set(self._kept)
         for path in self.paths:
             try:
-                found.add(identity(path.stat()))
+                found.add(file_identity(path.stat()))
             except OSError:
                 continue
         return found
@@ -59,7 +59,7 @@ class OpenDatabase:
             _open.discard(self)
 
 
-def identity(status: os.stat_result) -> Identity:
+def file_identity(status: os.stat_result) -> FileIdentity:
     """Return which file a status is of."""
     return status.st_dev, status.st_ino
 
@@ -69,49 +69,49 @@ def open_paths() -> frozenset[Path]:
     return frozenset[Path]().union(*(one.paths for one in _databases()))
 
 
-def open_identities() -> frozenset[Identity]:
+def open_identities() -> frozenset[FileIdentity]:
     """Return what the files of the open databases are known by, whatever their names."""
-    return frozenset[Identity]().union(*(one.identities() for one in _databases()))
+    return frozenset[FileIdentity]().union(*(one.identities() for one in _databases()))
 
 
-def keep_folder(path: Path, owner: object) -> None:
+def protect_folder(path: Path, owner: object) -> None:
     """Keep a folder of objects from tools, be it there or not, for as long as its owner lives."""
     real = path.resolve()
     with _lock:
         _folders[owner] = real
 
 
-def kept_folders() -> list[Path]:
+def protected_folders() -> list[Path]:
     """Return the resolved paths of the folders that hold state, also of those not there yet."""
     own = [folder.resolve() for folder in state_folders()]
     with _lock:
         return [*_folders.values(), *own]
 
 
-def kept_identities() -> frozenset[Identity]:
+def protected_identities() -> frozenset[FileIdentity]:
     """Return what those of them that are there are known by, whatever their names."""
-    return frozenset(_identities(kept_folders()))
+    return frozenset(_identities(protected_folders()))
 
 
-def is_kept(status: os.stat_result) -> bool:
+def is_protected_file(status: os.stat_result) -> bool:
     """Return whether a file, by whatever name, is one of a database or of such a folder."""
-    if identity(status) in open_identities():
+    if file_identity(status) in open_identities():
         return True
-    return has_names(status) and identity(status) in linked_identities()
+    return is_hard_linked(status) and file_identity(status) in hard_linked_identities()
 
 
-def has_names(status: os.stat_result) -> bool:
+def is_hard_linked(status: os.stat_result) -> bool:
     """Return whether a file has several names, of which one may lie where state is held."""
     return status.st_nlink > 1 and stat.S_ISREG(status.st_mode)
 
 
-def linked_identities() -> frozenset[Identity]:
+def hard_linked_identities() -> frozenset[FileIdentity]:
     """Return what the files with several names are known by that lie in folders that hold state.
 
     Only a hard link leads from elsewhere to a file that lies there.
     """
-    found: set[Identity] = set()
-    waiting = [str(kept) for kept in kept_folders()]
+    found: set[FileIdentity] = set()
+    waiting = [str(kept) for kept in protected_folders()]
     while waiting:
         try:
             with os.scandir(waiting.pop()) as entries:
@@ -122,17 +122,17 @@ def linked_identities() -> frozenset[Identity]:
                     # What goes meanwhile must not hide what comes after it.
                     with suppress(FileNotFoundError):
                         status = entry.stat(follow_symlinks=False)
-                        found |= {identity(status)} if has_names(status) else set()
+                        found |= {file_identity(status)} if is_hard_linked(status) else set()
         except OSError:
             continue
     return frozenset(found)
 
 
-def _identities(paths: Iterable[Path]) -> set[Identity]:
-    found: set[Identity] = set()
+def _identities(paths: Iterable[Path]) -> set[FileIdentity]:
+    found: set[FileIdentity] = set()
     for path in paths:
         try:
-            found.add(identity(path.lstat()))
+            found.add(file_identity(path.lstat()))
         except OSError:
             continue
     return found

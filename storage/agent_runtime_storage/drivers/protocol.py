@@ -19,7 +19,7 @@ from agent_runtime_storage.drivers.signals import Signals
 
 Value = str | int | float | bytes | None
 Row = tuple[Any, ...]
-Dialect = Literal["sqlite", "postgres"]
+SqlDialect = Literal["sqlite", "postgres"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Driver(Protocol):
     is awaited to its end under a shield, so a caller that is cancelled never leaves it in doubt.
     """
 
-    dialect: Dialect
+    dialect: SqlDialect
     signals: Signals
 
     async def read(self, sql: str, params: Mapping[str, Value], *, owner: str | None) -> list[Row]:

@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 
 
-async def outlast(future: asyncio.Future[Any]) -> None:
+async def wait_shielded(future: asyncio.Future[Any]) -> None:
     """Wait until the future is done, whatever is cancelled meanwhile.
 
     A cancellation of asyncio's own that came meanwhile is raised then.

@@ -29,7 +29,7 @@ from agent_runtime_storage.drivers.protocol import BatchMissed, Row, Statement
 from agent_runtime_storage.log.run_statements import RunStatements
 from agent_runtime_storage.log.spending import OVER_LIMIT, is_below, over_budget, takes_lock
 from agent_runtime_storage.log.threads import thread_busy
-from agent_runtime_storage.objects.bodies import Bodies
+from agent_runtime_storage.objects.bodies import BodyWriter
 from agent_runtime_storage.queries.owner import not_found
 from agent_runtime_storage.queries.row_decoding import to_run, to_thread
 
@@ -198,7 +198,7 @@ class Commits(RunStatements):
         return to_thread(rows[0]).last_event
 
     def _commit_batch(
-        self, lease: Lease, commit: Commit, bodies: Bodies, own: str
+        self, lease: Lease, commit: Commit, bodies: BodyWriter, own: str
     ) -> list[Statement]:
         batch = [self._guard(lease, commit, own), self._count(lease, commit)]
         batch += bodies.statements()

@@ -11,12 +11,12 @@ from agent_runtime_storage.contract.errors import StoreError
 from agent_runtime_storage.contract.names import name_problem
 from agent_runtime_storage.contract.records import FileRow, NewFile
 from agent_runtime_storage.drivers.protocol import BatchMissed
-from agent_runtime_storage.objects.bodies import THREAD_BYTES, unpack
-from agent_runtime_storage.queries.owner import Owner, not_found
+from agent_runtime_storage.objects.bodies import THREAD_BYTES, unpack_body
+from agent_runtime_storage.queries.owner import OwnerScope, not_found
 from agent_runtime_storage.queries.row_decoding import to_file
 
 
-class Files(Owner):
+class StoredFiles(OwnerScope):
     """The methods of `UserStore` for files."""
 
     async def put_file(self, thread_id: str, file: NewFile) -> None:
@@ -61,5 +61,5 @@ class Files(Owner):
             raise not_found("file", file_id)
         inline, word, data = rows[0]
         if len(data or b"") <= THREAD_BYTES:
-            return unpack(inline, word, data, {"file": file_id})
-        return await anyio.to_thread.run_sync(unpack, inline, word, data, {"file": file_id})
+            return unpack_body(inline, word, data, {"file": file_id})
+        return await anyio.to_thread.run_sync(unpack_body, inline, word, data, {"file": file_id})

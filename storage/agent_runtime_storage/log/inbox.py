@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 
 from agent_runtime_storage.contract.errors import StoreError
-from agent_runtime_storage.contract.records import Event, InboxItem, Usage, UsageTotal
+from agent_runtime_storage.contract.records import EventRow, InboxItem, Usage, UsageTotal
 from agent_runtime_storage.drivers.protocol import BatchMissed
 from agent_runtime_storage.drivers.signals import topic_of
-from agent_runtime_storage.queries.owner import Owner, not_found
+from agent_runtime_storage.queries.owner import OwnerScope, not_found
 from agent_runtime_storage.queries.row_decoding import (
     to_event,
     to_inbox_item,
@@ -17,7 +17,7 @@ from agent_runtime_storage.queries.row_decoding import (
 )
 
 
-class Inbox(Owner):
+class Inbox(OwnerScope):
     """The methods of `UserStore` for the inbox, events and usage."""
 
     async def post(
@@ -53,13 +53,13 @@ class Inbox(Owner):
             await self._require_thread(thread_id)
         return [to_inbox_item(row) for row in rows]
 
-    async def events(self, thread_id: str, *, after: int = 0, limit: int = 1000) -> list[Event]:
+    async def events(self, thread_id: str, *, after: int = 0, limit: int = 1000) -> list[EventRow]:
         rows = await self._read("events", thread_id=thread_id, after=after, limit=max(limit, 0))
         if not rows:
             await self._require_thread(thread_id)
         return [to_event(row) for row in rows]
 
-    async def follow(self, thread_id: str, *, after: int = 0) -> AsyncGenerator[Event]:
+    async def follow(self, thread_id: str, *, after: int = 0) -> AsyncGenerator[EventRow]:
         signals = self._driver.signals
         # Before the first read: what is committed after it wakes the listener.
         with signals.listen(topic_of(self.user_id, thread_id)) as listener:

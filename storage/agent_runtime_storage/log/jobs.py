@@ -8,11 +8,11 @@ from agent_runtime_storage.contract.errors import LeaseLost, StoreInDoubt
 from agent_runtime_storage.contract.ids import new_id
 from agent_runtime_storage.contract.records import Job
 from agent_runtime_storage.drivers.protocol import BatchMissed, Statement, Value
-from agent_runtime_storage.objects.bodies import unpack
-from agent_runtime_storage.queries.owner import Owner, not_found
+from agent_runtime_storage.objects.bodies import unpack_body
+from agent_runtime_storage.queries.owner import OwnerScope, not_found
 
 
-class Jobs(Owner):
+class Jobs(OwnerScope):
     """The methods of `UserStore` for durable jobs."""
 
     async def enqueue(self, thread_id: str, kind: str, key: str, payload: bytes) -> bool:
@@ -60,7 +60,7 @@ class Jobs(Owner):
         if blob is not None:
             found = await self._read("blob", thread_id=thread, hash=blob)
             codec, data = found[0] if found else ("lost", None)
-            payload = unpack(b"", codec, data, {"job": identity})
+            payload = unpack_body(b"", codec, data, {"job": identity})
         return Job(identity, thread, job_kind, job_key, payload, attempts, token)
 
     async def finish_job(self, job: Job) -> None:

@@ -9,8 +9,14 @@ from collections.abc import Collection, Sequence
 import orjson
 
 from agent_runtime_storage.contract.errors import CorruptThread
-from agent_runtime_storage.contract.records import Activation, Call, Node, ObservationRow, Outline
-from agent_runtime_storage.queries.owner import Owner, not_found
+from agent_runtime_storage.contract.records import (
+    Activation,
+    CallRow,
+    Node,
+    ObservationRow,
+    Outline,
+)
+from agent_runtime_storage.queries.owner import OwnerScope, not_found
 from agent_runtime_storage.queries.row_decoding import (
     to_activation,
     to_call,
@@ -21,7 +27,7 @@ from agent_runtime_storage.queries.row_decoding import (
 _NO_LIMIT = 2**62
 
 
-class Log(Owner):
+class LogReader(OwnerScope):
     """The methods of `UserStore` that read the log."""
 
     async def branch(
@@ -98,7 +104,7 @@ class Log(Owner):
             await self._require_thread(thread_id)
         return to_nodes(rows)
 
-    async def call(self, thread_id: str, node_id: int, index: int) -> Call:
+    async def call(self, thread_id: str, node_id: int, index: int) -> CallRow:
         rows = await self._read("call", thread_id=thread_id, node_id=node_id, position=index)
         if not rows:
             raise not_found("call", f"{index} of node {node_id} in thread {thread_id}")

@@ -6,10 +6,10 @@ import secrets
 
 from agent_runtime_storage.contract.errors import LeaseLost, StoreInDoubt
 from agent_runtime_storage.drivers.protocol import BatchMissed, Value
-from agent_runtime_storage.queries.owner import Owner
+from agent_runtime_storage.queries.owner import OwnerScope
 
 
-class Periodic(Owner):
+class Periodic(OwnerScope):
     """The methods of `UserStore` for periodic jobs."""
 
     async def claim_periodic(self, kind: str, *, seconds: float) -> str | None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from agent_runtime_storage.contract.plan_records import PlanRow
 from agent_runtime_storage.drivers.protocol import Row
-from agent_runtime_storage.objects.bodies import unpack
-from agent_runtime_storage.queries.owner import Owner
+from agent_runtime_storage.objects.bodies import unpack_body
+from agent_runtime_storage.queries.owner import OwnerScope
 
 
-class Plans(Owner):
+class Plans(OwnerScope):
     """The methods of `UserStore` that read plans."""
 
     async def plan(self, thread_id: str, head: int) -> PlanRow | None:
@@ -36,5 +36,5 @@ class Plans(Owner):
 def _to_plan(row: Row) -> PlanRow:
     """Decode `plan_columns`."""
     identity, node_id, call_id, run_id, inline, codec, data, at = row
-    body = unpack(inline, codec, data, {"plan": identity})
+    body = unpack_body(inline, codec, data, {"plan": identity})
     return PlanRow(identity, node_id, call_id, run_id, body, at)

@@ -16,12 +16,12 @@ from agent_runtime_storage.contract.question_records import (
 )
 from agent_runtime_storage.contract.records import JsonObject, Lease
 from agent_runtime_storage.drivers.protocol import BatchMissed, Row, Statement
-from agent_runtime_storage.queries.owner import Owner, encode_json, not_found
+from agent_runtime_storage.queries.owner import OwnerScope, encode_json, not_found
 
 _CURE = "Look which questions are open; to say something else, steer the run or start a new one."
 
 
-class People(Owner):
+class QuestionQueries(OwnerScope):
     """The methods of `UserStore` for questions and approvals."""
 
     async def question(self, question_id: str) -> QuestionRow:
@@ -72,7 +72,7 @@ class People(Owner):
             if (found.status, found.answer) != ("answered", orjson.loads(text)):
                 raise
         except BatchMissed as error:
-            raise closed(await self.question(question_id)) from error
+            raise question_closed_error(await self.question(question_id)) from error
         except Conflict:
             if remember is not None and remember.thread_id is not None:
                 await self._require_thread(remember.thread_id)
@@ -136,7 +136,7 @@ def to_question(row: Row) -> QuestionRow:
     )
 
 
-def closed(question: QuestionRow) -> QuestionClosed:
+def question_closed_error(question: QuestionRow) -> QuestionClosed:
     """Return the error of who answers a question that cannot be answered any more."""
     reason = {
         "answered": "was answered before",

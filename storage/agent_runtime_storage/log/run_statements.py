@@ -24,15 +24,15 @@ from agent_runtime_storage.contract.records import (
 )
 from agent_runtime_storage.contract.search_records import NodeText
 from agent_runtime_storage.drivers.protocol import Statement, Value
-from agent_runtime_storage.log.questions import People
-from agent_runtime_storage.log.spending import SpendingOfOwner
-from agent_runtime_storage.objects.bodies import Bodies
+from agent_runtime_storage.log.questions import QuestionQueries
+from agent_runtime_storage.log.spending import SpendingQueries
+from agent_runtime_storage.objects.bodies import BodyWriter
 from agent_runtime_storage.queries.owner import encode_json
 from agent_runtime_storage.queries.run_spec import whole_spec
-from agent_runtime_storage.search.full_text import Indexing
+from agent_runtime_storage.search.full_text import TextIndexer
 
 
-class RunStatements(Indexing, People, SpendingOfOwner):
+class RunStatements(TextIndexer, QuestionQueries, SpendingQueries):
     """From what the engine wants written to statements, in the order of a batch."""
 
     async def _pack(
@@ -42,7 +42,7 @@ class RunStatements(Indexing, People, SpendingOfOwner):
         activation: NewActivation | None,
         results: Sequence[bytes] = (),
         finish: Finish | None = None,
-    ) -> Bodies:
+    ) -> BodyWriter:
         inline = [node.body for node in nodes] + list(results)
         prefixes: list[bytes] = []
         if activation is not None:
@@ -123,7 +123,7 @@ class RunStatements(Indexing, People, SpendingOfOwner):
             miss="thread",
         )
 
-    def _update_calls(self, lease: Lease, commit: Commit, bodies: Bodies) -> list[Statement]:
+    def _update_calls(self, lease: Lease, commit: Commit, bodies: BodyWriter) -> list[Statement]:
         batch: list[Statement] = []
         for node_id, index in commit.start:
             key = {"thread_id": lease.thread_id, "node_id": node_id, "position": index}
@@ -145,7 +145,7 @@ class RunStatements(Indexing, People, SpendingOfOwner):
             batch.append(self._statement("clear_open_node", own, rows=1, miss="close"))
         return batch
 
-    def _finish_call(self, thread_id: str, done: CallDone, bodies: Bodies) -> Statement:
+    def _finish_call(self, thread_id: str, done: CallDone, bodies: BodyWriter) -> Statement:
         packed = bodies.get(done.body)
         values = {
             "thread_id": thread_id,
@@ -160,7 +160,7 @@ class RunStatements(Indexing, People, SpendingOfOwner):
         return self._statement("finish_call", values, rows=1, miss="call")
 
     def _append_nodes(
-        self, thread_id: str, run_id: str, nodes: Sequence[NewNode], bodies: Bodies
+        self, thread_id: str, run_id: str, nodes: Sequence[NewNode], bodies: BodyWriter
     ) -> list[Statement]:
         batch: list[Statement] = []
         for node in nodes:
@@ -192,7 +192,7 @@ class RunStatements(Indexing, People, SpendingOfOwner):
         return self._statement("set_head", values, rows=1, miss="head")
 
     def _append_activation(
-        self, thread_id: str, run_id: str, activation: NewActivation | None, bodies: Bodies
+        self, thread_id: str, run_id: str, activation: NewActivation | None, bodies: BodyWriter
     ) -> list[Statement]:
         if activation is None:
             return []
@@ -210,7 +210,7 @@ class RunStatements(Indexing, People, SpendingOfOwner):
         return [self._statement("append_activation", values)]
 
     def _append_observation(
-        self, lease: Lease, observation: NewObservation | None, job: Job | None, bodies: Bodies
+        self, lease: Lease, observation: NewObservation | None, job: Job | None, bodies: BodyWriter
     ) -> list[Statement]:
         batch: list[Statement] = []
         if observation is not None:
@@ -236,7 +236,9 @@ class RunStatements(Indexing, People, SpendingOfOwner):
             batch.append(self._statement("end_job", key, rows=1, miss="job"))
         return batch
 
-    def _append_plan(self, lease: Lease, plan: NewPlan | None, bodies: Bodies) -> list[Statement]:
+    def _append_plan(
+        self, lease: Lease, plan: NewPlan | None, bodies: BodyWriter
+    ) -> list[Statement]:
         if plan is None:
             return []
         packed = bodies.get(plan.body)
@@ -305,7 +307,7 @@ class RunStatements(Indexing, People, SpendingOfOwner):
             values[f"{name}_cost"] = amount.cost if amount else 0
         return self._statement("spend", values, rows=1, miss="budget")
 
-    def _finish(self, run_id: str, finish: Finish, bodies: Bodies) -> list[Statement]:
+    def _finish(self, run_id: str, finish: Finish, bodies: BodyWriter) -> list[Statement]:
         if finish.status in ("queued", "running"):
             raise Conflict(
                 f"A run cannot finish as {finish.status}.",

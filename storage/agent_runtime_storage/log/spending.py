@@ -8,7 +8,7 @@ from agent_runtime_storage.contract.errors import BudgetExceeded, Conflict, Stor
 from agent_runtime_storage.contract.records import Commit, Lease, Run
 from agent_runtime_storage.contract.spending_records import Amount, Budget, Spending
 from agent_runtime_storage.drivers.protocol import BatchMissed, Row, Statement
-from agent_runtime_storage.queries.owner import Owner, not_found
+from agent_runtime_storage.queries.owner import OwnerScope, not_found
 from agent_runtime_storage.queries.row_decoding import to_run
 
 OVER_LIMIT = ("thread_budget", "day_budget", "steps_budget")
@@ -16,7 +16,7 @@ OVER_LIMIT = ("thread_budget", "day_budget", "steps_budget")
 _NANO = 1_000_000_000
 
 
-class SpendingOfOwner(Owner):
+class SpendingQueries(OwnerScope):
     """The methods of `UserStore` for what was spent."""
 
     async def day_spending(self) -> Spending:
@@ -82,7 +82,7 @@ class SpendingOfOwner(Owner):
         wanted, limits = commit.reserve or Amount(), commit.limits
         if label == "steps_budget":
             steps = await self.tree_steps(lease.root_run_id)
-            return over_steps(steps, limits.steps or 0)
+            return step_budget_exceeded(steps, limits.steps or 0)
         rows = await self._read("run", run_id=lease.root_run_id)
         root = to_run(rows[0]) if rows else None
         kept = root.kept if root and (is_below(lease) or limits.spare) else None
@@ -119,7 +119,7 @@ def takes_lock(commit: Commit) -> bool:
     return commit.reserve is not None and not limits.thread == limits.day == Budget()
 
 
-def over_steps(steps: int, most: int) -> BudgetExceeded:
+def step_budget_exceeded(steps: int, most: int) -> BudgetExceeded:
     """Return the refusal of a step for which a run tree has no room."""
     return BudgetExceeded(
         f"The run and its sub-agents have used up their {most:,} steps: {steps:,} are made, the "

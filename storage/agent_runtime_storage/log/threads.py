@@ -9,13 +9,13 @@ from agent_runtime_storage.contract.errors import Conflict, StoreError, StoreInD
 from agent_runtime_storage.contract.names import name_problem
 from agent_runtime_storage.contract.records import Thread
 from agent_runtime_storage.drivers.protocol import BatchMissed
-from agent_runtime_storage.queries.owner import Owner, encode_json, not_found
+from agent_runtime_storage.queries.owner import OwnerScope, encode_json, not_found
 from agent_runtime_storage.queries.row_decoding import to_thread
 
 _TRIES = 16
 
 
-class Threads(Owner):
+class Threads(OwnerScope):
     """The methods of `UserStore` for threads."""
 
     async def ensure_thread(

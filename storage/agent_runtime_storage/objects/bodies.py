@@ -51,7 +51,7 @@ def _pack(body: bytes) -> Packed:
     return Packed(b"", digest, "raw", body)
 
 
-class Bodies:
+class BodyWriter:
     """The packed bodies of one batch; each distinct blob of it is written once.
 
     Args:
@@ -128,7 +128,7 @@ class Bodies:
         ]
 
 
-async def fetch(objects: Objects | None, keys: Collection[str]) -> Mapping[str, bytes]:
+async def fetch_bodies(objects: Objects | None, keys: Collection[str]) -> Mapping[str, bytes]:
     """Return the bodies that lie in objects, by their keys, read in parallel and verified.
 
     Raises:
@@ -164,7 +164,7 @@ def _verified(key: str, data: bytes) -> bytes | None:
     return body if hashlib.sha256(body).digest() == digest else None
 
 
-def unpack(inline: bytes, codec: str, data: bytes | None, what: Mapping[str, object]) -> bytes:
+def unpack_body(inline: bytes, codec: str, data: bytes | None, what: Mapping[str, object]) -> bytes:
     """Return a body as it was given.
 
     Args:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from agent_runtime_config.errors import ConfigError
 from agent_runtime_storage.contract.object_records import ObjectInfo, Version
 from agent_runtime_storage.objects.object_store import Objects, owner_prefix
-from agent_runtime_storage.queries.owner import Owner
+from agent_runtime_storage.queries.owner import OwnerScope
 
 NODE_MEMORY = "node_memory"
 COLLECTIONS = frozenset({NODE_MEMORY})
@@ -80,7 +80,7 @@ class Documents:
         return f"{self._owner}/{key}"
 
 
-class OwnedDocuments(Owner):
+class OwnedDocuments(OwnerScope):
     """The part of `UserStore` for documents."""
 
     def documents(self) -> Documents:
@@ -94,7 +94,7 @@ class OwnedDocuments(Owner):
         return Documents(self._objects, self.user_id)
 
 
-def is_document(key: str) -> bool:
+def is_document_key(key: str) -> bool:
     """Return whether an object is a document, to which no row has to refer."""
     return not COLLECTIONS.isdisjoint(key.split("/")[1:2])
 
@@ -104,12 +104,12 @@ def is_segment(text: str) -> bool:
     return _SEGMENT.fullmatch(text) is not None
 
 
-async def documents_of(objects: Objects) -> AsyncGenerator[str]:
+async def list_document_keys(objects: Objects) -> AsyncGenerator[str]:
     """Give the keys of all owners' documents."""
     async with aclosing(objects.list()) as chunks:
         async for chunk in chunks:
             for info in chunk:
-                if is_document(info.key):
+                if is_document_key(info.key):
                     yield info.key
 
 

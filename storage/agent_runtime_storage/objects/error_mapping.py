@@ -32,7 +32,7 @@ def store_is_missing(error: Exception) -> bool:
     return code is not None and code[1] in ("NoSuchBucket", "ContainerNotFound")
 
 
-def told(error: Exception, what: str, *, cure: str = "") -> StoreError:
+def map_object_error(error: Exception, what: str, *, cure: str = "") -> StoreError:
     """Return our error for one of a folder or of obstore, without what it must not show.
 
     Args:

@@ -31,7 +31,7 @@ from agent_runtime_storage.contract.errors import (
     UnknownScheme,
 )
 from agent_runtime_storage.contract.object_records import ObjectInfo, Version, check_folder
-from agent_runtime_storage.objects.error_mapping import store_is_missing, told
+from agent_runtime_storage.objects.error_mapping import map_object_error, store_is_missing
 
 _USE = (
     "Use a folder, such as `file:///var/lib/agent/objects`, or `s3://bucket/prefix`, "
@@ -51,7 +51,7 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 
-class Place(Protocol):
+class ObjectBackend(Protocol):
     """Where objects lie: what a folder and a bucket have in common.
 
     Keys are relative to it.  Errors are those of the operating system and of obstore; what is not
@@ -79,11 +79,11 @@ class Objects:
     is abandoned in a bucket, and finished first in a folder.
     """
 
-    def __init__(self, make: Callable[[], Place], shown: str, *, seconds: float) -> None:
+    def __init__(self, make: Callable[[], ObjectBackend], shown: str, *, seconds: float) -> None:
         self.shown = shown
         """The store's URL without secrets."""
         self._make = make
-        self._made: Place | None = None
+        self._made: ObjectBackend | None = None
         self._seconds = seconds
         self._slots = anyio.CapacityLimiter(_AT_ONCE)
 
@@ -106,7 +106,7 @@ class Objects:
             raise StoreError("The object store's URL is empty or no text.", cure=_USE)
         scheme = url_scheme(url)
         if scheme in ("", "file"):
-            folder = folder_of(url)
+            folder = parse_folder_url(url)
             check_folder(folder)
             return cls(lambda: _folder(folder, room), f"file:{folder}", seconds=seconds)
         if scheme not in _BUCKETS:
@@ -116,7 +116,9 @@ class Objects:
             # It gives up a little earlier, and then says what is wrong.
             bucket = _bucket(url, room, seconds * _TRYING)
         except Exception as error:
-            raise told(error, f"The object store {url} cannot be opened", cure=_SET) from None
+            raise map_object_error(
+                error, f"The object store {url} cannot be opened", cure=_SET
+            ) from None
         # It holds no credentials: that was checked.
         return cls(lambda: bucket, url, seconds=seconds)
 
@@ -215,7 +217,7 @@ class Objects:
                 cure="Use a store that does, or update it.",
             )
 
-    async def _place(self) -> Place:
+    async def _place(self) -> ObjectBackend:
         if self._made is None:
             self._made = await anyio.to_thread.run_sync(self._make)
         return self._made
@@ -234,25 +236,25 @@ class Objects:
                 if missing and lost is not None:
                     raise object_lost(lost, self.shown) from None
                 # Not from the error: the client's own text may hold what must not be seen.
-                raise told(error, f"{what} in {self.shown} failed") from None
+                raise map_object_error(error, f"{what} in {self.shown} failed") from None
 
 
 # The client is loaded when it is first needed, not with this module.
 
 
-def _folder(root: Path, room: str) -> Place:
+def _folder(root: Path, room: str) -> ObjectBackend:
     from agent_runtime_storage.objects.backends import Folder
 
     return Folder(root, room)
 
 
-def _bucket(url: str, room: str, seconds: float) -> Place:
+def _bucket(url: str, room: str, seconds: float) -> ObjectBackend:
     from agent_runtime_storage.objects.backends import Bucket
 
     return Bucket(url, room, seconds)
 
 
-def folder_of(url: str) -> Path:
+def parse_folder_url(url: str) -> Path:
     """Return the absolute folder that a `file:` URL or a bare path names.
 
     Raises:
@@ -273,7 +275,7 @@ def folder_of(url: str) -> Path:
     return Path(path).absolute()
 
 
-def default_folder(database: Path) -> Path:
+def default_object_folder(database: Path) -> Path:
     """Return where the objects of a database file lie if no store is set: beside it."""
     real = database.resolve()
     name = real.stem if real.suffix in _DATABASE_ENDINGS else real.name
@@ -317,7 +319,7 @@ def object_key(user_id: str, thread_id: str, digest: bytes, codec: str) -> str:
     return f"{thread_prefix(user_id, thread_id)}/{digest.hex()}.{codec}"
 
 
-def is_key(place: str) -> bool:
+def is_object_key(place: str) -> bool:
     """Return whether a row's word of where its body lies is the key of an object."""
     return "/" in place
 

@@ -11,7 +11,7 @@ from agent_runtime_storage.sql.loader import Migration, load_migrations, load_qu
 _TABLE = "schema_migrations"
 
 
-async def migrate(driver: Driver, migrations: Sequence[Migration] | None = None) -> None:
+async def apply_migrations(driver: Driver, migrations: Sequence[Migration] | None = None) -> None:
     """Apply the migrations that the database lacks.
 
     Several processes may do so at once: a migration and the note that it was applied are one
@@ -41,7 +41,7 @@ async def schema_state(driver: Driver) -> tuple[int, tuple[str, ...]]:
     """Return the newest applied migration's number (0 for none), and those that the database lacks.
 
     Raises:
-        MigrationError, NotADatabase: as `migrate`.
+        MigrationError, NotADatabase: as `apply_migrations`.
     """
     queries = load_queries(driver.dialect)
     known = load_migrations(driver.dialect)

@@ -10,13 +10,13 @@ import orjson
 from agent_runtime_storage.contract.errors import Conflict, NotFound, ObjectLost, StoreError
 from agent_runtime_storage.drivers.protocol import ConstraintFailed, Driver, Row, Statement, Value
 from agent_runtime_storage.drivers.signals import topic_of
-from agent_runtime_storage.objects.bodies import Bodies, fetch
+from agent_runtime_storage.objects.bodies import BodyWriter, fetch_bodies
 from agent_runtime_storage.objects.object_store import Objects
 from agent_runtime_storage.queries.row_decoding import BODIES, objects_in, with_bodies
 from agent_runtime_storage.sql.loader import load_queries
 
 
-class Owner:
+class OwnerScope:
     """One owner's view of a database: it adds the owner to every statement."""
 
     def __init__(self, driver: Driver, user_id: str, objects: Objects | None = None) -> None:
@@ -37,17 +37,17 @@ class Owner:
         if not columns or not (keys := objects_in(rows, columns)):
             return rows
         try:
-            bodies = await fetch(self._objects, keys)
+            bodies = await fetch_bodies(self._objects, keys)
         except ObjectLost:
             # The objects of a thread that is deleted go after its rows.
             rows = await self._driver.read(self._sql[name], values, owner=self.user_id)
             if objects_in(rows, columns) >= keys:
                 raise
-            bodies = await fetch(self._objects, objects_in(rows, columns))
+            bodies = await fetch_bodies(self._objects, objects_in(rows, columns))
         return with_bodies(rows, columns, bodies)
 
-    def _bodies(self, thread_id: str) -> Bodies:
-        return Bodies(self._sql["put_blob"], self.user_id, thread_id, self._objects)
+    def _bodies(self, thread_id: str) -> BodyWriter:
+        return BodyWriter(self._sql["put_blob"], self.user_id, thread_id, self._objects)
 
     def _statement(
         self, name: str, params: Mapping[str, Value], *, rows: int | None = None, miss: str = ""

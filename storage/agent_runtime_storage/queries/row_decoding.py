@@ -16,8 +16,8 @@ from agent_runtime_storage.contract.records import (
     Activation,
     Amount,
     Budget,
-    Call,
-    Event,
+    CallRow,
+    EventRow,
     FileRow,
     InboxItem,
     LeaseOwner,
@@ -29,8 +29,8 @@ from agent_runtime_storage.contract.records import (
     UsageTotal,
 )
 from agent_runtime_storage.drivers.protocol import Row
-from agent_runtime_storage.objects.bodies import unpack
-from agent_runtime_storage.objects.object_store import is_key
+from agent_runtime_storage.objects.bodies import unpack_body
+from agent_runtime_storage.objects.object_store import is_object_key
 from agent_runtime_storage.queries.run_spec import decode_spec
 
 _NODE = (9,)
@@ -69,7 +69,7 @@ BODIES: Mapping[str, tuple[int, ...]] = {
 
 def objects_in(rows: Sequence[Row], columns: Sequence[int]) -> set[str]:
     """Return the keys of the objects that the rows refer to in these columns."""
-    return {row[column] for row in rows for column in columns if is_key(row[column])}
+    return {row[column] for row in rows for column in columns if is_object_key(row[column])}
 
 
 def with_bodies(
@@ -80,7 +80,7 @@ def with_bodies(
     for row in rows:
         values = list(row)
         for column in columns:
-            if is_key(row[column]):
+            if is_object_key(row[column]):
                 values[column : column + 2] = "raw", bodies[row[column]]
         filled.append(tuple(values))
     return filled
@@ -92,16 +92,16 @@ def to_thread(row: Row) -> Thread:
     return Thread(identity, title, orjson.loads(metadata), *rest)
 
 
-def to_call(row: Row) -> Call:
+def to_call(row: Row) -> CallRow:
     """Decode `call_columns`."""
     _, node_id, index, tool, status, outcome, _, shown, inline, codec, data, tokens, _ = row
-    body = unpack(inline, codec, data, {"node": node_id, "call": index})
-    return Call(node_id, index, tool, status, outcome, body, shown, tokens)
+    body = unpack_body(inline, codec, data, {"node": node_id, "call": index})
+    return CallRow(node_id, index, tool, status, outcome, body, shown, tokens)
 
 
 def to_nodes(rows: Sequence[Row]) -> list[Node]:
     """Decode `node_columns` and `call_columns`, in any order, to nodes in the order of `seq`."""
-    calls: dict[int, list[Call]] = {}
+    calls: dict[int, list[CallRow]] = {}
     for row in rows:
         if row[0] == 1:
             calls.setdefault(row[1], []).append(to_call(row))
@@ -110,7 +110,7 @@ def to_nodes(rows: Sequence[Row]) -> list[Node]:
         if row[0] == 1:
             continue
         _, seq, parent, kind, status, role, run, activation, inline, codec, data, tokens, at = row
-        body = unpack(inline, codec, data, {"node": seq})
+        body = unpack_body(inline, codec, data, {"node": seq})
         own = tuple(sorted(calls.get(seq, ()), key=lambda call: call.index))
         nodes.append(Node(seq, parent, kind, status, role, run, activation, body, tokens, at, own))
     nodes.sort(key=lambda node: node.seq)
@@ -126,8 +126,8 @@ def to_activation(row: Row) -> Activation:
         anchor=anchor,
         run_id=run_id,
         cause=cause,
-        body=unpack(inline, codec, data, what),
-        prefix=unpack(b"", prefix_codec, prefix, what),
+        body=unpack_body(inline, codec, data, what),
+        prefix=unpack_body(b"", prefix_codec, prefix, what),
         created_at=at,
     )
 
@@ -143,7 +143,7 @@ def to_observation(row: Row) -> ObservationRow:
         last,
         tuple(orjson.loads(parts)),
         bool(provisional),
-        unpack(inline, codec, data, {"observation": identity}),
+        unpack_body(inline, codec, data, {"observation": identity}),
         *rest,
     )
 
@@ -173,7 +173,7 @@ def to_run(row: Row) -> Run:
         cancel_requested=bool(cancel_requested),
         spec=caller,
         internal=internal,
-        output=unpack(inline, codec, data, {"run": run_id}),
+        output=unpack_body(inline, codec, data, {"run": run_id}),
         epoch=epoch,
         owner=None if host is None else LeaseOwner(host, boot, pid, started, machine, instance),
         lease_live=bool(lease_live),
@@ -188,16 +188,16 @@ def to_run(row: Row) -> Run:
     )
 
 
-def to_event(row: Row) -> Event:
+def to_event(row: Row) -> EventRow:
     """Decode a row of `events`."""
     identity, run_id, kind, node_id, data, at = row
-    return Event(identity, run_id, kind, node_id, orjson.loads(data), at)
+    return EventRow(identity, run_id, kind, node_id, orjson.loads(data), at)
 
 
 def to_inbox_item(row: Row) -> InboxItem:
     """Decode a row of `inbox`."""
     identity, run_id, kind, inline, codec, data, at = row
-    body = unpack(inline, codec, data, {"inbox item": identity})
+    body = unpack_body(inline, codec, data, {"inbox item": identity})
     return InboxItem(identity, run_id, kind, body, at)
 
 

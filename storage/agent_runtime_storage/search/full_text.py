@@ -18,14 +18,14 @@ import orjson
 
 from agent_runtime_storage.contract.search_records import NodeText, TextHit
 from agent_runtime_storage.drivers.protocol import Driver, Statement, Value
-from agent_runtime_storage.queries.owner import Owner
-from agent_runtime_storage.search.query_expansion import MOST_WIDENED, content_words, forms_of
+from agent_runtime_storage.queries.owner import OwnerScope
+from agent_runtime_storage.search.query_expansion import MAX_EXPANDED_WORDS, content_words, forms_of
 from agent_runtime_storage.search.tokenizer import (
     Terms,
+    hash_term,
     owner_key,
     query_terms,
     query_words,
-    term_of,
     terms_of,
 )
 
@@ -48,7 +48,7 @@ _SATURATION = 1.2
 _LENGTH_SHARE = 0.75
 
 
-class Indexing(Owner):
+class TextIndexer(OwnerScope):
     """How texts get into the index, for all who write them."""
 
     async def _index(self, thread_id: str, texts: Iterable[NodeText]) -> list[Statement]:
@@ -74,7 +74,7 @@ class Indexing(Owner):
         return orjson.dumps(terms.by_bit()).decode()
 
 
-class Search(Indexing):
+class TextSearch(TextIndexer):
     """The methods of `UserStore` for full text."""
 
     async def search_text(
@@ -116,9 +116,10 @@ class Search(Indexing):
             return [[term] for term in query_terms(query, key, plain=True)]
         words = content_words(query_words(query, plain=False))
         forms = [
-            forms_of(word) if place < MOST_WIDENED else (word,) for place, word in enumerate(words)
+            forms_of(word) if place < MAX_EXPANDED_WORDS else (word,)
+            for place, word in enumerate(words)
         ]
-        return [[term_of(form, key) for form in one] for one in forms]
+        return [[hash_term(form, key) for form in one] for one in forms]
 
     async def _count_texts(
         self, terms: Sequence[str], *, every_word: bool

@@ -16,7 +16,7 @@ from snowballstemmer.english_stemmer import (  # pyright: ignore[reportMissingTy
     EnglishStemmer,
 )
 
-MOST_WIDENED = 24
+MAX_EXPANDED_WORDS = 24
 """How many words of a query are looked for in other forms, the first ones."""
 _SHORTEST = 3
 _VOWELS = tuple("aeiou")

@@ -58,7 +58,7 @@ _PLACES = tuple(",".join(map(str, range(1, times + 1))) for times in range(MAX_T
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class WordParts:
     """The words of a part of a text: the smallest ones, and the wholes that they are parts of."""
 
     plain: tuple[str, ...]
@@ -93,7 +93,7 @@ class Terms:
         )
 
 
-def words_of(text: str, *, query: bool = False) -> Iterator[Words]:
+def split_words(text: str, *, query: bool = False) -> Iterator[WordParts]:
     """Yield the words of a text, part by part.
 
     Args:
@@ -111,7 +111,7 @@ async def terms_of(text: str, key: bytes) -> Terms:
     them, because it is Python that computes.
     """
     counts = Counter[str]()
-    words = words_of(text[:MAX_CHARACTERS])
+    words = split_words(text[:MAX_CHARACTERS])
     while part := list(itertools.islice(words, _PORTION)):
         counts.update(itertools.chain.from_iterable(one.plain for one in part))
         counts.update(itertools.chain.from_iterable(one.wholes for one in part))
@@ -119,7 +119,7 @@ async def terms_of(text: str, key: bytes) -> Terms:
             await checkpoint()
     times: dict[str, int] = {}
     for place, (word, number) in enumerate(counts.items(), 1):
-        times[term_of(word, key)] = min(number, MAX_TIMES)
+        times[hash_term(word, key)] = min(number, MAX_TIMES)
         if place % _PORTION == 0:
             await checkpoint()
     return Terms(counts.total(), times)
@@ -131,7 +131,7 @@ def query_words(text: str, *, plain: bool) -> list[str]:
     Args:
         plain: whether to leave out the wholes of which the parts are there too.
     """
-    parts = words_of(text[:MAX_CHARACTERS], query=True)
+    parts = split_words(text[:MAX_CHARACTERS], query=True)
     words = (word for part in parts for word in (part.plain if plain else part.wholes + part.plain))
     found: dict[str, None] = {}
     for word in words:
@@ -143,7 +143,7 @@ def query_words(text: str, *, plain: bool) -> list[str]:
 
 def query_terms(text: str, key: bytes, *, plain: bool) -> list[str]:
     """Return the terms of a query's words, as `query_words` gives them."""
-    return [term_of(word, key) for word in query_words(text, plain=plain)]
+    return [hash_term(word, key) for word in query_words(text, plain=plain)]
 
 
 def owner_key(user_id: str) -> bytes:
@@ -152,7 +152,7 @@ def owner_key(user_id: str) -> bytes:
 
 
 @functools.lru_cache(maxsize=32_768)
-def term_of(word: str, key: bytes) -> str:
+def hash_term(word: str, key: bytes) -> str:
     """Return the term that stands for an owner's word, in hexadecimal."""
     encoded = word.encode("utf-8", "surrogatepass")
     return hashlib.blake2b(encoded, key=key, digest_size=_TERM_BYTES).hexdigest()
@@ -165,18 +165,18 @@ def _fold(text: str) -> str:
     return unicodedata.normalize("NFC", bare)
 
 
-def _split(compound: str, query: bool) -> Words:
+def _split(compound: str, query: bool) -> WordParts:
     return (_split_cached if len(compound) <= _CACHED_LENGTH else _cut)(compound, query)
 
 
 @functools.lru_cache(maxsize=16_384)
-def _split_cached(compound: str, query: bool) -> Words:
+def _split_cached(compound: str, query: bool) -> WordParts:
     return _cut(compound, query)
 
 
-def _cut(compound: str, query: bool) -> Words:
+def _cut(compound: str, query: bool) -> WordParts:
     if compound.isalpha() and compound.isascii() and (compound[1:].islower() or compound.isupper()):
-        return Words((compound.casefold(),))
+        return WordParts((compound.casefold(),))
     wholes: dict[str, None] = {}
     pieces = [compound]
     for split in (*(level.split for level in _LEVELS), _humps, _unspaced):
@@ -196,7 +196,7 @@ def _cut(compound: str, query: bool) -> Words:
         if not query:
             plain += piece
     parts = set(plain)
-    return Words(tuple(plain), tuple(whole for whole in wholes if plain and whole not in parts))
+    return WordParts(tuple(plain), tuple(whole for whole in wholes if plain and whole not in parts))
 
 
 def _humps(piece: str) -> list[str]:

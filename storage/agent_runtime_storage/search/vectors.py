@@ -17,9 +17,14 @@ import orjson
 
 from agent_runtime_storage.contract.errors import DimensionMismatch, InvalidVector, StoreError
 from agent_runtime_storage.contract.names import name_problem
-from agent_runtime_storage.contract.search_records import Embedder, VectorHit, VectorItem, VectorKey
+from agent_runtime_storage.contract.search_records import (
+    EmbedderRow,
+    VectorHit,
+    VectorItem,
+    VectorKey,
+)
 from agent_runtime_storage.drivers.protocol import BatchMissed, Measuring, Row, Statement, Value
-from agent_runtime_storage.queries.owner import Owner, not_found
+from agent_runtime_storage.queries.owner import OwnerScope, not_found
 
 MOST_DIMENSIONS = 16_000
 _SHORTEST, _LONGEST = 1e-12, 1e12
@@ -30,7 +35,7 @@ _AT_A_TIME = 16
 _log = logging.getLogger(__name__)
 
 
-class Vectors(Owner):
+class Vectors(OwnerScope):
     """The methods of `UserStore` for vectors."""
 
     async def upsert_vectors(self, model: str, items: Sequence[VectorItem]) -> None:
@@ -133,8 +138,8 @@ class Vectors(Owner):
         rows = await self._read("embedded", **values, source_ids=_json(source_ids))
         return [int(source_id) for (source_id,) in rows]
 
-    async def embedders(self) -> list[Embedder]:
-        return [Embedder(*row) for row in await self._read("embedders")]
+    async def embedders(self) -> list[EmbedderRow]:
+        return [EmbedderRow(*row) for row in await self._read("embedders")]
 
     async def to_embed(self, model: str, *, limit: int = 100) -> list[VectorKey]:
         rows = await self._read("vectors_to_embed", model=model, limit=max(limit, 0))

@@ -16,7 +16,7 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 from types import MappingProxyType
 
-from agent_runtime_storage.drivers.protocol import Dialect
+from agent_runtime_storage.drivers.protocol import SqlDialect
 
 _NAME = re.compile(r"^-- name: ([a-z_0-9]+)$", re.MULTILINE)
 _INCLUDE = re.compile(r"\{([a-z_0-9]+)\}")
@@ -53,12 +53,12 @@ def parse_blocks(text: str) -> dict[str, str]:
     return blocks
 
 
-def _folder(dialect: Dialect) -> Traversable:
+def _folder(dialect: SqlDialect) -> Traversable:
     return resources.files("agent_runtime_storage").joinpath("sql", dialect)
 
 
 @functools.cache
-def load_queries(dialect: Dialect) -> Mapping[str, str]:
+def load_queries(dialect: SqlDialect) -> Mapping[str, str]:
     """Return every query of the dialect by its name; read once for each process.
 
     Raises:
@@ -80,7 +80,7 @@ def load_queries(dialect: Dialect) -> Mapping[str, str]:
 
 
 @functools.cache
-def load_migrations(dialect: Dialect) -> tuple[Migration, ...]:
+def load_migrations(dialect: SqlDialect) -> tuple[Migration, ...]:
     """Return the dialect's migrations in rising order."""
     found: list[Migration] = []
     for file in _folder(dialect).joinpath("migrations").iterdir():

@@ -24,16 +24,16 @@ import orjson
 
 from agent_runtime_storage.contract.errors import InvalidExport
 from agent_runtime_storage.drivers.protocol import Row, Value
-from agent_runtime_storage.objects.bodies import unpack
+from agent_runtime_storage.objects.bodies import unpack_body
 
-FORMAT = "agent-runtime-thread"
-VERSION = 1
-UPGRADE = "Import it with the version of the runtime that wrote it, or a newer one."
-BROKEN = "Export the thread again; the file was changed, or written by something else."
+EXPORT_FORMAT = "agent-runtime-thread"
+EXPORT_VERSION = 1
+UPGRADE_CURE = "Import it with the version of the runtime that wrote it, or a newer one."
+BROKEN_EXPORT_CURE = "Export the thread again; the file was changed, or written by something else."
 
-Kind = Literal["text", "int", "float", "flag", "json", "body", "blob"]
-Record = Mapping[str, Any]
-BODY_KINDS: tuple[Kind, ...] = ("body", "blob")
+ColumnKind = Literal["text", "int", "float", "flag", "json", "body", "blob"]
+ExportRecord = Mapping[str, Any]
+BODY_KINDS: tuple[ColumnKind, ...] = ("body", "blob")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Column:
     """
 
     name: str
-    kind: Kind
+    kind: ColumnKind
     optional: bool = False
 
 
@@ -63,7 +63,7 @@ def _columns(text: str) -> tuple[Column, ...]:
     found: list[Column] = []
     for word in text.split():
         name, _, kind = word.partition(":")
-        found.append(Column(name, cast("Kind", kind.removesuffix("?")), kind.endswith("?")))
+        found.append(Column(name, cast("ColumnKind", kind.removesuffix("?")), kind.endswith("?")))
     return tuple(found)
 
 
@@ -161,7 +161,7 @@ VECTORS = Section(
     "vectors",
     _columns("model:text source:text source_id:int part:int values:body"),
 )
-BY_NAME = {section.name: section for section in (THREAD, RUNS, LOG, *SECTIONS, VECTORS)}
+SECTIONS_BY_NAME = {section.name: section for section in (THREAD, RUNS, LOG, *SECTIONS, VECTORS)}
 
 
 def to_record(section: Section, row: Row) -> dict[str, Any]:
@@ -177,14 +177,14 @@ def to_record(section: Section, row: Row) -> dict[str, Any]:
         if column.kind in BODY_KINDS:
             where, data = next(values), next(values)
             what = {section.name.removesuffix("s"): row[0]}
-            value = encode_body(unpack(value, where, data, what))
+            value = encode_export_body(unpack_body(value, where, data, what))
         elif value is not None:
             value = _to_json(column.kind, value)
         record[column.name] = value
     return record
 
 
-def _to_json(kind: Kind, value: Value) -> Any:
+def _to_json(kind: ColumnKind, value: Value) -> Any:
     match kind:
         case "json":
             return orjson.loads(cast("str", value))
@@ -196,7 +196,7 @@ def _to_json(kind: Kind, value: Value) -> Any:
             return value
 
 
-def encode_body(body: bytes) -> Any:
+def encode_export_body(body: bytes) -> Any:
     """Return a body as JSON: text, or base64 where it is none."""
     try:
         return body.decode()
@@ -211,7 +211,7 @@ class Checksum:
         self._hash = hashlib.sha256()
         self.counts: dict[str, int] = {}
 
-    def add(self, record: Record) -> None:
+    def add(self, record: ExportRecord) -> None:
         """Count a record in."""
         self._hash.update(orjson.dumps(record, option=orjson.OPT_SORT_KEYS))
         self._hash.update(b"\n")
@@ -232,19 +232,19 @@ def header(thread_id: str, writer: str) -> dict[str, Any]:
     """Return the record that begins an export."""
     return {
         "section": "header",
-        "format": FORMAT,
-        "version": VERSION,
+        "format": EXPORT_FORMAT,
+        "version": EXPORT_VERSION,
         "writer": writer,
         "thread": thread_id,
     }
 
 
-def dump_record(record: Record) -> bytes:
+def dump_record(record: ExportRecord) -> bytes:
     """Return a record as a line of JSON, with its end."""
     return orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE)
 
 
-async def load_records(lines: AsyncIterable[bytes | str]) -> AsyncIterator[Record]:
+async def load_records(lines: AsyncIterable[bytes | str]) -> AsyncIterator[ExportRecord]:
     """Give the records of lines of JSON.
 
     Raises:
@@ -256,10 +256,12 @@ async def load_records(lines: AsyncIterable[bytes | str]) -> AsyncIterator[Recor
         try:
             record: Any = orjson.loads(line)
         except orjson.JSONDecodeError as error:
-            raise InvalidExport(f"it is no JSON: {error}.", line=number, cure=BROKEN) from error
+            raise InvalidExport(
+                f"it is no JSON: {error}.", line=number, cure=BROKEN_EXPORT_CURE
+            ) from error
         if not isinstance(record, dict):
-            raise InvalidExport("it is no JSON object.", line=number, cure=BROKEN)
-        yield cast("Record", record)
+            raise InvalidExport("it is no JSON object.", line=number, cure=BROKEN_EXPORT_CURE)
+        yield cast("ExportRecord", record)
 
 
 @dataclass(slots=True)
@@ -272,10 +274,10 @@ class Fields:
 
     def fail(self, problem: str) -> NoReturn:
         """Raise `InvalidExport` of this record."""
-        raise InvalidExport(problem, line=self.line, cure=BROKEN)
+        raise InvalidExport(problem, line=self.line, cure=BROKEN_EXPORT_CURE)
 
 
-def read_fields(section: Section, record: Record, line: int) -> Fields:
+def read_fields(section: Section, record: ExportRecord, line: int) -> Fields:
     """Return a record's values, checked.
 
     Raises:
@@ -310,7 +312,7 @@ def _number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-_CHECKS: dict[Kind, Callable[[Any], bool]] = {
+_CHECKS: dict[ColumnKind, Callable[[Any], bool]] = {
     "text": lambda value: isinstance(value, str),
     "int": _integer,
     "float": _number,
@@ -330,24 +332,24 @@ def _body(fields: Fields, name: str, value: Any) -> bytes:
     return fields.fail(f"the {name} is neither text nor base64.")
 
 
-def check_header(record: Record) -> str:
+def check_header(record: ExportRecord) -> str:
     """Return which thread an export is of. Raises `InvalidExport` if it cannot be read here."""
-    if record.get("format") != FORMAT:
+    if record.get("format") != EXPORT_FORMAT:
         raise InvalidExport(
             "it is no header of an export.", line=1, cure="Choose a file of `threads export`."
         )
-    if record.get("version") != VERSION:
+    if record.get("version") != EXPORT_VERSION:
         raise _newer(1, f"the format has version {record.get('version')}", record)
     thread = record.get("thread")
     if not isinstance(thread, str) or not thread:
-        raise InvalidExport("the header names no thread.", line=1, cure=BROKEN)
+        raise InvalidExport("the header names no thread.", line=1, cure=BROKEN_EXPORT_CURE)
     return thread
 
 
-def section_of(record: Record, line: int, head: Record) -> Section:
+def section_of(record: ExportRecord, line: int, head: ExportRecord) -> Section:
     """Return the section of a record. Raises `InvalidExport` if it is not known here."""
     name = record.get("section")
-    section = BY_NAME.get(name) if isinstance(name, str) else None
+    section = SECTIONS_BY_NAME.get(name) if isinstance(name, str) else None
     if section is None:
         raise _newer(line, f"the section {name!r} is not known", head)
     if record.get("version") != section.version:
@@ -355,12 +357,12 @@ def section_of(record: Record, line: int, head: Record) -> Section:
     return section
 
 
-def _newer(line: int, what: str, head: Record) -> InvalidExport:
+def _newer(line: int, what: str, head: ExportRecord) -> InvalidExport:
     writer = head.get("writer")
     return InvalidExport(
         f"{what}; it was written by {writer if isinstance(writer, str) else 'something else'}.",
         line=line,
-        cure=UPGRADE,
+        cure=UPGRADE_CURE,
     )
 
 
@@ -369,7 +371,7 @@ def replace_ids(value: Any, ids: Mapping[str, str]) -> Any:
     if isinstance(value, str):
         return ids.get(value, value)
     if isinstance(value, dict):
-        return {key: replace_ids(one, ids) for key, one in cast("Record", value).items()}
+        return {key: replace_ids(one, ids) for key, one in cast("ExportRecord", value).items()}
     if isinstance(value, list):
         return [replace_ids(one, ids) for one in cast("Sequence[Any]", value)]
     return value

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from agent_runtime_storage.contract.errors import ThreadExists
 from agent_runtime_storage.contract.search_records import NodeText, VectorItem
 from agent_runtime_storage.drivers.protocol import Statement, Value
-from agent_runtime_storage.objects.bodies import Bodies
-from agent_runtime_storage.search.full_text import Indexing
+from agent_runtime_storage.objects.bodies import BodyWriter
+from agent_runtime_storage.search.full_text import TextIndexer
 from agent_runtime_storage.search.vectors import Vectors
 
 
-class Importing(Vectors, Indexing):
+class ImportBatches(Vectors, TextIndexer):
     """What an import needs of the store."""
 
     async def write_hidden(
@@ -59,7 +59,7 @@ class Importing(Vectors, Indexing):
         """Return a statement of this owner."""
         return self._statement(name, params, rows=rows, miss=miss)
 
-    def new_bodies(self, thread_id: str) -> Bodies:
+    def new_bodies(self, thread_id: str) -> BodyWriter:
         """Return where the bodies of a batch go."""
         return self._bodies(thread_id)
 

@@ -28,9 +28,9 @@ from agent_runtime_storage.contract.records import (
 )
 from agent_runtime_storage.upkeep.export_format import Fields, Section
 
-REFUSED = "Refused: the thread was imported, and nothing of an import is run."
+IMPORT_REFUSAL = "Refused: the thread was imported, and nothing of an import is run."
 _LEFT_OUT = ("activations", "inbox", "jobs", "questions", "vectors")
-_REFUSED_BODY = orjson.dumps({"text": REFUSED, "outcome": "refused"})
+_REFUSED_BODY = orjson.dumps({"text": IMPORT_REFUSAL, "outcome": "refused"})
 """A result in the form that the engine gives it."""
 _REFUSED_TOKENS = 20
 _OVER = "It was not over when its thread was exported; nothing of an import goes on."
@@ -53,7 +53,7 @@ _VALUES: dict[tuple[str, str], tuple[str, ...]] = {
 }
 
 
-def as_history(section: Section, fields: Fields) -> bool:
+def strip_to_history(section: Section, fields: Fields) -> bool:
     """Take from a record what could act; return whether anything of it is kept.
 
     Raises:
@@ -84,7 +84,7 @@ def as_history(section: Section, fields: Fields) -> bool:
     return True
 
 
-def vetted(section: Section, fields: Fields, vet: Vet) -> int:
+def validate_record_body(section: Section, fields: Fields, vet: Vet) -> int:
     """Check the body of a record, and return how many calls the node has that it is.
 
     Raises:

@@ -17,26 +17,26 @@ from agent_runtime_storage.contract.names import name_problem
 from agent_runtime_storage.contract.records import TextOf, Vet
 from agent_runtime_storage.contract.search_records import NodeText, VectorItem
 from agent_runtime_storage.drivers.protocol import BatchMissed, Statement, Value
-from agent_runtime_storage.objects.bodies import Bodies
+from agent_runtime_storage.objects.bodies import BodyWriter
 from agent_runtime_storage.upkeep.export_format import (
     BODY_KINDS,
-    BROKEN,
+    BROKEN_EXPORT_CURE,
     LOG,
     RUNS,
     THREAD,
     VECTORS,
     Checksum,
+    ColumnKind,
+    ExportRecord,
     Fields,
-    Kind,
-    Record,
     Section,
     check_header,
     read_fields,
     replace_ids,
     section_of,
 )
-from agent_runtime_storage.upkeep.import_batches import Importing
-from agent_runtime_storage.upkeep.import_vetting import as_history, vetted
+from agent_runtime_storage.upkeep.import_batches import ImportBatches
+from agent_runtime_storage.upkeep.import_vetting import strip_to_history, validate_record_body
 
 _CHUNK_ROWS = 400
 _CHUNK_BYTES = 2**20
@@ -78,7 +78,7 @@ class Importer:
 
     def __init__(
         self,
-        store: Importing,
+        store: ImportBatches,
         *,
         rename: str | None,
         texts: TextOf | None,
@@ -92,7 +92,7 @@ class Importer:
         self._text_of = texts
         self._vet = vet
         self._trusted = trusted
-        self._head: Record = {}
+        self._head: ExportRecord = {}
         self._checksum = Checksum()
         self._members: list[_Thread] = []
         self._logs: list[_Thread] = []
@@ -108,7 +108,7 @@ class Importer:
     def threads(self) -> list[str]:
         return [member.id for member in self._members]
 
-    async def take(self, record: Record, line: int) -> None:
+    async def take(self, record: ExportRecord, line: int) -> None:
         """Take the next record.
 
         Raises:
@@ -121,7 +121,7 @@ class Importer:
             self._head = record
             return
         if self._ended:
-            raise InvalidExport("there is more after the end.", line=line, cure=BROKEN)
+            raise InvalidExport("there is more after the end.", line=line, cure=BROKEN_EXPORT_CURE)
         if record.get("section") == "end":
             self._check_end(record, line)
             return
@@ -134,7 +134,7 @@ class Importer:
             fields.fail("it is nested too deeply.")
         if not self._trusted:
             self._continue(section, fields)
-            if not as_history(section, fields):
+            if not strip_to_history(section, fields):
                 return
         if section is THREAD:
             await self._begin(fields)
@@ -146,7 +146,7 @@ class Importer:
             fields.fail("it comes before its thread.")
         self._check(section, fields)
         if self._vet is not None:
-            self._check_calls(section, fields, vetted(section, fields, self._vet))
+            self._check_calls(section, fields, validate_record_body(section, fields, self._vet))
         self._rows.append(_Row(section, fields))
         self._bytes += 200 + sum(len(body) for body in fields.bodies.values())
         if len(self._rows) >= _CHUNK_ROWS or self._bytes >= _CHUNK_BYTES:
@@ -169,7 +169,9 @@ class Importer:
             )
         await self._finish_log(lines)
         if not self._members or len(self._logs) != len(self._members):
-            raise InvalidExport("not every thread has its log.", line=lines, cure=BROKEN)
+            raise InvalidExport(
+                "not every thread has its log.", line=lines, cure=BROKEN_EXPORT_CURE
+            )
         statements = [*self._open_nodes(), *(self._show(member) for member in self._members)]
         await self._write(self._members[0], statements, lines)
 
@@ -237,10 +239,10 @@ class Importer:
                 raise InvalidExport(
                     f"thread {member.fields.values['id']} has {came} {section}, not {wanted}.",
                     line=line,
-                    cure=BROKEN,
+                    cure=BROKEN_EXPORT_CURE,
                 )
         if node := next(iter(member.lacking), None):
-            raise InvalidExport(f"node {node} lacks calls.", line=line, cure=BROKEN)
+            raise InvalidExport(f"node {node} lacks calls.", line=line, cure=BROKEN_EXPORT_CURE)
 
     # Checks that a database would make too late or not at all
 
@@ -380,7 +382,7 @@ class Importer:
                 cure="An id of the export may be taken here: import it under another id.",
             ) from error
 
-    def _insert(self, member: _Thread, row: _Row, bodies: Bodies) -> Statement:
+    def _insert(self, member: _Thread, row: _Row, bodies: BodyWriter) -> Statement:
         values: dict[str, Value] = {"thread_id": member.id}
         for column in row.section.columns:
             if column.kind in BODY_KINDS:
@@ -441,13 +443,13 @@ class Importer:
 
     # The end
 
-    def _check_end(self, record: Record, line: int) -> None:
+    def _check_end(self, record: ExportRecord, line: int) -> None:
         if (record.get("sha256"), record.get("counts")) != (
             self._checksum.digest,
             self._checksum.counts,
         ):
             raise InvalidExport(
-                "the checksum does not fit what came before it.", line=line, cure=BROKEN
+                "the checksum does not fit what came before it.", line=line, cure=BROKEN_EXPORT_CURE
             )
         self._ended = True
 
@@ -464,7 +466,7 @@ class Importer:
                 tops[run_id] = self._roots[str(parent)]
                 if tops[run_id] in seen:
                     raise InvalidExport(
-                        f"run {run_id} is its own ancestor.", line=line, cure=BROKEN
+                        f"run {run_id} is its own ancestor.", line=line, cure=BROKEN_EXPORT_CURE
                     )
                 seen.add(tops[run_id])
         batch: list[Statement] = []
@@ -507,7 +509,7 @@ class Importer:
         )
 
 
-def _of_kind(rows: Sequence[_Row], kind: Kind) -> list[bytes]:
+def _of_kind(rows: Sequence[_Row], kind: ColumnKind) -> list[bytes]:
     """Return the bodies of one kind of column."""
     return [
         one.fields.bodies[column.name]
@@ -532,5 +534,5 @@ def _missed(label: str, line: int, thread_id: str) -> Exception:
     return InvalidExport(
         f"the {label} has a head, an active run or an open node that cannot be.",
         line=line,
-        cure=BROKEN,
+        cure=BROKEN_EXPORT_CURE,
     )

@@ -23,7 +23,7 @@ from agent_runtime_storage.drivers.protocol import Driver, Row, Vacuuming, Value
 from agent_runtime_storage.objects.object_store import Objects
 from agent_runtime_storage.queries.migrations import schema_state
 from agent_runtime_storage.sql.loader import load_queries
-from agent_runtime_storage.upkeep.orphans import missing_objects, orphans
+from agent_runtime_storage.upkeep.orphans import find_missing_objects, find_orphans
 
 _MOST = 100
 _PAGE = 500
@@ -189,7 +189,7 @@ class Maintenance:
         if self._objects is None:
             return []
         found: list[Problem] = []
-        async with aclosing(missing_objects(self._driver, self._objects)) as pages:
+        async with aclosing(find_missing_objects(self._driver, self._objects)) as pages:
             async for page in pages:
                 for one in page[: _MOST - len(found)]:
                     state = "is not there" if one.found is None else "has another length"
@@ -204,7 +204,7 @@ class Maintenance:
                         )
                     )
         count = 0
-        async with aclosing(orphans(self._driver, self._objects)) as orphaned:
+        async with aclosing(find_orphans(self._driver, self._objects)) as orphaned:
             async for lost in orphaned:
                 count += len(lost)
         if count:

@@ -17,7 +17,7 @@ import orjson
 from agent_runtime_storage.contract.errors import StoreError
 from agent_runtime_storage.contract.object_records import ObjectInfo
 from agent_runtime_storage.drivers.protocol import Driver
-from agent_runtime_storage.objects.documents import is_document
+from agent_runtime_storage.objects.documents import is_document_key
 from agent_runtime_storage.objects.object_store import Objects, in_parallel
 from agent_runtime_storage.sql.loader import load_queries
 
@@ -38,7 +38,7 @@ class MissingObject:
     """How many there are; None if there is no object."""
 
 
-async def orphans(
+async def find_orphans(
     driver: Driver, objects: Objects, *, age: float = AGE_SECONDS
 ) -> AsyncGenerator[list[ObjectInfo]]:
     """Give the objects that no row refers to, some at a time.
@@ -53,14 +53,14 @@ async def orphans(
     before = time.time() - age
     async with aclosing(objects.list()) as chunks:
         async for chunk in chunks:
-            bodies = [info for info in chunk if not is_document(info.key)]
+            bodies = [info for info in chunk if not is_document_key(info.key)]
             old = [info for info in bodies if info.modified <= before]
             known = await _known(driver, [info.key for info in old])
             if lost := [info for info in old if info.key not in known]:
                 yield lost
 
 
-async def sweep(driver: Driver, objects: Objects, *, age: float = AGE_SECONDS) -> int:
+async def delete_orphans(driver: Driver, objects: Objects, *, age: float = AGE_SECONDS) -> int:
     """Delete the orphans, and what killed writers left half written; return how many.
 
     Each is looked at again right before: one that was put anew meanwhile stays.
@@ -70,7 +70,7 @@ async def sweep(driver: Driver, objects: Objects, *, age: float = AGE_SECONDS) -
     """
     before = time.time() - age
     removed = await objects.clean(before)
-    async with aclosing(orphans(driver, objects, age=age)) as chunks:
+    async with aclosing(find_orphans(driver, objects, age=age)) as chunks:
         async for chunk in chunks:
             seen = await in_parallel(objects.info, [info.key for info in chunk])
             old = [key for key, info in seen.items() if info and info.modified <= before]
@@ -81,7 +81,9 @@ async def sweep(driver: Driver, objects: Objects, *, age: float = AGE_SECONDS) -
     return removed
 
 
-async def missing_objects(driver: Driver, objects: Objects) -> AsyncGenerator[list[MissingObject]]:
+async def find_missing_objects(
+    driver: Driver, objects: Objects
+) -> AsyncGenerator[list[MissingObject]]:
     """Give the rows whose object is not there or has another length, some at a time.
 
     Raises:
@@ -112,7 +114,7 @@ async def _known(driver: Driver, keys: Sequence[str]) -> set[str]:
     return {str(key) for (key,) in rows}
 
 
-async def open_objects(driver: Driver, url: str) -> Objects | None:
+async def open_object_store(driver: Driver, url: str) -> Objects | None:
     """Open the object store that the URL names, in the room of the driver's database.
 
     A database without the schema's part for objects has none: then it returns None.

@@ -20,7 +20,7 @@ from agent_runtime_storage.drivers.protocol import (
 )
 from agent_runtime_storage.log.threads import thread_busy
 from agent_runtime_storage.objects.documents import delete_documents
-from agent_runtime_storage.queries.owner import Owner, not_found
+from agent_runtime_storage.queries.owner import OwnerScope, not_found
 from agent_runtime_storage.queries.row_decoding import to_thread
 
 _PIECE = 5_000
@@ -40,7 +40,7 @@ class _Member(NamedTuple):
     last_usage: int
 
 
-class Retention(Owner):
+class Retention(OwnerScope):
     """The methods of `UserStore` that delete."""
 
     async def delete_thread(

@@ -9,10 +9,10 @@ from agent_runtime_storage.contract.errors import Conflict, NotFound, StoreError
 from agent_runtime_storage.contract.records import TextOf
 from agent_runtime_storage.contract.reports import CopiedThread
 from agent_runtime_storage.contract.store import Store, UserStore
-from agent_runtime_storage.objects.documents import documents_of
+from agent_runtime_storage.objects.documents import list_document_keys
 from agent_runtime_storage.objects.object_store import Objects
-from agent_runtime_storage.upkeep.export_format import Record
-from agent_runtime_storage.upkeep.transfer import checksum_of
+from agent_runtime_storage.upkeep.export_format import ExportRecord
+from agent_runtime_storage.upkeep.transfer import export_checksum
 
 
 async def copy_store(
@@ -42,7 +42,7 @@ async def copy_store(
                 yield copied
     if source.objects is None:
         return
-    async with aclosing(documents_of(source.objects)) as keys:
+    async with aclosing(list_document_keys(source.objects)) as keys:
         async for key in keys:
             if (found := await _copy_document(source.objects, target.objects, key)) is not None:
                 yield found
@@ -57,11 +57,11 @@ async def _copy(
         there = await _is_there(place, thread_id)
         async with aclosing(origin.export_thread(thread_id)) as records:
             if there:
-                await checksum_of(seen.watch(records))
+                await export_checksum(seen.watch(records))
             else:
                 await place.import_thread(seen.watch(records), texts=texts, trusted=True)
         async with aclosing(place.export_thread(thread_id)) as records:
-            same = await checksum_of(records) == seen.digest
+            same = await export_checksum(records) == seen.digest
     except Conflict as error:
         return seen.threads, CopiedThread(origin.user_id, thread_id, "conflict", error.message)
     except NotFound:
@@ -111,7 +111,7 @@ class _Seen:
         self.threads: list[str] = []
         self.digest = ""
 
-    async def watch(self, records: AsyncIterator[Record]) -> AsyncGenerator[Record]:
+    async def watch(self, records: AsyncIterator[ExportRecord]) -> AsyncGenerator[ExportRecord]:
         """Give the records on."""
         async for record in records:
             if record["section"] == "thread":

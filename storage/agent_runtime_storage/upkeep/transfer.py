@@ -28,13 +28,13 @@ from agent_runtime_storage.upkeep.export_format import (
     THREAD,
     VECTORS,
     Checksum,
-    Record,
+    ExportRecord,
     Section,
-    encode_body,
+    encode_export_body,
     header,
     to_record,
 )
-from agent_runtime_storage.upkeep.import_batches import Importing
+from agent_runtime_storage.upkeep.import_batches import ImportBatches
 from agent_runtime_storage.upkeep.importer import Importer
 from agent_runtime_storage.upkeep.retention import Retention
 
@@ -45,10 +45,10 @@ _PAGE_BYTES = 2 * 2**20
 """What a page of an export may weigh, but for a single row; a server limits its answers."""
 
 
-class Transfer(Importing, Retention):
+class Transfer(ImportBatches, Retention):
     """The methods of `UserStore` that move threads."""
 
-    async def export_thread(self, thread_id: str) -> AsyncGenerator[Record]:
+    async def export_thread(self, thread_id: str) -> AsyncGenerator[ExportRecord]:
         before = await self._stamp(thread_id)
         yield header(thread_id, _writer())
         checksum = Checksum()
@@ -65,7 +65,7 @@ class Transfer(Importing, Retention):
 
     async def import_thread(
         self,
-        records: AsyncIterable[Record],
+        records: AsyncIterable[ExportRecord],
         *,
         rename: str | None = None,
         texts: TextOf | None = None,
@@ -114,7 +114,7 @@ class Transfer(Importing, Retention):
             raise thread_busy(str(busy), str(run_id))
         return sorted(rows, key=lambda row: row[0] != thread_id)
 
-    async def _records(self, threads: Sequence[str]) -> AsyncGenerator[Record]:
+    async def _records(self, threads: Sequence[str]) -> AsyncGenerator[ExportRecord]:
         for thread_id in threads:
             for row in await self._read("export_thread", thread_id=thread_id):
                 yield to_record(THREAD, row)
@@ -161,9 +161,9 @@ async def _aside(work: Callable[..., T], *given: Any, weight: int) -> T:
     return await anyio.to_thread.run_sync(work, *given)
 
 
-def _weight(record: Record) -> int:
+def _weight(record: ExportRecord) -> int:
     values: list[Any] = [
-        cast("Record", one).get("base64") if isinstance(one, dict) else one
+        cast("ExportRecord", one).get("base64") if isinstance(one, dict) else one
         for one in record.values()
     ]
     return sum(len(one) for one in values if isinstance(one, str))
@@ -180,7 +180,7 @@ def _vector_record(model: str, item: VectorItem) -> dict[str, Any]:
         "source": item.source,
         "source_id": item.source_id,
         "part": item.part,
-        "values": encode_body(values.tobytes()),
+        "values": encode_export_body(values.tobytes()),
     }
 
 
@@ -194,7 +194,7 @@ def _writer() -> str:
         return "agent-runtime-om"
 
 
-async def checksum_of(records: AsyncIterable[Mapping[str, Any]]) -> str:
+async def export_checksum(records: AsyncIterable[Mapping[str, Any]]) -> str:
     """Return the checksum that an export ends with.
 
     Raises:

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from agent_runtime.models.base import ModelAnswer
-from agent_runtime.prompt.observation import Notes, Observation, Origin
+from agent_runtime.prompt.observation import Observation, ObservationNotes, Origin
 from agent_runtime.prompt.view import Entry
 
 
 @dataclass(frozen=True, slots=True)
-class Interval:
+class ObserverInput:
     """What is to be observed.
 
     Attributes:
@@ -24,7 +24,7 @@ class Interval:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class MemoryCall:
     """A model call that memory made: its answer, and our own count of its prompt."""
 
     answer: ModelAnswer
@@ -32,7 +32,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Observed:
+class ObserverResult:
     """What an Observer wrote.
 
     Attributes:
@@ -40,13 +40,13 @@ class Observed:
         calls: what it cost, answers that were rejected included.
     """
 
-    notes: Notes | None
-    calls: tuple[Call, ...] = ()
+    notes: ObservationNotes | None
+    calls: tuple[MemoryCall, ...] = ()
     origin: Origin = "model"
     model: str = ""
 
 
-class NotObserved(Exception):
+class ObserverFailed(Exception):
     """An Observer or Reflector gave nothing that can be used; it never leaves the memory.
 
     Attributes:
@@ -54,7 +54,7 @@ class NotObserved(Exception):
         calls: what it cost all the same.
     """
 
-    def __init__(self, message: str, *, calls: tuple[Call, ...] = ()) -> None:
+    def __init__(self, message: str, *, calls: tuple[MemoryCall, ...] = ()) -> None:
         super().__init__(message)
         self.message = message
         self.calls = calls
@@ -63,13 +63,13 @@ class NotObserved(Exception):
 class Observer(Protocol):
     """Writes notes of an interval.
 
-    Raises (from `observe`) `NotObserved` only.  It may be cancelled at any time.
+    Raises (from `observe`) `ObserverFailed` only.  It may be cancelled at any time.
     """
 
-    async def observe(self, interval: Interval) -> Observed:
+    async def observe(self, interval: ObserverInput) -> ObserverResult:
         """Return notes of the interval, or the verdict that there is nothing to observe."""
         ...
 
-    def bound(self, interval: Interval) -> tuple[int, int]:
+    def bound(self, interval: ObserverInput) -> tuple[int, int]:
         """Return upper bounds of what observing costs: tokens, and nanodollars."""
         ...

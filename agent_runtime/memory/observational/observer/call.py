@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from agent_runtime.errors import ModelError, ModelProtocolError, ModelRejected
-from agent_runtime.memory.observational.observer.base import Call
+from agent_runtime.memory.observational.observer.base import MemoryCall
 from agent_runtime.messages import PromptMessage
 from agent_runtime.models.base import Model, ModelAnswer, ModelRequest, Retrying
 from agent_runtime.models.tokens import count_message
 from agent_runtime.prompt.incomplete_answers import CUT
 
 
-async def ask(
+async def call_memory_model(
     model: Model,
     system: str,
     text: str,
     max_output: int,
     *,
-    calls: list[Call],
+    calls: list[MemoryCall],
     temperature: float | None = None,
     session: str = "",
 ) -> ModelAnswer:
@@ -46,7 +46,7 @@ async def _warm(
     system: str,
     text: str,
     max_output: int,
-    calls: list[Call],
+    calls: list[MemoryCall],
     temperature: float | None,
     session: str,
 ) -> ModelAnswer:
@@ -61,7 +61,7 @@ async def _warm(
         return await _ask(model, request, calls)
 
 
-async def _ask(model: Model, request: ModelRequest, calls: list[Call]) -> ModelAnswer:
+async def _ask(model: Model, request: ModelRequest, calls: list[MemoryCall]) -> ModelAnswer:
     counted = sum(map(count_message, request.messages))
     # Until something else is known, the attempt under way may be billed.
     lost = 1
@@ -70,7 +70,7 @@ async def _ask(model: Model, request: ModelRequest, calls: list[Call]) -> ModelA
             async for event in events:
                 if isinstance(event, ModelAnswer):
                     lost = 0
-                    calls.append(Call(event, counted))
+                    calls.append(MemoryCall(event, counted))
                     return event
                 if isinstance(event, Retrying):
                     lost = event.lost + 1
@@ -81,4 +81,4 @@ async def _ask(model: Model, request: ModelRequest, calls: list[Call]) -> ModelA
     finally:
         if lost:
             died = ModelAnswer("", (), "stop", model=model.name, lost=lost - 1)
-            calls.append(Call(died, counted))
+            calls.append(MemoryCall(died, counted))

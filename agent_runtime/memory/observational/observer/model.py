@@ -14,14 +14,23 @@ from agent_runtime.errors import (
     ModelProtocolError,
     ModelUnavailable,
 )
-from agent_runtime.memory.observational.observer.base import Call, Interval, NotObserved, Observed
-from agent_runtime.memory.observational.observer.call import ask
-from agent_runtime.memory.observational.observer.notes_format import NOTHING, write
-from agent_runtime.memory.observational.observer.validate import Rejected, Source, judge
+from agent_runtime.memory.observational.observer.base import (
+    MemoryCall,
+    ObserverFailed,
+    ObserverInput,
+    ObserverResult,
+)
+from agent_runtime.memory.observational.observer.call import call_memory_model
+from agent_runtime.memory.observational.observer.notes_format import NOTHING, format_notes
+from agent_runtime.memory.observational.observer.validate import (
+    NotesRejected,
+    NotesSource,
+    validate_notes,
+)
 from agent_runtime.memory.transcript import (
     LEAST,
     RESULT_TOKENS,
-    Piece,
+    TranscriptPart,
     characters,
     nonce_for,
     pieces,
@@ -29,10 +38,10 @@ from agent_runtime.memory.transcript import (
 )
 from agent_runtime.messages import repeats
 from agent_runtime.models.base import Model, ModelInfo
-from agent_runtime.models.cost import bound, times
+from agent_runtime.models.cost import max_call_cost, scale_amount
 from agent_runtime.models.tokens import count_text
 from agent_runtime.prompt.incomplete_answers import CUT
-from agent_runtime.prompt.observation import Line, Notes
+from agent_runtime.prompt.observation import ObservationLine, ObservationNotes
 
 TEMPERATURE = 0.3
 """A little freedom makes loops rarer."""
@@ -139,30 +148,30 @@ class ModelObserver:
         room = int((info.window - self.most_output) / info.start_ratio) - self._beside()
         self.limit = max(LEAST, min(self.limit, room))
 
-    async def observe(self, interval: Interval) -> Observed:
+    async def observe(self, interval: ObserverInput) -> ObserverResult:
         """Return notes of the interval, or the verdict that there is nothing to observe.
 
         Raises:
             NotObserved: the model failed, gave nothing that can be used, or took too long.
         """
-        calls: list[Call] = []
+        calls: list[MemoryCall] = []
         try:
             with anyio.fail_after(self.timeout):
                 notes = await self._observe(interval, calls)
         except TimeoutError:
             why = f"{self.model.name} took longer than {self.timeout:g} seconds to observe."
-            raise NotObserved(why, calls=tuple(calls)) from None
+            raise ObserverFailed(why, calls=tuple(calls)) from None
         except _UnusableError as error:
-            raise NotObserved(str(error), calls=tuple(calls)) from None
+            raise ObserverFailed(str(error), calls=tuple(calls)) from None
         except AgentRuntimeError as error:
-            raise NotObserved(error.message, calls=tuple(calls)) from error
+            raise ObserverFailed(error.message, calls=tuple(calls)) from error
         except Exception as error:
             # A model that breaks its protocol is no reason to lose the run.
             why = f"{self.model.name} failed with {type(error).__name__}."
-            raise NotObserved(why, calls=tuple(calls)) from error
-        return Observed(notes, tuple(calls), "model", self.model.name)
+            raise ObserverFailed(why, calls=tuple(calls)) from error
+        return ObserverResult(notes, tuple(calls), "model", self.model.name)
 
-    def bound(self, interval: Interval) -> tuple[int, int]:
+    def bound(self, interval: ObserverInput) -> tuple[int, int]:
         """Return upper bounds of what observing costs: tokens, and nanodollars.
 
         They are of the model's own tokens, by its safe ratio, and of every attempt.
@@ -170,7 +179,7 @@ class ModelObserver:
         tokens = cost = 0
         for piece in self._read(interval)[1]:
             prompt = int((piece.tokens + self._beside()) * self.info.start_ratio) + 1
-            most = times(bound(self.info, prompt, self.most_output), ATTEMPTS)
+            most = scale_amount(max_call_cost(self.info, prompt, self.most_output), ATTEMPTS)
             tokens, cost = tokens + most.tokens, cost + most.cost
         return tokens, cost
 
@@ -185,7 +194,9 @@ class ModelObserver:
         window = self.info.window
         return min(EARLIER_TOKENS, window // 8), min(OPEN_TOKENS, window // 32)
 
-    async def _observe(self, interval: Interval, calls: list[Call]) -> Notes | None:
+    async def _observe(
+        self, interval: ObserverInput, calls: list[MemoryCall]
+    ) -> ObservationNotes | None:
         while True:
             try:
                 return await self._noted(interval, calls)
@@ -194,32 +205,38 @@ class ModelObserver:
                     raise
                 self.limit = max(LEAST, self.limit // 2)
 
-    async def _noted(self, interval: Interval, calls: list[Call]) -> Notes | None:
+    async def _noted(
+        self, interval: ObserverInput, calls: list[MemoryCall]
+    ) -> ObservationNotes | None:
         """Return the notes of all pieces; None if there is nothing to observe in any."""
         if characters(interval.entries) > OFF_LOOP:
             nonce, read = await anyio.to_thread.run_sync(self._read, interval)
         else:
             nonce, read = self._read(interval)
         earlier = [one.notes for one in interval.earlier]
-        noted: list[Notes] = []
+        noted: list[ObservationNotes] = []
         for piece in read:
             notes = await self._piece(piece, nonce, [*earlier, *noted], calls)
             if notes is not None:
                 noted.append(notes)
         return _joined(noted) if noted else None
 
-    def _read(self, interval: Interval) -> tuple[str, tuple[Piece, ...]]:
+    def _read(self, interval: ObserverInput) -> tuple[str, tuple[TranscriptPart, ...]]:
         """Return a mark that occurs in nothing that is read, and the transcript marked by it."""
         # What was recalled happened before, and has been observed.
         entries = [one for one in interval.entries if not repeats(one.message)]
         messages = said(entries, result_limit=self.result_limit)
         texts = [text for one in messages for text in (one.text, one.speaker)]
-        nonce = nonce_for([*texts, *(write(one.notes) for one in interval.earlier)])
+        nonce = nonce_for([*texts, *(format_notes(one.notes) for one in interval.earlier)])
         return nonce, pieces(messages, limit=self.limit, nonce=nonce)
 
     async def _piece(
-        self, piece: Piece, nonce: str, earlier: Sequence[Notes], calls: list[Call]
-    ) -> Notes | None:
+        self,
+        piece: TranscriptPart,
+        nonce: str,
+        earlier: Sequence[ObservationNotes],
+        calls: list[MemoryCall],
+    ) -> ObservationNotes | None:
         """Return the notes of one piece.
 
         Raises:
@@ -227,7 +244,7 @@ class ModelObserver:
             _UnusableError: no attempt gave notes that can be used.
         """
         text = _message(piece, nonce, *_context(earlier, *self._budgets()))
-        source = Source(
+        source = NotesSource(
             text=text,
             tokens=piece.tokens,
             instructions=INSTRUCTIONS,
@@ -238,7 +255,7 @@ class ModelObserver:
         rejected = ""
         for left in reversed(range(ATTEMPTS)):
             try:
-                answer = await ask(
+                answer = await call_memory_model(
                     self.model,
                     INSTRUCTIONS,
                     f"{text}\n\n{rejected or WRITE}",
@@ -252,8 +269,8 @@ class ModelObserver:
                     raise
                 await anyio.sleep(self.wait)
                 continue
-            notes = judge(answer.text, source, cut_off=answer.finish in CUT)
-            if not isinstance(notes, Rejected):
+            notes = validate_notes(answer.text, source, cut_off=answer.finish in CUT)
+            if not isinstance(notes, NotesRejected):
                 return notes
             rejected = f"{WRITE} Your first attempt was rejected. {notes.detail}"
         why = rejected.removeprefix(WRITE).strip()
@@ -267,14 +284,19 @@ def _time_for(seconds: float) -> bool:
 # What the model is given beside the transcript
 
 
-def _message(piece: Piece, nonce: str, newest: Notes, still_open: tuple[Line, ...]) -> str:
+def _message(
+    piece: TranscriptPart,
+    nonce: str,
+    newest: ObservationNotes,
+    still_open: tuple[ObservationLine, ...],
+) -> str:
     parts = [f"The code is {nonce}."]
     if still_open:
         parts.append(
             "Older notes of problems and wishes, for context; do not repeat them:\n"
-            f"<older {nonce}>\n{write(Notes(still_open))}\n</older {nonce}>"
+            f"<older {nonce}>\n{format_notes(ObservationNotes(still_open))}\n</older {nonce}>"
         )
-    if shown := write(newest):
+    if shown := format_notes(newest):
         parts.append(
             "The newest earlier notes, for context; do not repeat them:\n"
             f"<earlier {nonce}>\n{shown}\n</earlier {nonce}>"
@@ -283,34 +305,34 @@ def _message(piece: Piece, nonce: str, newest: Notes, still_open: tuple[Line, ..
 
 
 def _context(
-    earlier: Sequence[Notes], budget: int, open_budget: int
-) -> tuple[Notes, tuple[Line, ...]]:
+    earlier: Sequence[ObservationNotes], budget: int, open_budget: int
+) -> tuple[ObservationNotes, tuple[ObservationLine, ...]]:
     """Return the newest notes, and the critical lines that are older, within their budgets."""
     task = next((one.task for one in reversed(earlier) if one.task), "")
     following = next((one.next_step for one in reversed(earlier) if one.next_step), "")
     # A token has hardly ever fewer characters than one: a quarter of the budget at most.
-    last = Notes((), task[: budget // 8], following[: budget // 8])
+    last = ObservationNotes((), task[: budget // 8], following[: budget // 8])
     lines = [line for one in earlier for line in one.lines]
-    newest = _within(reversed(lines), budget - count_text(write(last)))
+    newest = _within(reversed(lines), budget - count_text(format_notes(last)))
     older = lines[: len(lines) - len(newest)]
     critical = (line for line in reversed(older) if line.priority == "critical")
     return replace(last, lines=newest), _within(critical, open_budget)
 
 
-def _within(newest_first: Iterable[Line], budget: int) -> tuple[Line, ...]:
+def _within(newest_first: Iterable[ObservationLine], budget: int) -> tuple[ObservationLine, ...]:
     """Return as many lines as have at most so many tokens, oldest first."""
-    kept: list[Line] = []
+    kept: list[ObservationLine] = []
     for line in newest_first:
-        budget -= count_text(write(Notes((line,)))) + 1
+        budget -= count_text(format_notes(ObservationNotes((line,)))) + 1
         if budget < 0:
             break
         kept.append(line)
     return tuple(reversed(kept))
 
 
-def _joined(noted: Sequence[Notes]) -> Notes:
+def _joined(noted: Sequence[ObservationNotes]) -> ObservationNotes:
     """Return the notes of all pieces as one: the task and the next step are the last known."""
-    return Notes(
+    return ObservationNotes(
         tuple(line for one in noted for line in one.lines),
         next((one.task for one in reversed(noted) if one.task), ""),
         next((one.next_step for one in reversed(noted) if one.next_step), ""),

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 
 from agent_runtime.messages import encodable
-from agent_runtime.prompt.observation import Line, Notes, Priority
+from agent_runtime.prompt.observation import ObservationLine, ObservationNotes, Priority
 
 NOTHING = "NOTHING TO OBSERVE"
 """The verdict that there is nothing to observe."""
@@ -86,7 +86,7 @@ class Parsed:
         stray: how many lines are no notes at all; they are left out.
     """
 
-    notes: Notes
+    notes: ObservationNotes
     nothing: bool
     proper: int
     loose: int
@@ -99,7 +99,7 @@ class _Reader:
     """Reads line by line."""
 
     day: str = ""
-    lines: list[Line] = field(default_factory=list[Line])
+    lines: list[ObservationLine] = field(default_factory=list[ObservationLine])
     last: dict[str, str] = field(default_factory=dict[str, str])
     open: str = ""
     """What a line without a form of its own continues: a `line`, the `task`, the `next` step."""
@@ -110,7 +110,7 @@ class _Reader:
     stray: int = 0
 
 
-def write(notes: Notes) -> str:
+def format_notes(notes: ObservationNotes) -> str:
     """Return notes in the form in which a model is to write them."""
     shown = [f"{line.at or 'unknown'} | {line.priority} | {line.text}" for line in notes.lines]
     if notes.task:
@@ -120,7 +120,7 @@ def write(notes: Notes) -> str:
     return "\n".join(shown)
 
 
-def parse(text: str) -> Parsed:
+def parse_notes(text: str) -> Parsed:
     """Return what a model wrote, understood as far as it has the form of notes."""
     reader = _Reader()
     thought = _THOUGHT.match(text)
@@ -129,7 +129,7 @@ def parse(text: str) -> Parsed:
     lines = tuple(part for line in reader.lines for part in _split(line))
     task, following = (_value(reader.last.get(name, "")) for name in ("task", "next"))
     return Parsed(
-        Notes(lines, task, following),
+        ObservationNotes(lines, task, following),
         reader.nothing,
         reader.proper,
         reader.loose,
@@ -165,16 +165,18 @@ def _read(reader: _Reader, raw: str) -> None:
         reader.last[reader.open] = f"{reader.last[reader.open]} {_clean(body)}".strip()
     elif reader.open == "line" and (not bullet or raw[0].isspace()):
         before = reader.lines[-1]
-        reader.lines[-1] = Line(before.at, before.priority, f"{before.text} {_clean(body)}")
+        reader.lines[-1] = ObservationLine(
+            before.at, before.priority, f"{before.text} {_clean(body)}"
+        )
         reader.joined += 1
     elif bullet and not bullet.endswith("#") and _clean(body):
-        reader.lines.append(Line("", "info", _clean(body)))
+        reader.lines.append(ObservationLine("", "info", _clean(body)))
         reader.loose, reader.open = reader.loose + 1, "line"
     else:
         reader.stray += 1
 
 
-def _line(body: str, day: str) -> Line | None:
+def _line(body: str, day: str) -> ObservationLine | None:
     """Return the line that begins with a time or a priority; None if it begins with neither."""
     fields = body.strip("|" if body.startswith("|") else "").split("|", 2)
     if len(fields) == 3:
@@ -184,7 +186,7 @@ def _line(body: str, day: str) -> Line | None:
             if priority and (when or _NONE.fullmatch(fields[first].strip())):
                 at = _time(when, day) if when else ""
                 text = _clean(fields[2])
-                return Line(at, priority, text) if text else None
+                return ObservationLine(at, priority, text) if text else None
     at, rest, timed = "", body.lstrip("| "), False
     priority: Priority | None = None
     sign = False
@@ -198,7 +200,7 @@ def _line(body: str, day: str) -> Line | None:
     text = _clean(rest)
     if not text or not (timed or priority):
         return None
-    return Line(at, priority or "info", text)
+    return ObservationLine(at, priority or "info", text)
 
 
 def _marks(found: re.Match[str]) -> bool:
@@ -256,14 +258,14 @@ def _clean(text: str) -> str:
     return _CONTROL.sub(" ", encodable(text)).strip()
 
 
-def _split(line: Line) -> Iterator[Line]:
+def _split(line: ObservationLine) -> Iterator[ObservationLine]:
     """Yield a line, or several where it is too long."""
     text = line.text
     while len(text) > LONGEST_LINE:
         end = text.rfind(". ", LONGEST_LINE // 2, LONGEST_LINE) + 1
         end = end or text.rfind(" ", LONGEST_LINE // 2, LONGEST_LINE)
         end = end if end > 0 else LONGEST_LINE
-        yield Line(line.at, line.priority, text[:end].strip())
+        yield ObservationLine(line.at, line.priority, text[:end].strip())
         text = text[end:].strip()
     if text:
-        yield Line(line.at, line.priority, text)
+        yield ObservationLine(line.at, line.priority, text)

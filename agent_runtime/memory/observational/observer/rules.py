@@ -19,8 +19,8 @@ from typing import cast
 
 import anyio.lowlevel
 
-from agent_runtime.memory.observational.observer.base import Interval, Observed
-from agent_runtime.memory.observational.observer.select import STATEMENT, Item, written
+from agent_runtime.memory.observational.observer.base import ObserverInput, ObserverResult
+from agent_runtime.memory.observational.observer.select import STATEMENT, NoteItem, select_notes
 from agent_runtime.memory.observational.observer.sentences import (
     Verb,
     binding,
@@ -44,7 +44,7 @@ from agent_runtime.messages import (
 )
 from agent_runtime.models.tokens import count_text
 from agent_runtime.prompt.ledger import LONGEST, identifiers
-from agent_runtime.prompt.observation import Notes, Priority
+from agent_runtime.prompt.observation import ObservationNotes, Priority
 from agent_runtime.prompt.render import message_tokens
 from agent_runtime.prompt.text import one_line, shorten
 from agent_runtime.prompt.view import Entry
@@ -69,7 +69,7 @@ _TEXT_KEYS = words(
 )
 
 
-class ExtractiveObserver:
+class RuleObserver:
     """An `Observer` that needs no model and costs nothing.
 
     Args:
@@ -79,12 +79,12 @@ class ExtractiveObserver:
     def __init__(self, share: float = SHARE) -> None:
         self._share = share
 
-    async def observe(self, interval: Interval) -> Observed:
+    async def observe(self, interval: ObserverInput) -> ObserverResult:
         """Return notes of the interval by rule; never fails.
 
         The loop gets its turn between two nodes.
         """
-        extract = Extract()
+        extract = NoteExtractor()
         for entry in interval.entries:
             await anyio.lowlevel.checkpoint()
             extract.read(entry)
@@ -93,16 +93,19 @@ class ExtractiveObserver:
         notes = extract.notes(
             max(LEAST, int(size * self._share)), max(LEAST, int(size * MOST)), earlier
         )
-        return Observed(notes if notes.lines else None, origin="rules")
+        return ObserverResult(notes if notes.lines else None, origin="rules")
 
-    def bound(self, interval: Interval) -> tuple[int, int]:
+    def bound(self, interval: ObserverInput) -> tuple[int, int]:
         """Return zeros: it calls no model."""
         return 0, 0
 
 
 def extract_notes(
-    entries: Sequence[Entry], wanted: int, limit: int | None = None, earlier: Notes | None = None
-) -> Notes:
+    entries: Sequence[Entry],
+    wanted: int,
+    limit: int | None = None,
+    earlier: ObservationNotes | None = None,
+) -> ObservationNotes:
     """Return notes of an interval by rule.
 
     Args:
@@ -110,7 +113,7 @@ def extract_notes(
         limit: how many the user's statements and errors may make them; `wanted` unless given.
         earlier: the notes before, which say the task where this interval does not.
     """
-    extract = Extract()
+    extract = NoteExtractor()
     for entry in entries:
         extract.read(entry)
     return extract.notes(wanted, wanted if limit is None else limit, earlier)
@@ -136,17 +139,17 @@ class _Run:
     seen: dict[str, int] = field(default_factory=dict[str, int])
 
 
-class Extract:
+class NoteExtractor:
     """What is picked out of an interval, node by node: `read` them in order, then take `notes`."""
 
     def __init__(self) -> None:
-        self._items: list[Item] = []
+        self._items: list[NoteItem] = []
         self._runs: list[tuple[int, _Run]] = []
         self._run: _Run | None = None
         self._own: Counter[str] = Counter()
         self._spread: Counter[str] = Counter()
-        self._errors: dict[str, Item] = {}
-        self._plan: Item | None = None
+        self._errors: dict[str, NoteItem] = {}
+        self._plan: NoteItem | None = None
         self._task = ""
         self._next = ""
 
@@ -164,13 +167,13 @@ class Extract:
                     self._statement(at, entry.seq, message.text)
                 elif message.source == "background" and (text := one_line(message.text)):
                     text = shorten(text, 400)
-                    self._add(Item(at, entry.seq, "background", "important", (text,)))
+                    self._add(NoteItem(at, entry.seq, "background", "important", (text,)))
             case AssistantMessage():
                 self._said(at, entry.seq, message)
                 for call, result in zip(message.calls, entry.results, strict=False):
                     self._called(at, entry.seq, call, result)
 
-    def _add(self, item: Item) -> None:
+    def _add(self, item: NoteItem) -> None:
         self._run = None
         self._items.append(item)
 
@@ -189,7 +192,7 @@ class Extract:
             min(shorten(plain, chars, gap), plain, key=len) for chars in STATEMENT
         )
         priority: Priority = "critical" if binding(plain[:20_000]) else "important"
-        self._add(Item(at, seq, "user", priority, tuple(forms)))
+        self._add(NoteItem(at, seq, "user", priority, tuple(forms)))
 
     def _said(self, at: str, seq: int, message: AssistantMessage) -> None:
         text = read_part(message.text)
@@ -206,7 +209,7 @@ class Extract:
         chosen = {id(one) for one in telling[: 8 if final else 3]}
         for one in weighed:
             if id(one) in chosen:
-                self._add(Item(at, seq, "conclusion", one[1], (one[2],)))
+                self._add(NoteItem(at, seq, "conclusion", one[1], (one[2],)))
 
     def _called(self, at: str, seq: int, call: ToolCall, result: ToolResult) -> None:
         text, own = _described(call)
@@ -252,7 +255,7 @@ class Extract:
         text = one_line("\n".join(_values(call.arguments)))
         if text:
             self._own.update(set(_names(text)))
-            item = Item(at, seq, "plan", "info", (f"Plan: {shorten(text, 900)}",))
+            item = NoteItem(at, seq, "plan", "info", (f"Plan: {shorten(text, 900)}",))
             if self._plan is not None and call.name.lower().startswith(("todo", "plan", "update")):
                 self._items.remove(self._plan)
             self._plan = item
@@ -285,22 +288,24 @@ class Extract:
             f"{shorten(what, 240)} {how}: {shorten(told, 900)}",
         )
         names = tuple(dict.fromkeys(_names(f"{_described(call)[1]}\n{' '.join(wrong)}")))
-        item = Item(at, seq, "error", "important", forms, names[:_MOST_NAMES])
+        item = NoteItem(at, seq, "error", "important", forms, names[:_MOST_NAMES])
         self._errors[key] = item
         self._add(item)
 
     # Telling
 
-    def notes(self, wanted: int, limit: int, earlier: Notes | None = None) -> Notes:
+    def notes(
+        self, wanted: int, limit: int, earlier: ObservationNotes | None = None
+    ) -> ObservationNotes:
         """Return the notes: about `wanted` tokens, at most `limit` (which is at least `LEAST`)."""
         limit = max(limit, wanted, LEAST)
         task = shorten(self._task or (earlier.task if earlier else ""), 300)
         following = shorten(self._next, 200)
-        return written(self._ordered(), Notes((), task, following), wanted, limit)
+        return select_notes(self._ordered(), ObservationNotes((), task, following), wanted, limit)
 
-    def _ordered(self) -> list[Item]:
+    def _ordered(self) -> list[NoteItem]:
         """Return the items with the runs of calls among them, in the order of the interval."""
-        ordered: list[Item] = []
+        ordered: list[NoteItem] = []
         done = 0
         for place, run in self._runs:
             ordered += self._items[done:place]
@@ -308,7 +313,7 @@ class Extract:
             ordered.append(self._action(run))
         return [*ordered, *self._items[done:]]
 
-    def _action(self, run: _Run) -> Item:
+    def _action(self, run: _Run) -> NoteItem:
         # What it used again and again it will use again.
         own = sorted(run.own, key=lambda name: -self._own[name])
         seen = sorted(
@@ -326,7 +331,7 @@ class Extract:
         forms = dict.fromkeys(f"{verb or 'Called'} {text}".strip() for text in (short, whole))
         priority: Priority = "done" if run.verb == "edit" else "info"
         names = tuple([*own, *seen][:_MOST_NAMES])
-        return Item(run.at, run.seq, "action", priority, tuple(forms), names)
+        return NoteItem(run.at, run.seq, "action", priority, tuple(forms), names)
 
 
 def _names(text: str) -> Iterator[str]:

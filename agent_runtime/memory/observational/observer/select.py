@@ -8,7 +8,12 @@ from typing import Literal
 
 from agent_runtime.memory.observational.observer.sentences import binding
 from agent_runtime.models.tokens import count_text
-from agent_runtime.prompt.observation import Line, Notes, Priority, render_notes
+from agent_runtime.prompt.observation import (
+    ObservationLine,
+    ObservationNotes,
+    Priority,
+    render_notes,
+)
 from agent_runtime.prompt.text import numbers, one_line, shorten
 
 LINE_CHARS = 500
@@ -16,15 +21,15 @@ LINE_CHARS = 500
 STATEMENT = (100, 500, 1600, 6000)
 """To how many characters a statement of the user is shortened, from the shortest form on."""
 
-Kind = Literal["user", "error", "plan", "conclusion", "action", "background"]
+ItemKind = Literal["user", "error", "plan", "conclusion", "action", "background"]
 
 _LINE_TOKENS = 10
 _FIRST_ROUNDS = (8, 20)
 _LAST_ROUNDS = (40, 240)
 
 # In this order what is wanted is granted, each kind's newest first: (kind, form).
-_KEPT: tuple[tuple[Kind, int], ...] = (("user", 0), ("error", 0), ("user", 1))
-_WANTED: tuple[tuple[Kind, int], ...] = (
+_KEPT: tuple[tuple[ItemKind, int], ...] = (("user", 0), ("error", 0), ("user", 1))
+_WANTED: tuple[tuple[ItemKind, int], ...] = (
     ("plan", 0),
     ("user", 2),
     ("conclusion", 0),
@@ -36,7 +41,7 @@ _WANTED: tuple[tuple[Kind, int], ...] = (
 
 
 @dataclass(slots=True)
-class Item:
+class NoteItem:
     """Something that may be told.
 
     Attributes:
@@ -50,7 +55,7 @@ class Item:
 
     at: str
     seq: int
-    kind: Kind
+    kind: ItemKind
     priority: Priority
     forms: tuple[str, ...]
     names: tuple[str, ...] = ()
@@ -67,7 +72,9 @@ class Item:
         return f"{text}; {', '.join(self.added)}" if self.added else text
 
 
-def written(items: Sequence[Item], base: Notes, wanted: int, limit: int) -> Notes:
+def select_notes(
+    items: Sequence[NoteItem], base: ObservationNotes, wanted: int, limit: int
+) -> ObservationNotes:
     """Return notes of items: about `wanted` tokens, at most `limit`.
 
     Args:
@@ -91,8 +98,8 @@ def written(items: Sequence[Item], base: Notes, wanted: int, limit: int) -> Note
 
 
 def _granted(
-    items: Sequence[Item], wanted: int, limit: int
-) -> tuple[list[Item], dict[Kind, list[int]]]:
+    items: Sequence[NoteItem], wanted: int, limit: int
+) -> tuple[list[NoteItem], dict[ItemKind, list[int]]]:
     """Decide which form of each item is told; return those told, and the nodes of what is not.
 
     The user's statements and errors may take up to `limit` tokens; all else stops at `wanted`.
@@ -108,14 +115,14 @@ def _granted(
     used = _name(told, used, wanted, _FIRST_ROUNDS)
     used = _grant(items, "user", len(STATEMENT) - 1, used, wanted)
     _name(told, used, wanted, _LAST_ROUNDS)
-    left_over: dict[Kind, list[int]] = {}
+    left_over: dict[ItemKind, list[int]] = {}
     for item in items:
         if item.granted < 0 and item.kind in ("user", "error"):
             left_over.setdefault(item.kind, []).append(item.seq)
     return told, left_over
 
 
-def _grant(items: Sequence[Item], kind: Kind, form: int, used: int, limit: int) -> int:
+def _grant(items: Sequence[NoteItem], kind: ItemKind, form: int, used: int, limit: int) -> int:
     """Grant a form to the items of a kind, the newest first; return the tokens used then."""
     for item in reversed(items):
         if item.kind != kind or not item.granted < form < len(item.forms):
@@ -135,7 +142,7 @@ def _cost(text: str) -> int:
     return count_text(text) + _LINE_TOKENS * (1 + len(text) // LINE_CHARS)
 
 
-def _name(told: Sequence[Item], used: int, limit: int, rounds: Sequence[int]) -> int:
+def _name(told: Sequence[NoteItem], used: int, limit: int, rounds: Sequence[int]) -> int:
     """Add identifiers to what is told, in rounds, the newest items first, none twice.
 
     Returns how many tokens are used then.
@@ -159,25 +166,27 @@ def _name(told: Sequence[Item], used: int, limit: int, rounds: Sequence[int]) ->
     return used
 
 
-def _lines(told: Sequence[Item], left_over: dict[Kind, list[int]]) -> tuple[Line, ...]:
-    lines: list[Line] = []
+def _lines(
+    told: Sequence[NoteItem], left_over: dict[ItemKind, list[int]]
+) -> tuple[ObservationLine, ...]:
+    lines: list[ObservationLine] = []
     names = {"user": "The user also wrote", "error": "There were also errors in"}
     for kind, seqs in left_over.items():
         text = f"{names[kind]} nodes {shorten(numbers(seqs), 60)}: recall opens them."
-        lines.append(Line("", "critical" if kind == "user" else "important", text))
+        lines.append(ObservationLine("", "critical" if kind == "user" else "important", text))
     for item in told:
         lines += _lines_of(item)
     return tuple(lines)
 
 
-def _lines_of(item: Item) -> Iterator[Line]:
+def _lines_of(item: NoteItem) -> Iterator[ObservationLine]:
     text = item.text()
     if item.kind != "user":
-        yield Line(item.at, item.priority, one_line(text))
+        yield ObservationLine(item.at, item.priority, one_line(text))
         return
     for number, piece in enumerate(_pieces(text)):
         priority: Priority = "critical" if binding(piece) else "important"
-        yield Line(item.at, priority, f"{'(cont.)' if number else 'User:'} {piece}")
+        yield ObservationLine(item.at, priority, f"{'(cont.)' if number else 'User:'} {piece}")
 
 
 def _pieces(text: str) -> Iterator[str]:
@@ -201,7 +210,7 @@ def _pieces(text: str) -> Iterator[str]:
         yield piece
 
 
-def _shortest(notes: Notes, limit: int) -> Notes:
+def _shortest(notes: ObservationNotes, limit: int) -> ObservationNotes:
     """Return as much of the notes as has at most `limit` tokens, the weightiest lines first."""
     order: dict[Priority, int] = {"critical": 0, "important": 1, "info": 2, "done": 3}
     ranked = sorted(range(len(notes.lines)), key=lambda i: (order[notes.lines[i].priority], -i))
@@ -212,4 +221,6 @@ def _shortest(notes: Notes, limit: int) -> Notes:
         if cost <= left:
             left -= cost
             kept.append(index)
-    return Notes(tuple(notes.lines[i] for i in sorted(kept)), notes.task, notes.next_step)
+    return ObservationNotes(
+        tuple(notes.lines[i] for i in sorted(kept)), notes.task, notes.next_step
+    )

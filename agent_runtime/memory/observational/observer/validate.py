@@ -13,12 +13,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from agent_runtime.memory.observational.observer.notes_format import Parsed, parse
+from agent_runtime.memory.observational.observer.notes_format import Parsed, parse_notes
 from agent_runtime.models.tokens import count_text
 from agent_runtime.prompt.ledger import identifiers
-from agent_runtime.prompt.observation import Line, Notes, render_notes
+from agent_runtime.prompt.observation import ObservationLine, ObservationNotes, render_notes
 
-Reason = Literal[
+RejectionReason = Literal[
     "empty",
     "cut off",
     "contradictory",
@@ -50,7 +50,7 @@ _DATE = re.compile(r"[\d:./+-]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class NotesSource:
     """What notes were written of, as far as they are judged by it.
 
     Attributes:
@@ -71,36 +71,40 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Rejected:
+class NotesRejected:
     """Why notes are not accepted; `detail` tells it to whoever wrote them."""
 
-    reason: Reason
+    reason: RejectionReason
     detail: str
 
 
-def judge(text: str, source: Source, *, cut_off: bool = False) -> Notes | Rejected | None:
+def validate_notes(
+    text: str, source: NotesSource, *, cut_off: bool = False
+) -> ObservationNotes | NotesRejected | None:
     """Return the notes that a model wrote, None for the verdict that there is nothing to note.
 
     Args:
         cut_off: whether the answer ended at its length limit.
     """
     if not text.strip():
-        return Rejected("empty", "The answer was empty.")
-    most = allowed(source.tokens)
+        return NotesRejected("empty", "The answer was empty.")
+    most = max_notes_tokens(source.tokens)
     if len(text) > most * 40:
         # Not even read: no notes of that length could be accepted.
         return _too_long(count_text(text[: most * 40]), most)
     if loop := _loops(text):
         return loop
     if source.nonce and source.nonce in text:
-        return Rejected("echo", "It repeats the transcript's marks.")
-    parsed = parse(text)
+        return NotesRejected("echo", "It repeats the transcript's marks.")
+    parsed = parse_notes(text)
     if (wrong := _verdict(parsed, source) or _shape(parsed)) is not None:
         return wrong
     if parsed.nothing:
         return None
     if cut_off:
-        return Rejected("cut off", "It was cut at its length limit. Write fewer, shorter lines.")
+        return NotesRejected(
+            "cut off", "It was cut at its length limit. Write fewer, shorter lines."
+        )
     notes = _tidied(parsed.notes, source.latest)
     if (wrong := _repeats(parsed.notes.lines) or _echoes(notes, source.instructions)) is not None:
         return wrong
@@ -108,13 +112,13 @@ def judge(text: str, source: Source, *, cut_off: bool = False) -> Notes | Reject
     return _too_long(tokens, most) if tokens > most else _unfounded(notes, source) or notes
 
 
-def allowed(tokens: int) -> int:
+def max_notes_tokens(tokens: int) -> int:
     """Return how many tokens notes of so many may have: a share of them, always fewer than them."""
     return max(int(tokens * SHARE), min(SMALL, tokens - 1), 1)
 
 
-def _too_long(tokens: int, most: int) -> Rejected:
-    return Rejected(
+def _too_long(tokens: int, most: int) -> NotesRejected:
+    return NotesRejected(
         "too long", f"It has {tokens:,} tokens or more, and may have {most:,}. Condense it."
     )
 
@@ -122,13 +126,15 @@ def _too_long(tokens: int, most: int) -> Rejected:
 # Its shape
 
 
-def _verdict(parsed: Parsed, source: Source) -> Rejected | None:
+def _verdict(parsed: Parsed, source: NotesSource) -> NotesRejected | None:
     if not parsed.nothing:
         return None
     if parsed.notes.lines:
-        return Rejected("contradictory", "It has notes and says that there is nothing to observe.")
+        return NotesRejected(
+            "contradictory", "It has notes and says that there is nothing to observe."
+        )
     if source.telling:
-        return Rejected(
+        return NotesRejected(
             "not believable",
             "It says that there is nothing to observe, but the user said something, or a tool "
             "failed. Note that.",
@@ -136,19 +142,19 @@ def _verdict(parsed: Parsed, source: Source) -> Rejected | None:
     return None
 
 
-def _shape(parsed: Parsed) -> Rejected | None:
+def _shape(parsed: Parsed) -> NotesRejected | None:
     if parsed.nothing:
         return None
     form = "Write each line as `YYYY-MM-DD HH:MM | priority | text` and nothing else."
     if not parsed.notes.lines:
-        return Rejected("malformed", f"It has no line of notes. {form}")
+        return NotesRejected("malformed", f"It has no line of notes. {form}")
     other = parsed.loose + parsed.joined + parsed.stray
     if parsed.proper < other or parsed.stray > 2 + parsed.proper // 10:
-        return Rejected("malformed", f"{other} lines have no time and no priority. {form}")
+        return NotesRejected("malformed", f"{other} lines have no time and no priority. {form}")
     return None
 
 
-def _tidied(notes: Notes, latest: str) -> Notes:
+def _tidied(notes: ObservationNotes, latest: str) -> ObservationNotes:
     """Return the notes without repeated lines and without times that cannot be."""
     kept = dict.fromkeys(
         replace(line, at="") if latest and line.at[:16] > latest else line for line in notes.lines
@@ -159,12 +165,12 @@ def _tidied(notes: Notes, latest: str) -> Notes:
 # Loops
 
 
-def _loops(text: str) -> Rejected | None:
+def _loops(text: str) -> NotesRejected | None:
     """Reject a text that turns in circles, whatever form it has."""
     runs = [line for line in text.splitlines() if len(line) >= _RUN]
     whole = len(text) >= _LOOP_TEXT and _ratio(text) < _LOOP_RATIO
     if whole or any(_ratio(line) < _RUN_RATIO for line in runs):
-        return Rejected("repetitive", "It repeats itself over and over.")
+        return NotesRejected("repetitive", "It repeats itself over and over.")
     return None
 
 
@@ -181,15 +187,17 @@ def _few_grams(text: str) -> bool:
     return len(grams) >= _GRAMS and len(set(grams)) < len(grams) * 0.35
 
 
-def _repeats(lines: Sequence[Line]) -> Rejected | None:
+def _repeats(lines: Sequence[ObservationLine]) -> NotesRejected | None:
     texts = [" ".join(line.text.lower().split()) for line in lines]
     few = len(texts) >= _LOOP_LINES and len(set(texts)) <= len(texts) // 2
     if few or _few_grams(" ".join(texts)):
-        return Rejected("repetitive", "Most of it is said more than once. Write each thing once.")
+        return NotesRejected(
+            "repetitive", "Most of it is said more than once. Write each thing once."
+        )
     shapes = Counter(_NUMBER.sub("0", text) for text in texts)
     commonest = max(shapes.values(), default=0)
     if commonest >= _LOOP_SHAPES and commonest > len(texts) * 0.6:
-        return Rejected(
+        return NotesRejected(
             "repetitive", "Most of its lines differ in a number only. Fold them into one."
         )
     return None
@@ -198,28 +206,30 @@ def _repeats(lines: Sequence[Line]) -> Rejected | None:
 # What it says
 
 
-def _echoes(notes: Notes, instructions: str) -> Rejected | None:
+def _echoes(notes: ObservationNotes, instructions: str) -> NotesRejected | None:
     known = " ".join(instructions.lower().split())
     for text in _texts(notes):
         plain = " ".join(text.lower().split())
         if len(plain) >= _ECHO and plain in known:
-            return Rejected("echo", "It repeats the instructions. Note what is in the transcript.")
+            return NotesRejected(
+                "echo", "It repeats the instructions. Note what is in the transcript."
+            )
     return None
 
 
-def _unfounded(notes: Notes, source: Source) -> Rejected | None:
+def _unfounded(notes: ObservationNotes, source: NotesSource) -> NotesRejected | None:
     """Reject notes of which most identifiers do not occur in what was read."""
     named = {name for text in _texts(notes) for name in identifiers(text)}
     named = {name for name in named if not _DATE.fullmatch(name)}
     missing = sum(name not in source.text for name in named)
     if len(named) >= _UNFOUNDED and missing > len(named) // 2:
-        return Rejected(
+        return NotesRejected(
             "unfounded", f"{missing} of the names in it do not occur in the transcript."
         )
     return None
 
 
-def _texts(notes: Notes) -> Iterable[str]:
+def _texts(notes: ObservationNotes) -> Iterable[str]:
     yield from (line.text for line in notes.lines)
     yield notes.task
     yield notes.next_step

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from agent_runtime.memory.observational.reflector.must_keep import critical_lines
 from agent_runtime.models.tokens import count_text
-from agent_runtime.prompt.observation import Archive, Line, Notes, Observation
+from agent_runtime.prompt.observation import Archive, Observation, ObservationLine, ObservationNotes
 from agent_runtime.prompt.text import shorten
 
 KEPT_TOKENS = 200
@@ -45,7 +45,7 @@ def archived(
 def _note(parts: Sequence[Observation], stated: Sequence[str]) -> Observation:
     lines = [line for part in parts for line in part.notes.lines if not is_pointer(line)]
     critical = critical_lines(parts, stated)
-    kept: list[Line] = []
+    kept: list[ObservationLine] = []
     left = min(KEPT_TOKENS, sum(part.tokens for part in parts) // 3)
     for line in reversed(critical):
         shown = replace(line, text=shorten(line.text, _LINE_CHARS))
@@ -69,7 +69,7 @@ def _note(parts: Sequence[Observation], stated: Sequence[str]) -> Observation:
         parent_id=parts[0].parent_id,
         first=parts[0].first,
         last=parts[-1].last,
-        notes=pointing(Notes(tuple(kept)), archive),
+        notes=pointing(ObservationNotes(tuple(kept)), archive),
         parts=tuple(part.id for part in parts),
         origin="archive",
         archive=archive,
@@ -93,12 +93,12 @@ def _joined(archives: Sequence[Archive]) -> Archive:
     )
 
 
-def pointing(notes: Notes, archive: Archive | None) -> Notes:
+def pointing(notes: ObservationNotes, archive: Archive | None) -> ObservationNotes:
     """Return notes that begin with the line that points to an archive, and with no other such."""
     lines = tuple(line for line in notes.lines if not is_pointer(line))
     if archive is None:
         return replace(notes, lines=lines)
-    return replace(notes, lines=(Line("", "info", pointer(archive)), *lines))
+    return replace(notes, lines=(ObservationLine("", "info", pointer(archive)), *lines))
 
 
 def pointer(archive: Archive) -> str:
@@ -111,6 +111,6 @@ def pointer(archive: Archive) -> str:
     return text
 
 
-def is_pointer(line: Line) -> bool:
+def is_pointer(line: ObservationLine) -> bool:
     """Return whether a line points to an archive; what says so of its own accord has a time."""
     return not line.at and line.priority == "info" and line.text.startswith(_POINTER)

@@ -1,8 +1,8 @@
 """What a Reflector is, and when one is needed: it condenses the oldest observations into one.
 
-`plan_reflection` says which ones and how far, `reflected` does it, whatever fails on the way, and
-`replaced` puts the result in their place.  All but the newest observations may be condensed; those
-that are not stay byte for byte as they are.
+`plan_reflection` says which ones and how far, `reflect_or_fallback` does it, whatever fails on the
+way, and `apply_reflections` puts the result in their place.  All but the newest observations may be
+condensed; those that are not stay byte for byte as they are.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Protocol
 
 import anyio
 
-from agent_runtime.memory.observational.observer.base import Call, NotObserved
+from agent_runtime.memory.observational.observer.base import MemoryCall, ObserverFailed
 from agent_runtime.memory.observational.reflector.archive import (
     archive_of,
     archived,
@@ -22,7 +22,7 @@ from agent_runtime.memory.observational.reflector.archive import (
 )
 from agent_runtime.models.tokens import count_text
 from agent_runtime.prompt.ledger import merge_ledgers
-from agent_runtime.prompt.observation import Notes, Observation, Origin, render_notes
+from agent_runtime.prompt.observation import Observation, ObservationNotes, Origin, render_notes
 
 START = 0.7
 """From this share of R on, the oldest observations are condensed in the background: what the next
@@ -82,7 +82,7 @@ class Reflection:
 
 
 @dataclass(frozen=True, slots=True)
-class Reflected:
+class ReflectionOutcome:
     """What stands for the parts of a reflection.
 
     Attributes:
@@ -93,22 +93,22 @@ class Reflected:
     """
 
     observation: Observation
-    calls: tuple[Call, ...] = ()
+    calls: tuple[MemoryCall, ...] = ()
     why: str = ""
     lost: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Condensed:
+class ReflectorResult:
     """What a Reflector wrote; at most `Reflection.most` tokens together with its ledger."""
 
-    notes: Notes
-    calls: tuple[Call, ...] = ()
+    notes: ObservationNotes
+    calls: tuple[MemoryCall, ...] = ()
     origin: Origin = "model"
     model: str = ""
 
 
-class NotReflected(Exception):
+class CannotCondense(Exception):
     """Nothing gets any further with observations that are within R, so they stay as they are.
 
     Attributes:
@@ -116,7 +116,7 @@ class NotReflected(Exception):
         lost: whether what was billed is not known.
     """
 
-    def __init__(self, message: str, calls: tuple[Call, ...], *, lost: bool) -> None:
+    def __init__(self, message: str, calls: tuple[MemoryCall, ...], *, lost: bool) -> None:
         super().__init__(message)
         self.message, self.calls, self.lost = message, calls, lost
 
@@ -124,10 +124,10 @@ class NotReflected(Exception):
 class Reflector(Protocol):
     """Writes notes that stand for several observations.
 
-    Raises (from `reflect`) `NotObserved` only.  It may be cancelled at any time.
+    Raises (from `reflect`) `ObserverFailed` only.  It may be cancelled at any time.
     """
 
-    async def reflect(self, reflection: Reflection, ledger: Sequence[str]) -> Condensed:
+    async def reflect(self, reflection: Reflection, ledger: Sequence[str]) -> ReflectorResult:
         """Return notes; with the ledger, which is not theirs to change, they have to be smaller."""
         ...
 
@@ -208,7 +208,7 @@ def _settled(observations: Sequence[Observation], spared: int) -> int:
     return count if sum(map(size_of, observations[:count])) <= spared else 0
 
 
-def replaced(
+def apply_reflections(
     observations: Sequence[Observation], reflections: Sequence[Observation]
 ) -> tuple[Observation, ...]:
     """Return observations with reflections in the place of their parts, where all of them stand.
@@ -230,9 +230,9 @@ def replaced(
 # How
 
 
-async def reflected(
+async def reflect_or_fallback(
     reflection: Reflection, reflector: Reflector, fallback: Reflector, *, deadline: float
-) -> Reflected:
+) -> ReflectionOutcome:
     """Return what stands for the parts from now on.
 
     The Reflector has until the deadline, in seconds, and a moment more to hand over what it has;
@@ -242,35 +242,39 @@ async def reflected(
     Raises:
         NotReflected: nothing gets any further, and there is room or nothing to archive.
     """
-    ledger = ledger_of(reflection.parts)
-    calls: tuple[Call, ...] = ()
+    ledger = ledger_of_reflection(reflection.parts)
+    calls: tuple[MemoryCall, ...] = ()
     why, lost = f"It took longer than {deadline:g} seconds.", True
     with anyio.move_on_after(deadline + GRACE):
         try:
             done = await reflector.reflect(reflection, ledger)
-            return Reflected(observation_of(reflection, done, ledger), done.calls)
-        except NotObserved as error:
+            return ReflectionOutcome(
+                observation_of_reflection(reflection, done, ledger), done.calls
+            )
+        except ObserverFailed as error:
             why, calls, lost = error.message, error.calls, False
         except Exception as error:
             # A mistake of who wrote the Reflector must not end the run.
             why = f"Unexpected {type(error).__name__}."
     try:
         done = await fallback.reflect(reflection, ledger)
-    except NotObserved as error:
+    except ObserverFailed as error:
         why = f"{why} {error.message}"
         if reflection.room:
-            raise NotReflected(why, calls, lost=lost) from None
+            raise CannotCondense(why, calls, lost=lost) from None
         oldest = archived(reflection.parts, least=reflection.excess, stated=reflection.stated)
         if oldest.tokens >= sum(
             part.tokens for part in reflection.parts if part.id in oldest.parts
         ):
-            raise NotReflected(why, calls, lost=lost) from None
-        return Reflected(oldest, calls, f"{why} The oldest notes are archived.", lost)
-    observation = replace(observation_of(reflection, done, ledger), provisional=True)
-    return Reflected(observation, calls, why, lost)
+            raise CannotCondense(why, calls, lost=lost) from None
+        return ReflectionOutcome(oldest, calls, f"{why} The oldest notes are archived.", lost)
+    observation = replace(observation_of_reflection(reflection, done, ledger), provisional=True)
+    return ReflectionOutcome(observation, calls, why, lost)
 
 
-def observation_of(reflection: Reflection, done: Condensed, ledger: tuple[str, ...]) -> Observation:
+def observation_of_reflection(
+    reflection: Reflection, done: ReflectorResult, ledger: tuple[str, ...]
+) -> Observation:
     """Return the observation that stands for exactly the interval of the parts."""
     parts = reflection.parts
     archive = archive_of(parts)
@@ -289,14 +293,14 @@ def observation_of(reflection: Reflection, done: Condensed, ledger: tuple[str, .
     )
 
 
-def ledger_of(parts: Sequence[Observation]) -> tuple[str, ...]:
+def ledger_of_reflection(parts: Sequence[Observation]) -> tuple[str, ...]:
     """Return the ledger of a reflection: what the parts list, each once, within its share."""
     ledgers = [part.ledger for part in parts]
     budget = int(LEDGER_KEPT * sum(count_text(" ".join(ledger)) for ledger in ledgers))
     return merge_ledgers(ledgers, budget)
 
 
-def notes_tokens(notes: Notes, ledger: Sequence[str]) -> int:
+def notes_tokens(notes: ObservationNotes, ledger: Sequence[str]) -> int:
     """Return what notes and a ledger have together."""
     listed = count_text(f"Seen: {' '.join(ledger)}") + 1 if ledger else 0
     return count_text(render_notes(notes)) + listed

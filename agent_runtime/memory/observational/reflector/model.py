@@ -13,18 +13,30 @@ from agent_runtime.errors import (
     ModelProtocolError,
     ModelUnavailable,
 )
-from agent_runtime.memory.observational.observer.base import Call, NotObserved
-from agent_runtime.memory.observational.observer.call import ask
-from agent_runtime.memory.observational.observer.notes_format import write
-from agent_runtime.memory.observational.observer.validate import SHARE, Rejected, Source, judge
-from agent_runtime.memory.observational.reflector.base import Condensed, Reflection, notes_tokens
-from agent_runtime.memory.observational.reflector.must_keep import lost, restored
+from agent_runtime.memory.observational.observer.base import MemoryCall, ObserverFailed
+from agent_runtime.memory.observational.observer.call import call_memory_model
+from agent_runtime.memory.observational.observer.notes_format import format_notes
+from agent_runtime.memory.observational.observer.validate import (
+    SHARE,
+    NotesRejected,
+    NotesSource,
+    validate_notes,
+)
+from agent_runtime.memory.observational.reflector.base import (
+    Reflection,
+    ReflectorResult,
+    notes_tokens,
+)
+from agent_runtime.memory.observational.reflector.must_keep import (
+    lost_critical_lines,
+    restore_lost_lines,
+)
 from agent_runtime.memory.transcript import nonce_for
 from agent_runtime.models.base import Model, ModelInfo
-from agent_runtime.models.cost import bound, times
+from agent_runtime.models.cost import max_call_cost, scale_amount
 from agent_runtime.models.tokens import count_text
 from agent_runtime.prompt.incomplete_answers import CUT
-from agent_runtime.prompt.observation import Notes
+from agent_runtime.prompt.observation import ObservationNotes
 
 TEMPERATURE = 0.0
 """It is to keep what is there."""
@@ -114,7 +126,7 @@ class ModelReflector:
             self.most_output, self.info.max_output, max(1, self.info.window // 4)
         )
 
-    async def reflect(self, reflection: Reflection, ledger: Sequence[str]) -> Condensed:
+    async def reflect(self, reflection: Reflection, ledger: Sequence[str]) -> ReflectorResult:
         """Return notes that stand for the parts.
 
         Raises:
@@ -134,9 +146,9 @@ class ModelReflector:
             why = f"{self.model.name} failed with {type(error).__name__}."
         calls = tuple(attempts.calls)
         if attempts.best is not None:
-            return Condensed(attempts.best, calls, "model", self.model.name)
+            return ReflectorResult(attempts.best, calls, "model", self.model.name)
         why = why or f"{self.model.name} wrote nothing that can be used. {attempts.rejected}"
-        raise NotObserved(why.strip(), calls=calls)
+        raise ObserverFailed(why.strip(), calls=calls)
 
     def bound(self, reflection: Reflection) -> tuple[int, int]:
         """Return upper bounds of what reflecting costs: tokens, and nanodollars, of all attempts.
@@ -146,7 +158,7 @@ class ModelReflector:
         beside = count_text(INSTRUCTIONS) + 500 + 40 * len(reflection.parts)
         lines = sum(len(part.notes.lines) for part in reflection.parts)
         prompt = int((reflection.tokens + 12 * lines + beside) * self.info.start_ratio) + 1
-        most = times(bound(self.info, prompt, self.most_output), len(STRENGTHS))
+        most = scale_amount(max_call_cost(self.info, prompt, self.most_output), len(STRENGTHS))
         return most.tokens, most.cost
 
 
@@ -164,18 +176,18 @@ class _Attempts:
         self._by = reflector
         self._of = reflection
         self._ledger = ledger
-        self._nonce = nonce_for(write(part.notes) for part in reflection.parts)
+        self._nonce = nonce_for(format_notes(part.notes) for part in reflection.parts)
         self._text = _message(reflection, self._nonce)
         latest = max(
             (line.at for part in reflection.parts for line in part.notes.lines), default=""
         )
         # A day alone lasts until its end.
         self._latest = f"{latest} 24:00" if len(latest) == 10 else latest
-        self.calls: list[Call] = []
-        self.best: Notes | None = None
+        self.calls: list[MemoryCall] = []
+        self.best: ObservationNotes | None = None
         self.rejected = ""
         self._size = reflection.most + 1
-        floor = restored(Notes(()), reflection.parts, reflection.stated)
+        floor = restore_lost_lines(ObservationNotes(()), reflection.parts, reflection.stated)
         self._dense = notes_tokens(floor, ledger) > reflection.most
 
     async def run(self) -> None:
@@ -187,7 +199,7 @@ class _Attempts:
         by, failed = self._by, False
         for attempt, (strength, share) in enumerate(zip(STRENGTHS, SHARES, strict=True), 1):
             try:
-                answer = await ask(
+                answer = await call_memory_model(
                     by.model,
                     INSTRUCTIONS,
                     f"{self._text}\n\n{self._request(strength, share)}",
@@ -216,14 +228,16 @@ class _Attempts:
                 return
 
     def _request(self, strength: str, share: float) -> str:
-        goal = max(64, int((self._of.goal - notes_tokens(Notes(()), self._ledger)) * share))
+        goal = max(
+            64, int((self._of.goal - notes_tokens(ObservationNotes(()), self._ledger)) * share)
+        )
         again = f" Your attempt before was not taken. {self.rejected}" if self.rejected else ""
         return f"{strength} Aim at {goal // 20 * 15:,} words or fewer. {WRITE}{again}"
 
     def _take(self, text: str, *, cut_off: bool) -> bool:
         """Keep what an answer gives, if it is the best so far; return whether it is enough."""
         self.rejected = ""
-        source = Source(
+        source = NotesSource(
             text=self._text,
             # By that the judge's limit is ours: what is progress.
             tokens=int(self._of.most / SHARE),
@@ -234,12 +248,12 @@ class _Attempts:
             ),
             telling=True,
         )
-        notes = judge(text, source, cut_off=cut_off)
-        if notes is None or isinstance(notes, Rejected):
+        notes = validate_notes(text, source, cut_off=cut_off)
+        if notes is None or isinstance(notes, NotesRejected):
             self.rejected = notes.detail if notes else "There is something to note."
             return False
-        missing = len(lost(notes, self._of.parts, self._of.stated))
-        notes = restored(notes, self._of.parts, self._of.stated)
+        missing = len(lost_critical_lines(notes, self._of.parts, self._of.stated))
+        notes = restore_lost_lines(notes, self._of.parts, self._of.stated)
         size = notes_tokens(notes, self._ledger)
         if size < self._size:
             self.best, self._size = notes, size
@@ -251,7 +265,7 @@ class _Attempts:
 
 def _message(reflection: Reflection, nonce: str) -> str:
     parts = [
-        f"<notes {nonce} {number}>\n{write(part.notes)}\n</notes {nonce} {number}>"
+        f"<notes {nonce} {number}>\n{format_notes(part.notes)}\n</notes {nonce} {number}>"
         for number, part in enumerate(reflection.parts, start=1)
     ]
     return "\n\n".join([f"The code is {nonce}.", "The notes to condense:", *parts])

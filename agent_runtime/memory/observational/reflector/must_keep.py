@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from agent_runtime.prompt.ledger import identifiers
-from agent_runtime.prompt.observation import Line, Notes, Observation
+from agent_runtime.prompt.observation import Observation, ObservationLine, ObservationNotes
 from agent_runtime.prompt.text import one_line, shorten
 
 OVERLAP = 0.5
@@ -34,13 +34,15 @@ _SPEAKER = re.compile(r"^(?:User:|\(cont\.\)|The user (?:says|said):)\s*")
 _LEAST_STATED = 12
 
 
-def substance(text: str) -> frozenset[str]:
+def verbatim_terms(text: str) -> frozenset[str]:
     """Return what of a line has to be kept as it is written: identifiers, numbers, quoted words."""
     quoted = (part for match in _QUOTED.finditer(text) for part in match.groups() if part)
     return frozenset((*identifiers(text), *_NUMBER.findall(text), *map(str.strip, quoted))) - {""}
 
 
-def critical_lines(parts: Sequence[Observation], stated: Sequence[str] = ()) -> list[Line]:
+def critical_lines(
+    parts: Sequence[Observation], stated: Sequence[str] = ()
+) -> list[ObservationLine]:
     """Return the critical lines of observations, in order, the same words once: the newest.
 
     Args:
@@ -72,16 +74,16 @@ def _bare(text: str) -> str:
     return " ".join(_WORD.findall(text.casefold()))
 
 
-def tasks(parts: Sequence[Observation]) -> list[Line]:
+def tasks(parts: Sequence[Observation]) -> list[ObservationLine]:
     """Return the tasks of observations but the last one's, as lines at the time they were open."""
-    found: dict[str, Line] = {}
+    found: dict[str, ObservationLine] = {}
     last = open_task(parts)
     for part in parts:
         task = part.notes.task
         if task and task != last:
             at = next((line.at[:10] for line in reversed(part.notes.lines) if line.at), "")
             text = f"{_THEN}{shorten(one_line(task), TASK_CHARS)}"
-            found[task] = Line(at, "important", text)
+            found[task] = ObservationLine(at, "important", text)
     return list(found.values())
 
 
@@ -90,7 +92,9 @@ def open_task(parts: Sequence[Observation]) -> str:
     return next((part.notes.task for part in reversed(parts) if part.notes.task), "")
 
 
-def restored(notes: Notes, parts: Sequence[Observation], stated: Sequence[str] = ()) -> Notes:
+def restore_lost_lines(
+    notes: ObservationNotes, parts: Sequence[Observation], stated: Sequence[str] = ()
+) -> ObservationNotes:
     """Return notes with all that they may not lose: what is lost is put in, as it was written.
 
     A line that stands for a critical one becomes critical itself, or the next reflection could
@@ -102,7 +106,7 @@ def restored(notes: Notes, parts: Sequence[Observation], stated: Sequence[str] =
     notes = replace(notes, task=open_task(parts) or notes.task)
     lines = list(notes.lines)
     known = _Known([line.text for line in lines], notes.task)
-    missing: list[Line] = []
+    missing: list[ObservationLine] = []
     for line in critical_lines(parts, stated):
         place = known.place_of(line.text)
         if place is None:
@@ -116,7 +120,9 @@ def restored(notes: Notes, parts: Sequence[Observation], stated: Sequence[str] =
     return replace(notes, lines=_merged(lines, missing))
 
 
-def lost(notes: Notes, parts: Sequence[Observation], stated: Sequence[str] = ()) -> list[Line]:
+def lost_critical_lines(
+    notes: ObservationNotes, parts: Sequence[Observation], stated: Sequence[str] = ()
+) -> list[ObservationLine]:
     """Return the critical lines of observations that no critical line of notes stands for."""
     critical = [line.text for line in notes.lines if line.priority == "critical"]
     others = [line.text for line in notes.lines if line.priority != "critical"]
@@ -141,7 +147,7 @@ class _Known:
         if text in self._exact:
             return self._exact[text]
         wanted = _words(text)
-        if not wanted or any(one not in self._whole for one in substance(text)):
+        if not wanted or any(one not in self._whole for one in verbatim_terms(text)):
             return None
         shared = Counter(place for word in wanted for place in self._having.get(word, ()))
         turning = wanted & _TURNING
@@ -163,7 +169,9 @@ def _told(text: str) -> Iterator[str]:
             yield match[0]
 
 
-def _merged(lines: Sequence[Line], more: Sequence[Line]) -> tuple[Line, ...]:
+def _merged(
+    lines: Sequence[ObservationLine], more: Sequence[ObservationLine]
+) -> tuple[ObservationLine, ...]:
     """Return lines with more among them, each before the first that is later."""
     merged = list(lines)
     for line in more:

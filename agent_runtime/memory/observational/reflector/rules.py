@@ -13,16 +13,25 @@ from dataclasses import dataclass, replace
 
 import anyio.lowlevel
 
-from agent_runtime.memory.observational.observer.base import NotObserved
+from agent_runtime.memory.observational.observer.base import ObserverFailed
 from agent_runtime.memory.observational.reflector.archive import is_pointer
-from agent_runtime.memory.observational.reflector.base import Condensed, Reflection, notes_tokens
+from agent_runtime.memory.observational.reflector.base import (
+    Reflection,
+    ReflectorResult,
+    notes_tokens,
+)
 from agent_runtime.memory.observational.reflector.must_keep import (
     critical_lines,
     open_task,
-    restored,
+    restore_lost_lines,
 )
 from agent_runtime.models.tokens import count_text
-from agent_runtime.prompt.observation import Line, Notes, Observation, Priority
+from agent_runtime.prompt.observation import (
+    Observation,
+    ObservationLine,
+    ObservationNotes,
+    Priority,
+)
 from agent_runtime.prompt.text import shorten
 
 _INFO_CHARS = 160
@@ -33,42 +42,42 @@ _LINE_TOKENS = 8
 _LEFT_OUT = re.compile(r"(\d{1,9}) older lines are left out; recall finds their messages\.$")
 
 
-class ExtractiveReflector:
+class RuleReflector:
     """A `Reflector` that needs no model and costs nothing."""
 
-    async def reflect(self, reflection: Reflection, ledger: Sequence[str]) -> Condensed:
+    async def reflect(self, reflection: Reflection, ledger: Sequence[str]) -> ReflectorResult:
         """Return notes by rule.
 
         Raises:
             NotObserved: what must stay is no progress by itself.
         """
         await anyio.lowlevel.checkpoint()
-        notes = folded(reflection.parts, reflection.goal, ledger, reflection.stated)
+        notes = condense_by_rule(reflection.parts, reflection.goal, ledger, reflection.stated)
         if notes_tokens(notes, ledger) > reflection.most:
-            raise NotObserved("What must stay of the observations cannot be condensed further.")
-        return Condensed(notes, origin="rules")
+            raise ObserverFailed("What must stay of the observations cannot be condensed further.")
+        return ReflectorResult(notes, origin="rules")
 
     def bound(self, reflection: Reflection) -> tuple[int, int]:
         """Return zeros: it calls no model."""
         return 0, 0
 
 
-def folded(
+def condense_by_rule(
     parts: Sequence[Observation],
     goal: int,
     ledger: Sequence[str] = (),
     stated: Sequence[str] = (),
-) -> Notes:
+) -> ObservationNotes:
     """Return notes that stand for observations, with the ledger about `goal` tokens.
 
     Critical lines alone may make it more, but for what prompts say beside the observations.
     """
-    base = Notes((), open_task(parts))
+    base = ObservationNotes((), open_task(parts))
     fold = _Fold(list(_distinct(parts, stated)))
     beside = notes_tokens(base, ledger) + 24
     notes = base
     for room in (goal - beside, int((goal - beside) * 0.8), int((goal - beside) * 0.5)):
-        notes = restored(replace(base, lines=fold.within(room)), parts, stated)
+        notes = restore_lost_lines(replace(base, lines=fold.within(room)), parts, stated)
         if notes_tokens(notes, ledger) <= goal:
             break
     return notes
@@ -78,7 +87,7 @@ def folded(
 class _Told:
     """A line, and how it is told."""
 
-    line: Line
+    line: ObservationLine
     text: str
     kept: bool = True
 
@@ -91,9 +100,9 @@ class _Told:
 class _Fold:
     """The lines of several observations, as they become fewer."""
 
-    lines: list[Line]
+    lines: list[ObservationLine]
 
-    def within(self, room: int) -> tuple[Line, ...]:
+    def within(self, room: int) -> tuple[ObservationLine, ...]:
         """Return the lines with about `room` tokens at most; the critical ones in any case."""
         told = [_Told(line, line.text) for line in self.lines]
         used = sum(one.cost for one in told)
@@ -110,12 +119,12 @@ class _Fold:
         return tuple(_rendered(told))
 
 
-def _distinct(parts: Sequence[Observation], stated: Sequence[str]) -> Iterator[Line]:
+def _distinct(parts: Sequence[Observation], stated: Sequence[str]) -> Iterator[ObservationLine]:
     """Yield the lines of observations by their day, the same words once: where they came last."""
     wanted = {line.text for line in critical_lines(parts, stated)}
     lines = [line for part in parts for line in part.notes.lines if not is_pointer(line)]
     seen: set[tuple[str, bool]] = set()
-    newest: list[Line] = []
+    newest: list[ObservationLine] = []
     for line in reversed(lines):
         key = (" ".join(line.text.split()), line.priority == "critical")
         if key in seen or (line.priority == "critical" and line.text not in wanted):
@@ -146,14 +155,16 @@ def _drop(told: Sequence[_Told], priority: Priority, used: int, room: int) -> in
     return used
 
 
-def _rendered(told: Sequence[_Told]) -> Iterator[Line]:
+def _rendered(told: Sequence[_Told]) -> Iterator[ObservationLine]:
     """Yield what is told; finished work of a day that was shortened is one line."""
     # What was left out before is counted still.
     left_out = sum(int(found[1]) for one in told if (found := _LEFT_OUT.match(one.line.text)))
     told = [one for one in told if not _LEFT_OUT.match(one.line.text)]
     left_out += sum(not one.kept for one in told)
     if left_out:
-        yield Line("", "info", f"{left_out} older lines are left out; recall finds their messages.")
+        yield ObservationLine(
+            "", "info", f"{left_out} older lines are left out; recall finds their messages."
+        )
     done: list[_Told] = []
     for one in told:
         if not one.kept:
@@ -170,5 +181,5 @@ def _rendered(told: Sequence[_Told]) -> Iterator[Line]:
         yield _joined(done)
 
 
-def _joined(done: Sequence[_Told]) -> Line:
+def _joined(done: Sequence[_Told]) -> ObservationLine:
     return replace(done[0].line, text="; ".join(one.text for one in done))

@@ -15,10 +15,10 @@ from agent_runtime_storage.contract.errors import (
 )
 from agent_runtime_storage.drivers.protocol import ConstraintFailed
 
-Kind = Literal["unsent", "lost", "busy"]
+FailureKind = Literal["unsent", "lost", "busy"]
 
 
-class Failure(Exception):
+class TransientFailure(Exception):
     """Something that may pass, so it is tried again.
 
     Attributes:
@@ -27,13 +27,15 @@ class Failure(Exception):
         why: what happened.
     """
 
-    def __init__(self, kind: Kind, why: str) -> None:
+    def __init__(self, kind: FailureKind, why: str) -> None:
         super().__init__(kind, why)
-        self.kind: Kind = kind
+        self.kind: FailureKind = kind
         self.why = why
 
 
-def give_up(failure: Failure, shown: str, *, in_doubt: bool) -> StoreUnavailable:
+def retries_exhausted_error(
+    failure: TransientFailure, shown: str, *, in_doubt: bool
+) -> StoreUnavailable:
     """Return the error of who has waited long enough."""
     if in_doubt:
         return StoreInDoubt(
@@ -52,7 +54,7 @@ def give_up(failure: Failure, shown: str, *, in_doubt: bool) -> StoreUnavailable
     )
 
 
-def closed_error(shown: str) -> StoreUnavailable:
+def libsql_closed_error(shown: str) -> StoreUnavailable:
     """Return the error of who uses the store after its end."""
     return StoreUnavailable(f"The store {shown} is closed.", cure="Open it again.")
 
@@ -137,8 +139,10 @@ _MAPPING: tuple[tuple[tuple[str, ...], type[StoreError], str, str], ...] = (
 )
 
 
-def map_error(code: str | None, message: str, shown: str) -> Exception:
-    """Return the error of the store, or a `Failure`, for what a server says of a statement."""
+def map_libsql_error(code: str | None, message: str, shown: str) -> Exception:
+    """Return the error of the store, or a `TransientFailure`, for what a server says of a
+    statement.
+    """
     code = code or ""
     message = message.removeprefix(_FROM_PRIMARY).removeprefix("SQLite error: ").rstrip(".")
     if code in ("", "SQLITE_UNKNOWN", "ARGS_INVALID", PROXY_ERROR):
@@ -146,7 +150,7 @@ def map_error(code: str | None, message: str, shown: str) -> Exception:
     if code.startswith("SQLITE_CONSTRAINT"):
         return ConstraintFailed(message)
     if code.startswith(_TRANSIENT):
-        return Failure("busy", message)
+        return TransientFailure("busy", message)
     if code.startswith("AUTH_"):
         return refused_token(shown)
     for codes, mapped, what, cure in _MAPPING:

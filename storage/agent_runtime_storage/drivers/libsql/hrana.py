@@ -14,7 +14,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, NotRequired, TypedDict
 
 from agent_runtime_storage.contract.errors import StoreError
-from agent_runtime_storage.drivers.libsql.error_mapping import PROXY_ERROR, Failure, map_error
+from agent_runtime_storage.drivers.libsql.error_mapping import (
+    PROXY_ERROR,
+    TransientFailure,
+    map_libsql_error,
+)
 from agent_runtime_storage.drivers.libsql.sql_text import is_query, is_write, placeholders
 from agent_runtime_storage.drivers.protocol import BatchMissed, Row, Statement, Value
 
@@ -26,7 +30,7 @@ class HranaError(TypedDict, total=False):
     code: str | None
 
 
-class Step(TypedDict):
+class HranaStep(TypedDict):
     """A step of a conditional batch."""
 
     stmt: dict[str, Any]
@@ -50,7 +54,7 @@ class BatchAnswer(TypedDict):
     replication_index: NotRequired[str | None]
 
 
-class Plan(NamedTuple):
+class HranaBatchPlan(NamedTuple):
     """A batch as Hrana's steps.
 
     Attributes:
@@ -60,7 +64,7 @@ class Plan(NamedTuple):
         size: roughly how many bytes it is on its way.
     """
 
-    steps: list[Step]
+    steps: list[HranaStep]
     results: list[int]
     missed: dict[int, tuple[str, int]]
     first: int
@@ -75,18 +79,24 @@ _STEP_BYTES = 150
 _INTEGER_LIMIT = 2**63
 
 
-def statement(sql: str, params: Mapping[str, Value], *, rows: bool = True) -> dict[str, Any]:
+def encode_hrana_statement(
+    sql: str, params: Mapping[str, Value], *, rows: bool = True
+) -> dict[str, Any]:
     """Return a statement with those of the values that it asks for.
 
     Raises:
         StoreError: a value cannot be stored.
         KeyError: a value is missing.
     """
-    named = [{"name": name, "value": encode(params[name])} for name in placeholders(sql)]
+    named = [
+        {"name": name, "value": encode_hrana_value(params[name])} for name in placeholders(sql)
+    ]
     return {"sql": sql, "named_args": named, "want_rows": rows}
 
 
-def plan_batch(statements: Sequence[Statement], *, foreign_keys: bool | None = None) -> Plan:
+def plan_batch(
+    statements: Sequence[Statement], *, foreign_keys: bool | None = None
+) -> HranaBatchPlan:
     """Return the conditional batch that runs the statements in one transaction.
 
     Args:
@@ -96,56 +106,62 @@ def plan_batch(statements: Sequence[Statement], *, foreign_keys: bool | None = N
     Raises:
         StoreError: a value cannot be stored.
     """
-    steps: list[Step] = []
+    steps: list[HranaStep] = []
     results: list[int] = []
     missed: dict[int, tuple[str, int]] = {}
 
     def add(stmt: dict[str, Any]) -> None:
-        step: Step = {"stmt": stmt}
+        step: HranaStep = {"stmt": stmt}
         if len(steps) > first:
             step["condition"] = {"type": "ok", "step": len(steps) - 1}
         steps.append(step)
 
     first = 0
     if foreign_keys is False:
-        steps.append({"stmt": statement("PRAGMA foreign_keys = OFF", {}, rows=False)})
+        steps.append({"stmt": encode_hrana_statement("PRAGMA foreign_keys = OFF", {}, rows=False)})
         first = 1
     elif foreign_keys:
-        add(statement("PRAGMA foreign_keys = ON", {}, rows=False))
+        add(encode_hrana_statement("PRAGMA foreign_keys = ON", {}, rows=False))
     begin = len(steps)
-    add(statement("BEGIN IMMEDIATE", {}, rows=False))
+    add(encode_hrana_statement("BEGIN IMMEDIATE", {}, rows=False))
     for index, item in enumerate(statements):
         results.append(len(steps))
-        add(statement(item.sql, item.params))
+        add(encode_hrana_statement(item.sql, item.params))
         if item.rows is not None:
             missed[len(steps)] = (item.miss, index)
             add(_check(item))
     commit = len(steps)
-    add(statement("COMMIT", {}, rows=False))
+    add(encode_hrana_statement("COMMIT", {}, rows=False))
     # After some errors the transaction is gone already; then this fails, which harms nothing.
     undone = {"type": "not", "cond": {"type": "ok", "step": commit}}
     steps.append(
         {
-            "stmt": statement("ROLLBACK", {}, rows=False),
+            "stmt": encode_hrana_statement("ROLLBACK", {}, rows=False),
             "condition": {"type": "and", "conds": [{"type": "ok", "step": begin}, undone]},
         }
     )
     if foreign_keys is False:
         # The stream may carry other batches after this one.
-        steps.append({"stmt": statement("PRAGMA foreign_keys = ON", {}, rows=False)})
-    return Plan(steps, results, missed, first, commit, sum(map(size_of, steps)))
+        steps.append({"stmt": encode_hrana_statement("PRAGMA foreign_keys = ON", {}, rows=False)})
+    return HranaBatchPlan(
+        steps, results, missed, first, commit, sum(map(estimate_step_bytes, steps))
+    )
 
 
 def _check(item: Statement) -> dict[str, Any]:
     if is_write(item.sql):
-        return statement(_CHECK.format(count="changes()", rows=item.rows), {}, rows=False)
+        return encode_hrana_statement(
+            _CHECK.format(count="changes()", rows=item.rows), {}, rows=False
+        )
     if not is_query(item.sql):
         raise ValueError(f"rows of this statement cannot be counted: {item.sql}")
     count = f"SELECT count(*) FROM ({item.sql})"
-    return statement(_CHECK.format(count=count, rows=item.rows), item.params, rows=False)
+    return encode_hrana_statement(
+        _CHECK.format(count=count, rows=item.rows), item.params, rows=False
+    )
 
 
-def batch_rows(plan: Plan, answer: BatchAnswer, shown: str) -> list[list[Row]]:
+def batch_rows(plan: HranaBatchPlan, answer: BatchAnswer, shown: str) -> list[list[Row]]:
     """Return the rows of each statement of a batch that was committed.
 
     Raises:
@@ -160,15 +176,15 @@ def batch_rows(plan: Plan, answer: BatchAnswer, shown: str) -> list[list[Row]]:
         if step in plan.missed and _MISSED in message:
             raise BatchMissed(*plan.missed[step])
         if step == plan.commit and code == PROXY_ERROR:
-            raise Failure("lost", message)
-        raise map_error(code, message, shown)
+            raise TransientFailure("lost", message)
+        raise map_libsql_error(code, message, shown)
     results = answer["step_results"]
     if len(results) != len(plan.steps) or results[plan.commit] is None:
-        raise Failure("lost", "the server's answer does not tell whether it committed")
+        raise TransientFailure("lost", "the server's answer does not tell whether it committed")
     return [decode_rows(results[step], shown) for step in plan.results]
 
 
-def encode(value: Value) -> dict[str, Any]:
+def encode_hrana_value(value: Value) -> dict[str, Any]:
     """Return a value as Hrana has it.
 
     Raises:
@@ -235,7 +251,7 @@ def _cannot_store(why: str) -> StoreError:
     )
 
 
-def size_of(step: Step) -> int:
+def estimate_step_bytes(step: HranaStep) -> int:
     """Return roughly how many bytes a step is on its way."""
     size = _STEP_BYTES + len(step["stmt"]["sql"])
     for argument in step["stmt"]["named_args"]:

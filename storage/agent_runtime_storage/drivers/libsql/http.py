@@ -12,16 +12,16 @@ import orjson
 from agent_runtime_storage.contract.errors import StoreError, StoreUnavailable
 from agent_runtime_storage.drivers.libsql.address import Address, parse_address
 from agent_runtime_storage.drivers.libsql.error_mapping import (
-    Failure,
-    map_error,
+    TransientFailure,
+    map_libsql_error,
     not_a_server,
     refused_token,
 )
 from agent_runtime_storage.drivers.libsql.hrana import (
     BatchAnswer,
+    HranaBatchPlan,
     HranaError,
-    Plan,
-    Step,
+    HranaStep,
     StepResult,
 )
 from agent_runtime_storage.drivers.libsql.remote import RemoteDriver
@@ -100,7 +100,7 @@ class HttpTransport:
                 cure="Check host and port, and that the token has no spaces or line ends.",
             ) from error
 
-    async def query(self, steps: Sequence[Step]) -> list[StepResult | Exception]:
+    async def query(self, steps: Sequence[HranaStep]) -> list[StepResult | Exception]:
         """Run reading statements; see `Transport`."""
         requests = [{"type": "execute", "stmt": step["stmt"]} for step in steps]
         results: list[StepResult | Exception] = []
@@ -111,13 +111,13 @@ class HttpTransport:
             elif answer["error"].get("code") == "RESPONSE_TOO_LARGE" and self._version == "v3":
                 try:
                     results.append(await self._stream(step))
-                except (Failure, StoreError) as error:
+                except (TransientFailure, StoreError) as error:
                     results.append(error)
             else:
                 results.append(self._map(answer["error"]))
         return results
 
-    async def write(self, plans: Sequence[Plan]) -> list[BatchAnswer | Exception]:
+    async def write(self, plans: Sequence[HranaBatchPlan]) -> list[BatchAnswer | Exception]:
         """Run batches one after another; see `Transport`."""
         requests = [{"type": "batch", "batch": {"steps": plan.steps}} for plan in plans]
         timeout = self._timeout + _LOCK_SECONDS * (len(plans) - 1)
@@ -168,7 +168,7 @@ class HttpTransport:
         except httpx.HTTPError as error:
             raise self._failure(error) from error
 
-    async def _stream(self, step: Step) -> StepResult:
+    async def _stream(self, step: HranaStep) -> StepResult:
         """Run a query whose answer is too large for a pipeline: a cursor has no such limit."""
         content = orjson.dumps({"baton": None, "batch": {"steps": [step]}})
         rows: list[list[dict[str, Any]]] = []
@@ -194,11 +194,11 @@ class HttpTransport:
         except orjson.JSONDecodeError as error:
             raise not_a_server(self._shown, "the answer is no Hrana") from error
         if not ended:
-            raise Failure("lost", "the answer ended early")
+            raise TransientFailure("lost", "the answer ended early")
         return {"rows": rows}
 
     def _map(self, error: HranaError) -> Exception:
-        return map_error(error.get("code"), error.get("message", ""), self._shown)
+        return map_libsql_error(error.get("code"), error.get("message", ""), self._shown)
 
     def _failure(self, error: httpx.HTTPError) -> Exception:
         why = f"{type(error).__name__}: {error}".rstrip(": ")
@@ -207,14 +207,14 @@ class HttpTransport:
                 f"The certificate of {self._shown} cannot be trusted.",
                 cure="Check the host's name; a plain connection is `libsql://host:port?tls=0`.",
             )
-        return Failure("unsent" if isinstance(error, _NOT_SENT) else "lost", why)
+        return TransientFailure("unsent" if isinstance(error, _NOT_SENT) else "lost", why)
 
     def _raise_for_status(self, response: httpx.Response) -> None:
         match status := response.status_code:
             case _ if response.is_success:
                 return
             case 403 if "write permission" in response.text.lower():
-                raise map_error("SQLITE_PERM", "the token only reads", self._shown)
+                raise map_libsql_error("SQLITE_PERM", "the token only reads", self._shown)
             case 401 | 403:
                 raise refused_token(self._shown)
             case 413:
@@ -223,9 +223,9 @@ class HttpTransport:
                     cure="Write less at once, or keep large values as files.",
                 )
             case 429 | 503:
-                raise Failure("busy", f"the server answered {status}")
+                raise TransientFailure("busy", f"the server answered {status}")
             case _ if status >= 500:
-                raise Failure("lost", f"the server answered {status}")
+                raise TransientFailure("lost", f"the server answered {status}")
             case 400 if self._version is not None:
                 raise StoreError(
                     f"The database {self._shown} refused a request: {response.text[:200]}."

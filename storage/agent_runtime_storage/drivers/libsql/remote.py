@@ -13,22 +13,26 @@ from typing import Literal, Protocol, TypeVar
 import anyio
 
 from agent_runtime_storage.contract.errors import StoreError, StoreReadOnly, StoreUnavailable
-from agent_runtime_storage.drivers.libsql.error_mapping import Failure, closed_error, give_up
+from agent_runtime_storage.drivers.libsql.error_mapping import (
+    TransientFailure,
+    libsql_closed_error,
+    retries_exhausted_error,
+)
 from agent_runtime_storage.drivers.libsql.hrana import (
     BatchAnswer,
-    Plan,
-    Step,
+    HranaBatchPlan,
+    HranaStep,
     StepResult,
     batch_rows,
     decode_rows,
+    encode_hrana_statement,
+    estimate_step_bytes,
     plan_batch,
-    size_of,
-    statement,
 )
 from agent_runtime_storage.drivers.libsql.sender import Sender
 from agent_runtime_storage.drivers.libsql.sql_text import only_reads
-from agent_runtime_storage.drivers.protocol import Dialect, Row, Statement, Value
-from agent_runtime_storage.drivers.shielding import outlast
+from agent_runtime_storage.drivers.protocol import Row, SqlDialect, Statement, Value
+from agent_runtime_storage.drivers.shielding import wait_shielded
 from agent_runtime_storage.drivers.signals import Signals
 
 VectorFunction = Literal["vec_distance_cosine", "vector_distance_cos"]
@@ -57,7 +61,7 @@ class Transport(Protocol):
     read_lanes: int
     read_group: int
 
-    async def query(self, steps: Sequence[Step]) -> list[StepResult | Exception]:
+    async def query(self, steps: Sequence[HranaStep]) -> list[StepResult | Exception]:
         """Run reading statements, and return for each its rows or its error.
 
         Raises:
@@ -65,7 +69,7 @@ class Transport(Protocol):
         """
         ...
 
-    async def write(self, plans: Sequence[Plan]) -> list[BatchAnswer | Exception]:
+    async def write(self, plans: Sequence[HranaBatchPlan]) -> list[BatchAnswer | Exception]:
         """Run batches one after another, and return for each its answer or its error.
 
         Raises:
@@ -99,14 +103,14 @@ class Features:
 class RemoteDriver:
     """A libSQL server; see `Driver`.  It belongs to the event loop in which it was opened."""
 
-    dialect: Dialect = "sqlite"
+    dialect: SqlDialect = "sqlite"
 
     def __init__(self, transport: Transport, shown: str, *, patience: float) -> None:
         self._transport = transport
-        self._writes: Sender[Plan, BatchAnswer] = Sender(
+        self._writes: Sender[HranaBatchPlan, BatchAnswer] = Sender(
             transport.write, lanes=_WRITE_LANES, group=_WRITE_GROUP, abandon=False
         )
-        self._reads: Sender[Step, StepResult] = Sender(
+        self._reads: Sender[HranaStep, StepResult] = Sender(
             transport.query,
             lanes=transport.read_lanes,
             group=transport.read_group,
@@ -128,7 +132,7 @@ class RemoteDriver:
     def features(self) -> Features:
         """What the server can do, as it said when it was opened."""
         if self._features is None:
-            raise closed_error(self._shown)
+            raise libsql_closed_error(self._shown)
         return self._features
 
     @property
@@ -153,8 +157,8 @@ class RemoteDriver:
         """
         if not only_reads(sql):
             raise StoreReadOnly("A statement that writes was given to be read.")
-        step: Step = {"stmt": statement(sql, params)}
-        size = size_of(step)
+        step: HranaStep = {"stmt": encode_hrana_statement(sql, params)}
+        size = estimate_step_bytes(step)
 
         async def attempt() -> list[Row]:
             if self._written:
@@ -225,7 +229,7 @@ class RemoteDriver:
         if self._active:
             if self._idle is None:
                 self._idle = asyncio.get_running_loop().create_future()
-            await outlast(self._idle)
+            await wait_shielded(self._idle)
         with anyio.CancelScope(shield=True):
             await self._reads.close()
             await self._writes.close()
@@ -273,7 +277,7 @@ class RemoteDriver:
     @contextmanager
     def _accepted(self) -> Generator[None]:
         if self._closing.is_set():
-            raise closed_error(self._shown)
+            raise libsql_closed_error(self._shown)
         self._active += 1
         try:
             yield
@@ -291,14 +295,16 @@ class RemoteDriver:
         while True:
             try:
                 return await attempt()
-            except Failure as failure:
+            except TransientFailure as failure:
                 in_doubt = in_doubt or (writes and failure.kind == "lost")
                 wait = pause * random.uniform(0.5, 1.5)
                 if (in_doubt and not repeatable) or time.monotonic() + wait > deadline:
-                    raise give_up(failure, self._shown, in_doubt=in_doubt) from failure
+                    raise retries_exhausted_error(
+                        failure, self._shown, in_doubt=in_doubt
+                    ) from failure
                 with anyio.move_on_after(wait):
                     await self._closing.wait()
-                    raise closed_error(self._shown) from failure
+                    raise libsql_closed_error(self._shown) from failure
                 pause = min(pause * 2, _LONGEST_PAUSE)
 
 

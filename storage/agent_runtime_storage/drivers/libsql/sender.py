@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from agent_runtime_storage.drivers.libsql.error_mapping import Failure
-from agent_runtime_storage.drivers.shielding import outlast
+from agent_runtime_storage.drivers.libsql.error_mapping import TransientFailure
+from agent_runtime_storage.drivers.shielding import wait_shielded
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
@@ -82,14 +82,14 @@ class Sender(Generic[Item, Answer]):
                 job.answer.cancel()
                 self._drop_request_of(job)
             else:
-                await outlast(job.answer)
+                await wait_shielded(job.answer)
                 job.answer.exception()
             raise
 
     async def close(self) -> None:
         """Wait until everything that is on its way has its answer."""
         while self._sent:
-            await outlast(next(iter(self._sent)))
+            await wait_shielded(next(iter(self._sent)))
 
     def _fill(self) -> None:
         while self._waiting and len(self._sent) < self._lanes:
@@ -120,7 +120,7 @@ class Sender(Generic[Item, Answer]):
             answers = await self._deliver([job.item for job in jobs])
         except asyncio.CancelledError:
             # Nobody waits any more, or the event loop is being torn down.
-            _settle(jobs, [Failure("lost", "the program ended") for _ in jobs])
+            _settle(jobs, [TransientFailure("lost", "the program ended") for _ in jobs])
             raise
         except Exception as error:
             answers = [copy.copy(error) for _ in jobs]

@@ -12,16 +12,16 @@ import anyio
 from agent_runtime_storage.contract.errors import StoreError, StoreUnavailable
 from agent_runtime_storage.drivers.libsql.address import Address, parse_address
 from agent_runtime_storage.drivers.libsql.error_mapping import (
-    Failure,
-    map_error,
+    TransientFailure,
+    map_libsql_error,
     not_a_server,
     refused_token,
 )
 from agent_runtime_storage.drivers.libsql.hrana import (
     BatchAnswer,
+    HranaBatchPlan,
     HranaError,
-    Plan,
-    Step,
+    HranaStep,
     StepResult,
 )
 from agent_runtime_storage.drivers.libsql.remote import RemoteDriver
@@ -49,7 +49,7 @@ class Stream(Protocol):
     def close(self) -> None: ...
 
 
-class Connection(Protocol):
+class WebSocketConnection(Protocol):
     """What we use of a connection of libsql-client."""
 
     exception: BaseException | None
@@ -134,10 +134,10 @@ class WebSocketTransport:
         self._shown = address.shown
         self._timeout = timeout
         self._session: aiohttp.ClientSession | None = None
-        self._connection: Connection | None = None
+        self._connection: WebSocketConnection | None = None
         self._connecting = anyio.Lock()
 
-    async def query(self, steps: Sequence[Step]) -> list[StepResult | Exception]:
+    async def query(self, steps: Sequence[HranaStep]) -> list[StepResult | Exception]:
         """Run reading statements; see `Transport`."""
         # One at a time: on a socket a request costs little, and none waits for another.
         [step] = steps
@@ -152,10 +152,10 @@ class WebSocketTransport:
         [result], [error] = answer["step_results"], answer["step_errors"]
         if result is None:
             failed: HranaError = error or {}
-            raise map_error(failed.get("code"), failed.get("message", ""), self._shown)
+            raise map_libsql_error(failed.get("code"), failed.get("message", ""), self._shown)
         return [result]
 
-    async def write(self, plans: Sequence[Plan]) -> list[BatchAnswer | Exception]:
+    async def write(self, plans: Sequence[HranaBatchPlan]) -> list[BatchAnswer | Exception]:
         """Run batches one after another; see `Transport`."""
         stream = (await self._connected()).open_stream()
         waiting = [self._send(stream, plan) for plan in plans]
@@ -182,7 +182,7 @@ class WebSocketTransport:
             if session is not None:
                 await session.close()
 
-    def _send(self, stream: Stream, plan: Plan) -> asyncio.Future[Any] | Exception:
+    def _send(self, stream: Stream, plan: HranaBatchPlan) -> asyncio.Future[Any] | Exception:
         if plan.size > _MESSAGE_BYTES:
             return StoreError(
                 f"The database {self._shown} takes no batch of {plan.size} bytes over a WebSocket.",
@@ -198,11 +198,11 @@ class WebSocketTransport:
             with anyio.fail_after(timeout):
                 return await asyncio.shield(answer)
         except TimeoutError as error:
-            raise Failure("lost", f"no answer within {timeout:g} seconds") from error
+            raise TransientFailure("lost", f"no answer within {timeout:g} seconds") from error
         except Exception as error:
             raise self._map(error, sent=True) from error
 
-    async def _connected(self) -> Connection:
+    async def _connected(self) -> WebSocketConnection:
         async with self._connecting:
             if self._connection is not None:
                 if self._connection.exception is None:
@@ -212,10 +212,10 @@ class WebSocketTransport:
             self._connection = await self._connect()
             return self._connection
 
-    async def _connect(self) -> Connection:
+    async def _connect(self) -> WebSocketConnection:
         import aiohttp
 
-        connect: Callable[..., Connection] = importlib.import_module(_CLIENT).HranaConn
+        connect: Callable[..., WebSocketConnection] = importlib.import_module(_CLIENT).HranaConn
         if self._session is None:
             self._session = aiohttp.ClientSession()
         connection = connect(_Session(self._session), self._address.url, self._address.token)
@@ -231,7 +231,7 @@ class WebSocketTransport:
         except BaseException as error:
             await _leave(connection)
             if isinstance(error, TimeoutError):
-                raise Failure("unsent", "no answer to the handshake") from error
+                raise TransientFailure("unsent", "no answer to the handshake") from error
             if isinstance(error, Exception):
                 raise self._map(error, sent=False) from error
             raise
@@ -244,7 +244,7 @@ class WebSocketTransport:
             if error.status in (401, 403):
                 return refused_token(self._shown)
             if error.status in (429,) or error.status >= 500:
-                return Failure("unsent", f"the server answered {error.status}")
+                return TransientFailure("unsent", f"the server answered {error.status}")
             return not_a_server(self._shown, f"it answered {error.status} to a WebSocket")
         if isinstance(error, aiohttp.ClientConnectorCertificateError):
             return StoreUnavailable(
@@ -254,16 +254,16 @@ class WebSocketTransport:
         # Only the client's own error has a code: what the server said, or its name for a break.
         code = getattr(error, "code", None)
         if isinstance(code, str) and code not in _BROKEN:
-            return map_error(code, str(error).removeprefix(f"{code}: "), self._shown)
+            return map_libsql_error(code, str(error).removeprefix(f"{code}: "), self._shown)
         why = f"{type(error).__name__}: {error}".rstrip(": ")
-        return Failure("lost" if sent else "unsent", why)
+        return TransientFailure("lost" if sent else "unsent", why)
 
 
 # What libsql-client says of the connection, not the server of a statement.
 _BROKEN = ("HRANA_WEBSOCKET_ERROR", "HRANA_PROTO_ERROR", "CLIENT_CLOSED", "STREAM_CLOSED")
 
 
-async def _leave(connection: Connection) -> None:
+async def _leave(connection: WebSocketConnection) -> None:
     # A server that is gone answers no farewell.
     with anyio.move_on_after(_FAREWELL, shield=True):
         await connection.close()

@@ -22,22 +22,26 @@ from psycopg.pq.abc import PGresult
 from agent_runtime_config.urls import redact_url
 from agent_runtime_storage.contract.errors import StoreError
 from agent_runtime_storage.drivers.postgres.error_mapping import (
-    CLASHES,
-    STALE,
+    RETRYABLE_STATES,
+    STALE_STATEMENT_STATES,
     Unreachable,
-    closed_error,
     doubt_error,
     lost_error,
     map_connect,
     map_refusal,
+    postgres_closed_error,
 )
 from agent_runtime_storage.drivers.postgres.notifications import (
     NOTIFY,
     AnyConnection,
     PostgresSignals,
 )
-from agent_runtime_storage.drivers.postgres.pipeline import ConnectionLost, ServerError, Session
-from agent_runtime_storage.drivers.postgres.pool import Connections
+from agent_runtime_storage.drivers.postgres.pipeline import (
+    ConnectionLost,
+    PipelineSession,
+    ServerError,
+)
+from agent_runtime_storage.drivers.postgres.pool import ConnectionPool
 from agent_runtime_storage.drivers.postgres.results import Rows
 from agent_runtime_storage.drivers.postgres.setup import (
     APP_ROLE,
@@ -47,19 +51,19 @@ from agent_runtime_storage.drivers.postgres.setup import (
     setup_queries,
 )
 from agent_runtime_storage.drivers.postgres.translation import (
-    Command,
+    PipelineCommand,
     batch_command,
-    command,
-    was_missed,
+    missed_statement_index,
+    query_command,
 )
 from agent_runtime_storage.drivers.protocol import (
     BatchMissed,
-    Dialect,
     Row,
+    SqlDialect,
     Statement,
     Value,
 )
-from agent_runtime_storage.drivers.shielding import outlast
+from agent_runtime_storage.drivers.shielding import wait_shielded
 from agent_runtime_storage.drivers.signals import Signals
 from agent_runtime_storage.sql.loader import load_queries
 
@@ -94,13 +98,13 @@ class _Operation(Generic[_T]):
         begun: whether it is at work, or was and nobody knows how it ended.
     """
 
-    work: Callable[[Session], Awaitable[_T]]
+    work: Callable[[PipelineSession], Awaitable[_T]]
     repeatable: bool
     begun: bool = False
 
 
 def _run(
-    commands: Sequence[Command], *, repeatable: bool, patient: bool = False
+    commands: Sequence[PipelineCommand], *, repeatable: bool, patient: bool = False
 ) -> _Operation[list[PGresult]]:
     return _Operation(lambda session: session.run(commands, patient=patient), repeatable)
 
@@ -108,7 +112,7 @@ def _run(
 class PostgresDriver:
     """A Postgres database; see `Driver`.  It belongs to the event loop in which it was opened."""
 
-    dialect: Dialect = "postgres"
+    dialect: SqlDialect = "postgres"
 
     def __init__(
         self, url: str, *, connections: int, statement_seconds: float, patience: float
@@ -118,7 +122,7 @@ class PostgresDriver:
         self._statement_seconds = statement_seconds
         self._patience = patience
         self._prepared = Prepared("agent_runtime", uses_role=False)
-        self._connections = Connections(self._connect_session, connections)
+        self._connections = ConnectionPool(self._connect_session, connections)
         self._rows = Rows()
         self._running: set[asyncio.Task[Any]] = set()
         self._closing: asyncio.Task[None] | None = None
@@ -172,7 +176,7 @@ class PostgresDriver:
 
         Cancelled, it has the server cancel the query before the cancellation goes on.
         """
-        commands = [self._prologue(owner, (), read_only=True), command(sql, params)]
+        commands = [self._prologue(owner, (), read_only=True), query_command(sql, params)]
         operation = _run(commands, repeatable=True)
         try:
             results = await self._perform(operation, abandon=True)
@@ -206,7 +210,7 @@ class PostgresDriver:
         try:
             results = await self._perform(operation)
         except ServerError as error:
-            place = was_missed(error.message)
+            place = missed_statement_index(error.message)
             if place is not None:
                 raise BatchMissed(statements[place].miss, place) from None
             raise map_refusal(error, self._shown) from None
@@ -224,7 +228,7 @@ class PostgresDriver:
         tables = await self.read(load_queries("postgres")["schema_tables"], {}, owner=None)
         limit = round(self._statement_seconds * 1000)
 
-        async def sweep(session: Session) -> None:
+        async def sweep(session: PipelineSession) -> None:
             await _run_alone(session, "SET statement_timeout = 0")
             try:
                 for (name,) in tables:
@@ -252,7 +256,7 @@ class PostgresDriver:
         """
         if self._closing is None:
             self._closing = asyncio.create_task(self._close())
-        await outlast(self._closing)
+        await wait_shielded(self._closing)
         self._closing.result()
 
     async def _close(self) -> None:
@@ -270,7 +274,7 @@ class PostgresDriver:
             abandon: whether it may be cancelled at work; if not, only before.
         """
         if self._closing is not None:
-            raise closed_error(self._shown)
+            raise postgres_closed_error(self._shown)
         await anyio.lowlevel.checkpoint_if_cancelled()
         # psycopg and asyncio's own locks are cancelled once; an anyio scope would do it again and
         # again, and cost the connection.
@@ -283,7 +287,7 @@ class PostgresDriver:
             if abandon or not operation.begun:
                 task.cancel()
             try:
-                await outlast(task)
+                await wait_shielded(task)
             finally:
                 if not task.cancelled():
                     task.exception()
@@ -300,8 +304,11 @@ class PostgresDriver:
             except ServerError as error:
                 # Nothing of it was written.
                 operation.begun = False
-                limit = 1 if error.sqlstate in STALE else _CLASH_TRIES
-                if error.sqlstate not in CLASHES | STALE or clashes >= limit:
+                limit = 1 if error.sqlstate in STALE_STATEMENT_STATES else _CLASH_TRIES
+                if (
+                    error.sqlstate not in RETRYABLE_STATES | STALE_STATEMENT_STATES
+                    or clashes >= limit
+                ):
                     raise
                 clashes += 1
                 await asyncio.sleep(random.uniform(0, 0.005 * 2**clashes))
@@ -328,13 +335,15 @@ class PostgresDriver:
             operation.begun = True
             return await operation.work(session)
         except ServerError as error:
-            if error.sqlstate in STALE:
+            if error.sqlstate in STALE_STATEMENT_STATES:
                 session.forget_prepared()
             raise
         finally:
             self._connections.give(session)
 
-    def _prologue(self, owner: str | None, locks: Sequence[str], *, read_only: bool) -> Command:
+    def _prologue(
+        self, owner: str | None, locks: Sequence[str], *, read_only: bool
+    ) -> PipelineCommand:
         """Return what makes the transaction the owner's, and takes its locks in order.
 
         It is a statement of its own, so that those after it see what was committed while it waited.
@@ -348,7 +357,7 @@ class PostgresDriver:
             owned=owner is not None,
             read_only=read_only,
         )
-        return command(sql, params)
+        return query_command(sql, params)
 
     # Connections
 
@@ -363,9 +372,9 @@ class PostgresDriver:
             traceback.clear_frames(interrupted.__traceback__)
             raise
 
-    async def _connect_session(self) -> Session:
+    async def _connect_session(self) -> PipelineSession:
         connection = await self._connect()
-        session = Session(connection, self._statement_seconds + _CONNECT_SECONDS)
+        session = PipelineSession(connection, self._statement_seconds + _CONNECT_SECONDS)
         milliseconds = round(self._statement_seconds * 1000)
         settings = {
             "path": self._prepared.path,
@@ -375,7 +384,7 @@ class PostgresDriver:
             "idle_timeout": str(milliseconds),
         }
         try:
-            await session.run([command(setup_queries()["settings"], settings, prepare=False)])
+            await session.run([query_command(setup_queries()["settings"], settings, prepare=False)])
         except ConnectionLost as lost:
             raise map_connect(str(lost), self._shown) from None
         except BaseException:
@@ -388,18 +397,18 @@ class PostgresDriver:
         self._prepared = await self._perform(operation, abandon=True)
         # The connection of the setup has not the search path that came of it.
         self._connections.close()
-        self._connections = Connections(self._connect_session, self._connections.limit)
+        self._connections = ConnectionPool(self._connect_session, self._connections.limit)
 
-    def _setup(self, session: Session) -> Setup:
+    def _setup(self, session: PipelineSession) -> Setup:
         async def ask(sql: str, params: Mapping[str, Value]) -> list[Row]:
-            [result] = await session.run([command(sql, params, prepare=False)])
+            [result] = await session.run([query_command(sql, params, prepare=False)])
             return await self._rows.load(result)
 
         return Setup(ask, self._shown)
 
     async def _notify(self, topics: Sequence[str]) -> None:
         sent = {"topics": orjson.dumps(list(topics)).decode()}
-        await self._attempt(_run([command(NOTIFY, sent)], repeatable=True))
+        await self._attempt(_run([query_command(NOTIFY, sent)], repeatable=True))
 
 
 def _parse_url(url: str, shown: str) -> str:
@@ -427,18 +436,18 @@ def _lock_key(owner: str | None, name: str) -> int:
     return int.from_bytes(digest, signed=True)
 
 
-async def _run_alone(session: Session, sql: str) -> None:
+async def _run_alone(session: PipelineSession, sql: str) -> None:
     """Run what cannot run beside others in one transaction."""
-    await session.run([command(sql, {}, prepare=False)], patient=True)
+    await session.run([query_command(sql, {}, prepare=False)], patient=True)
 
 
-def _patient() -> Command:
+def _patient() -> PipelineCommand:
     limit = str(_MIGRATION_SECONDS * 1000)
     sql = (
         "SELECT set_config('statement_timeout', :limit, true), "
         "set_config('lock_timeout', :limit, true)"
     )
-    return command(sql, {"limit": limit}, prepare=False)
+    return query_command(sql, {"limit": limit}, prepare=False)
 
 
 @functools.cache

@@ -21,9 +21,9 @@ from agent_runtime_storage.drivers.postgres.pipeline import ServerError
 from agent_runtime_storage.drivers.protocol import ConstraintFailed
 
 # A deadlock, or a clash of isolation: what was tried can be tried again.
-CLASHES = frozenset({"40P01", "40001"})
+RETRYABLE_STATES = frozenset({"40P01", "40001"})
 # The server does not know a statement that it prepared, or has to plan it anew.
-STALE = frozenset({"26000", "0A000"})
+STALE_STATEMENT_STATES = frozenset({"26000", "0A000"})
 
 _BY_STATE: tuple[tuple[str, type[StoreError], str, str], ...] = (
     (
@@ -201,6 +201,6 @@ def doubt_error(reason: str, shown: str) -> StoreInDoubt:
     )
 
 
-def closed_error(shown: str) -> StoreUnavailable:
+def postgres_closed_error(shown: str) -> StoreUnavailable:
     """Return the error of who uses the store after its end."""
     return StoreUnavailable(f"The store {shown} is closed.", cure="Open it again.")

@@ -18,7 +18,7 @@ import psycopg
 from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, TransactionStatus
 from psycopg.pq.abc import PGconn, PGresult
 
-from agent_runtime_storage.drivers.postgres.translation import Command
+from agent_runtime_storage.drivers.postgres.translation import PipelineCommand
 
 # More than the store's statements in all variants of their values' types.
 _PREPARED = 400
@@ -51,7 +51,7 @@ class ConnectionLost(Exception):
         self.doubtful = doubtful
 
 
-class Session:
+class PipelineSession:
     """A connection of the pool; one task uses it at a time.
 
     Args:
@@ -101,7 +101,9 @@ class Session:
         """Prepare every statement anew: the server does not know them any more."""
         self._prepared.clear()
 
-    async def run(self, commands: Sequence[Command], *, patient: bool = False) -> list[PGresult]:
+    async def run(
+        self, commands: Sequence[PipelineCommand], *, patient: bool = False
+    ) -> list[PGresult]:
         """Run the commands in one transaction; return the result of each once it is committed.
 
         Cancelled, it has the server cancel the transaction, waits until that is done, and leaves
@@ -127,7 +129,9 @@ class Session:
             await self._abandon()
             raise
 
-    def _send(self, commands: Sequence[Command]) -> list[tuple[bytes, tuple[int, ...]] | None]:
+    def _send(
+        self, commands: Sequence[PipelineCommand]
+    ) -> list[tuple[bytes, tuple[int, ...]] | None]:
         """Queue the commands; return for each result to come the statement that it prepares."""
         pgconn = self._pgconn
         expected: list[tuple[bytes, tuple[int, ...]] | None] = []

@@ -12,13 +12,13 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 
-from agent_runtime_storage.drivers.postgres.pipeline import Session
+from agent_runtime_storage.drivers.postgres.pipeline import PipelineSession
 
 _IDLE_SECONDS = 300.0
 _LIFE_SECONDS = 3600.0
 
 
-class Connections:
+class ConnectionPool:
     """The connections of one driver; belongs to its event loop.
 
     Args:
@@ -26,11 +26,11 @@ class Connections:
         limit: how many there are at most; who comes then waits, in order.
     """
 
-    def __init__(self, connect: Callable[[], Awaitable[Session]], limit: int) -> None:
+    def __init__(self, connect: Callable[[], Awaitable[PipelineSession]], limit: int) -> None:
         self.limit = limit
         self._connect = connect
         self._slots = asyncio.Semaphore(limit)
-        self._idle: deque[Session] = deque()
+        self._idle: deque[PipelineSession] = deque()
         self._pids: set[int] = set()
         self._closed = False
 
@@ -38,7 +38,7 @@ class Connections:
         """Return whether the server process serves one of these connections."""
         return pid in self._pids
 
-    async def take(self) -> Session:
+    async def take(self) -> PipelineSession:
         """Return a connection that is for the caller alone until it is given back.
 
         Cancelled while it waits or connects, it takes none.
@@ -60,7 +60,7 @@ class Connections:
             self._slots.release()
             raise
 
-    def give(self, session: Session) -> None:
+    def give(self, session: PipelineSession) -> None:
         """Take a connection back, and close those that nobody has used for long."""
         now = time.monotonic()
         if session.usable and not self._closed and now - session.born < _LIFE_SECONDS:
@@ -77,6 +77,6 @@ class Connections:
         while self._idle:
             self._discard(self._idle.pop())
 
-    def _discard(self, session: Session) -> None:
+    def _discard(self, session: PipelineSession) -> None:
         self._pids.discard(session.pid)
         session.discard()

@@ -40,7 +40,7 @@ _pack_float = struct.Struct("!d").pack
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class TranslatedSql:
     """A statement as the server takes it.
 
     Attributes:
@@ -54,7 +54,7 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class PipelineCommand:
     """A statement with its values, as libpq takes them."""
 
     sql: bytes
@@ -66,7 +66,7 @@ class Command:
 
 
 @functools.lru_cache(maxsize=1024)
-def translate(sql: str) -> Text:
+def translate(sql: str) -> TranslatedSql:
     """Return the text with `$1`, `$2`... for its placeholders; literals and casts are left alone.
 
     A slice of an array must be written with spaces or parentheses (`a[1 : n]`), for `:n` is a
@@ -80,17 +80,17 @@ def translate(sql: str) -> Text:
             return match[0]
         return f"${numbers.setdefault(name, len(numbers) + 1)}"
 
-    return Text(_TOKEN.sub(number, sql).encode(), tuple(numbers))
+    return TranslatedSql(_TOKEN.sub(number, sql).encode(), tuple(numbers))
 
 
 @functools.lru_cache(maxsize=1024)
-def translate_counted(sql: str) -> Text:
+def translate_counted(sql: str) -> TranslatedSql:
     """Return the statement wrapped so that another number of rows is an error.
 
     The two placeholders after the statement's own are its place in the batch and the number of
     rows that it must affect.  A text that is no number is cast to one to raise the error, so that
-    it needs no function in the database; `was_missed` knows it again.  A statement whose WITH
-    changes rows cannot be wrapped.
+    it needs no function in the database; `missed_statement_index` knows it again.  A statement
+    whose WITH changes rows cannot be wrapped.
     """
     inner = translate(sql)
     place, wanted = len(inner.names) + 1, len(inner.names) + 2
@@ -110,7 +110,7 @@ def translate_counted(sql: str) -> Text:
             f"WITH s AS MATERIALIZED (\n{body}\n), c AS (SELECT count(*) AS n FROM s)\n"
             f"SELECT s.* FROM c LEFT JOIN s ON true WHERE {check.format(count='c.n')} = 1"
         )
-    return Text(wrapped.encode(), inner.names, returns=returning or not changes)
+    return TranslatedSql(wrapped.encode(), inner.names, returns=returning or not changes)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -133,26 +133,28 @@ def _kind(sql: str) -> tuple[bool, bool]:
     return changes, returning
 
 
-def was_missed(message: str) -> int | None:
+def missed_statement_index(message: str) -> int | None:
     """Return the place of the statement whose count was wrong, if that is what the error says."""
     match = _MISSED.search(message)
     return int(match[1]) if match else None
 
 
-def command(sql: str, params: Mapping[str, Value], *, prepare: bool = True) -> Command:
+def query_command(
+    sql: str, params: Mapping[str, Value], *, prepare: bool = True
+) -> PipelineCommand:
     """Return a query or an uncounted statement with its values."""
     text = translate(sql)
     values, types, formats = _encode(text.names, params)
-    return Command(text.sql, values, types, formats, prepare)
+    return PipelineCommand(text.sql, values, types, formats, prepare)
 
 
-def batch_command(statement: Statement, place: int, *, prepare: bool = True) -> Command:
+def batch_command(statement: Statement, place: int, *, prepare: bool = True) -> PipelineCommand:
     """Return the statement at this place of a batch."""
     if statement.rows is None:
-        return command(statement.sql, statement.params, prepare=prepare)
+        return query_command(statement.sql, statement.params, prepare=prepare)
     text = translate_counted(statement.sql)
     values, types, formats = _encode(text.names, statement.params)
-    return Command(
+    return PipelineCommand(
         text.sql,
         (*values, _pack_int(place), _pack_int(statement.rows)),
         (*types, _INT8, _INT8),

@@ -25,7 +25,7 @@ from agent_runtime_storage.drivers.protocol import (
     Statement,
     Value,
 )
-from agent_runtime_storage.drivers.sqlite.database_file import check_place, make_private
+from agent_runtime_storage.drivers.sqlite.database_file import check_database_path, make_private
 
 Synchronous = Literal["full", "normal"]
 
@@ -36,7 +36,7 @@ class Cursor(Protocol):
     def fetchall(self) -> list[Row]: ...
 
 
-class Connection(Protocol):
+class SqliteConnection(Protocol):
     """What we use of an apsw connection, whose own types need Python 3.12's `Buffer`."""
 
     @property
@@ -62,7 +62,7 @@ _STATEMENT_CACHE = 256
 _BUSY = (apsw.BusyError, apsw.LockedError)
 
 
-def map_error(error: Exception, path: Path) -> Exception:
+def map_sqlite_error(error: Exception, path: Path) -> Exception:
     """Return the store's error for an error of apsw; a mistake of ours is returned as it is."""
     if isinstance(error, apsw.ConstraintError):
         return ConstraintFailed(str(error))
@@ -139,28 +139,28 @@ _MAPPING: tuple[tuple[tuple[type[apsw.Error], ...], type[StoreError], str, str],
 )
 
 
-def closed_error(path: Path) -> StoreUnavailable:
+def sqlite_closed_error(path: Path) -> StoreUnavailable:
     """Return the error of who uses the store after its end."""
     return StoreUnavailable(f"The store {path} is closed.", cure="Open it again.")
 
 
 def open_connection(
     path: Path, *, write: bool, synchronous: Synchronous, busy_seconds: float
-) -> Connection:
+) -> SqliteConnection:
     """Open the file with the settings that every connection has; blocks, so not on the event loop.
 
     Raises:
         StoreUnavailable, StoreReadOnly, StoreBusy, NotADatabase: it cannot be used.
     """
     if write:
-        check_place(path)
+        check_database_path(path)
         make_private(path)
     flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if write else 0)
     try:
         opened = apsw.Connection(str(path), flags=flags, statementcachesize=_STATEMENT_CACHE)
     except apsw.Error as error:
-        raise map_error(error, path) from error
-    connection = cast("Connection", opened)
+        raise map_sqlite_error(error, path) from error
+    connection = cast("SqliteConnection", opened)
     try:
         connection.set_busy_timeout(round(busy_seconds * 1000))
         if connection.readonly("main"):
@@ -182,14 +182,14 @@ def open_connection(
         connection.enable_load_extension(False)
     except apsw.Error as error:
         connection.close()
-        raise map_error(error, path) from error
+        raise map_sqlite_error(error, path) from error
     except BaseException:
         connection.close()
         raise
     return connection
 
 
-def _use_wal(connection: Connection, path: Path, busy_seconds: float) -> None:
+def _use_wal(connection: SqliteConnection, path: Path, busy_seconds: float) -> None:
     # SQLite does not wait for the lock that this change of mode needs, so we do.
     deadline = time.monotonic() + busy_seconds
     while True:
@@ -209,7 +209,7 @@ def _use_wal(connection: Connection, path: Path, busy_seconds: float) -> None:
         )
 
 
-def _refuse_another_programs(connection: Connection, path: Path) -> None:
+def _refuse_another_programs(connection: SqliteConnection, path: Path) -> None:
     """Raise `NotADatabase` before the change of mode would write to another program's file."""
     [(tables, ours)] = connection.execute(_TABLES).fetchall()
     if tables and not ours:
@@ -219,12 +219,14 @@ def _refuse_another_programs(connection: Connection, path: Path) -> None:
         )
 
 
-def run_query(connection: Connection, sql: str, params: Mapping[str, Value]) -> list[Row]:
+def run_query(connection: SqliteConnection, sql: str, params: Mapping[str, Value]) -> list[Row]:
     """Return the rows of one query."""
     return connection.execute(sql, params).fetchall()
 
 
-def run_statements(connection: Connection, statements: Sequence[Statement]) -> list[list[Row]]:
+def run_statements(
+    connection: SqliteConnection, statements: Sequence[Statement]
+) -> list[list[Row]]:
     """Run the statements of a batch inside the open transaction, and return the rows of each.
 
     Raises:

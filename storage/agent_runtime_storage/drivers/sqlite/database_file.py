@@ -13,7 +13,7 @@ from agent_runtime_storage.contract.errors import StoreError, StoreUnavailable
 _LOOK_SECONDS = 0.25
 
 
-def check_place(path: Path) -> None:
+def check_database_path(path: Path) -> None:
     """Look whether a database can lie at the path; creates and changes nothing.
 
     Raises:
@@ -53,7 +53,7 @@ def make_private(path: Path) -> None:
             os.close(os.open(real, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
 
-class OpenPlace:
+class OpenDatabaseFile:
     """The files of an open database, to notice when others lie at their paths.
 
     SQLite goes on with a file that was deleted or replaced, and what it writes is lost; beside a

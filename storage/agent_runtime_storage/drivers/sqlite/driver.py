@@ -7,10 +7,10 @@ from pathlib import Path
 
 from agent_runtime_storage.contract.errors import StoreUnavailable
 from agent_runtime_storage.drivers.protected_files import OpenDatabase
-from agent_runtime_storage.drivers.protocol import Dialect, Row, Statement, Value
+from agent_runtime_storage.drivers.protocol import Row, SqlDialect, Statement, Value
 from agent_runtime_storage.drivers.signals import Signals
 from agent_runtime_storage.drivers.sqlite.connection import Synchronous, open_connection
-from agent_runtime_storage.drivers.sqlite.database_file import OpenPlace
+from agent_runtime_storage.drivers.sqlite.database_file import OpenDatabaseFile
 from agent_runtime_storage.drivers.sqlite.readers import Readers
 from agent_runtime_storage.drivers.sqlite.writer import Writer
 
@@ -22,7 +22,7 @@ class SqliteDriver:
     locks of the file are the process's, and the two would write through each other.
     """
 
-    dialect: Dialect = "sqlite"
+    dialect: SqlDialect = "sqlite"
 
     def __init__(self, files: OpenDatabase, writer: Writer, readers: Readers) -> None:
         self._files = files
@@ -63,7 +63,7 @@ class SqliteDriver:
             StoreUnavailable: or a subclass, if the file cannot be used.
         """
         try:
-            files, place = OpenDatabase(path), OpenPlace(path)
+            files, place = OpenDatabase(path), OpenDatabaseFile(path)
         except RuntimeError as error:
             raise StoreUnavailable(
                 f"The database path {path} is a circle of symbolic links.",

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from agent_runtime_storage.drivers.protocol import Row, Value
-from agent_runtime_storage.drivers.shielding import outlast
+from agent_runtime_storage.drivers.shielding import wait_shielded
 from agent_runtime_storage.drivers.sqlite.connection import (
-    Connection,
-    closed_error,
-    map_error,
+    SqliteConnection,
+    map_sqlite_error,
     run_query,
+    sqlite_closed_error,
 )
-from agent_runtime_storage.drivers.sqlite.database_file import OpenPlace
+from agent_runtime_storage.drivers.sqlite.database_file import OpenDatabaseFile
 
 
 class _Query(NamedTuple):
@@ -34,7 +34,11 @@ class Readers:
     """
 
     def __init__(
-        self, path: Path, place: OpenPlace, count: int, connect: Callable[[], Connection]
+        self,
+        path: Path,
+        place: OpenDatabaseFile,
+        count: int,
+        connect: Callable[[], SqliteConnection],
     ) -> None:
         self._path = path
         self._place = place
@@ -55,7 +59,7 @@ class Readers:
     async def read(self, sql: str, params: Mapping[str, Value]) -> list[Row]:
         """Answer one query; when cancelled it is abandoned, also if it is running."""
         if self._closed:
-            raise closed_error(self._path)
+            raise sqlite_closed_error(self._path)
         future: asyncio.Future[list[Row]] = self._loop.create_future()
         self._queue.put(_Query(sql, params, future))
         return await future
@@ -67,10 +71,10 @@ class Readers:
             for _ in self._ended:
                 self._queue.put(None)
         for ended in self._ended:
-            await outlast(ended)
+            await wait_shielded(ended)
 
     def _run(self, ended: asyncio.Future[None]) -> None:
-        connection: Connection | None = None
+        connection: SqliteConnection | None = None
         try:
             while (query := self._queue.get()) is not None:
                 if query.future.cancelled():
@@ -82,7 +86,7 @@ class Readers:
                     connection = connection or self._connect()
                     answer = run_query(connection, query.sql, query.params)
                 except Exception as error:
-                    answer = map_error(error, self._path)
+                    answer = map_sqlite_error(error, self._path)
                 self._call(_answer, query.future, answer)
                 del query, answer
         finally:

@@ -21,16 +21,16 @@ from typing import Literal, TypeAlias
 import apsw
 
 from agent_runtime_storage.drivers.protocol import BatchMissed, Row, Statement
-from agent_runtime_storage.drivers.shielding import outlast
+from agent_runtime_storage.drivers.shielding import wait_shielded
 from agent_runtime_storage.drivers.sqlite.connection import (
-    Connection,
+    SqliteConnection,
     Synchronous,
-    closed_error,
-    map_error,
+    map_sqlite_error,
     open_connection,
     run_statements,
+    sqlite_closed_error,
 )
-from agent_runtime_storage.drivers.sqlite.database_file import OpenPlace
+from agent_runtime_storage.drivers.sqlite.database_file import OpenDatabaseFile
 
 _Result: TypeAlias = list[list[Row]]
 _Kind: TypeAlias = Literal["batch", "purge", "scrub", "vacuum"]
@@ -67,7 +67,7 @@ class Writer:
     """The writer thread and its queue; belongs to the event loop in which it was opened."""
 
     def __init__(
-        self, path: Path, place: OpenPlace, *, busy_seconds: float, queue_bytes: int
+        self, path: Path, place: OpenDatabaseFile, *, busy_seconds: float, queue_bytes: int
     ) -> None:
         self._path = path
         self._place = place
@@ -123,7 +123,7 @@ class Writer:
         await self._admit(size)
         if self._closed:
             self._release(size)
-            raise closed_error(self._path)
+            raise sqlite_closed_error(self._path)
         job = _Job(statements, size, self._loop.create_future(), kind)
         with self._lock:
             self._unbegun += 1
@@ -132,7 +132,7 @@ class Writer:
             return await asyncio.shield(job.future)
         except asyncio.CancelledError:
             if not self._withdraw(job):
-                await outlast(job.future)
+                await wait_shielded(job.future)
                 job.future.exception()
             raise
 
@@ -143,9 +143,9 @@ class Writer:
             while self._waiting:
                 _, admitted = self._waiting.popleft()
                 if not admitted.done():
-                    admitted.set_exception(closed_error(self._path))
+                    admitted.set_exception(sqlite_closed_error(self._path))
             self._queue.put(None)
-        await outlast(self._ended)
+        await wait_shielded(self._ended)
 
     # On the event loop
 
@@ -204,7 +204,7 @@ class Writer:
             if max_bytes is not None:
                 connection.pragma("max_page_count", max_bytes // connection.pragma("page_size"))
         except Exception as error:
-            failure = map_error(error, self._path)
+            failure = map_sqlite_error(error, self._path)
             self._call(_set_exception, self._opened, failure)
             self._call(_set_done, self._ended)
             return
@@ -217,7 +217,7 @@ class Writer:
             connection.close()
             self._call(_set_done, self._ended)
 
-    def _serve(self, connection: Connection, first: _Job) -> bool:
+    def _serve(self, connection: SqliteConnection, first: _Job) -> bool:
         """Write the job and those that wait behind it; False if the end of the queue was met."""
         group, more = [first], True
         while len(group) < _GROUP:
@@ -245,7 +245,7 @@ class Writer:
         self._checkpoint(connection)
         return more
 
-    def _write_group(self, connection: Connection, jobs: Sequence[_Job]) -> None:
+    def _write_group(self, connection: SqliteConnection, jobs: Sequence[_Job]) -> None:
         """Write all jobs in one transaction, and set the result of each.
 
         If the transaction breaks, each is tried again alone, so that one that cannot be written
@@ -254,7 +254,7 @@ class Writer:
         try:
             self._transaction(connection, jobs)
         except Exception as error:
-            mapped = map_error(error, self._path)
+            mapped = map_sqlite_error(error, self._path)
             if len(jobs) == 1 or isinstance(error, apsw.BusyError):
                 for job in jobs:
                     job.result = mapped
@@ -267,7 +267,7 @@ class Writer:
             for job in jobs:
                 job.result = problem
 
-    def _write_apart(self, connection: Connection, kind: str, jobs: Iterable[_Job]) -> None:
+    def _write_apart(self, connection: SqliteConnection, kind: str, jobs: Iterable[_Job]) -> None:
         """Do what cannot be done beside other batches in one transaction."""
         for job in jobs:
             try:
@@ -282,9 +282,9 @@ class Writer:
                 finally:
                     connection.pragma("foreign_keys", True)
             except Exception as error:
-                job.result = map_error(error, self._path)
+                job.result = map_sqlite_error(error, self._path)
 
-    def _transaction(self, connection: Connection, jobs: Sequence[_Job]) -> None:
+    def _transaction(self, connection: SqliteConnection, jobs: Sequence[_Job]) -> None:
         self._place.check()
         connection.execute("BEGIN IMMEDIATE")
         try:
@@ -296,7 +296,7 @@ class Writer:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
 
-    def _under_savepoint(self, connection: Connection, job: _Job) -> _Result | Exception:
+    def _under_savepoint(self, connection: SqliteConnection, job: _Job) -> _Result | Exception:
         """Return what the job gives, or why it was taken back; raises if the transaction broke."""
         connection.execute("SAVEPOINT job")
         try:
@@ -305,17 +305,17 @@ class Writer:
             if not connection.in_transaction:
                 raise
             connection.execute("ROLLBACK TO job")
-            result = map_error(error, self._path)
+            result = map_sqlite_error(error, self._path)
         except apsw.Error:
             raise
         except Exception as error:
             # A value that cannot be bound: the fault of this job alone.
             connection.execute("ROLLBACK TO job")
-            result = map_error(error, self._path)
+            result = map_sqlite_error(error, self._path)
         connection.execute("RELEASE job")
         return result
 
-    def _checkpoint(self, connection: Connection) -> None:
+    def _checkpoint(self, connection: SqliteConnection) -> None:
         """Now and then, when nobody waits, copy the write-ahead log back and truncate it."""
         now = time.monotonic()
         if now - self._checkpointed < _CHECKPOINT_SECONDS or not self._queue.empty():
@@ -324,7 +324,7 @@ class Writer:
         # Where it fails it costs nothing but a longer log: the next one will do it.
         self._truncate(connection, 0.0)
 
-    def _truncate(self, connection: Connection, patience: float) -> bool:
+    def _truncate(self, connection: SqliteConnection, patience: float) -> bool:
         """Copy the write-ahead log back and truncate it; False if readers were in the way."""
         connection.set_busy_timeout(round(patience * 1000))
         try:
