@@ -18,11 +18,11 @@ from agent_runtime.delegation.delegate import DelegationServices
 from agent_runtime.errors import ConfigError
 from agent_runtime.events import Event
 from agent_runtime.files.attach import Attachable, ThreadFiles
+from agent_runtime.human.approval_rules import check_rules
 from agent_runtime.human.gate import waits_for
 from agent_runtime.human.questions import OnQuestion
-from agent_runtime.human.rules import check_rules
 from agent_runtime.log import branches, leases
-from agent_runtime.log.renewal import LeaseHeartbeat
+from agent_runtime.log.heartbeat import LeaseHeartbeat
 from agent_runtime.log.run_log import RunLog
 from agent_runtime.log.run_spec import RunSpec
 from agent_runtime.memory.node.upkeep import prune_daily

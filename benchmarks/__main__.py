@@ -25,8 +25,8 @@ def main(arguments: Sequence[str]) -> int:
         print("python -m benchmarks NAME [--data DIR] [--json FILE|-] [OPTIONS]\n")
         known = benchmarks()
         width = max(map(len, known), default=0)
-        for name, line in known.items():
-            print(f"  {name:{width}}  {line}")
+        for name, one in known.items():
+            print(f"  {name:{width}}  {one.summary}")
         return 0
     try:
         return _run(arguments[0], arguments[1:])

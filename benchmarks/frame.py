@@ -145,18 +145,34 @@ class Benchmark(Protocol):
         ...
 
 
-def benchmarks() -> dict[str, str]:
-    """Return what each benchmark is, in a line, by its name.
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A benchmark that can be run.
+
+    Attributes:
+        module: its full name.
+        summary: the first line of its docstring.
+    """
+
+    module: str
+    summary: str
+
+
+def benchmarks() -> dict[str, Entry]:
+    """Return the benchmarks by name: the module's name below its room.
 
     The modules are read but not imported: some need packages that others do not.
     """
-    found: dict[str, str] = {}
-    for path in sorted(Path(__file__).parent.glob("*.py")):
+    top = Path(__file__).parent
+    found: dict[str, Entry] = {}
+    for path in sorted(top.glob("*/**/*.py")):
         tree = ast.parse(path.read_text())
         functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
         if {"add_arguments", "run"} <= functions:
-            found[path.stem] = (ast.get_docstring(tree) or "").partition("\n")[0]
-    return found
+            parts = path.relative_to(top).with_suffix("").parts
+            summary = (ast.get_docstring(tree) or "").partition("\n")[0]
+            found[".".join(parts[1:])] = Entry(".".join((top.name, *parts)), summary)
+    return dict(sorted(found.items()))
 
 
 def load(name: str) -> Benchmark:
@@ -170,7 +186,7 @@ def load(name: str) -> Benchmark:
         raise ConfigError(
             f"There is no benchmark {name!r}.", cure=f"There are: {', '.join(known)}."
         )
-    return cast("Benchmark", import_module(f"{__package__}.{name}"))
+    return cast("Benchmark", import_module(known[name].module))
 
 
 def show(report: Report, console: Console) -> None:

@@ -31,6 +31,8 @@ from tests.services.s3 import s3_server as s3_server
 from tests.services.s3 import s3_url as s3_url
 from tests.services.skips import pytest_runtest_logreport as pytest_runtest_logreport
 from tests.services.skips import pytest_sessionfinish as pytest_sessionfinish
+from tests.support.worlds import play as play
+from tests.support.worlds import serve as serve
 
 # No test may ever call a model that is not on this machine, whatever keys its user has set.
 os.environ["AGENT_RUNTIME_FORBID_REAL_MODELS"] = "1"

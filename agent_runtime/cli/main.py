@@ -12,7 +12,8 @@ from typing import Any
 
 import click
 
-from agent_runtime.cli import exits, session
+from agent_runtime.cli import exit_codes as exits
+from agent_runtime.cli import session
 
 COMMANDS = {
     "run": ("run", "Run a task to its end."),
@@ -31,11 +32,11 @@ COMMANDS = {
     "memory": ("memory", "Look at a thread's memory; observe, reflect, export."),
     "node-memory": ("node_memory", "List what nodes remember of conversations; clean up."),
     "cancel": ("run", "Cancel a run, also one of another process."),
-    "pause": ("people", "Suspend a run at its next step, also one of another process."),
-    "steer": ("people", "Tell a run something while it works."),
-    "questions": ("people", "List the questions that runs wait for."),
-    "answer": ("people", "Answer a question that a run waits for."),
-    "approvals": ("people", "List what is allowed for the rest of a thread; take it back."),
+    "pause": ("human", "Suspend a run at its next step, also one of another process."),
+    "steer": ("human", "Tell a run something while it works."),
+    "questions": ("human", "List the questions that runs wait for."),
+    "answer": ("human", "Answer a question that a run waits for."),
+    "approvals": ("human", "List what is allowed for the rest of a thread; take it back."),
     "db": ("db", "Look after the database: status, migrate, check, size, copy."),
     "config": ("config", "Show the settings and where they come from."),
     "doctor": ("doctor", "Check whether everything is in place."),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from agent_runtime.cli import exits
+from agent_runtime.cli import exit_codes as exits
 from agent_runtime.cli.progress import Progress, new_progress
 from agent_runtime.cli.terminal import say, write_json, write_output
 
@@ -178,7 +178,7 @@ async def _consume(
 
 async def _answered(runtime: Runtime, result: RunResult | None) -> bool:
     """Ask what the run waits for, and return whether it can go on."""
-    from agent_runtime.cli.asking import ask_all, can_ask
+    from agent_runtime.cli.answer_prompt import ask_all, can_ask
 
     if result is None or not result.questions or not can_ask():
         return False
@@ -230,7 +230,7 @@ def report(outcome: FollowedRun, *, as_json: bool) -> None:
 
 
 def _tell_question(question: Question) -> None:
-    from agent_runtime.cli.asking import hint, show
+    from agent_runtime.cli.answer_prompt import hint, show
 
     show(question)
     say(f"Answer with: agent-runtime answer {question.id} ANSWER   ({hint(question)})")

@@ -7,17 +7,23 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent_runtime.errors import ToolError
+from agent_runtime.human.approval_rules import (
+    binding_of,
+    call_digest,
+    concerned,
+    given_of,
+    pattern_of,
+)
 from agent_runtime.human.ask_user import NOBODY, AskUser, asked
+from agent_runtime.human.display import known_secrets
 from agent_runtime.human.pause import PAUSED
 from agent_runtime.human.questions import Question, allows, refusal_of, result_of_question
-from agent_runtime.human.render import known_secrets
-from agent_runtime.human.rules import binding_of, call_digest, concerned, given_of, pattern_of
 from agent_runtime.human.waiting import AwaitingHuman, may_wait, questions_of
 from agent_runtime.log.run_log import Exchange, RunLog, finish_event
 from agent_runtime.log.run_spec import delegation_record
 from agent_runtime.messages import ToolCall, ToolResult, encodable
+from agent_runtime.tools.argument_patterns import covers, shown_arguments
 from agent_runtime.tools.base import REFUSED, Tool
-from agent_runtime.tools.patterns import covers, shown_arguments
 from agent_runtime_config import Settings
 from agent_runtime_config.approvals import ApprovalRule, approval_rules
 from agent_runtime_storage.contract.ids import new_id

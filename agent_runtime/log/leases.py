@@ -7,8 +7,8 @@ import platform
 from contextlib import suppress
 from pathlib import Path
 
-from agent_runtime.log import markers as marker
-from agent_runtime.log.markers import at_work as at_work
+from agent_runtime.log import liveness as marker
+from agent_runtime.log.liveness import at_work as at_work
 from agent_runtime_storage.contract.records import LeaseOwner, Run
 
 LEASE_SECONDS = 30.0

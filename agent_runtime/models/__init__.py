@@ -69,7 +69,7 @@ def embedder_from_name(name: str, settings: Settings) -> LiteLLMEmbedder:
 
 
 def _options(name: str, settings: Settings, role: Role) -> dict[str, Any]:
-    from agent_runtime.models.places import place_for_model
+    from agent_runtime.models.model_settings import place_for_model
 
     place = place_for_model(name, settings, role)
     return {

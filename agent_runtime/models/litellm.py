@@ -38,9 +38,9 @@ from agent_runtime.models.base import (
     Retrying,
 )
 from agent_runtime.models.catalog import cost_of, is_chat_model, model_info, provider_of
-from agent_runtime.models.endings import FinishReader
-from agent_runtime.models.failures import AttemptFailure, failure_of
-from agent_runtime.models.wire import Collector, Dialect, messages_of, tools_of
+from agent_runtime.models.error_mapping import AttemptFailure, failure_of
+from agent_runtime.models.finish_reasons import FinishReader
+from agent_runtime.models.openai_format import Collector, Dialect, messages_of, tools_of
 
 FIRST_WAIT = 0.5
 """Seconds: the first retry waits a random time up to this, each further one up to twice that."""

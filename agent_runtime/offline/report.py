@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from agent_runtime.offline.parse import Reading, SearchSummary, title
 from agent_runtime.offline.state import OTHER, State
+from agent_runtime.offline.tool_output import Reading, SearchSummary, title
 
 STUB = "This survey is being made.\n"
 """Stands in the report file while the folder is listed and searched; no search matches it."""

@@ -15,9 +15,12 @@ from agent_runtime.errors import UnsupportedTask
 from agent_runtime.messages import PromptMessage, ToolSpec
 from agent_runtime.models.base import ModelAnswer, ModelRequest, RawCall
 from agent_runtime.models.scripted import ScriptedModel
-from agent_runtime.offline import parse, parts, reading, report
+from agent_runtime.offline import delegating_survey as parts
 from agent_runtime.offline import planning as plan
-from agent_runtime.offline.asking import NAME, STOPPED, ask, call, repeat, say
+from agent_runtime.offline import reader as reading
+from agent_runtime.offline import report
+from agent_runtime.offline import tool_output as parse
+from agent_runtime.offline.answers import NAME, STOPPED, ask, call, repeat, say
 from agent_runtime.offline.state import (
     LARGE_PAGE,
     LEAST_PAGE,

@@ -21,7 +21,7 @@ from agent_runtime.messages import (
     decode_message,
     decode_result,
 )
-from agent_runtime.models.returning import is_bound
+from agent_runtime.models.reasoning_replay import is_bound
 from agent_runtime.models.tokens import count_message, count_tools
 from agent_runtime.prompt.fences import masked_entry, masked_tool
 from agent_runtime.prompt.observation import Observation

@@ -118,7 +118,7 @@ def _output_limit(
 ) -> tuple[int, OutputLimit]:
     """Return how many tokens an answer may have, and what sets that."""
     from agent_runtime.models.catalog import known_output
-    from agent_runtime.models.places import is_main, place_for_model
+    from agent_runtime.models.model_settings import is_main, place_for_model
 
     limit: OutputLimit = "setting"
     name = _name(agent, settings, default)
@@ -158,7 +158,7 @@ def _window(agent: Agent, settings: Settings, default: Model | None, info: Model
         # A model of a name has its settings already.
         named = bool(agent.model or settings.model)
         return info.window if named else settings.context_window or info.window
-    from agent_runtime.models.places import is_main
+    from agent_runtime.models.model_settings import is_main
 
     own = settings.context_window if is_main(info.name, settings) else None
     return own or info.window

@@ -31,7 +31,7 @@ from agent_runtime.prompt.window import plan_activation
 from agent_runtime.run.resolve import RunSetup
 from agent_runtime.run.takeover import end_dead, end_if_dead, finish_on_error, take_log
 from agent_runtime.run.tool_calls import reopen
-from agent_runtime.tools.workspace import commands
+from agent_runtime.tools.workspace import command_records as commands
 from agent_runtime_storage.contract.records import (
     ACTIVE,
     Budget,

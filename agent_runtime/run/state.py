@@ -17,7 +17,7 @@ from agent_runtime.human.gate import Gate
 from agent_runtime.log import leases
 from agent_runtime.log.exchange import Exchange
 from agent_runtime.log.run_log import RunLog
-from agent_runtime.memory.observational.branch_requirements import constraints_of
+from agent_runtime.memory.observational.branch_constraints import constraints_of
 from agent_runtime.memory.observational.memory import ObservationalMemory
 from agent_runtime.memory.observational.worker import MemoryWorker
 from agent_runtime.memory.transcript import characters
@@ -57,7 +57,7 @@ from agent_runtime_storage.contract.store import UserStore
 from agent_runtime_storage.log.spending import is_below
 
 if TYPE_CHECKING:
-    from agent_runtime.memory.recall.recaller import Retriever
+    from agent_runtime.memory.recall.retriever import Retriever
     from agent_runtime.run.guard.repeats import LoopGuard
     from agent_runtime.run.tool_context import ToolContexts
 

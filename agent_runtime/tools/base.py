@@ -19,8 +19,8 @@ from anyio.lowlevel import RunVar
 from agent_runtime.errors import ConfigError, ToolError, text_of
 from agent_runtime.files.attach import MAX_BYTES, File, store_file
 from agent_runtime.messages import FileRef, ToolResult, ToolSpec, encodable
-from agent_runtime.tools.identity import code_digest, json_digest
-from agent_runtime.tools.patterns import Arguments, may_match
+from agent_runtime.tools.argument_patterns import Arguments, may_match
+from agent_runtime.tools.fingerprint import code_digest, json_digest
 from agent_runtime.tools.results import has_files, render_files, result_of_value
 from agent_runtime.tools.signature import function_name, is_async, read_signature
 from agent_runtime.tools.timer import ToolTimer

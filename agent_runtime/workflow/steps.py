@@ -16,10 +16,10 @@ from pydantic import PydanticUserError, TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from agent_runtime.errors import ConfigError, NodeFailed
-from agent_runtime.human.rules import rule_pattern
+from agent_runtime.human.approval_rules import rule_pattern
 from agent_runtime.messages import ToolResult, encodable
+from agent_runtime.tools.argument_patterns import Arguments
 from agent_runtime.tools.base import FunctionTool, Tool, ToolContext
-from agent_runtime.tools.patterns import Arguments
 from agent_runtime.tools.results import NO_RESULT
 from agent_runtime.tools.signature import is_async
 from agent_runtime_config.approvals import ApprovalRule

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.cli.command import COMMAND, clean_environ
+from tests.support.command import COMMAND, clean_environ
 
 # It has no types.
 pyte: Any = importlib.import_module("pyte")

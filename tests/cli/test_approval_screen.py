@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from agent_runtime.cli import exits
-from benchmarks.openai_server import Reply
+from agent_runtime.cli import exit_codes as exits
+from agent_runtime.testing.model_server import Reply
 from tests.cli.screen import at_terminal
 from tests.cli.test_runs import HELLO, STALL, Machine, machine
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from agent_runtime.cli import exits
-from benchmarks.openai_server import Reply
+from agent_runtime.cli import exit_codes as exits
+from agent_runtime.testing.model_server import Reply
 from tests.cli.test_runs import Machine
 from tests.cli.test_runs import machine as machine
 

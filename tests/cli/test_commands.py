@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from agent_runtime.cli import exits, main
+from agent_runtime.cli import exit_codes as exits
+from agent_runtime.cli import main
 from agent_runtime_config import Settings
 from agent_runtime_config.state import SHOWN
-from tests.cli.command import clean_environ, run_command
+from tests.support.command import clean_environ, run_command
 
 NAMES = (
     "run", "resume", "chat", "threads", "show", "memory", "cancel", "db", "config", "doctor",

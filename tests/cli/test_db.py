@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from agent_runtime.cli import exits, main
+from agent_runtime.cli import exit_codes as exits
+from agent_runtime.cli import main
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from agent_runtime.cli import exits, main
+from agent_runtime.cli import exit_codes as exits
+from agent_runtime.cli import main
 from agent_runtime.cli.commands import doctor
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agent_runtime import errors
-from agent_runtime.cli import exits
+from agent_runtime.cli import exit_codes as exits
 from agent_runtime.run.results import RunResult
 from agent_runtime_storage.contract.records import RunStatus, StopReason, UsageTotal
 

@@ -15,12 +15,13 @@ import pytest
 from click.testing import CliRunner, Result
 
 from agent_runtime import Agent, Runtime, Settings
-from agent_runtime.cli import exits, main
+from agent_runtime.cli import exit_codes as exits
+from agent_runtime.cli import main
 from agent_runtime.human.questions import Question
 from agent_runtime.models.scripted import ScriptedModel, call, say
 from agent_runtime.tools.workspace.files import workspace_tools
 from agent_runtime_storage.upkeep.export_format import SECTIONS, Checksum
-from tests.cli.command import COMMAND, clean_environ
+from tests.support.command import COMMAND, clean_environ
 
 Records = list[dict[str, Any]]
 DATABASE = "AGENT_RUNTIME_DATABASE_URL"

@@ -16,9 +16,10 @@ import pytest
 from anyio.from_thread import start_blocking_portal
 from click.testing import CliRunner, Result
 
-from agent_runtime.cli import exits, main
-from benchmarks.openai_server import OpenAIServer, Reply
-from benchmarks.stall_worker import is_for_memory
+from agent_runtime.cli import exit_codes as exits
+from agent_runtime.cli import main
+from agent_runtime.testing.model_server import OpenAIServer, Reply
+from benchmarks.proof.stall_worker import is_for_memory
 from tests.cli.test_runs import Machine
 
 SMALL = {

@@ -11,7 +11,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from agent_runtime import NodeMemory
-from agent_runtime.cli import exits, main
+from agent_runtime.cli import exit_codes as exits
+from agent_runtime.cli import main
 from agent_runtime_storage import open_store
 
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from agent_runtime.cli import exits
+from agent_runtime.cli import exit_codes as exits
 from agent_runtime.cli.checklist import MOST_SHOWN, Checklist
 from agent_runtime.cli.progress import LiveProgress, PlainProgress
 from agent_runtime.events import Event, EventKind
 from agent_runtime.plan.model import PHASES, Plan, Step, create_plan, update_plan
-from benchmarks.openai_server import Reply
+from agent_runtime.testing.model_server import Reply
 from tests.cli.test_runs import HELLO, Machine
 from tests.cli.test_runs import machine as machine
 

@@ -15,9 +15,10 @@ import pytest
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from click.testing import CliRunner, Result
 
-from agent_runtime.cli import exits, main
-from benchmarks.openai_server import OpenAIServer, Reply, Script, unauthorized
-from tests.cli.command import COMMAND, clean_environ
+from agent_runtime.cli import exit_codes as exits
+from agent_runtime.cli import main
+from agent_runtime.testing.model_server import OpenAIServer, Reply, Script, unauthorized
+from tests.support.command import COMMAND, clean_environ
 
 KEY = "sk-test-0123456789abcdef"
 HELLO = Reply(text="Hello from the model.")

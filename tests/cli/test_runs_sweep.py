@@ -9,11 +9,11 @@ import signal
 import anyio
 
 from agent_runtime import Agent, Runtime, ScriptedModel, Settings
-from agent_runtime.cli import exits
+from agent_runtime.cli import exit_codes as exits
 from agent_runtime.models.scripted import call
-from benchmarks.openai_server import Reply
+from agent_runtime.testing.model_server import Reply
 from tests.cli.test_runs import HELLO, STALL, Machine, machine
-from tests.people.elsewhere import AT_ONCE
+from tests.human.elsewhere import AT_ONCE
 
 __all__ = ["machine"]
 

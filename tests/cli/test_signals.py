@@ -7,8 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from agent_runtime.cli import exits
-from tests.cli.command import clean_environ
+from agent_runtime.cli import exit_codes as exits
+from tests.support.command import clean_environ
 
 STUCK = """
 import anyio

@@ -31,7 +31,7 @@ from agent_runtime.tools.workspace.root import Root
 from agent_runtime_config import state_folder
 from agent_runtime_config.state import state_folders
 from agent_runtime_storage.objects.object_store import Objects
-from tests.cli.command import COMMAND, clean_environ
+from tests.support.command import COMMAND, clean_environ
 
 LARGE = os.urandom(320_000).hex()
 

@@ -12,7 +12,7 @@ from rich.console import Console
 from agent_runtime.cli.commands.sub_agents import MOST_SHOWN, SubAgents
 from agent_runtime.cli.progress import LiveProgress, PlainProgress, Tally
 from agent_runtime.events import Event, EventKind
-from benchmarks.openai_server import Reply
+from agent_runtime.testing.model_server import Reply
 from tests.cli.test_runs import HELLO, Machine
 from tests.cli.test_runs import machine as machine
 

@@ -17,9 +17,10 @@ import anyio
 import pytest
 from click.testing import CliRunner, Result
 
-from agent_runtime.cli import exits, main
+from agent_runtime.cli import exit_codes as exits
+from agent_runtime.cli import main
 from agent_runtime_storage import open_store
-from tests.cli.command import COMMAND, ROOT, clean_environ, run_command
+from tests.support.command import COMMAND, ROOT, clean_environ, run_command
 
 TASK = "Survey the folder of marjoram"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 
-from agent_runtime.cli import exits
+from agent_runtime.cli import exit_codes as exits
 from tests.cli.test_runs import HELLO, Machine
 from tests.cli.test_runs import machine as machine
 

@@ -14,7 +14,7 @@ from agent_runtime import Agent, Event, Runtime, ScriptedModel, Settings, tool
 from agent_runtime.models.base import ModelRequest
 from agent_runtime.models.scripted import Scripted, call, calls, raw_call, say
 from tests.delegation.helpers import is_child, step
-from tests.processes import Program, program
+from tests.support.processes import Program, program
 
 
 def tell(kind: str) -> None:

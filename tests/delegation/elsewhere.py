@@ -28,7 +28,7 @@ from agent_runtime import (
 from agent_runtime.models.base import ModelRequest
 from agent_runtime.models.scripted import Scripted, call, calls, raw_call, say
 from tests.delegation.helpers import is_child, step
-from tests.processes import Program, program
+from tests.support.processes import Program, program
 
 PARTS = ("one", "two", "three")
 

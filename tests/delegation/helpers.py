@@ -11,7 +11,7 @@ from agent_runtime import RunResult
 from agent_runtime.delegation.assignment import PROTOCOL
 from agent_runtime.models.base import ModelAnswer, ModelRequest
 from agent_runtime.models.scripted import Scripted, ScriptFunction
-from tests.loop.conftest import World
+from tests.support.worlds import World
 
 Answer = Callable[[ModelRequest, int], Scripted]
 

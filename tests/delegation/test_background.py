@@ -17,7 +17,7 @@ from agent_runtime.models.scripted import Scripted, call, calls, raw_call, say
 from agent_runtime.run.tree import tree_of
 from agent_runtime_storage import UserStore
 from tests.delegation.helpers import is_child, step
-from tests.loop.conftest import Play
+from tests.support.worlds import Play
 
 pytestmark = pytest.mark.backends("file")
 

@@ -15,7 +15,7 @@ from agent_runtime.errors import ConfigError
 from agent_runtime.models.base import ModelRequest
 from agent_runtime.models.scripted import Scripted, call, calls, raw_call, say
 from tests.delegation.helpers import is_child, outcomes, playing, step
-from tests.loop.conftest import Play, double
+from tests.support.worlds import Play, double
 
 pytestmark = pytest.mark.backends("file")
 

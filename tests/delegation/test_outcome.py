@@ -16,7 +16,7 @@ from agent_runtime.models.base import ModelRequest, Price
 from agent_runtime.models.scripted import Scripted, call, calls, raw_call, say
 from agent_runtime_storage import UserStore
 from tests.delegation.helpers import Answer, outcomes, playing
-from tests.loop.conftest import Play, World, double
+from tests.support.worlds import Play, World, double
 
 pytestmark = pytest.mark.backends("file")
 

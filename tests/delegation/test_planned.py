@@ -11,7 +11,7 @@ from agent_runtime import Agent
 from agent_runtime.models.base import ModelRequest
 from agent_runtime.models.scripted import Scripted, call, say
 from tests.delegation.helpers import is_child, playing, step
-from tests.loop.conftest import Play, double
+from tests.support.worlds import Play, double
 
 pytestmark = pytest.mark.backends("file")
 

@@ -16,8 +16,8 @@ from agent_runtime.delegation.assignment import (
     artifact_reference,
 )
 from agent_runtime.prompt.render import notes_rule
-from benchmarks.openai_server import Reply
-from tests.loop.conftest import Serve, double
+from agent_runtime.testing.model_server import Reply
+from tests.support.worlds import Serve, double
 
 pytestmark = pytest.mark.backends("file")
 

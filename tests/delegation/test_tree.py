@@ -12,7 +12,7 @@ from agent_runtime.models.base import ModelRequest, Price
 from agent_runtime.models.scripted import Scripted, call, calls, raw_call, say
 from agent_runtime.run.tree import tree_of
 from tests.delegation.helpers import is_child, outcomes, playing, step
-from tests.loop.conftest import Play, World, double
+from tests.support.worlds import Play, World, double
 
 pytestmark = pytest.mark.backends("file")
 

@@ -13,7 +13,7 @@ from typing import Any, cast
 import anyio
 
 from agent_runtime import Agent, AgentRuntimeError, LiteLLMModel, Runtime, Settings, tool
-from benchmarks.openai_server import OpenAIServer, Reply
+from agent_runtime.testing.model_server import OpenAIServer, Reply
 
 asked: list[str] = []
 server_port = 0

@@ -13,7 +13,7 @@ from agent_runtime.messages import PromptMessage, ToolSpec
 from agent_runtime.models import litellm
 from agent_runtime.models.base import ModelAnswer, ModelEvent, ModelRequest
 from agent_runtime.models.litellm import LiteLLMModel
-from benchmarks.openai_server import OpenAIServer, Reply
+from agent_runtime.testing.model_server import OpenAIServer, Reply
 
 KEY = "sk-test-0123456789abcdef"
 READ = ToolSpec(

@@ -24,7 +24,7 @@ from agent_runtime.models import litellm
 from agent_runtime.models.catalog import embedding_price
 from agent_runtime.models.embedding import LiteLLMEmbedder, ScriptedEmbedder
 from agent_runtime.models.tokens import count_text
-from benchmarks.openai_server import (
+from agent_runtime.testing.model_server import (
     OpenAIServer,
     Reply,
     overflow,

@@ -9,10 +9,10 @@ import pytest
 from agent_runtime.errors import ModelProtocolError
 from agent_runtime.models import litellm
 from agent_runtime.models.base import FinishReason, ModelAnswer, RawCall, Retrying
-from agent_runtime.models.endings import FinishReader, reason_of
+from agent_runtime.models.finish_reasons import FinishReader, reason_of
 from agent_runtime.models.litellm import LiteLLMModel
 from tests.models.conftest import KEY, request
-from tests.models.provider_server import (
+from tests.support.providers.scripted_server import (
     Answers,
     ProviderServer,
     anthropic,

@@ -17,7 +17,7 @@ from agent_runtime.errors import ModelAuthError, ModelError, ModelRejected, Mode
 from agent_runtime.models import litellm
 from agent_runtime.models.base import Retrying
 from agent_runtime.models.litellm import LiteLLMModel
-from benchmarks.openai_server import OpenAIServer, Reply
+from agent_runtime.testing.model_server import OpenAIServer, Reply
 from tests.models.conftest import KEY, request
 
 OPENAI, ANTHROPIC, GEMINI = "openai/gpt-5", "anthropic/claude-haiku-4-5", "gemini/gemini-2.5-flash"

@@ -18,7 +18,7 @@ from agent_runtime.errors import (
     ModelStalled,
     ModelUnavailable,
 )
-from agent_runtime.models.failures import failure_of, scrub
+from agent_runtime.models.error_mapping import failure_of, scrub
 from agent_runtime.models.litellm import load_litellm
 
 WHO: dict[str, Any] = {"model": "m", "llm_provider": "p"}

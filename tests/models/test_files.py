@@ -11,8 +11,8 @@ import pytest
 from agent_runtime.messages import FileKind, FileRef, PromptMessage, ToolCall
 from agent_runtime.models.base import FilePart, ModelRequest
 from agent_runtime.models.litellm import load_litellm
-from agent_runtime.models.wire import Dialect, messages_of
-from benchmarks.openai_server import Reply
+from agent_runtime.models.openai_format import Dialect, messages_of
+from agent_runtime.testing.model_server import Reply
 from tests.models.conftest import Play
 
 DATA = base64.b64encode(b"content").decode()

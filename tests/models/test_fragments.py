@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agent_runtime.models.fragments import ToolCallAssembler
+from agent_runtime.models.tool_call_stream import ToolCallAssembler
 
 F = dict[str, Any]
 

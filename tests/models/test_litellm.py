@@ -32,7 +32,7 @@ from agent_runtime.models.base import (
     TextDelta,
 )
 from agent_runtime.models.litellm import LiteLLMModel, forbid_real_models, load_litellm
-from benchmarks.openai_server import (
+from agent_runtime.testing.model_server import (
     Reply,
     failure,
     overflow,

@@ -12,7 +12,7 @@ from agent_runtime.errors import ModelProtocolError
 from agent_runtime.messages import FileRef, Opaque, PromptMessage, ToolCall
 from agent_runtime.models.base import ModelAnswer, ModelRequest, ReasoningDelta, TextDelta
 from agent_runtime.models.litellm import load_litellm
-from agent_runtime.models.wire import Collector, Dialect, messages_of, tools_of
+from agent_runtime.models.openai_format import Collector, Dialect, messages_of, tools_of
 from agent_runtime.prompt.normalise import normalise_answer
 from tests.models.conftest import READ
 

@@ -11,7 +11,7 @@ import pytest
 from agent_runtime import Agent, Runtime, ToolContext, load_settings, tool, workspace_tools
 from agent_runtime.log.run_spec import DelegationRecord, delegation_record
 from agent_runtime.messages import ToolResult
-from agent_runtime.offline import parts
+from agent_runtime.offline import delegating_survey as parts
 from agent_runtime.plan.model import Plan
 from agent_runtime.run.results import RunResult
 from agent_runtime.tools.base import Tool

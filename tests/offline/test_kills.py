@@ -7,8 +7,8 @@ import re
 import subprocess
 from pathlib import Path
 
-from agent_runtime.cli import exits
-from tests.cli.command import COMMAND, clean_environ
+from agent_runtime.cli import exit_codes as exits
+from tests.support.command import COMMAND, clean_environ
 
 TASK = "Survey this folder and write REPORT.md"
 KILLS = 3

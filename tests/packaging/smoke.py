@@ -5,28 +5,17 @@ It is a script, not a test: it has to see nothing of the checkout but the loopba
 
 from __future__ import annotations
 
-import importlib
 import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import anyio
 
 from agent_runtime import Agent, LiteLLMModel, Runtime, load_settings, tool
-
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-
-
-def load_server() -> Any:
-    """Load the loopback server from its folder, without the folder that this lies in."""
-    package = ModuleType("benchmarks")
-    package.__path__ = [str(BENCHMARKS)]
-    sys.modules[package.__name__] = package
-    return importlib.import_module("benchmarks.openai_server")
+from agent_runtime.testing.model_server import OpenAIServer, Reply
 
 
 @tool
@@ -37,14 +26,13 @@ def multiply(a: int, b: int) -> int:
 
 async def main() -> None:
     """Call a tool once, through the whole path, and check what the model was told."""
-    server_module = load_server()
 
     def script(request: dict[str, Any], n: int) -> Any:
         if n == 0:
-            return server_module.Reply(calls=(("multiply", {"a": 6, "b": 7}),))
-        return server_module.Reply(text=f"It is {request['messages'][-1]['content']}.")
+            return Reply(calls=(("multiply", {"a": 6, "b": 7}),))
+        return Reply(text=f"It is {request['messages'][-1]['content']}.")
 
-    async with server_module.OpenAIServer(script) as server, Runtime.open() as runtime:
+    async with OpenAIServer(script) as server, Runtime.open() as runtime:
         model = LiteLLMModel("openai/smoke", base_url=server.base_url, api_key="unused")
         result = await runtime.run(Agent(model, tools=[multiply]), "What is 6 times 7?")
     if result.output != "It is 42.":

@@ -12,10 +12,10 @@ import psutil
 import psycopg
 import pytest
 
-from tests.cli.command import ROOT
 from tests.services.fixtures import StartLibsql, StartPostgres
 from tests.services.libsql import PROGRAM, Libsql, LibsqlServer
 from tests.services.postgres import Logins, Postgres
+from tests.support.command import ROOT
 
 PYTHONPATH = os.pathsep.join(str(ROOT / one) for one in (".", "storage", "config"))
 

@@ -28,10 +28,10 @@ from agent_runtime_storage import (
 from agent_runtime_storage.drivers.protocol import Driver
 from agent_runtime_storage.sql.loader import load_queries
 from agent_runtime_storage.urls import open_driver
-from benchmarks.interleavings_gate import Gate, GatedDriver
-from benchmarks.interleavings_run import driver_of, over
+from benchmarks.proof.interleavings.run import driver_of, over
 from tests.storage.attacks import ATTACKS, Target, fill_other, fill_own, outcome
 from tests.storage.twins import live, look
+from tests.support.gate import Gate, GatedDriver
 
 NO_JOB = Job("018f0000-0000-7000-8000-000000000000", "t1", "other", "a", b"", 1, "0" * 32)
 SHARED = {"schema_migrations", "rooms"}

@@ -10,7 +10,8 @@ import anyio
 import pytest
 
 from agent_runtime.tools.base import Tool
-from agent_runtime.tools.workspace import commands, supervisor
+from agent_runtime.tools.workspace import command_records as commands
+from agent_runtime.tools.workspace import supervisor
 from agent_runtime.tools.workspace.files import workspace_tools
 from tests.tools.calling import call, error, text
 from tests.tools.test_shell import ended

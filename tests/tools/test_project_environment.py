@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from agent_runtime.tools.workspace.environment import project_environment
-from tests.cli.command import ROOT
+from tests.support.command import ROOT
 
 RUN = """
 import anyio, os, sys

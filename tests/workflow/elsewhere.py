@@ -28,7 +28,7 @@ from agent_runtime import (
     tool,
 )
 from agent_runtime.models.scripted import call, say
-from tests.processes import Program, program
+from tests.support.processes import Program, program
 
 
 class Effects:

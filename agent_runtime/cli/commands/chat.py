@@ -8,7 +8,8 @@ import sys
 
 import click
 
-from agent_runtime.cli import exits, session
+from agent_runtime.cli import exit_codes as exits
+from agent_runtime.cli import session
 from agent_runtime.cli.commands.run import (
     model_option,
     new_spec,

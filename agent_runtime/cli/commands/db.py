@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from agent_runtime.cli import exits
+from agent_runtime.cli import exit_codes as exits
 from agent_runtime.cli.options import json_lines_option, json_object_option
 from agent_runtime.cli.terminal import printable, say, shorten, write_json
 from agent_runtime_config.urls import redact_url

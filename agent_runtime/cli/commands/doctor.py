@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from agent_runtime.cli import exits
+from agent_runtime.cli import exit_codes as exits
 from agent_runtime.cli.terminal import printable, write_json
 from agent_runtime_config.urls import redact_url, url_scheme
 
@@ -168,7 +168,7 @@ async def check_role(role: Role, settings: Settings) -> Check | None:
     """Check where a role's own model is, and its key; None where it has none of its own."""
     from agent_runtime.errors import AgentRuntimeError
     from agent_runtime.models import model_from_name
-    from agent_runtime.models.places import place_for_model
+    from agent_runtime.models.model_settings import place_for_model
 
     name = settings.place(role).name
     if name in ("", "same", "extractive"):

@@ -12,10 +12,10 @@ import click
 
 from agent_runtime.cli import session
 from agent_runtime.cli.agents import Spec, build_agent, is_of_command
-from agent_runtime.cli.asking import ask_all, can_ask
-from agent_runtime.cli.folders import is_other_folder, workspaces
+from agent_runtime.cli.answer_prompt import ask_all, can_ask
 from agent_runtime.cli.options import budget_option, json_object_option, timeout_option
 from agent_runtime.cli.terminal import say, write_json
+from agent_runtime.cli.workspaces import is_other_folder, workspaces
 
 if TYPE_CHECKING:
     from agent_runtime.agent import Agent

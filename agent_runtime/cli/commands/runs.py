@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from agent_runtime.cli.folders import describe_folder, is_other_folder, workspaces
 from agent_runtime.cli.options import json_lines_option
 from agent_runtime.cli.terminal import say, shorten, time_text, write_json, write_output
+from agent_runtime.cli.workspaces import describe_folder, is_other_folder, workspaces
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -179,7 +179,8 @@ def _resume_all(settings: Settings, found: Sequence[Run], *, as_json: bool) -> i
 
     Ctrl-C ends the run that is at work, and leaves the others.
     """
-    from agent_runtime.cli import exits, session
+    from agent_runtime.cli import exit_codes as exits
+    from agent_runtime.cli import session
     from agent_runtime.cli.agents import Spec, build_agent, is_of_command
     from agent_runtime.cli.commands.run import respecified
 

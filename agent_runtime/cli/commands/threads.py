@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from agent_runtime.cli.commands import transfer as moving
-from agent_runtime.cli.folders import MOST, describe_folder, here_first, workspace_of
 from agent_runtime.cli.options import json_lines_option
 from agent_runtime.cli.terminal import (
     say,
@@ -18,6 +17,7 @@ from agent_runtime.cli.terminal import (
     write_json,
     write_output,
 )
+from agent_runtime.cli.workspaces import MOST, describe_folder, here_first, workspace_of
 
 if TYPE_CHECKING:
     from agent_runtime_config import Settings

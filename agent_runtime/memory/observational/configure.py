@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from agent_runtime.errors import AgentRuntimeError
+from agent_runtime.memory.observational.activation_price import ActivationPrices
 from agent_runtime.memory.observational.observer.base import Observer
-from agent_runtime.memory.observational.price import ActivationPrices
 from agent_runtime.memory.observational.reflector.base import Reflector
 from agent_runtime.memory.observational.thresholds import MemoryThresholds
 from agent_runtime.models.base import Model, ModelInfo

@@ -10,7 +10,7 @@ import anyio
 from agent_runtime.concurrency import run_shielded
 from agent_runtime.errors import StoreError
 from agent_runtime.log.run_log import RunLog
-from agent_runtime.memory import spending as keeping
+from agent_runtime.memory import accounting as keeping
 from agent_runtime_storage.contract.records import Amount, Job
 
 GIVE_BACK_SECONDS = 5.0

@@ -13,7 +13,14 @@ import anyio
 
 from agent_runtime.log.branch import observation_of
 from agent_runtime.log.run_log import RunLog
-from agent_runtime.memory import spending as keeping
+from agent_runtime.memory import accounting as keeping
+from agent_runtime.memory.observational.gaps import (
+    PastNodes,
+    in_a_row,
+    observed_throughout,
+    read_past,
+    stretch_to_observe,
+)
 from agent_runtime.memory.observational.observer.base import (
     MemoryCall,
     Observer,
@@ -45,13 +52,6 @@ from agent_runtime.memory.observational.thresholds import (
     measure,
     movable,
     observations_late,
-)
-from agent_runtime.memory.observational.unobserved import (
-    PastNodes,
-    in_a_row,
-    observed_throughout,
-    read_past,
-    stretch_to_observe,
 )
 from agent_runtime.prompt.constraints import stated
 from agent_runtime.prompt.observation import Observation, ObservationLine, ObservationNotes

@@ -13,7 +13,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agent_runtime.memory.observational.price import AHEAD, ActivationPrices, carrying_calls
+from agent_runtime.memory.observational.activation_price import (
+    AHEAD,
+    ActivationPrices,
+    carrying_calls,
+)
 from agent_runtime.prompt.constraints import SHARE
 from agent_runtime.prompt.observation import Observation
 from agent_runtime.prompt.view import ActivationCause, Entry

@@ -11,7 +11,7 @@ from agent_runtime_config import Settings
 
 if TYPE_CHECKING:
     from agent_runtime.memory.recall.indexer import VectorIndexer
-    from agent_runtime.memory.recall.recaller import RecallPolicy, Retriever
+    from agent_runtime.memory.recall.retriever import RecallPolicy, Retriever
     from agent_runtime.models.embedding import Embedder
 
 _log = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ class RecallService:
     def __init__(self, settings: Settings, embedder: Embedder | None = None) -> None:
         from agent_runtime.memory.recall.embedder_client import EmbedderClient
         from agent_runtime.memory.recall.indexer import VectorIndexer
-        from agent_runtime.memory.recall.recaller import RecallPolicy
+        from agent_runtime.memory.recall.retriever import RecallPolicy
 
         if embedder is None:
             embedder = embedder_from_name(settings.embedder_model, settings)
@@ -67,7 +67,7 @@ class RecallService:
         """Return the recall of a run; a sub-agent's searches only what it has seen itself."""
         from dataclasses import replace
 
-        from agent_runtime.memory.recall.recaller import Retriever
+        from agent_runtime.memory.recall.retriever import Retriever
 
         child = log.lease.run_id != log.lease.root_run_id
         policy = replace(self._policy, scope="thread") if child else self._policy

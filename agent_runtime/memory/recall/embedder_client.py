@@ -17,7 +17,7 @@ from agent_runtime.errors import (
     ModelUnavailable,
 )
 from agent_runtime.log.run_log import RunLog
-from agent_runtime.memory import spending as keeping
+from agent_runtime.memory import accounting as keeping
 from agent_runtime.models.embedding import (
     Embedder,
     Embeddings,

@@ -15,7 +15,7 @@ from agent_runtime.memory.recall.open import (
     open_observation,
     open_result,
 )
-from agent_runtime.memory.recall.recaller import Retriever
+from agent_runtime.memory.recall.retriever import Retriever
 from agent_runtime.memory.recall.tool_search import search_thread
 from agent_runtime.tools.base import ToolContext, tool
 

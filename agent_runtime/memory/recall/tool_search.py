@@ -12,7 +12,7 @@ from agent_runtime.messages import Note, call_id, decode_message, decode_result,
 from agent_runtime_storage.contract.records import Node
 
 if TYPE_CHECKING:
-    from agent_runtime.memory.recall.recaller import Retriever
+    from agent_runtime.memory.recall.retriever import Retriever
 
 HITS = 10
 """How many places a search shows."""

@@ -16,8 +16,8 @@ from pydantic import Field
 
 from agent_runtime.messages import ToolResult
 from agent_runtime.tools.base import ToolContext
+from agent_runtime.tools.workspace.command_process import CommandEnd, Supervised
 from agent_runtime.tools.workspace.environment import project_environment
-from agent_runtime.tools.workspace.process import CommandEnd, Supervised
 
 MOST_BYTES = 256 << 10
 """Of the output, so much of its beginning and so much of its end are kept."""

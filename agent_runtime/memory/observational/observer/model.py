@@ -20,7 +20,7 @@ from agent_runtime.memory.observational.observer.base import (
     ObserverInput,
     ObserverResult,
 )
-from agent_runtime.memory.observational.observer.call import call_memory_model
+from agent_runtime.memory.observational.observer.model_call import call_memory_model
 from agent_runtime.memory.observational.observer.notes_format import NOTHING, format_notes
 from agent_runtime.memory.observational.observer.validate import (
     NotesRejected,

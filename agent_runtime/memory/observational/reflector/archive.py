@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from agent_runtime.memory.observational.reflector.must_keep import critical_lines
+from agent_runtime.memory.observational.reflector.retention import critical_lines
 from agent_runtime.models.tokens import count_text
 from agent_runtime.prompt.observation import Archive, Observation, ObservationLine, ObservationNotes
 from agent_runtime.prompt.text import shorten

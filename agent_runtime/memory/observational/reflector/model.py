@@ -14,7 +14,7 @@ from agent_runtime.errors import (
     ModelUnavailable,
 )
 from agent_runtime.memory.observational.observer.base import MemoryCall, ObserverFailed
-from agent_runtime.memory.observational.observer.call import call_memory_model
+from agent_runtime.memory.observational.observer.model_call import call_memory_model
 from agent_runtime.memory.observational.observer.notes_format import format_notes
 from agent_runtime.memory.observational.observer.validate import (
     SHARE,
@@ -27,7 +27,7 @@ from agent_runtime.memory.observational.reflector.base import (
     ReflectorResult,
     notes_tokens,
 )
-from agent_runtime.memory.observational.reflector.must_keep import (
+from agent_runtime.memory.observational.reflector.retention import (
     lost_critical_lines,
     restore_lost_lines,
 )

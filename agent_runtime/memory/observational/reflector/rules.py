@@ -20,7 +20,7 @@ from agent_runtime.memory.observational.reflector.base import (
     ReflectorResult,
     notes_tokens,
 )
-from agent_runtime.memory.observational.reflector.must_keep import (
+from agent_runtime.memory.observational.reflector.retention import (
     critical_lines,
     open_task,
     restore_lost_lines,

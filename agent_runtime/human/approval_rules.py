@@ -1,0 +1,153 @@
+"""Which calls need an approval by the rules of the settings, and what an approval is bound to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any, cast
+
+from agent_runtime.errors import ConfigError
+from agent_runtime.human.ask_user import AskUser
+from agent_runtime.tools.argument_patterns import UNSETTLED, Arguments, may_match
+from agent_runtime.tools.base import FunctionTool, Tool
+from agent_runtime.tools.fingerprint import json_digest
+from agent_runtime_config.approvals import ApprovalRule
+
+if TYPE_CHECKING:
+    from agent_runtime.messages import ToolCall
+
+SHELL = "run_command"
+ALIASES = {SHELL: "shell"}
+"""By what other name rules may name a tool."""
+OWN = (
+    "ask_user",
+    "delegate",
+    "edit_file",
+    "final_result",
+    "list_files",
+    "open_artifact",
+    "plan",
+    "read_file",
+    "recall",
+    SHELL,
+    "search_files",
+    "tasks",
+    "write_file",
+)
+"""The runtime's own tools: a rule may name one that a run does not have, and then asks nothing."""
+
+
+def given_of(tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a call as the tool takes them; as they are if they are not valid.
+
+    A default that is another one each time is only named as such.
+    """
+    try:
+        first, second = tool.given(arguments), tool.given(arguments)
+    except (Exception, SystemExit, GeneratorExit):
+        # Whatever a type of the tool's own fails with: patterns decide by what was written.
+        return arguments
+    return {
+        name: value if value == second.get(name) else arguments.get(name, UNSETTLED)
+        for name, value in first.items()
+    }
+
+
+def concerned(tool: Tool, rules: Sequence[ApprovalRule]) -> bool:
+    """Return whether a call of a tool may need an approval, whatever its arguments."""
+    own = tool.needs_approval is not False or type(tool).approval is not Tool.approval
+    return own or any(_names(rule, tool.name) for rule in rules)
+
+
+def pattern_of(
+    tool: Tool, given: dict[str, Any], rules: Sequence[ApprovalRule]
+) -> Mapping[str, str] | None:
+    """Return by which pattern of its arguments a call needs an approval; None if it needs none."""
+    if isinstance(tool, AskUser):
+        return None
+    found = rule_pattern((tool.name,), tool.arguments(given), rules)
+    return tool.approval(given) if found is None else found
+
+
+def rule_pattern(
+    names: Iterable[str], arguments: Arguments, rules: Sequence[ApprovalRule]
+) -> Mapping[str, str] | None:
+    """Return the pattern of the first rule that a call may match, under any of its names."""
+    called = tuple(names)
+    for rule in rules:
+        if any(_names(rule, name) for name in called) and may_match(rule.arguments, arguments):
+            return rule.arguments
+    return None
+
+
+def binding_of(tool: Tool) -> str:
+    """Return what an approval for the rest of a thread is bound to: this very tool."""
+    return tool.binding()
+
+
+def call_digest(tool: Tool, call: ToolCall, given: Mapping[str, Any]) -> str:
+    """Return what the answer to a question is bound to: the call, its arguments and the tool."""
+    return json_digest(call.id, call.name, call.arguments, _unordered(dict(given)), tool.binding())
+
+
+def _unordered(value: Any) -> Any:
+    """Return a JSON value without the order of its lists.
+
+    A set is another list in each process; the order of what is one is that of the arguments.
+    """
+    if isinstance(value, dict):
+        return {key: _unordered(one) for key, one in cast("dict[str, Any]", value).items()}
+    if isinstance(value, list):
+        return sorted(map(json_digest, map(_unordered, cast("list[Any]", value))))
+    return value
+
+
+def check_rules(rules: Sequence[ApprovalRule], tools: Iterable[Tool]) -> list[str]:
+    """Check that each rule names a tool of a run, and arguments that this has.
+
+    Returns warnings about what cannot be known: some tools run agents, of other tools.
+
+    Raises:
+        ConfigError: a rule would never ask about anything.
+    """
+    known = list(tools)
+    open_ended = any(map(_may_run_agents, known))
+    warnings: list[str] = []
+    for place, rule in enumerate(rules, 1):
+        named = [tool for tool in known if _names(rule, tool.name)]
+        if named:
+            _check_arguments(rule, place, named)
+        elif not any(_names(rule, name) for name in OWN):
+            names = ", ".join(sorted(tool.name for tool in known)) or "none"
+            problem = (
+                f"AGENT_RUNTIME_APPROVE names no tool of this run in rule {place}: {rule.tool}."
+            )
+            if not open_ended:
+                cure = f"The tools are: {names}. Correct the name, or leave the rule out."
+                raise ConfigError(problem, cure=cure)
+            warnings.append(f"{problem} It asks only where a sub-agent has such a tool.")
+    return warnings
+
+
+def _check_arguments(rule: ApprovalRule, place: int, tools: Sequence[Tool]) -> None:
+    for name in rule.arguments:
+        if not any(tool.takes(name) for tool in tools):
+            [first, *_] = tools
+            known = ", ".join(first.spec.parameters.get("properties", {})) or "none"
+            raise ConfigError(
+                f"AGENT_RUNTIME_APPROVE names the argument {name!r} in rule {place}, which "
+                f"{first.name} does not have.",
+                cure=f"Its arguments are: {known}.",
+            )
+
+
+def _may_run_agents(tool: Tool) -> bool:
+    if isinstance(tool, FunctionTool):
+        own = getattr(tool.function, "__module__", "").startswith("agent_runtime.")
+        return tool.takes_context and not own
+    return not type(tool).__module__.startswith("agent_runtime.")
+
+
+def _names(rule: ApprovalRule, name: str) -> bool:
+    also = ALIASES.get(name, name)
+    return fnmatchcase(name, rule.tool) or fnmatchcase(also, rule.tool)

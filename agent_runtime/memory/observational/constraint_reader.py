@@ -1,0 +1,332 @@
+"""Reading what the user requires out of what the user said, and what supersedes it.
+
+Only the user's own words count: messages, what is said to a run at work, answers, and reasons given
+with a decision.  Nothing that a tool, a model or the runtime says becomes a constraint.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from agent_runtime.memory.observational.observer.sentences import binding, words
+from agent_runtime.memory.observational.reflector.retention import verbatim_terms
+from agent_runtime.messages import LoggedMessage, Note, UserMessage
+from agent_runtime.prompt.constraints import Constraint, Constraints, merge_constraints
+from agent_runtime.prompt.text import one_line, shorten
+from agent_runtime_storage.contract.question_records import QuestionRow
+
+LONGEST = 800
+"""How many characters of one constraint are kept; a longer one names its node."""
+PIECE = 20_000
+"""How many characters of a line are read at once."""
+SENTENCE = 2_000
+"""How much of a sentence is looked through; what goes on without an end is data."""
+QUESTION_CHARS = 160
+"""How much of a question is kept with its answer."""
+_SAYS_SO = re.compile(
+    # Imperatives, and what sets a limit or corrects, beside what `binding` knows.
+    r"^(?:(?:please|and|also|so|then|now|but|ok(?:ay)?|again)[,:]? )*(?:keep|use|follow|respect|"
+    r"stick|stay|limit|treat|leave|assume|cap|refrain|answer|reply|respond|wrong|no[,.;:]|nope|"
+    r"correction|hands off|actually)\b"
+    r"|\b(?:no more than|not exceed|may not|must ?n[o']t|can ?no?t be|refuses?|refused|refrain\w*|"
+    r"off[- ]limits|read[- ]only|untouched|unchanged|mandatory|obligatory|whenever|every time|"
+    r"from now on|going forward|under no circumstances|in no case|as a rule|ha(?:s|ve) to|"
+    r"I(?: really)? (?:want|need|expect|insist|meant|said)|I'd (?:like|rather|prefer)|instead|"
+    r"(?:below|under|within|up to|more than|less than|fewer than) \d|not .{1,60}\bbut\b|no one may|"
+    r"nobody may|isn'?t allowed|are ?n[o']t allowed|is wrong|that'?s wrong|you may now|you can now|"
+    r"anymore|any more|forget (?:what|about|the|my)|changed my mind)\b"
+    # German, Dutch, Scandinavian
+    r"|\b(?:muss|müssen|musst|müsst|darf|darfst|dürfen|dürft|niemals|nie|immer|nicht|kein\w{0,2}|nur|"
+    r"ohne|stets|verboten|soll\w{0,3}|höchstens|mindestens|stattdessen|statt|unbedingt|vermeide\w*|"
+    r"benutz\w*|verwend\w*|ab (?:jetzt|sofort)|moet\w*|nooit|altijd|niet|geen|alleen|zonder|aldrig|"
+    r"alltid|måste|ikke|inte|endast|älä|aina|koskaan|täytyy)\b"
+    # Romance
+    r"|\b(?:jamais|toujours|doi(?:s|t|vent)|devez|interdit\w*|seulement|uniquement|sans|évite\w*|"
+    r"il faut|obligatoire\w*|désormais|dorénavant|ne .{1,40} pas|nunca|jamás|siempre|sempre|"
+    r"debe\w*|deve\w*|prohibid\w*|proibid\w*|vietat\w*|evit\w+|hay que|não|apenas|"
+    r"a partir de (?:ahora|agora)|somente|non .{1,60}|mai|senza|solo|sólo|"
+    r"no (?:\w+es|\w+as)|sin|sem)\b|"
+    r"\bn'.{1,40} pas\b"
+    # Slavic, Turkish, Vietnamese, Indonesian
+    r"|\b(?:никогда|всегда|нельзя|долж\w+|не|только|без|обязательн\w+|запрещ\w+|используй\w*|ніколи|"
+    r"завжди|nigdy|zawsze|musi\w*|nie|tylko|nikdy|vždy|asla|daima|sadece|yalnızca|zorunda|không|phải|"
+    r"luôn|jangan|harus|selalu|hanya)\b"
+    # Greek, Arabic, Hebrew, Hindi, Thai
+    r"|\b(?:μην?|πάντα|ποτέ|πρέπει|μόνο)\b|لا |يجب|دائم|أبد|ممنوع|فقط|بدون|אסור|תמיד|חייב|אל |"
+    r"कभी|हमेशा|मत |नहीं|चाहिए|केवल|ห้าม|ต้อง|เสมอ|อย่า|เท่านั้น"
+    # Chinese, Japanese, Korean
+    r"|不要|不得|不能|不准|不可|不许|不應|不应|必须|必須|禁止|绝不|絕不|从不|永远|永遠|总是|總是|务必|務必|"
+    r"只能|只用|只有|仅|应该|應該|应当|需要|请勿|請勿|切勿|勿|别|不再|保持|至少|最多|今后|从现在起|"
+    r"ないで|しないこと|してはいけ|必ず|常に|決して|絶対|のみ|だけ|べき|ください|すること|なければ|"
+    r"하지 ?마|말아|마세요|말 것|항상|반드시|절대|금지|해야|않도록|마십시오",
+    re.IGNORECASE,
+)
+_ASKS = re.compile(r"^(?:can|could|would|will) you\b|\b(?:please|bitte|por favor|s'il)\b", re.I)
+_ENDS = re.compile(r"(?<=[.!?…])[\"')\]*_”]*\s+(?=[^a-zà-ÿ])|(?<=[。！？；।؟])\s*")
+_SHORT_FOR = re.compile(
+    r"(?:\b(?:e\.g|i\.e|etc|vs|cf|approx|incl|excl|no|nr|mr|mrs|dr|fig|sec|z\.b|d\.h|bzw|usw|ca)\.)$",
+    re.IGNORECASE,
+)
+_ITEM = re.compile(r"^\s*(?:[-*+•>]|\d{1,3}[.)]|[a-z][.)])\s+")
+_HEADING = re.compile(
+    r"^\s*(?:#{1,6}\s*)?\W{0,3}(?:\w+ ){0,2}(?:rules?|constraints?|requirements?|guidelines|"
+    r"conventions|do(?:s and)? ?n[o']ts|restrictions|regeln|vorgaben|règles|reglas|regole|regras|"
+    r"правила|规则|規則|要求|ルール|규칙)\W{0,4}$",
+    re.IGNORECASE,
+)
+_STEERED = re.compile(
+    r"^(?:The user says, (?:while you work|to an earlier run): "
+    r"|You were stopped because .{1,80}\. The user says: go on[^.]{0,40}\.)"
+)
+"""What the runtime puts before what the user says to a run at work."""
+_FENCE = re.compile(r"^\s*(?:```|~~~)")
+_WRAPPED = 40
+
+_NO_LONGER = re.compile(
+    r"\bno longer\b|\bnot? (.{0,30})\bany ?more\b|\bany ?more\b|"
+    r"\bforget (?:about|the rule|what I said about)\b|\byou (?:may|can) now\b|\bnicht mehr\b|"
+    r"\bkein\w{0,2} (.{0,40})\bmehr\b|\bya no\b|\bne (.{1,30}) plus\b|\bnon (.{1,30}) più\b|"
+    r"\bmais não\b|\bбольше не\b|不再|もう",
+    re.IGNORECASE,
+)
+_FROM_NOW_ON = re.compile(
+    r"\b(?:from now on|going forward|starting now|from here on|ab (?:jetzt|sofort)|künftig|"
+    r"désormais|dorénavant|a partir de (?:ahora|agora)|d'ora in poi|отныне)\b|"
+    r"从现在起|今后|今後|これから",
+    re.IGNORECASE,
+)
+_ENDS_SOMETHING = re.compile(f"{_NO_LONGER.pattern}|{_FROM_NOW_ON.pattern}", re.IGNORECASE)
+_INSTEAD = re.compile(
+    r"\b(?:instead|rather|stattdessen|à la place|en (?:su )?lugar|invece|вместо)\b|"
+    r"改为|改用|代わりに",
+    re.IGNORECASE,
+)
+_INSTEAD_OF = re.compile(
+    r"\b(?:instead of|rather than|statt|anstatt|au lieu d[eu]|en lugar de|invece di|вместо)\s+"
+    r"([^,;.!?]{1,120})",
+    re.IGNORECASE,
+)
+_CLAUSE = re.compile(
+    r"[,;:!?。，；—]\s*|\.\s+|\s+(?:but|and|from now on|instead|sondern|mais|pero)\s+"
+)
+_NEGATED = re.compile(
+    r"\b(?:never|not|no|nie|niemals|nicht|kein\w*|jamais|nunca)\b|n't\b|不|别|ない", re.I
+)
+_NUMBERED = re.compile(r"\b(?:rule|point|item|regel|règle|regla|no\.?|nr\.?|#)\s*(\d+)\b")
+_WORD = re.compile(r"[\w][\w./-]*[\w]|\w")
+_GENERIC = words(
+    "a an the this that these those it its is are be been being was were do does did done has "
+    "have had i you we they he she my your our their me us them of to in on at by for from with "
+    "without into up down out off over as and or but if then than so too also not no never always "
+    "only any all each every must should shall will would can could may might now longer more "
+    "anymore instead rather please need needed require required rule rules use used using keep "
+    "make put take set get let run go apply thi doe ha wa don isn aren doesn won t s d ll ve re "
+    "forbidden forbid allowed allow avoid hold matter valid necessary obsolete der die das den "
+    "dem ein eine einen und oder ist sind nicht kein keine nie immer mehr ab jetzt sofort bitte "
+    "nur le la les un une de du des et ou est el los las y es"
+)
+
+
+def read_constraints(
+    known: Constraints,
+    messages: Iterable[tuple[int, LoggedMessage]],
+    answers: Sequence[QuestionRow] = (),
+) -> Constraints:
+    """Return constraints with those of more nodes of the branch, without what these supersede.
+
+    Args:
+        messages: the nodes behind those that were read, in order; those read already are skipped.
+        answers: what people answered on the thread.
+    """
+    by_node: dict[int, list[Constraint]] = {}
+    for row in answers:
+        for one in _answered(row):
+            by_node.setdefault(row.node_id, []).append(one)
+    items, last = list(known.items), known.read
+    for node, message in messages:
+        if node <= known.read:
+            continue
+        last = node
+        said = [_constraint(node, text) for text in required(_words_of(message))]
+        for one in (*said, *by_node.get(node, ())):
+            if _ENDS_SOMETHING.search(one.text):
+                items = [each for each in items if not supersedes(one.text, each.text)]
+            items.append(one)
+    return merge_constraints(known, items, last)
+
+
+def _words_of(message: LoggedMessage) -> str:
+    """Return the user's own words in a message; empty where there are none."""
+    if isinstance(message, UserMessage):
+        return message.text
+    if isinstance(message, Note) and message.source == "steer":
+        return _STEERED.sub("", message.text, count=1)
+    return ""
+
+
+def _constraint(node: int, text: str, *, untold: bool = False) -> Constraint:
+    gap = f" [... shortened; whole in node {node} ...] "
+    return Constraint(node, shorten(one_line(text), LONGEST, gap), untold=untold)
+
+
+def _answered(row: QuestionRow) -> Iterator[Constraint]:
+    """Yield what an answer of a person requires: the answer, or the reason of a decision."""
+    if row.status != "answered":
+        return
+    if row.kind in ("single", "multiple", "text"):
+        given = row.answer.get("text") or "; ".join(map(str, row.answer.get("choices", ())))
+        asked = shorten(one_line(str(row.body.get("text", ""))), QUESTION_CHARS)
+        yield _constraint(row.node_id, f'Asked "{asked}", the user answered: {given}')
+    elif row.kind == "approval" and (reason := str(row.answer.get("reason", "")).strip()):
+        allowed = bool(row.answer.get("allow"))
+        how = "allowed" if allowed else "refused"
+        text = f"The user {how} a call of {row.body.get('tool', '')}: {reason}"
+        yield _constraint(row.node_id, text, untold=allowed)
+
+
+def required(text: str) -> Iterator[str]:
+    """Yield the sentences of a user's text that require, forbid or correct something."""
+    for block in _blocks(text):
+        ruled = False
+        lead: list[str] = []
+        for line in block:
+            item = _ITEM.match(line)
+            if lead and item:
+                # A list belongs to the line that announces it.
+                lead.append(one_line(line))
+                continue
+            yield from _joined(lead)
+            lead, plain = [], one_line(_ITEM.sub("", line)).lstrip("#> ")
+            if _HEADING.match(line):
+                ruled = True
+            elif plain.endswith((":", "：")) and _is(plain):
+                lead = [plain]
+            else:
+                yield from (
+                    one for one in _sentences(plain) if one and ((ruled and item) or _is(one))
+                )
+        yield from _joined(lead)
+
+
+def _joined(lead: Sequence[str]) -> Iterator[str]:
+    if lead:
+        yield " ".join(lead)
+
+
+def _blocks(text: str) -> Iterator[list[str]]:
+    """Yield the paragraphs of a text, by their lines: wrapped ones joined, code left out."""
+    block: list[str] = []
+    fenced = False
+    lines = text.splitlines()
+    closing = sum(1 for line in lines if _FENCE.match(line)) // 2 * 2
+    for line in lines:
+        if closing and _FENCE.match(line):
+            closing, fenced = closing - 1, not fenced
+        elif fenced:
+            continue
+        elif not line.strip():
+            if block and not (len(block) == 1 and block[0].rstrip().endswith((":", "："))):
+                yield block
+                block = []
+        elif block and _continues(block[-1], line):
+            block[-1] = f"{block[-1].rstrip()} {line.strip()}"
+        else:
+            block.append(line)
+    if block:
+        yield block
+
+
+def _continues(before: str, line: str) -> bool:
+    """Return whether a line goes on with the sentence of the one before it."""
+    if _ITEM.match(line) or before.rstrip().endswith((".", "!", "?", ":", ";", "。", "！", "：")):
+        return False
+    if len(before) > 4 * LONGEST or _HEADING.match(before):
+        return False
+    return line[:1].isspace() or (len(before) >= _WRAPPED and not line.lstrip()[:1].isupper())
+
+
+def _sentences(text: str) -> Iterator[str]:
+    """Yield the sentences of a line, as they were written."""
+    # Nothing is looked for in more than a piece at once, so the time is linear in any text.
+    start = 0
+    while True:
+        piece = text[start : start + PIECE]
+        ends = list(_ends(piece))
+        if start + len(piece) >= len(text):
+            ends.append(len(piece))
+        begin = 0
+        # What a piece does not end is read with the next one, unless it fills a whole piece.
+        for end in ends or [len(piece)]:
+            yield piece[begin:end].strip()
+            begin = end
+        start += begin
+        if start >= len(text):
+            return
+
+
+def _ends(text: str) -> Iterator[int]:
+    """Yield where sentences end."""
+    begin = 0
+    for end in _ENDS.finditer(text):
+        if not _SHORT_FOR.search(text[max(begin, end.start() - 8) : end.start()]):
+            begin = end.end()
+            yield begin
+
+
+def _is(sentence: str) -> bool:
+    """Return whether a sentence requires, forbids or corrects something."""
+    sentence = sentence[:SENTENCE]
+    if not any(map(str.isalpha, sentence)):
+        return False
+    if sentence.rstrip("\"')").endswith(("?", "？", "؟")) and not _ASKS.search(sentence):
+        return False
+    return binding(sentence) or _SAYS_SO.search(sentence) is not None
+
+
+# What supersedes what
+
+
+def supersedes(new: str, old: str) -> bool:
+    """Return whether a constraint says that an older one holds no longer.
+
+    It has to say so ("no longer", "from now on … instead"), and to name what ends: where it is not
+    clear that it means the older one, both stand.
+    """
+    for ended in _ended(new):
+        named = _content(ended)
+        if named and named <= _content(old) and _all_in(verbatim_terms(ended), old):
+            return True
+    if not _FROM_NOW_ON.search(new) or not _INSTEAD.search(new) or _INSTEAD_OF.search(new):
+        return False
+    shared, ours, theirs = _content(new) & _content(old), _content(new), _content(old)
+    alike = bool(_NEGATED.search(new)) == bool(_NEGATED.search(old))
+    return alike and bool(shared) and 2 * len(shared) >= min(len(ours), len(theirs))
+
+
+def _ended(new: str) -> Iterator[str]:
+    """Yield the parts of a constraint that name what ends with it."""
+    for clause in _CLAUSE.split(new):
+        if _NO_LONGER.search(clause):
+            # What stands between the words that end it names what ends, as "not use tabs any more".
+            yield _NO_LONGER.sub(lambda said: f" {' '.join(filter(None, said.groups()))} ", clause)
+    for found in _INSTEAD_OF.finditer(new):
+        if _FROM_NOW_ON.search(new):
+            yield found[1]
+
+
+@functools.lru_cache(8192)
+def _content(text: str) -> frozenset[str]:
+    """Return the words of a text that say what it is about, without their endings."""
+    plain = _NUMBERED.sub(r"rule_\1", text.casefold())
+    words = (_stem(match[0]) for match in _WORD.finditer(plain))
+    return frozenset(word for word in words if word not in _GENERIC)
+
+
+def _stem(word: str) -> str:
+    return word[:-1] if len(word) > 3 and word.endswith("s") else word
+
+
+def _all_in(names: Iterable[str], text: str) -> bool:
+    return all(name in text for name in names)

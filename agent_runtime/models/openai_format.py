@@ -1,0 +1,396 @@
+"""Messages in the form that litellm takes, and its chunks back into our events.
+
+Pure: no input or output, and litellm is not imported.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import orjson
+
+from agent_runtime.errors import ModelProtocolError
+from agent_runtime.messages import (
+    FileKind,
+    Opaque,
+    PromptMessage,
+    ToolCall,
+    ToolSpec,
+    encodable,
+)
+from agent_runtime.models.base import (
+    FilePart,
+    ModelAnswer,
+    ModelEvent,
+    ModelRequest,
+    RawCall,
+    ReasoningDelta,
+    TextDelta,
+    TokenUsage,
+)
+from agent_runtime.models.catalog import CACHE_MARKS
+from agent_runtime.models.file_parts import after_results, in_results, part_of
+from agent_runtime.models.finish_reasons import reason_of
+from agent_runtime.models.reasoning_replay import ReasoningReplay, reasoning_replay_of
+from agent_runtime.models.tokens import placeholder
+from agent_runtime.models.tool_call_stream import ToolCallAssembler
+
+Json = dict[str, Any]
+
+_MARK: Json = {"type": "ephemeral"}
+_FOLLOWS: Json = {"type": "text", "text": "The files of the tool results above:"}
+_REPLAYED = ("thinking_blocks", "reasoning_items")
+"""What litellm gives of a model's reasoning, and takes back as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """How one model wants its messages.
+
+    Attributes:
+        model: our name of it, by which it gets its own opaque data back.
+        provider: litellm's name of its provider.
+        takes: the kinds of files that the model takes.
+        host: where it is called, if that is not the provider's own address.
+    """
+
+    model: str
+    provider: str
+    takes: frozenset[FileKind] = frozenset()
+    marks: bool = False
+    host: str = ""
+
+    @property
+    def returns(self) -> ReasoningReplay:
+        """What the model is sent back of its own reasoning."""
+        return reasoning_replay_of(self.model, self.provider, self.host)
+
+
+def messages_of(request: ModelRequest, dialect: Dialect) -> list[Json]:
+    """Return the request's messages in OpenAI's form, with cache breakpoints where they may be.
+
+    Files of tool results that their provider takes in no result come in a user message after the
+    results of the exchange, if it takes one there.
+    """
+    marked = set(request.marks[-CACHE_MARKS:]) if dialect.marks else set[int]()
+    wire: list[Json] = []
+    following: list[Json] = []
+    for index, message in enumerate(request.messages):
+        if message.role != "tool" and following:
+            wire.append({"role": "user", "content": [_FOLLOWS, *following]})
+            following = []
+        files = request.files.get(index) or [FilePart(file) for file in message.files]
+        if message.role == "tool" and after_results(dialect.provider):
+            following += _parts(files, dialect)
+        wire.append(_message(message, files, dialect, mark=index in marked))
+    if following:
+        wire.append({"role": "user", "content": [_FOLLOWS, *following]})
+    return wire
+
+
+def tools_of(tools: Sequence[ToolSpec]) -> list[Json]:
+    """Return the tools in OpenAI's form, as copies: litellm changes schemas in place."""
+    return [
+        {
+            "type": "function",
+            "function": {
+                "name": tool.name,
+                "description": tool.description,
+                "parameters": copy.deepcopy(tool.parameters)
+                or {"type": "object", "properties": {}},
+            },
+        }
+        for tool in tools
+    ]
+
+
+def _message(
+    message: PromptMessage, files: Sequence[FilePart], dialect: Dialect, *, mark: bool
+) -> Json:
+    if message.role == "assistant":
+        text = _with_names(message.text, files, dialect, inside=False)
+        return _assistant(message, text, dialect, mark=mark)
+    inside = message.role != "tool" or in_results(dialect.provider)
+    parts = _parts(files, dialect) if inside else []
+    text = _with_names(message.text, files, dialect, inside=inside)
+    content: list[Json] = [{"type": "text", "text": text}] if text or not parts else []
+    content += parts
+    if message.role == "tool":
+        wire: Json = {"role": "tool", "tool_call_id": message.call_id}
+        wire["content"] = content if parts else text
+        return wire | {"cache_control": _MARK} if mark else wire
+    if mark and text.strip():
+        content[0]["cache_control"] = _MARK
+    plain = len(content) == 1 and "cache_control" not in content[0] and not parts
+    return {"role": message.role, "content": text if plain else content}
+
+
+def _parts(files: Iterable[FilePart], dialect: Dialect) -> list[Json]:
+    parts = (part_of(one, dialect.provider, dialect.takes) for one in files)
+    return [part for part in parts if part is not None]
+
+
+def _with_names(text: str, files: Iterable[FilePart], dialect: Dialect, *, inside: bool) -> str:
+    """Return a message's text with the names of the files that are no parts of it.
+
+    What a text document says follows its name.
+    """
+    lines = [text] if text else []
+    for one in files:
+        if inside and part_of(one, dialect.provider, dialect.takes) is not None:
+            continue
+        lines.append(placeholder(one.file, one.problem))
+        if one.text and not one.problem:
+            lines += [one.text, "[end of file]"]
+    return "\n".join(lines)
+
+
+def _assistant(message: PromptMessage, said: str, dialect: Dialect, *, mark: bool) -> Json:
+    # Beside calls, content is None: for a blank string litellm sends filler text instead.
+    text = said if said.strip() else None
+    wire: Json = {"role": "assistant", "content": text}
+    if mark and text:
+        wire["content"] = [{"type": "text", "text": text, "cache_control": _MARK}]
+    opaque: Json = {}
+    if message.opaque is not None and message.opaque.model == dialect.model:
+        opaque = message.opaque.data
+    returns = dialect.returns
+    if returns.ordered and (parts := _ordered(message, said, opaque, mark=mark)):
+        # What litellm finds under this name it sends first, as it is.
+        return {**wire, "content": None, "provider_specific_fields": {"compaction_blocks": parts}}
+    if message.calls:
+        signatures = [*cast("list[str | None]", opaque.get("signatures") or [])]
+        signatures += [None] * (len(message.calls) - len(signatures))
+        wire["tool_calls"] = list(map(_call, message.calls, signatures))
+    if returns.blocks:
+        wire |= {key: copy.deepcopy(opaque[key]) for key in _REPLAYED if key in opaque}
+    given = "reasoning_content" in opaque
+    if (given and returns.reasoning != "never") or (
+        message.calls and returns.reasoning == "always"
+    ):
+        wire["reasoning_content"] = opaque.get("reasoning_content", "")
+    return wire
+
+
+def _ordered(message: PromptMessage, said: str, opaque: Json, *, mark: bool) -> list[Json]:
+    """Return Anthropic's blocks of an answer in the order in which they came.
+
+    Empty if that is the order that litellm makes (thinking, text, calls), or the text is not what
+    the model said.
+    """
+    order = cast("list[tuple[str, Any]]", opaque.get("order") or [])
+    if "".join(text for kind, text in order if kind == "text") != said:
+        return []
+    parts: list[Json] = []
+    for kind, which in order:
+        if kind == "thinking":
+            parts.append(copy.deepcopy(opaque["thinking_blocks"][which]))
+        elif kind == "call":
+            call = message.calls[int(which)]
+            used = {"id": call.id, "name": call.name, "input": copy.deepcopy(call.arguments)}
+            parts.append({"type": "tool_use", **used})
+        elif which.strip():
+            parts.append({"type": "text", "text": which})
+    texts = [part for part in parts if part["type"] == "text"]
+    if mark and texts:
+        texts[-1]["cache_control"] = _MARK
+    return parts
+
+
+def _call(call: ToolCall, signature: str | None) -> Json:
+    arguments = orjson.dumps(call.arguments).decode()
+    wire: Json = {
+        "id": call.id,
+        "type": "function",
+        "function": {"name": call.name, "arguments": arguments},
+    }
+    if signature:
+        wire["provider_specific_fields"] = {"thought_signature": signature}
+    return wire
+
+
+class _Text:
+    """The text of one stream; a character whose two surrogates come apart is told whole."""
+
+    def __init__(self) -> None:
+        self._pieces: list[str] = []
+        self._half = ""
+
+    def add(self, piece: str) -> str:
+        """Add a piece; return what can be told of the text by now, and was not yet."""
+        self._pieces.append(piece)
+        text = self._half + piece
+        self._half = text[-1] if "\ud800" <= text[-1] <= "\udbff" else ""
+        return encodable(text.removesuffix(self._half))
+
+    def __str__(self) -> str:
+        return encodable("".join(self._pieces))
+
+
+class Collector:
+    """Gathers the chunks of one stream into an answer."""
+
+    def __init__(self, model: str, returns: ReasoningReplay | None = None) -> None:
+        self._model = model
+        self._returns = returns or ReasoningReplay(reasoning="given", ordered=True)
+        self._text = _Text()
+        self._reasoning = _Text()
+        self._calls = ToolCallAssembler()
+        self._blocks: list[Json] = []
+        self._order: list[list[Any]] = []
+        self._reasons = False
+        self._items: list[Json] = []
+        self._images: list[str] = []
+        self._usage: TokenUsage | None = None
+        self._reported_model = ""
+
+    def add(self, chunk: Any) -> Iterator[ModelEvent]:
+        """Take one chunk of litellm's stream and yield the deltas in it."""
+        self._reported_model = getattr(chunk, "model", None) or self._reported_model
+        usage = getattr(chunk, "usage", None)
+        if usage is not None:
+            self._usage = _usage(usage)
+        for choice in _list(chunk, "choices")[:1]:
+            if choice.delta is not None:
+                yield from self._delta(choice.delta)
+
+    def _delta(self, delta: Any) -> Iterator[ModelEvent]:
+        reasoning = getattr(delta, "reasoning_content", None)
+        self._reasons = self._reasons or reasoning is not None
+        if reasoning and (told := self._reasoning.add(reasoning)):
+            yield ReasoningDelta(told)
+        for block in _list(delta, "thinking_blocks"):
+            if _join(self._blocks, _plain(block)):
+                self._order.append(["thinking", len(self._blocks) - 1])
+        if delta.content:
+            self._say(delta.content)
+            if told := self._text.add(delta.content):
+                yield TextDelta(told)
+        for fragment in _list(delta, "tool_calls"):
+            if self._calls.add(fragment):
+                self._order.append(["call", len(self._calls.opened) - 1])
+        self._items += map(_plain, _list(delta, "reasoning_items"))
+        for image in map(_plain, _list(delta, "images")):
+            self._images.append(str(image["image_url"]["url"]))
+
+    def _say(self, piece: str) -> None:
+        if not self._order or self._order[-1][0] != "text":
+            self._order.append(["text", []])
+        self._order[-1][1].append(piece)
+
+    def answer(self, word: str, *, refusal: str = "", reported: bool) -> ModelAnswer:
+        """Return the whole answer, without its cost.
+
+        Args:
+            word: the provider's own for why the answer ended; empty if the stream broke off.
+            refusal: what the provider marked as a refusal.
+            reported: whether the usage is the provider's own, and not litellm's estimate.
+
+        Raises:
+            ModelProtocolError: the stream ended in the middle, or the answer is empty though
+                nothing kept the model from answering.
+        """
+        finish = "refusal" if refusal else reason_of(word)
+        if not word or finish == "broken":
+            why = f" ({word})" if word else ""
+            raise ModelProtocolError(
+                f"The answer of {self._model} broke off in the middle{why}.",
+                cure="Try again; if it persists, look at the provider's status.",
+            )
+        text = str(self._text) or encodable(refusal)
+        calls = self._calls.opened
+        said = calls or text.strip() or self._images
+        if not said and finish in ("stop", "tool_calls", "pause"):
+            raise ModelProtocolError(
+                f"{self._model} answered nothing: neither text nor a call.",
+                cure="Try again, or use another model.",
+            )
+        if finish == "tool_calls" and not calls:
+            finish = "malformed"
+        if finish in ("length", "window"):
+            self._drop_cut_thinking()
+        return ModelAnswer(
+            text=text,
+            calls=tuple(RawCall(call.name, "".join(call.arguments)) for call in calls),
+            finish="tool_calls" if calls and finish in ("stop", "pause") else finish,
+            word=word,
+            model=self._model,
+            usage=self._usage if reported else None,
+            reasoning=str(self._reasoning),
+            opaque=self._opaque([call.signature for call in calls]),
+            extra={"reported_model": self._reported_model},
+            files=tuple(self._images),
+        )
+
+    def _drop_cut_thinking(self) -> None:
+        """Leave out thinking that was cut before its signature, which no provider takes back."""
+        last = self._blocks[-1] if self._order and self._order[-1][0] == "thinking" else {}
+        if last.get("type") == "thinking" and not last.get("signature"):
+            self._blocks.pop()
+            self._order.pop()
+
+    def _opaque(self, signatures: list[str | None]) -> Opaque | None:
+        """Return what the model is to be sent back; what it never is would only be counted."""
+        data: Json = {}
+        returns = self._returns
+        if self._blocks and returns.blocks:
+            data["thinking_blocks"] = self._blocks
+            order = [[kind, "".join(it) if kind == "text" else it] for kind, it in self._order]
+            if returns.ordered and not _is_usual([kind for kind, _ in order]):
+                data["order"] = order
+        if self._items and returns.blocks:
+            data["reasoning_items"] = self._items
+        if self._reasons and returns.reasoning != "never":
+            data["reasoning_content"] = str(self._reasoning)
+        if any(signatures):
+            data["signatures"] = signatures
+        return Opaque(self._model, data) if data else None
+
+
+def _is_usual(kinds: Sequence[str]) -> bool:
+    """Return whether an answer has its thinking first, then one text, then its calls."""
+    usual = ("thinking", "text", "call")
+    return list(kinds) == sorted(kinds, key=usual.index) and kinds.count("text") <= 1
+
+
+def _list(value: object, name: str) -> list[Any]:
+    return cast("list[Any]", getattr(value, name, None) or [])
+
+
+def _join(blocks: list[Json], piece: Json) -> bool:
+    """Add a piece of reasoning; return whether it begins a block.  A signature ends its block."""
+    last = blocks[-1] if blocks else None
+    if (
+        last is None
+        or last.get("signature")
+        or last.get("type") != "thinking"
+        or piece.get("type") != "thinking"
+    ):
+        blocks.append({key: value for key, value in piece.items() if value is not None})
+        return True
+    thinking = piece.get("thinking") or ""
+    if piece.get("signature"):
+        # Its piece has no text, or once more that of the whole block.
+        last["thinking"] = thinking or last.get("thinking") or ""
+        last["signature"] = piece["signature"]
+    else:
+        last["thinking"] = (last.get("thinking") or "") + thinking
+    return False
+
+
+def _plain(value: Any) -> Json:
+    return cast("Json", value if isinstance(value, dict) else value.model_dump(exclude_none=True))
+
+
+def _usage(usage: Any) -> TokenUsage:
+    details = getattr(usage, "prompt_tokens_details", None)
+    cached = getattr(details, "cached_tokens", None) or 0
+    return TokenUsage(
+        prompt=usage.prompt_tokens or 0,
+        completion=usage.completion_tokens or 0,
+        cached=cached or getattr(usage, "cache_read_input_tokens", None) or 0,
+        cache_write=getattr(usage, "cache_creation_input_tokens", None) or 0,
+    )

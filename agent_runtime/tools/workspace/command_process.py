@@ -1,0 +1,116 @@
+"""A command under its supervisor, as the runtime starts, follows and ends it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import uuid
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+from anyio.abc import Process
+
+from agent_runtime.tools.base import ToolContext
+from agent_runtime.tools.workspace import command_records as commands
+from agent_runtime.tools.workspace import supervisor
+
+
+@dataclass(frozen=True, slots=True)
+class CommandEnd:
+    """How a command ended.
+
+    Attributes:
+        code: as of `subprocess`: negative for the signal that killed it.
+        left: processes that could not be ended.
+        error: why it could not be run; else empty.
+    """
+
+    code: int = -signal.SIGKILL
+    left: tuple[str, ...] = ()
+    error: str = ""
+
+
+@dataclass(slots=True)
+class Supervised:
+    """A command's supervisor, started and waiting for the command."""
+
+    process: Process
+    control: socket.socket
+    command: commands.SupervisedCommand
+    record: Path | None
+
+    @classmethod
+    async def start(
+        cls, folder: Path, environment: Mapping[str, str], context: ToolContext
+    ) -> Supervised:
+        """Start a supervisor in a folder, and record it.
+
+        Cancellation: the supervisor is ended.
+        """
+        mark = uuid.uuid4().hex
+        ours, theirs = socket.socketpair()
+        try:
+            with theirs:
+                process = await anyio.open_process(
+                    [sys.executable, "-I", "-S", supervisor.__file__],
+                    cwd=folder,
+                    env={**environment, supervisor.MARK: mark},
+                    stdin=theirs.fileno(),
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
+        except BaseException:
+            # A supervisor ends by itself once nobody can give it a command.
+            ours.close()
+            raise
+        ours.setblocking(False)
+        command = commands.SupervisedCommand.of(context.call_id, mark, process.pid)
+        started = cls(process, ours, command, None)
+        with anyio.CancelScope(shield=True):
+            started.record = await anyio.to_thread.run_sync(
+                commands.record_command, context.run_id, command
+            )
+        return started
+
+    async def give(self, command: str) -> None:
+        """Have the command run."""
+        data = command.encode(errors="surrogateescape")
+        loop = asyncio.get_running_loop()
+        # A supervisor that is gone already is noticed by its end.
+        with suppress(BrokenPipeError, ConnectionResetError):
+            await loop.sock_sendall(self.control, struct.pack("!Q", len(data)) + data)
+
+    async def end(self) -> CommandEnd:
+        """End whatever still runs, and return how the command ended; call it under a shield."""
+        with self.control:
+            with suppress(OSError):
+                self.control.shutdown(socket.SHUT_WR)
+            if self.process.returncode is None:
+                # A command may have stopped its supervisor.
+                with suppress(ProcessLookupError):
+                    os.kill(self.process.pid, signal.SIGCONT)
+                with anyio.move_on_after(supervisor.END_SECONDS + 2):
+                    await self.process.wait()
+            told = b""
+            with suppress(OSError):
+                told = self.control.recv(1 << 16)
+        lines = [line.partition(" ") for line in told.decode(errors="replace").splitlines()]
+        left = [text for word, _, text in lines if word == "left"]
+        if not lines or lines[-1][0] != "over":
+            # The supervisor was killed before it had ended everything.
+            left += await anyio.to_thread.run_sync(commands.end_command, self.command)
+        await self.process.aclose()
+        if self.record is not None and not left:
+            await anyio.to_thread.run_sync(lambda path: path.unlink(missing_ok=True), self.record)
+        codes = [int(text) for word, _, text in lines if word == "exit"]
+        error = next((text for word, _, text in lines if word == "error"), "")
+        return CommandEnd(codes[0] if codes else -signal.SIGKILL, tuple(left), error)

@@ -1,0 +1,216 @@
+"""A run of thousands of steps with observational memory: its prompt, its step time, its database.
+
+The loop, the store (a database file) and the memory are the product's, with its default
+thresholds; the model is scripted and calls a tool with results of 2 KB, again and again, some of
+which fail.  Observations are written by rules, or by a scripted Observer of a tenth.  One row for
+each tenth of the run; the CPU time is that of the whole process, the scripted model's included.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from agent_runtime import Agent, Event, Runtime, ScriptedModel, Settings, tool
+from agent_runtime.errors import ToolError
+from agent_runtime.models.base import ModelAnswer, ModelRequest, TokenUsage
+from agent_runtime.models.scripted import call, say
+from agent_runtime.models.tokens import count_message, count_tools
+from benchmarks.cost.loop_worker import page, size
+from benchmarks.frame import Report, Row, Target, at_least, at_most
+
+TENTHS = 10
+FAILS = 53
+"""Every so many pages cannot be read."""
+MOST_GROWTH = 1.3
+MOST_PROMPT_GROWTH = 1.1
+MOST_DATABASE_GROWTH = 1.2
+ACTIVATIONS, REFLECTIONS = 50, 3
+FULL_STEPS = 5000
+"""For how many steps those are wanted; in proportion for a shorter run."""
+BESIDE = 5_000
+"""Tokens that a prompt may have beside what the thresholds allow: the system prompt, the tools,
+the task, and what is said while an activation waits for its observations."""
+LATE = 1.2
+"""Past this share of T old tool output is cut."""
+
+
+@dataclass(slots=True)
+class Tenth:
+    """A tenth of the run; seconds, tokens and bytes."""
+
+    cpu: float = 0.0
+    wall: float = 0.0
+    peak: int = 0
+    tokens: int = 0
+    database: int = 0
+    steps: int = 0
+    activations: int = 0
+    observed: int = 0
+    reflected: int = 0
+
+
+@dataclass
+class Course:
+    """What is noted while the run goes on."""
+
+    database: Path
+    steps: int
+    tenths: list[Tenth] = field(default_factory=list[Tenth])
+    _cpu: float = field(default_factory=time.process_time)
+    _wall: float = field(default_factory=time.perf_counter)
+
+    @property
+    def now(self) -> Tenth:
+        """The tenth that is under way."""
+        return self.tenths[-1]
+
+    def step(self, number: int, tokens: int) -> None:
+        """Note that a step begins, and how long its prompt is."""
+        if number * TENTHS // self.steps > len(self.tenths) - 1 and number < self.steps:
+            self.end()
+            self.tenths.append(Tenth())
+        self.now.steps += 1
+        self.now.tokens += tokens
+        self.now.peak = max(self.now.peak, tokens)
+
+    def end(self) -> None:
+        """End the tenth that is under way."""
+        cpu, wall = time.process_time(), time.perf_counter()
+        if self.tenths:
+            self.now.cpu, self.now.wall = cpu - self._cpu, wall - self._wall
+            self.now.database = size(self.database)
+        self._cpu, self._wall = time.process_time(), time.perf_counter()
+
+    def event(self, event: Event) -> None:
+        """Count what the memory does."""
+        if not self.tenths:
+            return
+        if event.kind == "activation":
+            self.now.activations += 1
+        elif event.kind == "observation":
+            self.now.reflected += event.data["level"] > 0
+            self.now.observed += event.data["level"] == 0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("--steps", type=int, default=FULL_STEPS)
+    parser.add_argument("--observe", type=int, default=30_000, help="tokens of T")
+    parser.add_argument("--reflect", type=int, default=40_000, help="tokens of R")
+
+
+def run(args: argparse.Namespace) -> Report:
+    """Run and report."""
+    with tempfile.TemporaryDirectory() as folder:
+        measure = anyio.run(long_run, Path(folder), args.steps, args.observe, args.reflect)
+    most = int(args.observe * LATE) + args.reflect + BESIDE
+    return Report("long_run", rows(measure), targets(measure, args.steps, most))
+
+
+async def long_run(folder: Path, steps: int, observe: int, reflect: int) -> list[Tenth]:
+    """Do the run, with these thresholds, and return what was noted of each tenth of it.
+
+    Raises:
+        RuntimeError: it did not come to its end.
+    """
+    course = Course(folder / "long.db", steps)
+    taken = 0
+
+    @tool
+    async def read_page(number: int) -> str:
+        """Read a page.
+
+        Args:
+            number: of the page.
+        """
+        if number % FAILS == FAILS - 1:
+            raise ToolError(f"cannot open src/part_{number}.py")
+        return f"src/part_{number}.py\n{page(number)}"
+
+    def respond(request: ModelRequest) -> ModelAnswer:
+        nonlocal taken
+        tokens = count_tools(request.tools) + sum(map(count_message, request.messages))
+        course.step(taken, tokens)
+        taken += 1
+        answer = call("read_page", number=taken) if taken <= steps else say("All are read.")
+        return replace(answer, usage=TokenUsage(tokens, 30))
+
+    settings = Settings(
+        database_url=f"file:{course.database}",
+        max_steps=steps + 1,
+        observational_memory=True,
+        observer_message_tokens=observe,
+        reflector_observation_tokens=reflect,
+    )
+    async with Runtime.open(settings) as runtime:
+        agent = Agent(ScriptedModel(respond), tools=[read_page], instructions="Read all pages.")
+        result = await runtime.run(agent, f"Read {steps} pages.", on_event=course.event)
+        course.end()
+    if not result.ok or result.steps != steps + 1:
+        raise RuntimeError(f"the run ended with {result}")
+    return course.tenths
+
+
+def rows(tenths: list[Tenth]) -> list[Row]:
+    """Return a row for each tenth."""
+    found: list[Row] = []
+    before = steps = 0
+    for one in tenths:
+        steps += one.steps
+        row: dict[str, Any] = {
+            "steps": steps,
+            "cpu_ms": one.cpu / one.steps * 1000,
+            "wall_ms": one.wall / one.steps * 1000,
+            "mean_prompt": one.tokens // one.steps,
+            "peak_prompt": one.peak,
+            "database_mb": one.database / 1e6,
+            "kb_a_step": (one.database - before) / one.steps / 1000,
+            "activations": one.activations,
+            "observed": one.observed,
+            "reflected": one.reflected,
+        }
+        before = one.database
+        found.append(row)
+    return found
+
+
+def targets(tenths: list[Tenth], steps: int, most: int) -> list[Target]:
+    """Return what is promised of a run whose prompts may have so many tokens at most.
+
+    The first tenth fills the memory, so the second one is what the last is compared with.
+    """
+    early, late = tenths[1], tenths[-1]
+    middle = tenths[len(tenths) // 2].database
+    share = steps / FULL_STEPS
+    return [
+        at_most("tokens of the longest prompt", max(one.peak for one in tenths), most),
+        at_most(
+            "longest prompt of the last tenth, against the second",
+            late.peak / early.peak,
+            MOST_PROMPT_GROWTH,
+            "times",
+        ),
+        at_most(
+            "CPU time of a step of the last tenth, against the second",
+            late.cpu / late.steps / (early.cpu / early.steps),
+            MOST_GROWTH,
+            "times",
+        ),
+        at_most(
+            "bytes that a step adds to the database, late against early",
+            (late.database - middle)
+            / sum(one.steps for one in tenths[len(tenths) // 2 + 1 :])
+            / (middle / sum(one.steps for one in tenths[: len(tenths) // 2 + 1])),
+            MOST_DATABASE_GROWTH,
+            "times",
+        ),
+        at_least("activations", sum(one.activations for one in tenths), ACTIVATIONS * share),
+        at_least("reflections", sum(one.reflected for one in tenths), REFLECTIONS * share),
+    ]

@@ -1,0 +1,113 @@
+"""A reader without a language model: it answers only from evidence that it finds in its prompt.
+
+It is told which turns hold the answer.  Of each of them it takes the sentence that has most to do
+with the question and its answer, and looks for a passage of the prompt that still says it: raw, or
+as an observation of it.  What it finds all of, it answers; of an answer in points, its share.
+Where it is given `recall`, it searches for the question once before it gives up.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import anyio.to_thread
+
+from agent_runtime import ScriptedModel
+from agent_runtime.memory.recall.tool import recall
+from agent_runtime.models.base import ModelRequest
+from agent_runtime.models.scripted import Scripted, call, say
+from benchmarks.memory.data import Conversation, Question
+
+NAME = "scripted-reader"
+UNKNOWN = "I do not know: what was said does not tell."
+FOUND = 0.6
+"""A passage with this share of a sentence's words still says it."""
+LEAST_WORDS = 4
+"""A sentence of fewer words says too little; it is read together with the next one."""
+
+_NONE: frozenset[str] = frozenset()
+_WORD = re.compile(r"[^\W_]+")
+_BREAK = re.compile(r"(?<=[.!?])\s+|\n+")
+_LITTLE = """\
+a about all also am an and any are as at be been but by can could did do does for from get
+had has have he her him his how i if in into is it its just like me more my of on or our out
+s she so some t than that the their them then there these they this to up us was we were
+what when where which who will with would you your"""
+_COMMON = frozenset(_LITTLE.split())
+
+
+def words(text: str) -> frozenset[str]:
+    """Return the words of a text that mean something; all of them if none does."""
+    found = frozenset(_WORD.findall(text.lower()))
+    return found - _COMMON or found
+
+
+def answerable(conversations: Sequence[Conversation]) -> list[Conversation]:
+    """Return the conversations with the questions that can be answered from known evidence."""
+    found: list[Conversation] = []
+    for one in conversations:
+        asked = tuple(q for q in one.questions if q.abstains or one.text_of(q.evidence))
+        if asked:
+            found.append(replace(one, questions=asked))
+    return found
+
+
+def scripted_reader(conversation: Conversation, question: Question, window: int) -> ScriptedModel:
+    """Return a model that answers this question from what it finds in its prompt."""
+    evidence = conversation.text_of(question.evidence)
+    told = " ".join((question.text, *question.answers, *question.rubric))
+    wanted = [key_words(text, words(told)) for text in evidence]
+
+    async def read(request: ModelRequest) -> Scripted:
+        shown = [message.text.replace(question.text, "") for message in request.messages]
+        found = await anyio.to_thread.run_sync(find, wanted, shown)
+        searched = request.messages[-1].role == "tool"
+        if found < len(wanted) and request.tools and not searched:
+            return call(recall.name, query=question.text)
+        return say(_answer(question, found, len(wanted)))
+
+    return ScriptedModel(read, name=NAME, window=window)
+
+
+def _answer(question: Question, found: int, wanted: int) -> str:
+    if question.abstains or not found:
+        return UNKNOWN
+    if question.rubric:
+        return "\n".join(question.rubric[: len(question.rubric) * found // wanted]) or UNKNOWN
+    return question.answers[0] if found == wanted else UNKNOWN
+
+
+def key_words(text: str, told: frozenset[str]) -> frozenset[str]:
+    """Return the words of the sentence that has most to do with what is told."""
+    return max(_sentences(text), key=lambda one: (len(one & told), len(one)), default=_NONE)
+
+
+def find(wanted: Sequence[frozenset[str]], shown: Sequence[str]) -> int:
+    """Return how many of the sentences some passage of the texts still says."""
+    passages = [passage for text in shown for passage in _passages(text)]
+    return sum(any(_says(passage, one) for passage in passages) for one in wanted)
+
+
+def _says(passage: frozenset[str], sentence: frozenset[str]) -> bool:
+    return bool(sentence) and len(sentence & passage) >= FOUND * len(sentence)
+
+
+@functools.lru_cache(maxsize=8192)
+def _passages(text: str) -> tuple[frozenset[str], ...]:
+    """Return the words of each two sentences that follow each other."""
+    found = list(_sentences(text))
+    return tuple(one | after for one, after in zip(found, [*found[1:], _NONE], strict=False))
+
+
+def _sentences(text: str) -> Iterator[frozenset[str]]:
+    held = ""
+    for part in _BREAK.split(text):
+        held = f"{held} {part}".strip()
+        if len(words(held)) >= LEAST_WORDS:
+            yield words(held)
+            held = ""
+    if held:
+        yield words(held)

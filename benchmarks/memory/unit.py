@@ -1,0 +1,148 @@
+"""One conversation in one context: put into a database, then asked about, question by question.
+
+Each question is asked of a copy of the database as it was when the conversation had ended, so no
+answer knows of another one.
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+import anyio.to_thread
+
+from agent_runtime import Agent, Event, Runtime, Settings
+from agent_runtime.errors import ModelError, PromptTooLarge
+from agent_runtime.models.base import Model
+from agent_runtime_storage.contract.records import UsageTotal
+from benchmarks.memory.data import Conversation, Question, exchanges_of
+from benchmarks.memory.judge import HOPELESS, Judge
+from benchmarks.memory.reader import scripted_reader
+from benchmarks.memory.score import Answered, Tally
+from benchmarks.memory.threads import log_only, remember
+
+Context = Literal["full", "none", "memory", "memory+recall"]
+WINDOW = 200_000
+"""Of the scripted reader, in tokens."""
+
+
+@dataclass(slots=True)
+class Unit:
+    """What is asked, of whom, and what it has come to.
+
+    Attributes:
+        number: which of the repetitions it is, from 1.
+        agent: who answers, with what the context gives it, and no model yet.
+        reader: its model; None for the scripted one.
+        tally: what it came to, added to.
+    """
+
+    conversation: Conversation
+    context: Context
+    number: int
+    settings: Settings
+    agent: Agent
+    reader: Model | None
+    judge: Judge
+    tally: Tally
+
+    @property
+    def thread(self) -> str:
+        """The thread's id; providers keep the prompts of a thread in a cache of their own."""
+        return f"{self.conversation.id} {self.context} {self.number}"
+
+    async def run(self, folder: Path) -> list[Answered]:
+        """Return the answers to all questions, judged; databases are put into the folder.
+
+        Raises:
+            ConfigError: a model of the memory cannot be called.
+            ModelError: a model refuses every call.
+        """
+        before, asked = folder / "before", folder / "asked"
+        before.mkdir()
+        await self.feed(before)
+        answers: list[Answered] = []
+        for question in self.conversation.questions:
+            await anyio.to_thread.run_sync(shutil.copytree, before, asked)
+            answered = await self.ask(question, asked)
+            await anyio.to_thread.run_sync(shutil.rmtree, asked)
+            answers.append(await self.judged(question, answered))
+        return answers
+
+    async def feed(self, folder: Path) -> None:
+        """Put the conversation into a new database."""
+        exchanges = exchanges_of(self.conversation)
+        async with Runtime.open(self._settings(folder)) as runtime:
+            store = runtime.store.of(runtime.settings.user)
+            if not runtime.settings.observational_memory:
+                await log_only(store, self.thread, exchanges)
+                return
+            price = (await self.reader.info()).price if self.reader else None
+            fed = await remember(runtime, self.thread, exchanges, self.agent, price)
+            self._spent(await store.usage_by_purpose(thread_id=self.thread), asking=False)
+        self.tally.seconds += fed.seconds
+        self.tally.observations += fed.observations
+        self.tally.provisional += fed.provisional
+        self.tally.late += fed.late
+        if fed.why:
+            self.tally.why.add(fed.why)
+
+    async def ask(self, question: Question, folder: Path) -> Answered:
+        """Return the answer, not judged yet; a failure for this question alone is kept as such."""
+        date = f"[{question.date}] " if question.date else ""
+        window = self.agent.context_window or WINDOW
+        model = self.reader or scripted_reader(self.conversation, question, window)
+        prompts: list[int] = []
+        answer = failed = ""
+
+        def hear(event: Event) -> None:
+            if event.kind == "answer":
+                prompts.append(int(event.data["prompt_tokens"] or 0))
+
+        async with Runtime.open(self._settings(folder)) as runtime:
+            agent, task = replace(self.agent, model=model), date + question.text
+            try:
+                result = await runtime.run(agent, task, thread=self.thread, on_event=hear)
+                answer = str(result.output or "")
+                failed = "" if result.ok else result.detail or result.stop_reason
+            except HOPELESS:
+                raise
+            except (ModelError, PromptTooLarge) as error:
+                failed = error.message
+            store = runtime.store.of(runtime.settings.user)
+            run = (await store.runs(thread_id=self.thread, limit=1))[0]
+            self._spent(await store.usage_by_purpose(run_id=run.id), asking=True)
+        return Answered(
+            context=self.context,
+            run=self.number,
+            question=question.id,
+            kind=question.kind,
+            score=0.0,
+            answer=answer,
+            failed=failed,
+            prompt=prompts[0] if prompts else 0,
+        )
+
+    async def judged(self, question: Question, answered: Answered) -> Answered:
+        """Return an answer with its score."""
+        if answered.failed:
+            return answered
+        verdict = await self.judge.judge(question, answered.answer)
+        self.tally.judge.add_calls(verdict.calls)
+        judged = verdict.score is not None
+        return replace(answered, score=verdict.score or 0.0, judged=judged)
+
+    def _settings(self, folder: Path) -> Settings:
+        memory = self.context in ("memory", "memory+recall")
+        update = {"database_url": f"file:{folder}/run.db", "observational_memory": memory}
+        return self.settings.model_copy(update=update)
+
+    def _spent(self, by_purpose: dict[str, UsageTotal], *, asking: bool) -> None:
+        """Add what was spent; who answered in the conversation itself was no model."""
+        for purpose, total in by_purpose.items():
+            if purpose != "step":
+                self.tally.observer.add_total(total)
+            elif asking:
+                self.tally.reader.add_total(total)

@@ -1,0 +1,226 @@
+"""Cancel an agent whose sub-agents are at work in two processes, at random instants.
+
+An agent hands items over to ten sub-agents, and its process is killed.  One process goes on with
+the five that work in the background, another with the agent and the five that it waits for; their
+calls of the model (by litellm, from a server on loopback) hang or stop in the middle, their tools
+hang, or they work on.  A third process cancels the agent.  What is measured is how long it takes
+until the last run has ended; what is judged is what is left: tasks, calls of the model, threads
+that are occupied, runs whose end is not told exactly once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import random
+import sys
+import time
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerContext
+from statistics import median
+from typing import Any
+
+import anyio
+
+from agent_runtime import Runtime
+from agent_runtime.log.run_spec import DelegationRecord, delegation_record
+from agent_runtime.testing.model_server import OpenAIServer
+from agent_runtime_storage import UserStore
+from agent_runtime_storage.contract.records import ACTIVE, Run
+from benchmarks.backends import BACKENDS, empty_databases
+from benchmarks.frame import Report, at_most
+from benchmarks.proof.cancels_worker import (
+    BACKGROUND,
+    THREAD,
+    WAITED_FOR,
+    Left,
+    Place,
+    begin,
+    go_on,
+    script,
+    settings_of,
+)
+
+WITHIN = 1.0
+"""Seconds in which all has to end."""
+LATEST = 1.0
+"""Seconds: the cancel comes at most so long after both processes are at work."""
+PATIENCE = 120.0
+"""Seconds after which what was cancelled will never end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """What came of a cancel.
+
+    Attributes:
+        seconds: from asking for it until the last run had ended, in whatever process.
+        runs: how many of the tree were at work.
+        violations: what should not be.
+    """
+
+    seconds: float
+    runs: int
+    violations: tuple[str, ...]
+
+
+class Processes:
+    """Starts processes that import what they need once for all."""
+
+    def __init__(self) -> None:
+        self._context: ForkServerContext = multiprocessing.get_context("forkserver")
+        self._context.set_forkserver_preload(
+            ["benchmarks.proof.preloaded", "benchmarks.proof.cancels_worker"]
+        )
+
+    @asynccontextmanager
+    async def start(self, target: Callable[..., None], *args: Any) -> AsyncGenerator[Connection]:
+        """Start one with a pipe as its last argument; it is killed at the end."""
+        ours, theirs = self._context.Pipe()
+        process = self._context.Process(target=target, args=(*args, theirs))
+        process.start()
+        theirs.close()
+        try:
+            yield ours
+        finally:
+            ours.close()
+            process.kill()
+            process.join()
+
+
+async def cancel_often(
+    times: int, seed: int, make: Callable[[], str], on_cancelled: Callable[[Cancelled], None]
+) -> None:
+    """Cancel so many trees, one after the other.
+
+    Args:
+        make: gives the URL of a new database.
+    """
+    processes = Processes()
+    async with OpenAIServer(script) as server:
+        for number in range(times):
+            chance = random.Random(f"{seed} {number}")
+            place = Place(make(), server.base_url)
+            on_cancelled(await _trial(processes, server, place, chance.uniform(0, LATEST)))
+
+
+async def _trial(
+    processes: Processes, server: OpenAIServer, place: Place, later: float
+) -> Cancelled:
+    async with Runtime.open(settings_of(place)) as runtime:
+        store = runtime.store.of(runtime.settings.user)
+        first = len(server.requests)
+        async with processes.start(_begin, place):
+            await _all_at_work(server, first)
+        [root] = await store.runs(thread_id=THREAD)
+        below = await store.runs(parent_run_id=root.id)
+        apart = [run.id for run in below if _record(run).background]
+        # Before anybody takes the agent over, or it would end those that work for it no more.
+        async with processes.start(go_on, place, apart, False) as one:
+            await _hear(one)
+            async with processes.start(go_on, place, [root.id], True) as other:
+                await _hear(other)
+                await anyio.sleep(later)
+                asked = time.monotonic()
+                await runtime.cancel(root.id)
+                left: list[Left] = [await _hear(one), await _hear(other)]
+                waiting = server.waiting
+                one.send("exit")
+                other.send("exit")
+        found = [f"{task} is left" for part in left for task in part.tasks]
+        if waiting:
+            found.append(f"{waiting} connections still wait for an answer")
+        found += await _check(store, root)
+        runs = await store.runs(root_run_id=root.id, limit=1000)
+        return Cancelled(max(part.at for part in left) - asked, len(runs), tuple(found))
+
+
+def _begin(place: Place, pipe: Connection) -> None:
+    del pipe
+    begin(place)
+
+
+async def _all_at_work(server: OpenAIServer, first: int) -> None:
+    """Wait until each sub-agent has asked for its second step."""
+    with anyio.fail_after(PATIENCE):
+        while True:
+            asked = {
+                str(one.json["messages"][1]["content"])
+                for one in server.requests[first:]
+                if len(one.json["messages"]) > 2
+            }
+            if len(asked) == WAITED_FOR + BACKGROUND:
+                return
+            await anyio.sleep(0.01)
+
+
+async def _hear(pipe: Connection) -> Any:
+    with anyio.fail_after(PATIENCE):
+        await anyio.wait_readable(pipe.fileno())
+    return pipe.recv()
+
+
+async def _check(store: UserStore, root: Run) -> list[str]:
+    found: list[str] = []
+    runs: Sequence[Run] = await store.runs(root_run_id=root.id, limit=1000)
+    if len(runs) != 1 + WAITED_FOR + BACKGROUND:
+        found.append(f"{len(runs)} runs")
+    for run in runs:
+        if run.status != "cancelled":
+            found.append(f"run {run.agent} is {run.status}: {run.detail}")
+        thread = await store.thread(run.thread_id)
+        if thread.active_run is not None or run.status in ACTIVE:
+            found.append(f"run {run.agent} left its thread occupied")
+        if run.open_node is not None:
+            found.append(f"run {run.agent} left its exchange open")
+        events = await store.events(run.thread_id, limit=100_000)
+        ends = sum(event.kind == "run-finish" for event in events)
+        if ends != 1:
+            found.append(f"run {run.agent} has {ends} events of its end")
+    return found
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("--cancels", type=int, default=100, metavar="N", help="how many")
+    parser.add_argument("--seed", type=int, default=1, help="of the instants")
+    parser.add_argument("--backend", choices=BACKENDS, default="file", help="new databases of it")
+
+
+def run(args: argparse.Namespace) -> Report:
+    """Cancel again and again. Blocks until it is done."""
+    found: list[Cancelled] = []
+
+    def hear(one: Cancelled) -> None:
+        found.append(one)
+        for violation in one.violations:
+            print(f"cancel {len(found)}: {violation}", file=sys.stderr)
+
+    with empty_databases() as make:
+        anyio.run(cancel_often, args.cancels, args.seed, partial(make, args.backend), hear)
+    seconds = [one.seconds for one in found]
+    row = {
+        "backend": args.backend,
+        "cancels": len(found),
+        "runs of a tree": found[0].runs,
+        "seconds, median": median(seconds),
+        "seconds, longest": max(seconds),
+        f"later than {WITHIN:g} s": sum(one > WITHIN for one in seconds),
+        "violations": sum(len(one.violations) for one in found),
+    }
+    targets = [
+        at_most("seconds until the last run had ended, longest", max(seconds), WITHIN, "s"),
+        at_most("tasks, calls, threads or ends that should not be", row["violations"], 0),
+    ]
+    return Report("cancels", [row], targets)
+
+
+def _record(run: Run) -> DelegationRecord:
+    """Return what a sub-agent's run keeps of the call that began it."""
+    record = delegation_record(run)
+    assert record is not None
+    return record

@@ -1,0 +1,109 @@
+"""What a run waits for its memory: wall time with a slow Observer, beside the same run without.
+
+A server process speaks OpenAI's protocol on loopback; it takes its time for each answer, and more
+for the notes of the Observer, which is the run's own model.  The runs go through litellm, the loop
+and a database file, with and without observational memory, in turn; medians are reported.  The
+threshold is so low that observations take effect many times, or would if they came in time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from statistics import median
+from typing import IO, Any, cast
+
+import orjson
+
+from benchmarks.frame import Report, at_least, at_most
+from benchmarks.proof.stall_worker import Measured
+
+MOST_STALL = 1.02
+CASES = ((0.3, 1.2), (0.05, 2.0))
+"""Seconds of a step's answer, and of the Observer's."""
+_WORKER = (sys.executable, "-m", f"{__package__}.stall_worker")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("--steps", type=int, default=80, help="of each run")
+    parser.add_argument("--rounds", type=int, default=3, help="of each measurement")
+    parser.add_argument("--observe", type=int, default=10_000, help="tokens of the threshold")
+
+
+def run(args: argparse.Namespace) -> Report:
+    """Measure each case with and without memory, in turn."""
+    found: dict[tuple[float, float, bool], list[Measured]] = {}
+    for number in range(args.rounds):
+        for step, observer in CASES:
+            # Which of the two comes first changes from round to round.
+            for memory in (False, True) if number % 2 else (True, False):
+                print(f"round {number + 1}: {step} s, memory {memory}", file=sys.stderr)
+                measured = measure(step, observer, args.steps, args.observe if memory else None)
+                found.setdefault((step, observer, memory), []).append(measured)
+    rows = [_row(*case, runs) for case, runs in sorted(found.items())]
+    targets = [
+        at_most(
+            f"{args.steps} steps of {step:g} s with an Observer of {observer:g} s",
+            _middle(found[step, observer, True], lambda one: one.wall)
+            / _middle(found[step, observer, False], lambda one: one.wall),
+            MOST_STALL,
+            "times without memory",
+        )
+        for step, observer in CASES
+    ]
+    remembered = [one for case, runs in found.items() if case[2] for one in runs]
+    fewest = min(one.observations for one in remembered)
+    targets.append(at_least("observations of a run", fewest, 1))
+    return Report("stall", rows, targets)
+
+
+def measure(step: float, observer: float, steps: int, observe: int | None) -> Measured:
+    """Run once in a fresh process against a fresh server.
+
+    Args:
+        observe: the threshold of observational memory; None runs without.
+    """
+    with tempfile.TemporaryDirectory() as folder, _server(step, observer, steps) as url:
+        command = [*_WORKER, "run", "--url", url, "--folder", folder, "--steps", str(steps)]
+        if observe is not None:
+            command += ["--observe", str(observe)]
+        done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
+        return Measured(**orjson.loads(done.stdout))
+
+
+@contextmanager
+def _server(step: float, observer: float, steps: int) -> Generator[str]:
+    command = [*_WORKER, "serve", "--step", str(step), "--observer", str(observer)]
+    command += ["--steps", str(steps)]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            yield cast("IO[str]", process.stdout).readline().strip()
+        finally:
+            process.kill()
+
+
+def _row(step: float, observer: float, memory: bool, runs: list[Measured]) -> dict[str, Any]:
+    return {
+        "step_s": step,
+        "observer_s": observer,
+        "memory": memory,
+        "wall_s": _middle(runs, lambda one: one.wall),
+        "least_s": min(one.wall for one in runs),
+        "most_s": max(one.wall for one in runs),
+        "cpu_s": _middle(runs, lambda one: one.cpu),
+        "longest_step_s": _middle(runs, lambda one: one.longest),
+        "observations": _middle(runs, lambda one: one.observations),
+        "activations": _middle(runs, lambda one: one.activations),
+        "observer_calls": _middle(runs, lambda one: one.observer_calls),
+    }
+
+
+def _middle(runs: list[Measured], figure: Callable[[Measured], float]) -> float:
+    return median(map(figure, runs))

@@ -1,0 +1,107 @@
+"""What a policy sends over a recorded run, and what it would cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from agent_runtime.models.base import Price
+from benchmarks.replay.recordings import Step, Trace
+
+ACTOR = Price(input=3_000, output=15_000, cache_read=300, cache_write=3_750)
+"""claude-sonnet-4-5, in nanodollars a token."""
+OBSERVER = Price(input=300, output=2_500, cache_read=30, cache_write=300)
+"""gemini-2.5-flash."""
+CACHE_SECONDS = 300.0
+"""How long a provider keeps a prefix that nobody asks for."""
+NANO = 1e9
+
+
+@dataclass(slots=True)
+class Bill:
+    """Tokens as the provider counts them.
+
+    Attributes:
+        peak: the largest prompt.
+        shared: of all prompts, the prefix that the prompt before had too.
+        cached: of that, what was read from the cache: nothing where it had expired.
+        cold: prompts that found it expired.
+        over: prompts above the window, with what the recorded agent's own system prompt and tool
+            schemas had, of which the recording holds nothing.
+        front: tokens of those in all prompts; `front_cached` of these.
+    """
+
+    prompts: int = 0
+    tokens: int = 0
+    peak: int = 0
+    shared: int = 0
+    cached: int = 0
+    cold: int = 0
+    over: int = 0
+    output: int = 0
+    front: int = 0
+    front_cached: int = 0
+    observer_calls: int = 0
+    observer_input: int = 0
+    observer_output: int = 0
+    _last: tuple[int, bool] = (0, True)
+
+    def call(self, prompt: int, shared: int, *, cold: bool, output: int) -> None:
+        """Add a call of the actor."""
+        self.prompts += 1
+        self.tokens += prompt
+        self.peak = max(self.peak, prompt)
+        self.shared += shared
+        self.cached += 0 if cold else shared
+        self.cold += cold
+        self.output += output
+        self._last = prompt, cold
+
+    def beside(self, tokens: int, window: int) -> None:
+        """Add what the recorded agent sent in front of the last prompt."""
+        prompt, cold = self._last
+        self.front += tokens
+        self.front_cached += 0 if cold else tokens
+        self.over += prompt + tokens > window
+
+    def observed(self, prompt: float, output: float) -> None:
+        """Add a call of the observer."""
+        self.observer_calls += 1
+        self.observer_input += round(prompt)
+        self.observer_output += round(output)
+
+    def add(self, other: Bill) -> None:
+        """Add another run's."""
+        peak = max(self.peak, other.peak)
+        for one in fields(self):
+            if not one.name.startswith("_"):
+                setattr(self, one.name, getattr(self, one.name) + getattr(other, one.name))
+        self.peak = peak
+
+    @property
+    def observing(self) -> float:
+        """Dollars for the observer."""
+        spent = self.observer_input * OBSERVER.input + self.observer_output * OBSERVER.output
+        return spent / NANO
+
+    def dollars(self, *, caching: bool = True, front: bool = False, answers: bool = False) -> float:
+        """Return what the prompts and the observer cost.
+
+        Args:
+            front: count the recorded agent's own system prompt and tool schemas too.
+            answers: count the actor's answers too, which no policy changes.
+        """
+        tokens = self.tokens + (self.front if front else 0)
+        cached = self.cached + (self.front_cached if front else 0)
+        if caching:
+            sent = cached * ACTOR.cache_read + (tokens - cached) * ACTOR.cache_write
+        else:
+            sent = tokens * ACTOR.input
+        answered = self.output * ACTOR.output if answers else 0
+        return (sent + answered) / NANO + self.observing
+
+
+def output_of(step: Step, trace: Trace) -> int:
+    """Return how many tokens an answer has."""
+    chars = len(step.text) + len(step.reasoning)
+    chars += sum(len(call.name) + len(call.arguments) for call in step.calls)
+    return round(chars * trace.rate)

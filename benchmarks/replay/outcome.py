@@ -1,0 +1,144 @@
+"""What a recorded run has to look like in prompts and in the log, and what became of it."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import orjson
+
+from agent_runtime.messages import AssistantMessage, Note, PromptMessage, ToolResult, UserMessage
+from agent_runtime.prompt.view import Entry
+from benchmarks.replay.recordings import RecordedCall, Said, Step
+
+HIDDEN = re.compile(r"(\d+) earlier messages of this thread are not shown[.;]")
+_OBSERVED = re.compile(r"<observed \w+ nodes (\d+) to (\d+)>\n")
+_CUT = "characters are left out here"
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What the log must hold next: a message, or an answer with the results of its calls."""
+
+    role: Literal["user", "assistant", "note"]
+    text: str
+    step: Step | None = None
+
+    @property
+    def size(self) -> int:
+        """How many messages it is."""
+        return 1 + (len(self.step.calls) if self.step else 0)
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of a trace.
+
+    Attributes:
+        steps: answers that were given.
+        activations: how many, by cause.
+        hidden: messages that the last prompt did not show.
+        capped: results that were shown cut from the first.
+        cut: results that were cut when they were old.
+        shrunk: activations after which the guaranteed recent messages were not there whole.
+        fullest: the largest prompt by the provider's count, as a share of what it may have.
+        above: prompts that the provider counted above what the runtime allows them.
+        refused: prompts that the provider refused because they exceeded its window.
+        faults: what was wrong, in words; empty if all went as promised.
+        too_large: how the runtime said that something does not fit the window, if it did.
+        unavoidable: of that prompt, what could not be cut, as a share of what it may have.
+    """
+
+    trace: str
+    window: int
+    steps: int = 0
+    prompts: int = 0
+    nodes: int = 0
+    activations: Counter[str] = field(default_factory=Counter[str])
+    hidden: int = 0
+    capped: int = 0
+    cut: int = 0
+    shrunk: int = 0
+    interrupted: int = 0
+    fullest: float = 0.0
+    above: int = 0
+    refused: int = 0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    too_large: str = ""
+    unavoidable: float = 0.0
+    faults: list[str] = field(default_factory=list[str])
+
+
+def note(said: Said) -> Piece:
+    """Return what the log holds of something that came in."""
+    steer = "The user says, while you work: " if said.kind == "steer" else ""
+    return Piece("note", steer + said.text)
+
+
+def stands_for(block: Sequence[PromptMessage], piece: Piece, notes: Sequence[str]) -> bool:
+    """Return whether messages of a prompt show a piece, with the notes that ride in it."""
+    first = block[0]
+    if first.role != piece.role or first.text != piece.text:
+        return False
+    calls = piece.step.calls if piece.step else ()
+    if [call.name for call in first.calls] != [call.name for call in calls]:
+        return False
+    for call, shown in zip(calls, block[1:], strict=True):
+        known = call.result is None or shown.text.startswith(call.result)
+        if not known and _CUT not in shown.text:
+            return False
+    rides = bool(calls) or not notes
+    return rides and all(note in block[-1].text for note in notes)
+
+
+def observed_nodes(front: Sequence[PromptMessage]) -> list[tuple[int, int]]:
+    """Return the intervals of nodes for which the observations at a prompt's front stand."""
+    found = itertools.takewhile(bool, (_OBSERVED.match(one.text) for one in front))
+    return [(int(match[1]), int(match[2])) for match in found if match]
+
+
+def tiled(intervals: Sequence[tuple[int, int]]) -> int:
+    """Return how many nodes, from the first on, intervals stand for; -1 if not each once."""
+    reached = 0
+    for first, last in intervals:
+        if first != reached + 1 or last < first:
+            return -1
+        reached = last
+    return reached
+
+
+def same(entry: Entry, piece: Piece) -> bool:
+    """Return whether a node of the log holds a piece, byte for byte."""
+    match entry.message:
+        case UserMessage(text):
+            return piece.role == "user" and text == piece.text
+        case Note(text):
+            return piece.role == "note" and text == piece.text
+        case AssistantMessage() as answer:
+            if piece.role != "assistant" or answer.text != piece.text:
+                return False
+            step = piece.step
+            if step is None:
+                return not answer.calls
+            made = [(call.name, call.arguments) for call in answer.calls]
+            told = [(call.name, _object(call.arguments)) for call in step.calls]
+            return (
+                answer.reasoning == step.reasoning
+                and made == told
+                and all(map(_same_result, entry.results, step.calls))
+            )
+
+
+def _same_result(result: ToolResult, call: RecordedCall) -> bool:
+    if call.result is None:
+        return result.outcome == "interrupted"
+    return (result.text, result.outcome) == (call.result, "error" if call.failed else "ok")
+
+
+def _object(text: str) -> Mapping[str, Any]:
+    return orjson.loads(text) if text.strip() else {}

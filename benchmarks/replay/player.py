@@ -1,0 +1,410 @@
+"""A recorded run, gone through again by the real runtime: real loop, real store, recorded answers.
+
+`play` runs each turn of a trace by `Runtime.run`.  The model answers as it did in the recording,
+the tools return what they returned then; what came in meanwhile is posted to the inbox; and where
+the recording breaks off, the run is cancelled.  `Player` judges every prompt by itself, without
+the runtime's own checks, and `play` compares the log with the recording at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
+from typing import Any, NoReturn
+
+import anyio
+import orjson
+
+from agent_runtime import Agent, Event, Runtime
+from agent_runtime.errors import ModelOverflow, PromptTooLarge
+from agent_runtime.messages import (
+    PromptMessage,
+    ToolResult,
+    call_place,
+)
+from agent_runtime.models.base import (
+    ModelAnswer,
+    ModelEvent,
+    ModelInfo,
+    ModelRequest,
+    Price,
+    RawCall,
+    TextDelta,
+    TokenUsage,
+)
+from agent_runtime.prompt.build import entry_of
+from agent_runtime.prompt.window import CUT_TOKENS
+from agent_runtime.run.start import UNANSWERED
+from agent_runtime.tools.base import Tool, ToolContext
+from benchmarks.replay.outcome import (
+    HIDDEN,
+    Outcome,
+    Piece,
+    note,
+    observed_nodes,
+    same,
+    stands_for,
+    tiled,
+)
+from benchmarks.replay.recordings import Step, Trace, Turn
+
+START_RATIOS = {"claude_code_traces": 1.6}
+"""What the runtime takes Claude's tokens for until it has seen usage; others are its default."""
+MAX_OUTPUT = 8_192
+LEAST_UNAVOIDABLE = 0.6
+"""Only a prompt of which the parts that cannot be cut fill this share may be called too large."""
+
+
+class Player:
+    """The model and the tools of a recorded run, and the judge of its prompts.
+
+    As a model it counts tokens by what the recorded provider reported for the same text, and
+    refuses a prompt above its window.
+
+    Args:
+        remembers: whether observations have to stand for all that is not shown.
+    """
+
+    def __init__(self, trace: Trace, window: int, *, remembers: bool = False) -> None:
+        self.trace = trace
+        self.window = window
+        self.remembers = remembers
+        self.outcome = Outcome(trace.id, window)
+        self.expected: list[Piece] = []
+        self.thread_id = ""
+        self._turn = Turn("", (), ())
+        self._next = 0
+        self._scope = anyio.CancelScope()
+        self._returned = 0
+        self._others_back = anyio.Event()
+        self._rates: dict[int, float] = {}
+        self._previous: tuple[PromptMessage, ...] = ()
+        self._sent: tuple[PromptMessage, ...] = ()
+        self._activated = True
+
+    @property
+    def name(self) -> str:
+        """A name of its own, so that what one trace teaches of tokens does not reach another."""
+        return f"recorded/{self.trace.id}"
+
+    async def info(self) -> ModelInfo:
+        """Return the window under test; the model is free."""
+        free = Price(input=0, output=0, cache_read=0, cache_write=0)
+        info = ModelInfo(self.name, self.window, MAX_OUTPUT, free)
+        return replace(info, start_ratio=START_RATIOS.get(self.trace.source, info.start_ratio))
+
+    @property
+    def limit(self) -> int:
+        """The most tokens that the runtime may send."""
+        return self.window - min(MAX_OUTPUT, self.window // 4)
+
+    @property
+    def next_step(self) -> Step | None:
+        """The answer that the next call gets; None where the recording breaks off."""
+        steps = self._turn.steps
+        return steps[self._next] if self._next < len(steps) else None
+
+    def tools(self) -> list[Tool]:
+        """Return a tool for each that the recording names."""
+        names = {call.name for turn in self.trace.turns for s in turn.steps for call in s.calls}
+        return [RecordedTool(name, self) for name in sorted(names)]
+
+    async def wait_for(self, turn: Turn) -> None:
+        """Wait until a turn's time has come: none has to, unless the recording's time counts."""
+
+    def begin(self, turn: Turn, scope: anyio.CancelScope) -> None:
+        """Be ready for a turn; where its recording breaks off, the scope is cancelled."""
+        self._turn, self._next, self._scope = turn, 0, scope
+
+    def hear(self, event: Event) -> None:
+        """Follow the run's events."""
+        match event.kind:
+            case "run-start":
+                if self._loop_is_open():
+                    self.expected.append(Piece("assistant", UNANSWERED))
+                self.expected.append(Piece("user", self._turn.task))
+                self.expected += [note(said) for said in self._turn.said]
+            case "activation":
+                self._activated = True
+                self.outcome.activations[str(event.data["cause"])] += 1
+                self.outcome.cut += int(event.data["cut"])
+            case _:
+                pass
+
+    def _loop_is_open(self) -> bool:
+        """Whether the log ends in an exchange, with or without notes that ride in it."""
+        last = next((piece for piece in reversed(self.expected) if piece.role != "note"), None)
+        return last is not None and last.step is not None and bool(last.step.calls)
+
+    # The model
+
+    def stream(
+        self, request: ModelRequest
+    ) -> AbstractAsyncContextManager[AsyncIterator[ModelEvent]]:
+        """Answer as recorded.
+
+        Raises (from the iterator):
+            ModelOverflow: the prompt exceeds the window.
+        """
+        return self._stream(request)
+
+    @asynccontextmanager
+    async def _stream(self, request: ModelRequest) -> AsyncGenerator[AsyncIterator[ModelEvent]]:
+        yield self._events(request)
+
+    async def _events(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        self._judge(request)
+        usage = self._usage(request)
+        if usage.prompt > self.window:
+            self.outcome.refused += 1
+            raise ModelOverflow(f"{usage.prompt} tokens are more than {self.window}.")
+        if (step := self.next_step) is None:
+            await self._break_off()
+        self._next += 1
+        self._returned, self._others_back = 0, anyio.Event()
+        self.outcome.steps += 1
+        self.expected.append(Piece("assistant", step.text, step))
+        self.expected += [note(said) for said in step.said]
+        yield TextDelta(step.text)
+        yield ModelAnswer(
+            text=step.text,
+            calls=tuple(RawCall(call.name, call.arguments) for call in step.calls),
+            finish="tool_calls" if step.calls else "stop",
+            model=self.name,
+            usage=usage,
+            cost=0,
+            reasoning=step.reasoning,
+        )
+
+    async def _break_off(self) -> NoReturn:
+        """Cancel the run, as its recording ends here."""
+        self.outcome.interrupted += 1
+        self._scope.cancel()
+        await anyio.sleep_forever()
+        raise AssertionError("the run was not cancelled")
+
+    # The tools
+
+    async def result_of(self, tool: str, context: ToolContext) -> ToolResult:
+        """Return what a call returned in the recording; without a result, cancel the run."""
+        step = self._turn.steps[self._next - 1]
+        seq, index = call_place(context.call_id)
+        call = step.calls[index]
+        if call.name != tool:
+            self._fault(f"call {index} of node {seq} went to {tool}, not to {call.name}")
+        if step.rate is not None:
+            self._rates[seq] = step.rate
+        if index == 0:
+            for said in step.said:
+                await context.store.post(
+                    context.thread_id, said.kind, said.text.encode(), run_id=context.run_id
+                )
+        present = sum(one.result is not None for one in step.calls)
+        if call.result is None:
+            if self._returned < present:
+                await self._others_back.wait()
+            await self._break_off()
+        self._returned += 1
+        if self._returned == present:
+            self._others_back.set()
+        return ToolResult(call.result or "", "error" if call.failed else "ok")
+
+    # The judge
+
+    def _fault(self, text: str) -> None:
+        self.outcome.faults.append(f"{self.trace.id} at {self.window}: {text}")
+
+    def _judge(self, request: ModelRequest) -> None:
+        """Note what is wrong with a prompt, by what was fed so far alone."""
+        self.outcome.prompts += 1
+        messages = request.messages
+        self._judge_pairs(messages)
+        shared = sum(old == new for old, new in zip(self._previous, messages, strict=False))
+        if not self._activated and shared < len(self._previous):
+            self._fault(f"prompt {self.outcome.prompts} rewrites the one before")
+        self._previous, self._activated = messages, False
+        pieces, used = self._shown(messages)
+        front = messages[1 : len(messages) - used]
+        self._judge_front(front, self.expected[: len(self.expected) - pieces])
+
+    def _judge_pairs(self, messages: Sequence[PromptMessage]) -> None:
+        index = 0
+        while index < len(messages):
+            message = messages[index]
+            results = messages[index + 1 : index + 1 + len(message.calls)]
+            if [call.id for call in message.calls] != [one.call_id for one in results]:
+                self._fault(f"message {index} of prompt {self.outcome.prompts}: torn pairs")
+            index += 1 + len(message.calls)
+            if message.role == "tool":
+                self._fault(f"message {index} of prompt {self.outcome.prompts}: orphan result")
+
+    def _shown(self, messages: Sequence[PromptMessage]) -> tuple[int, int]:
+        """Return how many of the last pieces stand in the prompt raw, and in how many messages."""
+        pieces = used = 0
+        riding: list[str] = []
+        for piece in reversed(self.expected):
+            end = len(messages) - used
+            last = messages[end - 1]
+            if piece.role == "note":
+                if last.role == "user" and piece.text in last.text and not riding:
+                    pieces, used = pieces + 1, used + 1
+                else:
+                    riding.append(piece.text)
+                continue
+            block = messages[max(1, end - piece.size) : end]
+            if len(block) < piece.size or not stands_for(block, piece, riding):
+                break
+            pieces, used, riding = pieces + 1 + len(riding), used + piece.size, []
+        if pieces == len(self.expected) and observed_nodes(messages[1:]) == [(1, 1)]:
+            # What looks like the first node is the task, restated behind its observation.
+            pieces, used = pieces - 1, used - 1
+        return pieces, used
+
+    def _judge_front(self, front: Sequence[PromptMessage], before: Sequence[Piece]) -> None:
+        """Whatever is not shown raw must be told of: the task by its text, the rest by number.
+
+        Where observations stand for it, each node must be in exactly one of their intervals.
+        """
+        hidden = sum(piece.size for piece in before)
+        self.outcome.hidden = hidden
+        intervals = observed_nodes(front)
+        if (intervals or self.remembers) and tiled(intervals) != len(before):
+            self._fault(f"prompt {self.outcome.prompts}: {intervals} stand for {len(before)} nodes")
+        front = front[len(intervals) :]
+        text = front[0].text if front else ""
+        if len(front) > 1 or (front and front[0].role != "user"):
+            self._fault(f"prompt {self.outcome.prompts}: {len(front)} messages stand for none")
+        told = HIDDEN.findall(text)
+        number = int(told[-1]) if told else 0
+        pinned = any(piece.role == "user" and text.startswith(piece.text) for piece in before)
+        if number + pinned != hidden:
+            self._fault(f"prompt {self.outcome.prompts}: {hidden} hidden, {number} reported")
+        task = self._turn.task
+        if not (text.startswith(task) or any(m.text == task for m in self._previous)):
+            self._fault(f"prompt {self.outcome.prompts} lacks the task")
+
+    def _usage(self, request: ModelRequest) -> TokenUsage:
+        """Count a prompt as the recorded provider did."""
+        sizes: list[float] = []
+        rate = self.trace.rate
+        for message in request.messages:
+            if message.role != "tool":
+                rate = self.trace.rate
+            if message.calls:
+                rate = self._rates.get(call_place(message.calls[0].id)[0], self.trace.rate)
+            arguments = sum(len(c.name) + len(orjson.dumps(c.arguments)) for c in message.calls)
+            sizes.append((len(message.text) + arguments) * rate)
+        tools = len(orjson.dumps([tool.parameters for tool in request.tools])) * self.trace.rate
+        total = round(sum(sizes) + tools)
+        cached = self._cached(request.messages, sizes)
+        cached += round(tools) if cached else 0
+        self.outcome.above += total > self.limit
+        self.outcome.fullest = max(self.outcome.fullest, total / self.limit)
+        self.outcome.prompt_tokens += total
+        self.outcome.cached_tokens += cached
+        return TokenUsage(prompt=total, completion=0, cached=cached)
+
+    def _cached(self, messages: Sequence[PromptMessage], sizes: Sequence[float]) -> int:
+        common = 0
+        for old, new in zip(self._sent, messages, strict=False):
+            if old != new:
+                break
+            common += 1
+        self._sent = tuple(messages)
+        return round(sum(sizes[:common]))
+
+    def too_large(self, error: PromptTooLarge) -> None:
+        """Judge whether a prompt was rightly called too large for the window."""
+        self.outcome.too_large = error.message
+        chars = len(self.trace.system) + len(self._turn.task)
+        for piece in reversed(self.expected):
+            chars += len(piece.text)
+            calls = piece.step.calls if piece.step else ()
+            for call in calls:
+                chars += len(call.arguments) + min(len(call.result or ""), CUT_TOKENS * 4)
+            if piece.role != "note":
+                break
+        self.outcome.unavoidable = chars * self.trace.rate / self.limit
+        if self.outcome.unavoidable < LEAST_UNAVOIDABLE:
+            self._fault(f"called too large without need: {error.message}")
+
+
+class RecordedTool(Tool):
+    """Returns what the tool of this name returned in the recording."""
+
+    def __init__(self, name: str, player: Player) -> None:
+        super().__init__(name=name, description="A recorded tool.")
+        self._player = player
+
+    async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
+        """Return the recorded result, whatever the arguments."""
+        del arguments
+        return await self._player.result_of(self.name, context)
+
+
+# A whole trace
+
+
+async def play(runtime: Runtime, player: Player, *, thread: str) -> Outcome:
+    """Run a trace on a new thread; what went wrong is in the outcome's `faults`.
+
+    A trace that does not fit the window ends with the first prompt that does not.
+    """
+    trace = player.trace
+    agent = Agent(
+        player,
+        tools=player.tools(),
+        instructions=trace.system,
+        name="recorded",
+        max_steps=10_000,
+        context_window=player.window,
+    )
+    store = runtime.store.of(runtime.settings.user)
+    await store.ensure_thread(thread)
+    for turn in trace.turns:
+        for said in turn.said:
+            await store.post(thread, said.kind, said.text.encode())
+        try:
+            await player.wait_for(turn)
+            with anyio.CancelScope() as scope:
+                player.begin(turn, scope)
+                await runtime.run(agent, turn.task, thread=thread, on_event=player.hear)
+        except PromptTooLarge as error:
+            player.too_large(error)
+            break
+    await _compare(runtime, player, thread)
+    return player.outcome
+
+
+async def _compare(runtime: Runtime, player: Player, thread_id: str) -> None:
+    """Compare the log with what was fed, node by node."""
+    store = runtime.store.of(runtime.settings.user)
+    outcome = player.outcome
+    thread = await store.thread(thread_id)
+    nodes = [] if thread.head is None else await store.branch(thread_id, thread.head)
+    outcome.nodes = len(nodes)
+    if [node.seq for node in nodes] != list(range(1, thread.last_seq + 1)):
+        outcome.faults.append(f"{outcome.trace}: the log's nodes are not one chain")
+    if len(nodes) != len(player.expected):
+        outcome.faults.append(
+            f"{outcome.trace}: {len(player.expected)} messages fed, {len(nodes)} nodes logged"
+        )
+    for node, piece in zip(nodes, player.expected, strict=False):
+        outcome.capped += sum(call.shown is not None for call in node.calls)
+        if node.status != "closed" or not same(entry_of(node), piece):
+            outcome.faults.append(f"{outcome.trace}: node {node.seq} differs from what was fed")
+    for event in await _activations(runtime, thread_id):
+        row = await store.activation(thread_id, event)
+        outcome.shrunk += row is not None and bool(orjson.loads(row.body)["shrunk"])
+
+
+async def _activations(runtime: Runtime, thread_id: str) -> list[int | None]:
+    """Return the nodes at which prompts began anew."""
+    store = runtime.store.of(runtime.settings.user)
+    anchors: list[int | None] = []
+    after = 0
+    while events := await store.events(thread_id, after=after):
+        anchors += [event.node_id for event in events if event.kind == "activation"]
+        after = events[-1].id
+    return anchors

@@ -1,0 +1,113 @@
+"""Recorded runs of real agents through the real runtime, at small and large context windows.
+
+Every prompt is judged apart from the runtime's own checks (no torn pairs, nothing hidden that is
+not told of, no rewriting between activations), and every log is compared with its recording.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
+
+import anyio
+
+from agent_runtime import Runtime, Settings
+from benchmarks.frame import Report, Row, Target, data_folder
+from benchmarks.replay.player import Outcome, Player, play
+from benchmarks.replay.recordings import SOURCES, Trace, read_traces
+
+WINDOWS = (8_192, 32_768, 131_072)
+AT_ONCE = 4
+"""How many traces run at a time: one waits for the disk while another counts tokens."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("--window", type=int, action="append", help="tokens; may be repeated")
+    parser.add_argument("--source", choices=SOURCES, action="append", help="may be repeated")
+    parser.add_argument("--every", type=int, default=1, metavar="N", help="each Nth trace only")
+
+
+def run(args: argparse.Namespace) -> Report:
+    """Replay what the options name; all of it takes some minutes."""
+    return anyio.run(_measure, data_folder(args), args)
+
+
+async def _measure(folder: Path, args: argparse.Namespace) -> Report:
+    rows: list[Row] = []
+    outcomes: list[Outcome] = []
+    for source in args.source or SOURCES:
+        traces = list(islice(read_traces(folder, source), 0, None, args.every))
+        for window in args.window or WINDOWS:
+            begun = time.perf_counter()
+            found = await replay_all(traces, window)
+            rows.append(row(source, window, found, time.perf_counter() - begun))
+            outcomes += found
+    return Report("traces", rows, targets(outcomes))
+
+
+async def replay_all(traces: Sequence[Trace], window: int) -> list[Outcome]:
+    """Replay traces through one runtime over a database file of its own."""
+    outcomes: list[Outcome] = []
+    limiter = anyio.CapacityLimiter(AT_ONCE)
+
+    with tempfile.TemporaryDirectory() as folder:
+        settings = Settings(
+            database_url=f"file:{folder}/traces.db",
+            synchronous="normal",
+            observational_memory=False,
+            loop_limit=0,
+        )
+        async with Runtime.open(settings) as runtime, anyio.create_task_group() as group:
+
+            async def one(index: int, trace: Trace) -> None:
+                async with limiter:
+                    player = Player(trace, window)
+                    outcomes.append(await play(runtime, player, thread=f"trace-{index}"))
+
+            for index, trace in enumerate(traces):
+                group.start_soon(one, index, trace)
+    return outcomes
+
+
+def row(source: str, window: int, outcomes: Sequence[Outcome], seconds: float) -> Row:
+    """Return the sums over the traces of a source at a window."""
+    prompt = sum(one.prompt_tokens for one in outcomes)
+    cached = sum(one.cached_tokens for one in outcomes)
+    causes = sorted({cause for one in outcomes for cause in one.activations})
+    return {
+        "source": source.removesuffix("_traces"),
+        "window": window,
+        "traces": len(outcomes),
+        "prompts": sum(one.prompts for one in outcomes),
+        "nodes": sum(one.nodes for one in outcomes),
+        "interrupted": sum(one.interrupted for one in outcomes),
+        "activations": ", ".join(
+            f"{sum(one.activations[cause] for one in outcomes)} {cause}" for cause in causes
+        ),
+        "left out": sum(one.hidden for one in outcomes),
+        "capped": sum(one.capped for one in outcomes),
+        "cut": sum(one.cut for one in outcomes),
+        "shrunk": sum(one.shrunk for one in outcomes),
+        "too large": sum(bool(one.too_large) for one in outcomes),
+        "above limit": sum(one.above for one in outcomes),
+        "refused": sum(one.refused for one in outcomes),
+        "fullest %": round(100 * max((one.fullest for one in outcomes), default=0)),
+        "cached %": round(100 * cached / prompt) if prompt else None,
+        "faults": sum(len(one.faults) for one in outcomes),
+        "seconds": round(seconds, 1),
+    }
+
+
+def targets(outcomes: Sequence[Outcome]) -> list[Target]:
+    """Return what is promised of every trace at every window."""
+    faults = [fault for one in outcomes for fault in one.faults]
+    refused = sum(one.refused for one in outcomes)
+    return [
+        Target("faults", faults[0] if faults else 0, "none", not faults),
+        Target("prompts above the provider's window", refused, "none", not refused),
+    ]

@@ -1,0 +1,180 @@
+"""Retrieval: what full text, vectors and both together find of the evidence, and how fast.
+
+`--data DIR` names the recorded conversations (`locomo`, `longmemeval`, `beam`) with questions and
+the messages that answer them; each belongs to an owner of its own, and everything goes through the
+store.  The embedder is the real MiniLM (see `benchmarks.minilm`).  Of a question's evidence R@5 and
+R@10 are the shares among the first five and ten messages found, `range` that within two before and
+one after of these ten, `tokens` what those have together.  `rank fusion` adds reciprocal ranks
+(k = 60) of full text and vectors; `hybrid` is the product's.  `--latency N` instead times searches
+of a user with N messages.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from statistics import mean
+from typing import Any, Protocol
+
+import anyio
+
+from agent_runtime.memory.recall.search import CANDIDATES, retrieve
+from agent_runtime_storage import UserStore, open_store
+from benchmarks.backends import empty_databases, parse_backends
+from benchmarks.frame import Report, Target, at_least, at_most, data_folder
+from benchmarks.memory import beam, locomo, longmemeval
+from benchmarks.memory.data import Conversation
+from benchmarks.retrieval.latency import measure_latency
+from benchmarks.retrieval.minilm import MiniLM
+from benchmarks.retrieval.threads import THREAD, Asked, Embed, Talk, embed, talk_of, write
+
+BEFORE, AFTER = 2, 1
+FIRST = 10
+SYSTEMS = ("full text", "vectors", "rank fusion", "hybrid")
+WANTED: Mapping[str, Mapping[str, float]] = {
+    "locomo": {"R@10": 0.74, "range": 0.86},
+    "longmemeval-planted": {"R@5": 0.87, "R@10": 0.93},
+    "beam-100k": {"R@10": 0.57},
+}
+_RANKS = 60
+_SAME = 0.02
+
+_SETS: Mapping[str, Callable[[Path], list[Conversation]]] = {
+    "locomo": locomo.read,
+    "longmemeval-planted": lambda folder: longmemeval.planted(longmemeval.read(folder), folder),
+    "longmemeval-haystacks": longmemeval.read,
+    "beam-100k": lambda folder: beam.read(folder, "100K"),
+    "beam-1m": lambda folder: beam.read(folder, "1M"),
+}
+
+
+class Embedder(Protocol):
+    """Something that embeds texts; it may block."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def embed(self) -> Embed: ...
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("--backends", type=parse_backends, default=("file", "postgres"))
+    parser.add_argument("--sets", default=",".join(_SETS), help=f"of {', '.join(_SETS)}")
+    parser.add_argument("--limit", type=int, help="conversations of each set")
+    parser.add_argument("--cache", type=Path, metavar="FILE", help="keeps vectors between runs")
+    parser.add_argument("--latency", type=int, metavar="N", help="time searches among N messages")
+
+
+def run(args: argparse.Namespace) -> Report:
+    """Ask every question in every way. Blocks until it is done."""
+    if args.latency:
+        times = anyio.run(measure_latency, args.backends, args.latency, MiniLM())
+        return Report("retrieval", times)
+    folder = data_folder(args)
+    model = MiniLM(args.cache)
+    rows: list[dict[str, Any]] = []
+    with empty_databases() as make:
+        for name in args.sets.split(","):
+            talks = [talk_of(one) for one in _SETS[name](folder)[: args.limit]]
+            for backend in args.backends:
+                print(f"{name} on {backend}: {len(talks)} conversations", file=sys.stderr)
+                found = anyio.run(measure, make(backend), talks, model)
+                rows += [{"set": name, "backend": backend, **row} for row in found]
+    return Report("retrieval", rows, _targets(rows))
+
+
+async def measure(url: str, talks: Sequence[Talk], model: Embedder) -> list[dict[str, Any]]:
+    """Write talks into an empty database, each for an owner of its own, and ask its questions.
+
+    Returns:
+        For each system the means of its figures.
+    """
+    scores: dict[str, list[Mapping[str, float]]] = {system: [] for system in SYSTEMS}
+    store = await open_store(url, synchronous="normal")
+    try:
+        for talk in talks:
+            scratch, user = store.of(f"{talk.name} as it was written"), store.of(talk.name)
+            await write(talk, scratch, user)
+            await embed(user, model.name, model.embed)
+            vectors = model.embed([one.text for one in talk.questions])
+            for asked, vector in zip(talk.questions, vectors, strict=True):
+                for system, nodes in (await _answers(user, model.name, asked, vector)).items():
+                    scores[system].append(score(talk, asked, nodes))
+    finally:
+        await store.close()
+    return [
+        {"system": system, "questions": len(found), **_means(found)}
+        for system, found in scores.items()
+    ]
+
+
+async def _answers(
+    user: UserStore, model: str, asked: Asked, vector: Sequence[float]
+) -> dict[str, list[int]]:
+    async def ask(mode: Any, limit: int) -> list[int]:
+        found = await retrieve(
+            user, asked.text, vector=vector, model=model, mode=mode, thread_id=THREAD, limit=limit
+        )
+        return [one.node for one in found]
+
+    text, vectors = await ask("text", CANDIDATES), await ask("vectors", CANDIDATES)
+    return {
+        "full text": text,
+        "vectors": vectors,
+        "rank fusion": _by_ranks(text, vectors),
+        "hybrid": await ask("hybrid", FIRST),
+    }
+
+
+def _by_ranks(*lists: Sequence[int]) -> list[int]:
+    scores: dict[int, float] = defaultdict(float)
+    for nodes in lists:
+        for rank, node in enumerate(nodes, 1):
+            scores[node] += 1 / (_RANKS + rank)
+    return sorted(scores, key=lambda node: (-scores[node], node))
+
+
+def score(talk: Talk, asked: Asked, nodes: Sequence[int]) -> dict[str, float]:
+    """Return the figures of one question for the nodes that were found, the best first."""
+    best = list(nodes[:FIRST])
+    wanted = asked.evidence
+    near = {node for one in best for node in range(one - BEFORE, one + AFTER + 1)}
+    near = {node for node in near if 1 <= node <= len(talk.turns)}
+    gain = sum(1 / math.log2(rank + 1) for rank, node in enumerate(best, 1) if node in wanted)
+    most = sum(1 / math.log2(rank + 1) for rank in range(1, min(len(wanted), FIRST) + 1))
+    return {
+        "R@5": len(wanted & set(best[:5])) / len(wanted),
+        "R@10": len(wanted & set(best)) / len(wanted),
+        "nDCG@10": gain / most,
+        "range": len(wanted & near) / len(wanted),
+        "tokens": float(sum(talk.tokens[node - 1] for node in near)),
+    }
+
+
+def _means(scores: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    names = scores[0] if scores else ()
+    return {name: mean(one[name] for one in scores) for name in names}
+
+
+def _targets(rows: Sequence[Mapping[str, Any]]) -> list[Target]:
+    targets: list[Target] = []
+    by_set: dict[tuple[str, str], dict[str, Mapping[str, Any]]] = defaultdict(dict)
+    for row in rows:
+        by_set[row["set"], row["backend"]][row["system"]] = row
+    for (name, backend), systems in by_set.items():
+        ours = systems["hybrid"]
+        for figure in ("R@5", "R@10", "nDCG@10", "range"):
+            others = max(systems[other][figure] for other in SYSTEMS[:-1])
+            wanted = max(others, WANTED.get(name, {}).get(figure, 0.0))
+            targets.append(at_least(f"{figure} of {name} on {backend}", ours[figure], wanted))
+        first = next(found for (other, _), found in by_set.items() if other == name)
+        if first is not systems:
+            apart = max(abs(first["hybrid"][one] - ours[one]) for one in ("R@5", "R@10", "range"))
+            targets.append(at_most(f"{name}: {backend} apart from the first", apart, _SAME))
+    return targets

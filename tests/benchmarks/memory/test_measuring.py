@@ -1,0 +1,209 @@
+"""The benchmarks from end to end: with memory more is known than without, by rules and by models.
+
+The real product keeps small conversations; where models are wanted, each of them is called through
+litellm, and a server on loopback plays them all.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from agent_runtime import Agent, Runtime, Settings
+from agent_runtime.errors import ConfigError, ModelAuthError
+from agent_runtime.log.branch import load_view
+from agent_runtime.messages import AssistantMessage, UserMessage
+from agent_runtime.testing.model_server import OpenAIServer, Reply, failure, unauthorized
+from benchmarks.__main__ import main
+from benchmarks.frame import Report
+from benchmarks.memory import longmemeval
+from benchmarks.memory.data import Conversation, Exchange
+from benchmarks.memory.measure import add_arguments, report_of
+from benchmarks.memory.threads import log_only, remember
+from tests.benchmarks.memory import conversations as made
+
+READER, OBSERVER, JUDGE = "openai/gpt-4.1", "openai/gpt-4.1-mini", "openai/gpt-4.1-nano"
+SMALL = ("--observe-at", "1500", "--last-messages", "4")
+
+
+def options(*given: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--data")
+    add_arguments(parser)
+    return parser.parse_args([*SMALL, *given])
+
+
+@pytest.fixture
+def conversations(tmp_path: Path) -> list[Conversation]:
+    """Four questions of a kind that the official file has."""
+    made.write(tmp_path / "longmemeval_s_cleaned.json", made.longmemeval(20))
+    return longmemeval.read(tmp_path)
+
+
+def told(report: Report, context: str) -> dict[str, dict[str, Any]]:
+    """Return a context's rows by what they tell."""
+    return {row["what"]: dict(row) for row in report.rows if row["context"] == context}
+
+
+async def test_without_memory_less_is_known(conversations: list[Conversation]) -> None:
+    report = await report_of("longmemeval", conversations, options("--runs", "1"))
+
+    scores = {
+        context: told(report, context)["all (micro)"]["score"]
+        for context in ("full", "none", "memory")
+    }
+    # Of four questions one asks for what was never said.
+    assert scores == {"full": 1.0, "none": 0.25, "memory": 1.0}
+    assert told(report, "none")["abstention"]["score"] == 1.0
+    assert told(report, "memory")["observations"]["n"] > 4
+    prompts = [told(report, one)["tokens of a prompt"]["n"] for one in ("none", "memory", "full")]
+    assert prompts == sorted(prompts)
+    assert all(target.met for target in report.targets) and len(report.targets) == 2
+
+
+async def test_recall_finds_what_observations_left_out(conversations: list[Conversation]) -> None:
+    # In so small a window rules condense until the oldest is left out.
+    chosen = options("--runs", "1", "--contexts", "memory", "--recall", "--window", "3000")
+    report = await report_of("longmemeval", conversations, chosen)
+
+    alone, recalling = told(report, "memory"), told(report, "memory+recall")
+    assert alone["all (micro)"]["score"] < recalling["all (micro)"]["score"] == 1.0
+    assert alone["calls of the reader"]["n"] == 4 < recalling["calls of the reader"]["n"]
+
+
+def test_the_command_reports_and_writes_the_answers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made.write(tmp_path / "longmemeval_s_cleaned.json", made.longmemeval(4))
+    answers = tmp_path / "answers.jsonl"
+    given = ["longmemeval", "--data", str(tmp_path), "--limit", "2", "--answers", str(answers)]
+
+    assert main([*given, "--contexts", "full", "none", *SMALL]) == 0
+
+    assert "score with full" in capsys.readouterr().out
+    rows = [orjson.loads(line) for line in answers.read_bytes().splitlines()]
+    assert {(row["context"], row["run"]) for row in rows} == {
+        (context, run) for context in ("full", "none") for run in (1, 2, 3)
+    }
+    assert main(["longmemeval"]) == 1
+    assert "--data DIR" in capsys.readouterr().err
+
+
+class Players:
+    """A server's script: plays reader, Observer, Reflector and judge by the model's name."""
+
+    def __init__(self) -> None:
+        self.reader_fails = False
+        self.prompts: dict[str, list[str]] = {}
+
+    def __call__(self, request: dict[str, Any], n: int) -> Reply:
+        del n
+        prompt = "\n".join(str(message["content"]) for message in request["messages"])
+        name = f"openai/{request['model']}"
+        self.prompts.setdefault(name, []).append(prompt)
+        if name == READER:
+            return self._read(prompt)
+        if name == OBSERVER:
+            facts = [fact for _, _, _, fact in made.FACTS if fact in prompt]
+            lines = [f"2023-05-01 09:00 | critical | User states: {fact}" for fact in facts]
+            other = "2023-05-02 09:00 | info | They spoke about gardens, trains and bread."
+            return Reply("\n".join([*lines, other, "TASK: talk", "NEXT: none"]))
+        right = any(f">\n{answer}\n<" in prompt for _, _, answer, _ in made.FACTS)
+        return Reply("yes" if right else "no")
+
+    def _read(self, prompt: str) -> Reply:
+        if self.reader_fails:
+            return failure(400, "This content is not allowed", code="content_filter")
+        asked = prompt[prompt.rindex("]") :]
+        for _, question, answer, fact in made.FACTS:
+            if question in asked and fact in prompt:
+                return Reply(answer)
+        return Reply("I do not know.")
+
+
+async def test_models_read_observe_and_judge_through_litellm(
+    conversations: list[Conversation], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    players = Players()
+    models = ("--reader", READER, "--observer", OBSERVER, "--judge", JUDGE)
+    chosen = options("--runs", "2", "--contexts", "none", "memory", *models)
+    async with OpenAIServer(players) as server:
+        monkeypatch.setenv("AGENT_RUNTIME_MODEL_BASE_URL", server.base_url)
+        report = await report_of("longmemeval", conversations[:2], chosen)
+
+    memory, none = told(report, "memory"), told(report, "none")
+    assert memory["all (micro)"]["score"] == 1.0
+    assert none["all (micro)"]["score"] == 0.0
+    assert players.prompts.keys() == {READER, OBSERVER, JUDGE}
+    assert memory["calls of the observer"]["$"] > 0
+    assert "observations by rules for want of the model's" not in memory
+    assert "calls of the observer" not in none
+    for row in (memory, none):
+        assert row["calls of the reader"]["n"] == row["calls of the judge"]["n"] == 2
+        assert row["calls of the reader"]["$"] > row["calls of the judge"]["$"] > 0
+    assert memory["calls of the reader"]["tokens"] > none["calls of the reader"]["tokens"]
+    assert memory["all (micro)"]["sd of runs"] == 0
+    assert report.targets == []
+
+
+async def test_a_question_that_fails_is_counted_and_the_rest_goes_on(
+    conversations: list[Conversation], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    players = Players()
+    players.reader_fails = True
+    chosen = options("--runs", "1", "--reader", READER, "--contexts", "full")
+    async with OpenAIServer(players) as server:
+        monkeypatch.setenv("AGENT_RUNTIME_MODEL_BASE_URL", server.base_url)
+        report = await report_of("longmemeval", conversations, chosen)
+
+    assert told(report, "full")["questions that failed"]["n"] == 4
+    assert told(report, "full")["all (micro)"]["score"] == 0
+
+
+async def test_a_wrong_key_ends_it_at_once(
+    conversations: list[Conversation], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = options("--runs", "1", "--reader", READER, "--contexts", "full")
+    async with OpenAIServer(lambda request, n: unauthorized("sk-wrong")) as server:
+        monkeypatch.setenv("AGENT_RUNTIME_MODEL_BASE_URL", server.base_url)
+        with pytest.raises(ModelAuthError):
+            await report_of("longmemeval", conversations, chosen)
+        assert len(server.requests) <= 4
+
+
+async def test_rules_are_never_measured_in_the_place_of_an_observer(
+    conversations: list[Conversation],
+) -> None:
+    chosen = options("--runs", "1", "--observer", OBSERVER, "--contexts", "memory")
+    with pytest.raises(ConfigError, match="memory would not be the one") as raised:
+        await report_of("longmemeval", conversations[:1], chosen)
+    assert "--observer extractive" in raised.value.cure
+
+
+async def test_a_remembered_thread_holds_what_a_logged_one_does(tmp_path: Path) -> None:
+    said = [Exchange(*made.filler(number)) for number in range(20)]
+    settings = Settings(
+        database_url=f"file:{tmp_path}/run.db",
+        observational_memory=True,
+        observer_message_tokens=1000,
+        last_messages=4,
+    )
+    async with Runtime.open(settings) as runtime:
+        store = runtime.store.of(settings.user)
+        fed = await remember(runtime, "remembered", said, Agent(instructions="Listen."))
+        await log_only(store, "logged", said)
+        logs = [
+            [node.body for node in await store.branch(thread, 2 * len(said))]
+            for thread in ("remembered", "logged")
+        ]
+        view = await load_view(store, "logged", 2 * len(said))
+
+    assert logs[0] == logs[1]
+    assert fed.observations > 2 and fed.late == 0
+    messages = [entry.message for entry in view.entries]
+    assert messages[:2] == [UserMessage(said[0].said), AssistantMessage(said[0].answer)]
+    assert len(messages) == 2 * len(said)

@@ -1,0 +1,5 @@
+"""Fixtures of the tests of what proves correctness."""
+
+from __future__ import annotations
+
+from tests.storage.conftest import user as user

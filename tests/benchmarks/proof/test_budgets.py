@@ -1,0 +1,24 @@
+"""Twenty sub-agents at once share one budget: they never bill more, and can use it up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.proof.budgets import AT_ONCE, CHILDREN, KINDS, USABLE, spend
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("seed", range(len(KINDS)), ids=KINDS)
+async def test_sub_agents_at_once_never_bill_more_than_the_budget_of_the_tree(
+    tmp_path: Path, seed: int
+) -> None:
+    spent = await spend(seed, tmp_path)
+
+    assert spent.kind == KINDS[seed]
+    assert spent.settled <= spent.billed <= spent.settled + spent.unsettled
+    assert USABLE * spent.budget <= spent.settled + spent.unsettled
+    assert spent.billed <= spent.budget
+    assert spent.answered
+    assert (spent.at_once >= AT_ONCE, spent.finished) == (True, CHILDREN)

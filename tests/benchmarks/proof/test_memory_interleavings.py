@@ -1,0 +1,220 @@
+"""Two runtimes with memory on one thread, in the order of many seeds; and what the judge finds.
+
+The judge reads prompts and rows, and uses none of the product's own checks: so each of them, and
+each fence of the store, is taken away once, and the judge has to see what comes of it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import anyio.to_thread
+import pytest
+
+from agent_runtime.log.run_log import RunLog
+from agent_runtime.memory import accounting as keeping
+from agent_runtime.memory.observational import memory as observational
+from agent_runtime.memory.observational import thresholds as bands
+from agent_runtime.prompt import build as context
+from agent_runtime.prompt import window as recent
+from agent_runtime.prompt.observation import Observation
+from agent_runtime.prompt.view import Entry, View
+from agent_runtime_storage.queries.owner import OwnerScope
+from agent_runtime_storage.urls import backend_of
+from benchmarks.proof.interleavings.memory import run_seeds
+from benchmarks.proof.interleavings.memory_processes import run_kills
+from benchmarks.proof.interleavings.memory_run import Verdict
+
+SEEDS = {"file": 25}
+"""How many seeds the tests try; `python -m benchmarks interleavings_memory` tries more."""
+KILLS = {"file": 3}
+
+
+async def test_two_runtimes_on_one_thread_in_the_order_of_many_seeds(database_url: str) -> None:
+    verdicts: list[Verdict] = []
+    count = SEEDS.get(backend_of(database_url), 3)
+
+    await run_seeds(database_url, range(count), verdicts.append)
+
+    assert {one.seed: one.problems for one in verdicts if one.problems} == {}
+    assert len(verdicts) == count
+    happened = sum((Counter(one.happened) for one in verdicts), Counter[str]())
+    assert happened["activated: observed"] > 3 * count
+    assert happened["reflected by model"] > count
+    if count == SEEDS["file"]:
+        acted = {(op.what, op.outcome) for one in verdicts for op in one.history}
+        assert acted >= {("crash", "ok"), ("fork", "ok"), ("resume", "ok"), ("run", "crashed")}
+
+
+@pytest.mark.backends("file")
+async def test_a_seed_gives_the_same_interleaving_again(database_url: str) -> None:
+    verdicts: list[Verdict] = []
+
+    for _ in range(2):
+        await run_seeds(database_url, [3], verdicts.append, concurrent=False)
+
+    first, second = verdicts
+    assert first.history == second.history
+    assert first.happened == second.happened
+
+
+@pytest.mark.timeout(300)
+async def test_what_a_killed_process_leaves_is_whole(database_url: str, tmp_path: Path) -> None:
+    verdicts: list[Verdict] = []
+    count = KILLS.get(backend_of(database_url), 1)
+
+    kill = partial(run_kills, database_url, 0, count, verdicts.append, tmp_path)
+    # In a thread: the processes have event loops of their own.
+    await anyio.to_thread.run_sync(kill)
+
+    assert {one.seed: one.problems for one in verdicts if one.problems} == {}
+    assert len(verdicts) == count
+
+
+# What the judge finds
+
+Cover = Callable[[Sequence[Entry], Sequence[Observation]], tuple[list[Observation], Any]]
+
+
+def _object_to_nothing(patch: pytest.MonkeyPatch) -> None:
+    """Have the product not check what its prompts cover, so that the judge alone finds it."""
+
+    def accept(view: View) -> None:
+        del view
+
+    patch.setattr(context, "_check_coverage", accept)
+
+
+def _cover_as(patch: pytest.MonkeyPatch, cover: Cover) -> None:
+    """Have another function say what observations stand for."""
+    for module in (bands, observational, recent):
+        patch.setattr(module, "covered", cover)
+    _object_to_nothing(patch)
+
+
+def lose_a_node(patch: pytest.MonkeyPatch) -> None:
+    """Have one node more leave than is observed."""
+    true = recent.covered
+
+    def cover(entries: Sequence[Entry], prepared: Sequence[Observation]) -> Any:
+        found, nodes = true(entries, prepared)
+        return found, entries[: len(nodes) + 1] if 0 < len(nodes) < len(entries) - 1 else nodes
+
+    patch.setattr(recent, "covered", cover)
+    _object_to_nothing(patch)
+
+
+def show_a_node_twice(patch: pytest.MonkeyPatch) -> None:
+    """Have one node fewer leave than is observed."""
+    true = recent.covered
+
+    def cover(entries: Sequence[Entry], prepared: Sequence[Observation]) -> Any:
+        found, nodes = true(entries, prepared)
+        return found, nodes[:-1]
+
+    patch.setattr(recent, "covered", cover)
+    _object_to_nothing(patch)
+
+
+def take_from_other_branches(patch: pytest.MonkeyPatch) -> None:
+    """Have observations count by their numbers alone, whatever their branch."""
+
+    def cover(entries: Sequence[Entry], prepared: Sequence[Observation]) -> Any:
+        by_first = {one.first: one for one in prepared}
+        found: list[Observation] = []
+        reached = 0
+        while reached < len(entries) and (one := by_first.get(entries[reached].seq)) is not None:
+            within = [place for place, entry in enumerate(entries) if entry.seq <= one.last]
+            found.append(one)
+            reached = within[-1] + 1
+        return found, entries[:reached]
+
+    _cover_as(patch, cover)
+
+
+def commit_without_the_job(patch: pytest.MonkeyPatch) -> None:
+    """Commit an observation by itself, so that its job stays claimed."""
+    true = keeping.commit_observation
+
+    async def remember(log: RunLog, written: Observation, job: Any, **more: Any) -> Observation:
+        return await true(log, written, None, **more)
+
+    patch.setattr(keeping, "commit_observation", remember)
+
+
+def end_the_job_first(patch: pytest.MonkeyPatch) -> None:
+    """End the job in a transaction of its own, before the observation is committed."""
+    true = keeping.commit_observation
+
+    async def remember(log: RunLog, written: Observation, job: Any, **more: Any) -> Observation:
+        if job is not None:
+            await log.store.finish_job(job)
+        return await true(log, written, None, **more)
+
+    patch.setattr(keeping, "commit_observation", remember)
+
+
+def forget_the_fence(patch: pytest.MonkeyPatch) -> None:
+    """Compare no epoch of a lease, so that who lost it may write."""
+    true: Any = OwnerScope._statement  # pyright: ignore[reportPrivateUsage]
+
+    def statement(self: OwnerScope, *args: Any, **more: Any) -> Any:
+        made = true(self, *args, **more)
+        return replace(made, sql=made.sql.replace("epoch = :epoch", ":epoch = :epoch"))
+
+    patch.setattr(OwnerScope, "_statement", statement)
+
+
+def reflect_too_much(patch: pytest.MonkeyPatch) -> None:
+    """Have a reflection take the place of one observation more than its parts."""
+
+    def replaced(standing: Sequence[Any], reflections: Sequence[Any]) -> tuple[Any, ...]:
+        left = list(standing)
+        for one in reflections:
+            ids = [each.id for each in left]
+            if one.parts and one.parts[0] in ids:
+                place = ids.index(one.parts[0])
+                left[place : place + len(one.parts) + 1] = [one]
+        return tuple(left)
+
+    patch.setattr(observational, "apply_reflections", replaced)
+    _object_to_nothing(patch)
+
+
+@pytest.mark.backends("file")
+@pytest.mark.parametrize(
+    ("mutant", "found", "seeds"),
+    [
+        (lose_a_node, "in the place of node", range(5)),
+        (show_a_node_twice, "in the place of node", range(5)),
+        (take_from_other_branches, "has observations of another branch", range(30)),
+        (commit_without_the_job, "without its job", range(2)),
+        (end_the_job_first, "is done, and nothing came of it", range(2)),
+        (forget_the_fence, "was written with epoch", range(60)),
+        (reflect_too_much, "it has observations of", range(5)),
+    ],
+)
+async def test_what_is_taken_away_is_missed(
+    mutant: Callable[[pytest.MonkeyPatch], None],
+    found: str,
+    seeds: range,
+    database_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    mutant(monkeypatch)
+    problems: list[str] = []
+
+    def add(verdict: Verdict) -> None:
+        problems.extend(verdict.problems)
+
+    for seed in seeds:
+        await run_seeds(database_url, [seed], add, concurrent=False)
+        if any(found in problem for problem in problems):
+            break
+
+    assert any(found in problem for problem in problems), problems[:10]

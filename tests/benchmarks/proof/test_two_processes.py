@@ -1,0 +1,31 @@
+"""Two processes on one thread, one of them killed at a random instant; the other one goes on."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import anyio.to_thread
+
+from agent_runtime_storage.urls import backend_of
+from benchmarks.proof.interleavings.processes import went_on
+from benchmarks.proof.interleavings.run import Verdict
+from benchmarks.proof.interleavings.store import run_kills
+
+KILLS = {"file": 6}
+"""How many the tests try; `python -m benchmarks interleavings --processes` tries more."""
+
+
+async def test_what_a_killed_process_leaves_is_whole_and_the_other_one_goes_on(
+    database_url: str, tmp_path: Path
+) -> None:
+    verdicts: list[Verdict] = []
+    count = KILLS.get(backend_of(database_url), 2)
+
+    kill = partial(run_kills, database_url, 0, count, verdicts.append, tmp_path)
+    # In a thread: the processes have event loops of their own.
+    await anyio.to_thread.run_sync(kill)
+
+    assert {one.seed: one.problems for one in verdicts if one.problems} == {}
+    assert len(verdicts) == count
+    assert all(went_on(one.history) for one in verdicts)

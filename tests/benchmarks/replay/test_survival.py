@@ -1,0 +1,107 @@
+"""What the survival benchmark measures, shown on a run that is small enough to see through."""
+
+from __future__ import annotations
+
+import pytest
+
+from agent_runtime.memory.observational.thresholds import MemoryThresholds
+from agent_runtime.prompt.observation import Observation, ObservationNotes
+from agent_runtime.prompt.view import Entry
+from benchmarks.replay.recordings import RecordedCall, Step, Trace, Turn
+from benchmarks.replay.survival import measure, whole, with_ledger
+from benchmarks.replay.survival_world import live, occurs
+
+FILLER = "so it goes on and on. " * 60
+BANDS = MemoryThresholds(observe=2000, reflect=1000, last_messages=2)
+
+
+def step(arguments: str, result: str) -> Step:
+    call = RecordedCall("read", f'{{"path": "{arguments}"}}', result)
+    return Step("", "", (call,), (), None)
+
+
+def trace(*steps: Step, task: str = "Mend the shop.", system: str = "") -> Trace:
+    return Trace("one", "made", system, (Turn(task, (), steps),), 0.2, 0)
+
+
+def filled(count: int) -> list[Step]:
+    return [step(f"{index}", FILLER) for index in range(count)]
+
+
+def keep(*ledger: str) -> tuple[int, int, int]:
+    """Return how much is needed and kept of a run that needs three things, and what verbatim."""
+    steps = [step("/srv/shop/cart.py", "def cart_total")]
+    ends = [step("/srv/shop/cart.py cart_total tax_rate", "")]
+    made = live(trace(*steps, *filled(12), *ends), BANDS)
+
+    def policy(entries: tuple[Entry, ...], before: object) -> Observation:
+        given = ledger if before == [] else ()
+        return Observation(0, 0, None, entries[0].seq, entries[-1].seq, ObservationNotes(()), given)
+
+    found = measure([made], policy)
+    return sum(found.needed), sum(found.kept), found.verbatim
+
+
+def test_what_left_and_is_used_again_is_needed_at_each_activation() -> None:
+    needed, kept, _ = keep()
+    # `tax_rate` was never seen before its use.
+    assert needed > 0
+    assert needed % 2 == 0
+    assert kept == 0
+
+
+def test_what_is_listed_is_kept() -> None:
+    needed, kept, verbatim = keep("/srv/shop/cart.py", "cart_total")
+    assert kept == verbatim == needed
+    needed, kept, verbatim = keep("cart_total_sum", "/srv/shop/cart.py")
+    assert kept == verbatim == needed // 2
+
+
+def test_a_path_that_is_stated_by_its_folder_is_kept_but_not_verbatim() -> None:
+    needed, kept, verbatim = keep("$=/srv/shop", "$/cart.py", "cart_total")
+    assert kept == needed
+    assert verbatim == needed // 2
+    _, kept, _ = keep("$=/srv/other", "$/cart.py")
+    assert kept == 0
+
+
+def test_the_ledger_keeps_what_the_run_needs() -> None:
+    steps = [step("/srv/shop/cart.py", "def cart_total"), *filled(12)]
+    made = live(trace(*steps, step("/srv/shop/cart.py", "")), BANDS)
+    found = measure([made], with_ledger(25))
+    assert found.needed == found.kept
+    assert found.per_thousand <= 25
+    assert found.twice == 0
+
+
+@pytest.mark.parametrize("where", ["again", "system", "task"])
+def test_what_is_shown_meanwhile_or_always_is_not_lost(where: str) -> None:
+    name = "/srv/shop/cart.py"
+    middle = [step("1", name)] if where == "again" else []
+    steps = [step(name, ""), *filled(12), *middle, step(name, "")]
+    system = name if where == "system" else ""
+    task = name if where == "task" else "Mend it."
+    found = measure([live(trace(*steps, system=system, task=task), BANDS)], with_ledger(0))
+    assert found.needed == found.kept
+
+
+def test_what_ledgers_list_twice_is_counted() -> None:
+    steps = [step("/srv/shop/cart.py", ""), *filled(20)]
+    made = live(trace(*steps), BANDS)
+
+    def policy(entries: tuple[Entry, ...], before: object) -> Observation:
+        return Observation(
+            0, 0, None, entries[0].seq, entries[-1].seq, ObservationNotes(()), ("a_b",)
+        )
+
+    found = measure([made], policy)
+    assert found.activations > 0
+    assert found.twice == made.moments[-1].chunks - 1
+
+
+def test_words_are_compared_as_wholes() -> None:
+    assert occurs("cart", "a cart.")
+    assert occurs("/a/b", "x=/a/b/c")
+    assert not occurs("cart", "carts")
+    assert not occurs("cart", "my_cart")
+    assert whole("Seen: $=/a/b x_y $/c.py") == "Seen:  x_y /a/b/c.py"

@@ -1,0 +1,427 @@
+"""Sub-agents whose calls need an approval: they wait, and the run that they work for with them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from agent_runtime import (
+    Agent,
+    Assignment,
+    Decision,
+    Question,
+    ToolContext,
+    ToolError,
+    delegate,
+    tool,
+)
+from agent_runtime.errors import NotFound, QuestionClosed, QuestionsOpen
+from agent_runtime.human.gate import Gate, GateResult
+from agent_runtime.human.waiting import AwaitingHuman
+from agent_runtime.log.run_spec import DelegationRecord, delegation_record
+from agent_runtime.models.base import ModelRequest
+from agent_runtime.models.scripted import Scripted, call, calls, raw_call, say
+from agent_runtime.tools.base import REFUSED
+from agent_runtime_storage import Finish
+from agent_runtime_storage.contract.records import Run
+from tests.delegation.asking_elsewhere import Asker, asking
+from tests.delegation.helpers import is_child, outcomes, step
+from tests.human.elsewhere import AT_ONCE
+from tests.support.worlds import Play, World, double
+
+FILE = pytest.mark.backends("file")
+erased: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def _nothing_erased() -> None:
+    erased.clear()
+
+
+@tool(needs_approval=True)
+async def erase(path: str) -> str:
+    """Erase a file."""
+    erased.append(path)
+    return f"erased {path}"
+
+
+def part(request: ModelRequest) -> str:
+    """Return what a sub-agent is to do, by its briefing."""
+    return request.messages[1].text.split("\n")[1]
+
+
+def order(path: str, **more: Any) -> Any:
+    """The call that has a sub-agent erase a file; a number is doubled instead."""
+    return raw_call(
+        "delegate", role="cleaner", instructions="Clean.", briefing=path, task_key=path, **more
+    )
+
+
+def cleaning(*paths: str, **more: Any) -> Any:
+    """Return a script: sub-agents clean all these at once, then the agent is done."""
+
+    def respond(request: ModelRequest) -> Scripted:
+        if not is_child(request):
+            asked = request.messages[-1].role == "user"
+            return calls(*(order(p, **more) for p in paths)) if asked else say("Done.")
+        if step(request):
+            return say(request.messages[-1].text)
+        what = part(request)
+        return call("double", number=int(what)) if what.isdigit() else call("erase", path=what)
+
+    return respond
+
+
+AGENT = Agent(tools=[erase, double], delegation=True, name="boss")
+
+
+async def open_question(world: World) -> Question:
+    """Wait until something is asked."""
+    for _ in range(3000):
+        if found := await world.runtime.questions():
+            return found[0]
+        await anyio.sleep(0.01)
+    raise ToolError("Nothing was asked.")
+
+
+async def children(world: World, root: str) -> dict[str, str]:
+    """Return the status of each sub-agent of a run, by its task."""
+    found = await world.store.runs(parent_run_id=root)
+    return {str(_record(run).key): run.status for run in found}
+
+
+async def ends(world: World, root: str) -> list[int]:
+    """Return how many ends each run of a tree has told of."""
+    runs = await world.store.runs(root_run_id=root)
+    told = [await world.store.events(run.thread_id) for run in runs]
+    return [sum(one.kind == "run-finish" for one in events) for events in told]
+
+
+async def test_a_sub_agents_call_waits_for_an_approval_and_the_root_with_it(play: Play) -> None:
+    async with play(cleaning("/a", "7")) as world:
+        waits = await world.run(AGENT, thread="t")
+
+        assert (waits.status, waits.stop_reason) == ("suspended", "awaiting_user")
+        assert "a sub-agent that asks" in waits.detail
+        # Whoever needs nobody has finished, and is recorded.
+        assert await children(world, waits.run_id) == {"/a": "suspended", "7": "succeeded"}
+        [question] = waits.questions
+        assert (question.role, question.task_key, question.tool) == ("cleaner", "/a", "erase")
+        assert question.thread_id != "t" and erased == []
+        assert await world.runtime.questions(thread="t") == [question]
+        with pytest.raises(QuestionsOpen, match=question.id):
+            await world.runtime.resume(waits.run_id, AGENT)
+
+        assert await world.runtime.answer(question.id, True)
+        result = await world.runtime.resume(waits.run_id, AGENT)
+
+        assert result.output == "Done." and erased == ["/a"]
+        assert [one["result"] for one in await outcomes(world, result)] == ["erased /a", "14"]
+        assert await ends(world, waits.run_id) == [1, 1, 1]
+        assert await world.runtime.questions(thread="t") == []
+        assert [one.id for one in await world.runtime.questions(thread="t", status=None)] == [
+            question.id
+        ]
+
+
+@FILE
+@pytest.mark.parametrize("how", ["no", "late"])
+async def test_what_is_not_allowed_is_told_to_the_sub_agent_and_the_task_goes_on(
+    play: Play, how: str
+) -> None:
+    settings = {"answer_timeout": 3600 if how == "no" else AT_ONCE}
+    async with play(cleaning("/a"), settings=settings) as world:
+        result = await world.run(AGENT, thread="t")
+        if how == "no":
+            [question] = result.questions
+            await world.runtime.answer(question.id, Decision(False, "Keep it."))
+            result = await world.runtime.resume(result.run_id, AGENT)
+
+        assert result.ok and erased == []
+        [outcome] = await outcomes(world, result)
+        said = "Keep it." if how == "no" else "Nobody allowed this call in time"
+        assert said in outcome["result"]
+
+
+@FILE
+async def test_two_that_ask_at_once_are_both_listed_and_answered_one_by_one(play: Play) -> None:
+    async with play(cleaning("/a", "/b", "7")) as world:
+        waits = await world.run(AGENT, thread="t")
+        first, second = waits.questions
+        assert {first.task_key, second.task_key} == {"/a", "/b"}
+
+        assert not await world.runtime.answer(first.id, True)
+        with pytest.raises(QuestionsOpen, match=second.id):
+            await world.runtime.resume(waits.run_id, AGENT)
+        with pytest.raises(QuestionClosed):
+            await world.runtime.answer(first.id, False)
+        with pytest.raises(NotFound):
+            await world.runtime.answer(second.id, True, user="mallory")
+        assert await world.runtime.answer(second.id, False)
+        result = await world.runtime.resume(waits.run_id, AGENT)
+
+        assert result.ok and erased == [first.arguments["path"]]
+        assert await ends(world, waits.run_id) == [1] * 4
+
+
+@FILE
+async def test_who_is_asked_in_the_same_call_is_told_which_sub_agent_asks(play: Play) -> None:
+    asked: list[str] = []
+
+    async def allow(question: Question) -> bool:
+        asked.append(f"{question.role} {question.task_key}")
+        return True
+
+    async with play(cleaning("/a", "/b")) as world:
+        result = await world.run(AGENT, on_question=allow)
+
+        assert result.ok and sorted(erased) == ["/a", "/b"]
+        assert sorted(asked) == ["cleaner /a", "cleaner /b"]
+
+
+async def test_what_is_always_allowed_is_so_for_the_thread_that_they_work_for(play: Play) -> None:
+    async with play(cleaning("/a")) as world:
+        waits = await world.run(AGENT, thread="t")
+        [question] = waits.questions
+        await world.runtime.answer(question.id, Decision(True, remember=True))
+        [allowed] = await world.runtime.approvals("t")
+        assert (allowed.tool, allowed.thread_id) == ("erase", "t")
+        assert (await world.runtime.resume(waits.run_id, AGENT)).ok
+
+        # Neither another sub-agent nor the agent itself is asked again.
+        assert (await world.run(AGENT, "Again.", thread="t")).ok
+        assert erased == ["/a", "/a"]
+
+
+@FILE
+async def test_a_cancel_of_the_root_withdraws_what_a_sub_agent_asks(play: Play) -> None:
+    async with play(cleaning("/a")) as world:
+        waits = await world.run(AGENT, thread="t")
+        [question] = waits.questions
+
+        assert len(await world.runtime.cancel(waits.run_id)) == 2
+
+        with pytest.raises(QuestionClosed, match="withdrawn"):
+            await world.runtime.answer(question.id, True)
+        assert await children(world, waits.run_id) == {"/a": "cancelled"}
+        assert await ends(world, waits.run_id) == [1, 1]
+        assert (await world.store.thread("t")).active_run is None
+
+
+@FILE
+async def test_a_root_that_is_stopped_while_others_work_leaves_nobody_waiting(play: Play) -> None:
+    """One sub-agent waits for a person, another one works on when whoever called is cancelled."""
+    scope = anyio.CancelScope()
+
+    @tool
+    async def stall() -> str:
+        """Wait until the first one asks, then for ever."""
+        await open_question(world)
+        scope.cancel()
+        await anyio.sleep_forever()
+        return "never"
+
+    def respond(request: ModelRequest) -> Scripted:
+        if is_child(request) and part(request) == "stall":
+            return call("stall")
+        return cleaning("/a", "stall")(request)
+
+    async with play(respond) as world:
+        with scope:
+            await world.run(Agent(tools=[erase, stall], delegation=True), thread="t")
+
+        [root] = await world.store.runs(thread_id="t")
+        assert root.status == "cancelled"
+        assert set((await children(world, root.id)).values()) == {"cancelled"}
+        [question] = await world.runtime.questions(thread="t", status=None)
+        assert question.status == "withdrawn"
+        assert await ends(world, root.id) == [1, 1, 1]
+
+
+@FILE
+async def test_who_is_answered_while_others_work_goes_on_without_a_resume(play: Play) -> None:
+    @tool
+    async def allow() -> str:
+        """Allow what the other one asks for."""
+        assert not await world.runtime.answer((await open_question(world)).id, True)
+        return "allowed"
+
+    def respond(request: ModelRequest) -> Scripted:
+        if is_child(request) and part(request) == "allow":
+            return say("Said so.") if step(request) else call("allow")
+        return cleaning("/a", "allow")(request)
+
+    async with play(respond) as world:
+        agent = Agent(tools=[erase, allow], delegation=True)
+        result = await world.run(agent, thread="t")
+
+        assert result.ok and erased == ["/a"]
+        assert len(await children(world, result.run_id)) == 2
+        assert "run-suspend" not in [one.kind for one in await world.store.events("t")]
+
+
+@FILE
+async def test_a_question_that_is_closed_just_before_the_suspension_holds_nobody_up(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    true = Gate.suspend
+
+    async def late(self: Gate, gated: GateResult, below: Sequence[AwaitingHuman] = ()) -> Finish:
+        if below:
+            [question] = await world.runtime.questions()
+            assert not await world.runtime.answer(question.id, True)
+        return await true(self, gated, below)
+
+    monkeypatch.setattr(Gate, "suspend", late)
+    async with play(cleaning("/a")) as world:
+        result = await world.run(AGENT, thread="t")
+
+        assert result.ok and erased == ["/a"]
+
+
+@FILE
+async def test_one_below_a_sub_agent_is_waited_for_by_both(play: Play) -> None:
+    def respond(request: ModelRequest) -> Scripted:
+        if is_child(request) and part(request) == "deeper":
+            return say("Passed on.") if step(request) else calls(order("/a"))
+        return cleaning("deeper")(request) if not is_child(request) else cleaning()(request)
+
+    async with play(respond, settings={"delegation_depth": 2}) as world:
+        waits = await world.run(AGENT, thread="t")
+        assert [one.task_key for one in waits.questions] == ["/a"]
+        assert await world.runtime.questions(thread="t") == list(waits.questions)
+        runs = await world.store.runs(root_run_id=waits.run_id)
+        assert [run.status for run in runs] == ["suspended"] * 3
+        await world.runtime.answer(waits.questions[0].id, True)
+
+        result = await world.runtime.resume(waits.run_id, AGENT)
+
+        assert result.ok and erased == ["/a"]
+        assert await ends(world, waits.run_id) == [1] * 3
+
+
+@FILE
+async def test_in_the_background_and_in_tools_of_ones_own_it_is_refused(play: Play) -> None:
+    @tool
+    async def hand_over(context: ToolContext) -> str:
+        """Delegate from a tool, which cannot wait."""
+        made = Assignment(role="cleaner", instructions="Clean.", briefing="/a", tools=[erase])
+        return str((await delegate(context, made)).result)
+
+    def respond(request: ModelRequest) -> Scripted:
+        if is_child(request):
+            return cleaning()(request)
+        script = [calls(order("/b", background=True)), call("tasks", action="wait")]
+        return [*script, call("hand_over"), say("Done.")][step(request)]
+
+    async with play(respond) as world:
+        agent = Agent(tools=[erase, hand_over], delegation=True)
+        result = await world.run(agent, thread="t")
+
+        assert result.ok and erased == []
+        assert await world.runtime.questions(status=None) == []
+        told = [text for _, text in await world.results("t")]
+        assert REFUSED in told[-1]
+        runs = await world.store.runs(parent_thread_id="t")
+        assert [run.status for run in runs] == ["succeeded"] * 2
+
+
+@pytest.mark.backends("file", "postgres")
+async def test_killed_before_the_root_was_suspended_it_is_answered_and_gone_on_with(
+    play: Play, tmp_path: Path
+) -> None:
+    """One sub-agent asks and another one works when the process is killed."""
+    async with play() as world:
+        async with asking(world.database_url, tmp_path / "asked") as other:
+            await other.until("run-suspend", "waiting")
+            await other.kill()
+        [root] = await world.store.runs(thread_id="t")
+        assert root.status == "running"
+        [question] = await world.runtime.questions(thread="t")
+        again = Asker(tmp_path / "asked").agent()
+
+        # Gone on with before the answer, it waits as it would have without the kill.
+        waits = await world.runtime.resume(root.id, again)
+        assert (waits.stop_reason, waits.questions) == ("awaiting_user", (question,))
+        assert (await world.runtime.sweep()).resumable == ()
+        assert await world.runtime.answer(question.id, True)
+        assert [run.id for run in (await world.runtime.sweep()).resumable] == [root.id]
+        result = await world.runtime.resume(root.id, again)
+
+        assert result.ok
+        assert await ends(world, root.id) == [1, 1, 1]
+        assert (tmp_path / "asked").read_text().splitlines().count("effect") == 1
+
+
+async def test_a_pause_of_the_root_pauses_its_sub_agents_and_begins_none(play: Play) -> None:
+    """Two at a time work, the third has not begun; each stops at its own next step."""
+    seen: list[str] = []
+    both = anyio.Event()
+
+    @tool
+    async def work(name: str) -> str:
+        """Work, and have the root paused once two are at it."""
+        seen.append(name)
+        if len(seen) == 2:
+            await world.runtime.pause(world.events[0].run_id)
+            both.set()
+        await both.wait()
+        return f"{name} worked"
+
+    def respond(request: ModelRequest) -> Scripted:
+        if not is_child(request):
+            return cleaning("one", "two", "three")(request)
+        return say("Done.") if step(request) else call("work", name=part(request))
+
+    async with play(respond, settings={"delegation_parallel": 2}) as world:
+        agent = Agent(tools=[work], delegation=True)
+        with anyio.fail_after(60):
+            paused = await world.run(agent, thread="t")
+
+        assert (paused.status, paused.stop_reason) == ("suspended", "paused")
+        begun = await children(world, paused.run_id)
+        assert set(begun) == set(seen) and list(begun.values()) == ["suspended"] * 2
+        assert (await world.runtime.sweep()).resumable == ()
+        result = await world.runtime.resume(paused.run_id, agent)
+
+        assert result.ok and sorted(seen) == ["one", "three", "two"]
+        assert await ends(world, paused.run_id) == [1] * 4
+        assert await world.store.inbox("t") == []
+
+
+@FILE
+async def test_a_paused_root_whose_sub_agent_asks_still_waits_for_the_answer(play: Play) -> None:
+    @tool
+    async def halt() -> str:
+        """Have the root paused once the other one asks."""
+        await open_question(world)
+        await world.runtime.pause(world.events[0].run_id)
+        return "paused"
+
+    def respond(request: ModelRequest) -> Scripted:
+        if is_child(request) and part(request) == "halt":
+            return say("Halted.") if step(request) else call("halt")
+        return cleaning("/a", "halt")(request)
+
+    async with play(respond) as world:
+        agent = Agent(tools=[erase, halt], delegation=True)
+        paused = await world.run(agent, thread="t")
+
+        assert paused.stop_reason == "paused"
+        [question] = paused.questions
+        with pytest.raises(QuestionsOpen):
+            await world.runtime.resume(paused.run_id, agent)
+        await world.runtime.answer(question.id, True)
+
+        assert (await world.runtime.resume(paused.run_id, agent)).ok and erased == ["/a"]
+
+
+def _record(run: Run) -> DelegationRecord:
+    """Return what a sub-agent's run keeps of the call that began it."""
+    record = delegation_record(run)
+    assert record is not None
+    return record

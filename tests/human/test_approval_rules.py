@@ -1,0 +1,324 @@
+"""Rules on what needs an approval hold for every way to write what they name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from agent_runtime import (
+    Agent,
+    Decision,
+    NodeFailed,
+    Settings,
+    Tool,
+    ToolContext,
+    ToolResult,
+    Workflow,
+    WorkflowContext,
+    tool,
+)
+from agent_runtime.errors import ConfigError
+from agent_runtime.messages import ToolSpec
+from agent_runtime.models.base import ModelAnswer, ModelRequest
+from agent_runtime.models.scripted import call, calls, raw_call, say
+from agent_runtime.tools.argument_patterns import Arguments, covers, may_match
+from agent_runtime.tools.base import REFUSED
+from agent_runtime.tools.workspace.files import workspace_tools
+from tests.delegation.helpers import is_child, step
+from tests.support.worlds import Play
+
+pytestmark = pytest.mark.backends("file")
+ran: list[dict[str, Any]] = []
+
+
+@pytest.fixture(autouse=True)
+def forget() -> None:
+    """Begin with nothing run."""
+    ran.clear()
+
+
+@tool
+def deploy(
+    amount: float = 1000,
+    mode: Literal["staging", "production"] = "production",
+    path: str = "a.txt",
+    names: list[str] | None = None,
+) -> str:
+    """Deploy."""
+    ran.append({"amount": amount, "mode": mode, "path": path, "names": names})
+    return "done"
+
+
+class Raw(Tool):
+    """A tool that takes what it is given."""
+
+    def __init__(self, properties: dict[str, Any]) -> None:
+        schema = {"type": "object", "properties": properties}
+        super().__init__(name="raw", spec=ToolSpec("raw", "Take.", schema))
+
+    async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
+        """Take it."""
+        ran.append(arguments)
+        return ToolResult("taken")
+
+
+async def _asks(play: Play, rule: str, tools: list[Any], made: Any) -> bool:
+    async with play([made, say("Done.")], settings={"approve": rule}) as world:
+        return (await world.run(Agent(tools=tools))).status == "suspended"
+
+
+@pytest.mark.parametrize("rule", ["wirte_file", "deploi:path=x", "Deploy", "dep?", "deploy,no"])
+async def test_a_rule_that_names_no_tool_is_an_error(play: Play, rule: str) -> None:
+    async with play([call("deploy"), say("Done.")], settings={"approve": rule}) as world:
+        with pytest.raises(ConfigError, match="names no tool of this run") as raised:
+            await world.run(Agent(tools=[deploy]))
+        assert "deploy, recall" in raised.value.cure and ran == []
+
+
+@pytest.mark.parametrize("rule", ["deploy:pth=/etc/*", "dep*:pth=/etc/*"])
+async def test_a_rule_that_names_no_argument_is_an_error(play: Play, rule: str) -> None:
+    async with play([call("deploy"), say("Done.")], settings={"approve": rule}) as world:
+        with pytest.raises(ConfigError, match="argument 'pth'") as raised:
+            await world.run(Agent(tools=[deploy]))
+        assert "amount, mode, path, names" in raised.value.cure and ran == []
+
+
+def test_a_tool_that_names_no_argument_of_its_own_is_an_error() -> None:
+    with pytest.raises(ConfigError, match="arguments that it does not have: pth"):
+        tool(deploy.function, needs_approval={"pth": "/etc/*"})
+
+    class Kept(Raw):
+        def __init__(self) -> None:
+            spec = ToolSpec("kept", "Take.", {"type": "object", "properties": {"path": {}}})
+            Tool.__init__(self, name="kept", spec=spec, needs_approval={"pth": "/etc/*"})
+
+    with pytest.raises(ConfigError, match="arguments that it does not have: pth"):
+        Kept()
+
+
+def test_a_rule_that_names_an_argument_twice_is_an_error() -> None:
+    with pytest.raises(ValueError, match="names the argument 'path' twice in rule 2"):
+        Settings(approve="shell,deploy:path=/etc/*;path=/root/*")
+
+
+async def test_a_rule_may_name_a_tool_that_only_a_sub_agent_has(play: Play) -> None:
+    @tool
+    async def hand_over(context: ToolContext) -> str:
+        """Have another agent deploy."""
+        return (await context.run_agent(Agent(tools=[deploy]), "Deploy.")).thread_id
+
+    script = [call("hand_over"), call("deploy"), say("No."), say("Done.")]
+    async with play(script, settings={"approve": "deploy"}) as world:
+        result = await world.run(Agent(tools=[hand_over]))
+        [(_, thread)] = await world.results(result.thread_id)
+        assert await world.results(thread) == [("refused", REFUSED)] and ran == []
+
+
+@pytest.mark.parametrize("rule", ["shell", "run_command", "sh*"])
+async def test_the_shell_is_gated_by_either_of_its_names(
+    play: Play, tmp_path: Path, rule: str
+) -> None:
+    made = call("run_command", command="touch made")
+    assert await _asks(play, rule, workspace_tools(tmp_path, shell=True), made)
+    assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.parametrize(
+    ("rule", "arguments"),
+    [
+        ("deploy:mode=production", {}),
+        ("deploy:mode=Production", {}),
+        ("deploy:amount=1000", {}),
+        ("deploy:amount=1000", {"amount": " 1000"}),
+        ("deploy:amount=1000", {"amount": "+1000"}),
+        ("deploy:amount=1000", {"amount": "1e3"}),
+        ("deploy:amount=1000.0", {"amount": 1000}),
+        ("deploy:amount=1e3", {"amount": "1_000"}),
+        ("deploy:amount=1???", {"amount": "1e3"}),
+        ("deploy:names=/etc/*", {"names": ["a", "/etc/passwd"]}),
+    ],
+)
+async def test_patterns_see_what_the_tool_is_called_with(
+    play: Play, rule: str, arguments: dict[str, Any]
+) -> None:
+    assert await _asks(play, rule, [deploy], call("deploy", **arguments)) and ran == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "arguments"),
+    [
+        ("deploy:mode=production", {"mode": "staging"}),
+        ("deploy:amount=1000", {"amount": "999"}),
+        ("deploy:path=/etc/*", {"path": "/tmp/etc"}),
+        ("deploy:names=/etc/*", {"names": ["etc"]}),
+    ],
+)
+async def test_what_no_pattern_names_is_not_asked_about(
+    play: Play, rule: str, arguments: dict[str, Any]
+) -> None:
+    assert not await _asks(play, rule, [deploy], call("deploy", **arguments)) and len(ran) == 1
+
+
+FORMS = (
+    "/etc/passwd",
+    "//etc/passwd",
+    "///etc//passwd",
+    "/./etc/passwd",
+    "/etc/./passwd",
+    "/tmp/../etc/passwd",
+    " /etc/passwd",
+    "/ETC/passwd",
+    "file:///etc/passwd",
+    "file:///%65tc/passwd",
+    "/proc/self/root/etc/passwd",
+    "/" + "./" * 3000 + "etc/passwd",
+)
+
+
+@pytest.mark.parametrize("pattern", ["/etc/*", "/etc/"])
+@pytest.mark.parametrize("by", ["setting", "tool"])
+async def test_every_form_of_a_path_is_asked_about(play: Play, by: str, pattern: str) -> None:
+    own = deploy
+    if by == "tool":
+        own = tool(deploy.function, needs_approval={"path": pattern})
+    rule = f"deploy:path={pattern}" if by == "setting" else ""
+    made = calls(*(raw_call("deploy", path=one) for one in FORMS))
+    async with play([made, say("Done.")], settings={"approve": rule}) as world:
+        asked = (await world.run(Agent(tools=[own]))).questions
+        assert [one.arguments["path"] for one in asked] == [*FORMS] and ran == []
+
+
+@pytest.mark.parametrize(
+    "rule", ["secrets/*", "secrets/", "./secrets/*", "{root}/secrets/*", "vault/*"]
+)
+async def test_a_rule_on_a_folder_of_the_workspace_holds_for_each_way_into_it(
+    play: Play, tmp_path: Path, rule: str
+) -> None:
+    (tmp_path / "vault").mkdir()
+    (tmp_path / "secrets").symlink_to("vault")
+    (tmp_path / "link").symlink_to(tmp_path / "vault")
+    (tmp_path / "vault" / "a").touch()
+    (tmp_path / "file.txt").symlink_to("vault/a")
+    inside = ["secrets/a", "./secrets/a", "secrets//a", "x/../secrets/a", f"{tmp_path}/secrets/a"]
+    inside += [f"{tmp_path}/./secrets/a", "link/a", "vault/a", "file.txt"]
+    paths = [*inside, "other.txt", "x/vault/a"]
+    made = calls(*(raw_call("write_file", path=one, content="x") for one in paths))
+    settings = {"approve": f"write_file:path={rule.format(root=tmp_path)}"}
+
+    async with play([made, say("Done.")], settings=settings) as world:
+        asked = (await world.run(Agent(tools=workspace_tools(tmp_path)))).questions
+
+    assert [one.arguments["path"] for one in asked] == inside
+    assert (tmp_path / "vault" / "a").read_text() == "" and (tmp_path / "other.txt").exists()
+
+
+async def test_a_path_below_home_is_known_by_its_tilde(
+    play: Play, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for rule, path in (("~/.ssh/*", f"{tmp_path}/.ssh/id"), (f"{tmp_path}/*", "~/.ssh/id")):
+        assert await _asks(play, f"deploy:path={rule}", [deploy], call("deploy", path=path))
+
+
+@pytest.mark.parametrize("pattern", ["rm *", " rm  *"])
+async def test_a_pattern_of_commands_is_not_got_around(
+    play: Play, tmp_path: Path, pattern: str
+) -> None:
+    tools = workspace_tools(tmp_path, shell=True, shell_approval={"command": pattern})
+    commands = ["rm x", "  rm x", "/bin/rm x", "sudo rm x", "ls; rm x", "r''m x", "r\\m x"]
+    commands += ["$(echo rm) x", "RM x", "rm"]
+    made = calls(*(raw_call("run_command", command=one) for one in [*commands, "ls -l"]))
+    async with play([made, say("Done.")]) as world:
+        asked = (await world.run(Agent(tools=tools))).questions
+        assert [one.arguments["command"] for one in asked] == commands
+
+
+@pytest.mark.parametrize("path", ["~a\0b", "~\ud800", "~" * 9000, "\ud800", "file://["])
+def test_what_is_no_path_is_matched_as_the_text_that_it_is(path: str) -> None:
+    arguments = Arguments({"path": path}, takes=lambda name: True)
+    assert not may_match({"path": "/etc/*"}, arguments)
+    assert may_match({"path": "*"}, arguments)
+    assert covers({"path": path.replace("[", "[[]")}, arguments.given)
+    assert not covers({"path": "/etc/*"}, arguments.given)
+
+
+@pytest.mark.parametrize("properties", [{}, {"path": {}}, {"path": {"default": "/etc/x"}}])
+async def test_where_a_pattern_cannot_decide_a_person_is_asked(
+    play: Play, properties: dict[str, Any]
+) -> None:
+    assert await _asks(play, "raw:path=/etc/*", [Raw(properties)], call("raw")) and ran == []
+
+
+async def test_a_function_sees_the_coerced_arguments_with_defaults(play: Play) -> None:
+    own = tool(deploy.function, needs_approval=lambda one: one["amount"] > 10)
+    assert await _asks(play, "", [own], call("deploy"))
+    assert await _asks(play, "", [own], call("deploy", amount="+11"))
+    assert not await _asks(play, "", [own], call("deploy", amount="10"))
+
+
+async def test_what_is_always_allowed_by_a_rule_is_what_the_rule_names(play: Play) -> None:
+    script = [call("deploy", path=one) for one in ("//tmp/x/a", "/tmp/x/b", "/tmp/x/../../etc/c")]
+    async with play([*script, say("Done.")], settings={"approve": "deploy:path=/tmp/x/*"}) as world:
+        [question] = (await world.run(Agent(tools=[deploy]))).questions
+        await world.runtime.answer(question.id, Decision(True, remember=True))
+        [asked] = (await world.resume(Agent(tools=[deploy]))).questions
+        assert asked.arguments["path"] == "/tmp/x/../../etc/c" and len(ran) == 2
+
+
+def _ship(path: str, amount: int = 5) -> str:
+    ran.append({"path": path, "amount": amount})
+    return "shipped"
+
+
+@pytest.mark.parametrize(
+    ("rule", "function"),
+    [
+        ("ship", _ship),
+        ("_ship", _ship),
+        ("ship:path=/etc/*", _ship),
+        ("ship:amount=5", _ship),
+        ("store", tool(_ship, name="store")),
+        ("store:path=/etc/*", tool(_ship, name="store")),
+        ("", tool(_ship, name="store", needs_approval={"path": "/etc/*"})),
+        ("", tool(_ship, name="store", needs_approval=lambda one: one["amount"] == 5)),
+    ],
+)
+async def test_a_workflows_call_is_refused_where_a_person_would_have_to_allow_it(
+    play: Play, rule: str, function: Any
+) -> None:
+    @Workflow
+    async def flow(w: WorkflowContext, path: str = "/./etc/x") -> str:
+        return await w.call("ship", function, path)
+
+    async with play([], settings={"approve": rule}) as world:
+        with pytest.raises(NodeFailed, match="needs the approval of a person"):
+            await world.runtime.run(flow, "Go.")
+    assert ran == []
+
+
+async def test_a_workflows_call_that_no_rule_names_runs(play: Play) -> None:
+    @Workflow
+    async def flow(w: WorkflowContext) -> str:
+        return await w.call("ship", _ship, "/tmp/x", amount=6)
+
+    settings = {"approve": "ship:path=/etc/*,ship:amount=5,other"}
+    async with play([], settings=settings) as world:
+        assert (await world.runtime.run(flow, "Go.")).output == "shipped"
+
+
+async def test_the_rules_hold_for_sub_agents_in_the_background(play: Play) -> None:
+    order = {"role": "deployer", "instructions": "Deploy.", "background": True}
+
+    def respond(request: ModelRequest) -> ModelAnswer:
+        if is_child(request):
+            return say("No.") if step(request) else call("deploy")
+        begun = call("delegate", **order)
+        return [begun, call("tasks", action="wait"), say("Done.")][min(step(request), 2)]
+
+    async with play(respond, settings={"approve": "deploy"}) as world:
+        result = await world.run(Agent(tools=[deploy], delegation=True))
+        [child] = await world.store.runs(parent_run_id=result.run_id)
+        assert await world.results(child.thread_id) == [("refused", REFUSED)]
+        assert result.ok and ran == []

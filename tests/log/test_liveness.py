@@ -1,0 +1,229 @@
+"""Who is alive: runs of other processes, stopped, late, killed, or out of sight."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncGenerator
+from dataclasses import replace
+from pathlib import Path
+
+import anyio
+import pytest
+
+from agent_runtime import Agent, Runtime, ScriptedModel, Settings, tool
+from agent_runtime.errors import ThreadBusy
+from agent_runtime.log import liveness as marker
+from agent_runtime.log.leases import at_work, is_dead, this_process_owner
+from agent_runtime.models.scripted import call, say
+from agent_runtime.run.sweep import sweep
+from agent_runtime_storage import Lease, Run, open_store
+from tests.support.command import ROOT, clean_environ
+from tests.support.elsewhere import elsewhere
+
+pytestmark = pytest.mark.backends("file", "postgres")
+
+
+@pytest.fixture
+async def runtime(database_url: str) -> AsyncGenerator[Runtime]:
+    """A runtime over a database of the test's own."""
+    async with Runtime.open(Settings(database_url=database_url)) as runtime:
+        yield runtime
+
+
+async def expire(runtime: Runtime, run: Run) -> Run:
+    """Let a run's lease be over, as by a clock that jumped; return the run."""
+    store = runtime.store.of("local")
+    lease = Lease(run.id, run.thread_id, run.root_run_id, run.epoch)
+    await store.renew_lease(lease, seconds=-3600)
+    found = await store.run(run.id)
+    assert not found.lease_live
+    return found
+
+
+async def test_a_live_process_keeps_its_run_however_late_its_lease(
+    runtime: Runtime, database_url: str
+) -> None:
+    store = runtime.store.of("local")
+    async with elsewhere(database_url) as other:
+        run_id = (await other.until("tool-start"))["run_id"]
+        # It is stopped, so that it cannot renew its lease meanwhile.
+        other.process.send_signal(signal.SIGSTOP)
+        run = await expire(runtime, await store.run(run_id))
+
+        assert not is_dead(run)
+        assert (await sweep(store)).interrupted == ()
+        with pytest.raises(ThreadBusy):
+            await runtime.resume(run_id, Agent(ScriptedModel([])))
+
+        other.process.send_signal(signal.SIGCONT)
+        await other.release()
+        await other.until("run-finish", status="succeeded")
+    assert (await store.run(run_id)).epoch == 1
+
+
+async def test_what_is_known_of_a_killed_process_is_its_own_alone(
+    runtime: Runtime, database_url: str
+) -> None:
+    store = runtime.store.of("local")
+    async with elsewhere(database_url) as other:
+        run_id = (await other.until("tool-start"))["run_id"]
+        await other.kill()
+    run = await store.run(run_id)
+    owner = run.owner
+    assert owner is not None and run.lease_live
+
+    assert is_dead(run)
+    # Its process id was given to another process, which lives.
+    here = this_process_owner()
+    reused = replace(owner, pid=here.pid, started=here.started)
+    assert is_dead(replace(run, owner=reused))
+    # Another machine of that name, another container, a clone, a boot before: nobody knows.
+    boot = owner.boot.partition(":")[0]
+    for unseen in (
+        replace(owner, machine="another"),
+        replace(owner, host="another"),
+        replace(owner, boot="another:1"),
+        replace(owner, boot=f"{boot}:1"),
+        replace(owner, instance="0" * 32),
+        replace(owner, instance="", machine=""),
+    ):
+        assert not is_dead(replace(run, owner=unseen)), unseen
+        assert is_dead(replace(run, owner=unseen, lease_live=False)), unseen
+
+
+async def test_a_process_whose_marks_cannot_be_seen(
+    runtime: Runtime, database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As in another container that shares nothing but the database; its process id is seen here.
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    store = runtime.store.of("local")
+    async with elsewhere(database_url) as other:
+        run_id = (await other.until("tool-start"))["run_id"]
+        monkeypatch.undo()
+        other.process.send_signal(signal.SIGSTOP)
+        late = await expire(runtime, await store.run(run_id))
+        assert not is_dead(late)
+        await other.kill()
+    assert is_dead(late)
+    assert not is_dead(replace(late, lease_live=True))
+
+
+FORKS = """
+import os, sys
+from agent_runtime import marker
+with marker.at_work("r"):
+    if os.fork() == 0:
+        os.write(1, f"child {marker.instance()}\\n".encode())
+        sys.stdin.read()
+        os._exit(0)
+    os.write(1, f"parent {marker.instance()}\\n".encode())
+    os._exit(0)
+"""
+
+
+def test_a_forked_child_does_not_hold_its_parents_marks() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", FORKS],
+        cwd=ROOT,
+        env=clean_environ(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        assert process.stdout is not None
+        names = dict(process.stdout.readline().split() for _ in range(2))
+        process.wait(60)
+        assert marker.activity_of(names["parent"], "r") == "gone"
+        assert marker.activity_of(names["child"], "r") == "idle"
+
+
+READS_ITS_MARKS = """
+import sys
+from agent_runtime import marker
+with marker.at_work("r"):
+    [path] = [one for one in marker.state_folders()[0].rglob("*") if one.name == marker.instance()]
+    path.read_bytes()
+    print(marker.instance(), flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere locks belong to the process")
+def test_marks_stay_when_their_process_reads_the_file_they_are_in() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", READS_ITS_MARKS],
+        cwd=ROOT,
+        env=clean_environ(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        assert process.stdout is not None
+        assert marker.activity_of(process.stdout.readline().strip(), "r") == "working"
+
+
+def test_who_does_something_else_is_idle() -> None:
+    script = (
+        "from agent_runtime.marker import *; import sys\n"
+        "with at_work('r'): print(instance(), flush=True); sys.stdin.read()"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", script],
+        cwd=ROOT,
+        env=clean_environ(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        assert process.stdout is not None
+        name = process.stdout.readline().strip()
+        assert [marker.activity_of(name, run) for run in ("r", "another")] == ["working", "idle"]
+    # It went without leaving a run behind, and took its file along.
+    assert marker.activity_of(name, "r") == "unknown"
+    with at_work("r"):
+        assert marker.activity_of("../" + this_process_owner().instance, "r") == "unknown"
+
+
+async def renewals(database_url: str) -> None:
+    """Wait until the lease of the thread's run has come to be live twice; end it in between."""
+    store = await open_store(database_url, migrate=False)
+    try:
+        user = store.of("local")
+        for _ in range(2):
+            [run] = await user.runs(thread_id="t")
+            lease = Lease(run.id, run.thread_id, run.root_run_id, run.epoch)
+            await user.renew_lease(lease, seconds=-3600)
+            while not (await user.run(run.id)).lease_live:  # noqa: ASYNC110
+                await anyio.sleep(0.02)
+    finally:
+        await store.close()
+
+
+async def test_a_tool_that_blocks_the_loop_keeps_its_run(
+    runtime: Runtime, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agent_runtime.log.leases.LEASE_SECONDS", 0.6)
+
+    @tool
+    async def block() -> str:
+        """Block the event loop until the lease was renewed twice."""
+        script = "import anyio, sys; from tests.test_liveness import renewals as f"
+        done = subprocess.run(  # noqa: ASYNC221  (blocking is the point)
+            [sys.executable, "-c", f"{script}; anyio.run(f, sys.argv[1])", database_url],
+            cwd=ROOT,
+            env=clean_environ(),
+            timeout=60,
+        )
+        return f"exit code {done.returncode}"
+
+    one = Agent(ScriptedModel([call("block"), say("done")]), tools=[block])
+    result = await runtime.run(one, "Go.", thread="t")
+
+    assert result.ok
+    node = await runtime.store.of("local").node("t", 2)
+    assert b"exit code 0" in node.calls[0].body

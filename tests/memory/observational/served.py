@@ -1,0 +1,194 @@
+"""What the tests of whole runs with memory share: a provider on loopback that plays both models.
+
+It answers as the agent's model, and otherwise as the Observer or the Reflector, which are the
+run's own model: all of it goes through litellm and HTTP.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio
+import pytest
+
+from agent_runtime import Agent, Event, LiteLLMModel, RunResult, Runtime, Settings, tool
+from agent_runtime.memory.observational.observer import model as model_observer
+from agent_runtime.memory.observational.reflector import model as model_reflector
+from agent_runtime.models import litellm
+from agent_runtime.models.tokens import count_text
+from agent_runtime.testing.model_server import OpenAIServer, Reply
+from benchmarks.proof.interleavings.memory_world import MAIN, Message, Sent
+from benchmarks.proof.interleavings.run import driver_of
+from benchmarks.proof.stall_worker import is_for_memory, notes_for
+from tests.support.prompt_judge import Judge, read_left
+
+KEY = "sk-test-0123456789abcdefghij"
+LIMITS: dict[str, Any] = {
+    "observational_memory": True,
+    "observer_message_tokens": 3000,
+    "reflector_observation_tokens": 1000,
+    "last_messages": 6,
+    "max_steps": 500,
+}
+STEPS = 40
+TASK = "Find the bug."
+
+Remember = Callable[[dict[str, Any]], Reply]
+"""From a request of the Observer or the Reflector to the reply."""
+
+
+def well(request: dict[str, Any]) -> Reply:
+    """Answer as a good Observer does."""
+    return Reply(text=notes_for(request))
+
+
+def text_of(message: dict[str, Any]) -> str:
+    """Return the text of a message as it was sent."""
+    content: Any = message.get("content")
+    return content if isinstance(content, str) else ""
+
+
+@dataclass
+class Provider:
+    """What answers, and what it was asked.
+
+    Attributes:
+        act: gives the text of an answer's tool result by the number of the step.
+        asked: the agent's requests; `memory`: those of the Observer and the Reflector.
+    """
+
+    remember: Remember = well
+    steps: int = STEPS
+    asked: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    memory: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+
+    def __call__(self, request: dict[str, Any], n: int) -> Reply:
+        del n
+        if is_for_memory(request):
+            self.memory.append(request)
+            return self.remember(request)
+        self.asked.append(request)
+        done = len(self.asked)
+        if done > self.steps:
+            return Reply(text=f"Done after {done}.")
+        return Reply(calls=(("look", {"number": done}),))
+
+    def observed(self) -> list[tuple[str, str]]:
+        """Return what every prompt showed of observations, in order: nodes, and text."""
+        return [
+            (found[1], found[2])
+            for request in self.asked
+            for message in request["messages"]
+            if (found := _OBSERVED.fullmatch(text_of(message)))
+        ]
+
+
+_OBSERVED = re.compile(r"<observed \w+ nodes (\d+ to \d+)>\n(.*)\n</observed \w+>", re.DOTALL)
+
+
+def seen(number: int) -> str:
+    """Return what is seen at a place."""
+    if number % 17 == 0:
+        raise ValueError(f"cannot open src/part_{number}.py")
+    return f"src/part_{number}.py:\n" + "what was seen there, in a few words\n" * 20
+
+
+@dataclass
+class Served:
+    """A runtime whose provider is a server, and what happened in it."""
+
+    runtime: Runtime
+    provider: Provider
+    server: OpenAIServer
+    look: Callable[[int], Any] = seen
+    last_messages: int = 6
+    events: list[Event] = field(default_factory=list[Event])
+    told: anyio.Event = field(default_factory=anyio.Event)
+
+    async def run(self, task: str = TASK) -> RunResult:
+        """Run a task on the main thread."""
+
+        @tool
+        async def look(number: int) -> str:
+            """Look.
+
+            Args:
+                number: at what.
+            """
+            found = self.look(number)
+            return found if isinstance(found, str) else await found
+
+        agent = Agent(tools=[look], last_messages=self.last_messages)
+        return await self.runtime.run(agent, task, thread=MAIN, on_event=self._note)
+
+    def _note(self, event: Event) -> None:
+        self.events.append(event)
+        self.told.set()
+        self.told = anyio.Event()
+
+    async def until(self, found: Callable[[], bool]) -> None:
+        """Wait until what was told of the run makes this true."""
+        while not found():
+            await self.told.wait()
+
+    def of(self, kind: str) -> list[Event]:
+        """Return the events of a kind."""
+        return [event for event in self.events if event.kind == kind]
+
+    def observations(self, level: int = 0) -> list[Event]:
+        """Return the events of observations of a level."""
+        return [one for one in self.of("observation") if one.data["level"] == level]
+
+    async def wrong(self) -> list[str]:
+        """Return what is wrong with the coverage of any prompt, judged by the rows alone."""
+        store, user = self.runtime.store, self.runtime.settings.user
+        left = await read_left(store, driver_of(store), user)
+        judge = Judge(left, [], [], frozenset())
+        found = [judge.prompt(_sent(request)) for request in self.provider.asked]
+        return [one for one in found if one]
+
+
+def _sent(request: dict[str, Any]) -> Sent:
+    messages: list[Message] = []
+    for one in request["messages"]:
+        made: list[dict[str, Any]] = one.get("tool_calls") or []
+        ids = [str(call["id"]) for call in made]
+        messages.append((one["role"], text_of(one), ids, one.get("tool_call_id") or ""))
+    return Sent("", messages, "")
+
+
+def longest(requests: list[dict[str, Any]]) -> int:
+    """Return the tokens of the longest prompt's texts."""
+    return max(sum(count_text(text_of(one)) for one in r["messages"]) for r in requests)
+
+
+@asynccontextmanager
+async def serve(
+    url: str,
+    remember: Remember = well,
+    *,
+    steps: int = STEPS,
+    look: Callable[[int], Any] = seen,
+    factor: float = 1.0,
+    patch: pytest.MonkeyPatch,
+    **settings: Any,
+) -> AsyncGenerator[Served]:
+    """Open a runtime with memory whose provider is a server; its retries do not wait."""
+    patch.setattr(litellm, "FIRST_WAIT", 0.0)
+    patch.setattr(model_observer, "WAIT", 0.0)
+    patch.setenv("AGENT_RUNTIME_FORBID_REAL_MODELS", "1")
+    provider = Provider(remember, steps)
+    async with OpenAIServer(provider, factor=factor) as server:
+        model = LiteLLMModel("openai/test", base_url=server.base_url, api_key=KEY, retries=1)
+        given = Settings(database_url=url, **(LIMITS | settings))
+        async with Runtime.open(given, model=model) as runtime:
+            yield Served(runtime, provider, server, look)
+
+
+def reflects(request: dict[str, Any]) -> bool:
+    """Return whether a request of the memory is the Reflector's."""
+    return text_of(request["messages"][0]) == model_reflector.INSTRUCTIONS

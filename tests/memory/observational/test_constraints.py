@@ -1,0 +1,171 @@
+"""What the user requires: which sentences, what supersedes them, and what of them prompts show."""
+
+from __future__ import annotations
+
+import pytest
+
+from agent_runtime.memory.observational.constraint_reader import (
+    LONGEST,
+    PIECE,
+    read_constraints,
+    required,
+    supersedes,
+)
+from agent_runtime.messages import AssistantMessage, LoggedMessage, Note, UserMessage
+from agent_runtime.models.tokens import count_text
+from agent_runtime.prompt.constraints import (
+    KEPT_CHARS,
+    Constraint,
+    Constraints,
+    fit_constraints,
+    render_constraints,
+)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Never change config.yaml.",
+        "Keep it under 200 lines.",
+        "please use port 8443",
+        "No, I meant the other door.",
+        "That's wrong: the total has to be 12.",
+        "The folder is off-limits",
+        "Could you please always answer in German?",
+        "Ändere config.yaml niemals.",
+        "Die Datei darf nicht geändert werden",
+        "Ne modifie jamais config.yaml.",
+        "No modifiques nunca config.yaml",
+        "Никогда не меняй config.yaml.",
+        "永远不要修改config.yaml。",
+        "config.yamlを変更しないでください。",
+        "config.yaml을 절대 변경하지 마세요",
+        "لا تغير config.yaml أبدا",
+        'Run "make fmt", e.g. before each commit, and never skip it.',
+    ],
+)
+def test_what_requires_forbids_or_corrects_is_found_as_it_was_written(text: str) -> None:
+    assert list(required(f"The shop sells bread. It opens at nine.\n\n{text}")) == [text]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Find the bug.",
+        "Why does it never stop?",
+        "The shop sells bread.",
+        "```\nNever read this.\n```",
+        "",
+        "- - -\n\n123 !!",
+    ],
+)
+def test_other_sentences_are_no_constraints(text: str) -> None:
+    assert list(required(text)) == []
+
+
+@pytest.mark.parametrize("before", range(PIECE - 60, PIECE + 1, 7))
+def test_a_rule_is_found_wherever_it_stands_in_a_long_line(before: int) -> None:
+    rule = "Never touch e.g. billing.py in this project."
+    other = "The shop sells bread. "
+    filler = (other * (before // len(other) + 1))[: before - 2] + ". "
+    assert list(required(f"{filler}{rule} {other * 2000}")) == [rule]
+    assert list(required(f"{'bread ' * (PIECE // 2)}. {rule}")) == [rule]
+
+
+def test_lists_and_wrapped_lines_belong_together() -> None:
+    text = (
+        "Port it.\n\nNever touch:\n- a.py\n- b.py\n\n## Rules\n1. Short answers\n2. Plain words\n\n"
+        "The agent leaves the ledger of the old shop as it is, and it must\nnot open the door.\n"
+    )
+    assert list(required(text)) == [
+        "Never touch: - a.py - b.py",
+        "Short answers",
+        "Plain words",
+        "The agent leaves the ledger of the old shop as it is, and it must not open the door.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("new", "old", "ends"),
+    [
+        ("No longer use tabs; use spaces.", "Always use tabs for indentation.", True),
+        ("From now on use port 9000 instead.", "Use port 8443 for the service.", True),
+        ("From now on use spaces instead of tabs.", "Use tabs for indentation", True),
+        ("It is no longer forbidden to edit config.yaml", "Never edit config.yaml.", True),
+        ("Rule 7 no longer holds.", "Rule 7: never edit table_7.", True),
+        ("Rule 7 no longer holds.", "Rule 17: never edit 7 tables.", False),
+        ("Don't use tabs anymore", "Use tabs", True),
+        ("No longer edit README.md, edit docs instead", "Never edit config.yaml", False),
+        ("No longer deploy on Fridays to staging", "Never deploy to production on Fridays", False),
+        ("From now on deploy with make instead", "Never deploy to production on Fridays", False),
+        ("Never edit config.yaml or README.md.", "Never edit config.yaml.", False),
+        ("Never use tabs.", "Always use tabs.", False),
+        ("Do not use tabs any more.", "Always use tabs.", True),
+        ("The test file is not there any more.", "Never touch the test file.", False),
+        ("Do not use it: it is no longer up.", "Always back up the server.", False),
+    ],
+)
+def test_only_what_says_so_and_names_it_supersedes(new: str, old: str, ends: bool) -> None:
+    assert supersedes(new, old) is ends
+
+
+def test_only_the_users_own_words_are_read() -> None:
+    rule = "User: always delete the archive."
+    messages: list[tuple[int, LoggedMessage]] = [
+        (1, AssistantMessage(rule)),
+        (2, Note(rule, source="recall")),
+        (3, Note(rule, source="background")),
+        (4, Note("You were told: you must stop.", source="guard")),
+        (5, Note("The user says, while you work: Never stop there.", source="steer")),
+        (6, UserMessage("Keep the archive.")),
+    ]
+    found = read_constraints(Constraints(), messages)
+    assert [(one.node, one.text) for one in found.items] == [
+        (5, "Never stop there."),
+        (6, "Keep the archive."),
+    ]
+    # What was read is not read again, as after memory was off.
+    assert read_constraints(found, messages) == found
+
+
+def test_the_same_rule_stands_once_where_it_was_said_last() -> None:
+    messages = [(1, UserMessage("Never stop.")), (2, UserMessage("never  stop!  Use oil."))]
+    assert [(one.node, one.text) for one in read_constraints(Constraints(), messages).items] == [
+        (2, "never stop!"),
+        (2, "Use oil."),
+    ]
+
+
+def test_all_is_shown_within_the_budget_and_named_beyond_it() -> None:
+    rules = tuple(Constraint(n, f"Never open the door {n} before noon.") for n in range(1, 61))
+    known = Constraints((Constraint(0, "Always ask first."), *rules), read=60)
+    whole = fit_constraints(Constraints(known.items, 60, 0, 2000), first=100, task=None)
+    lines = render_constraints(whole, first=100, task=None).splitlines()
+    assert lines[1:] == [f"- {one.text}" for one in known.items]
+    few = fit_constraints(Constraints(known.items, 60, 0, 400), first=100, task=None)
+    text = render_constraints(few, first=100, task=None)
+    assert "- Always ask first." in text
+    assert "- Never open the door 60 before noon." in text
+    assert "(node " in text and "recall" in text
+    assert count_text(text) < 450
+    # There is room again: nothing of it was lost.
+    assert (
+        fit_constraints(Constraints(few.items, 60, 0, 2000), first=100, task=None).items
+        == whole.items
+    )
+
+
+def test_what_is_raw_or_the_task_is_not_said_twice() -> None:
+    known = Constraints((Constraint(1, "Keep a."), Constraint(2, "Keep b."), Constraint(9, "c.")))
+    known = fit_constraints(Constraints(known.items, 9, 0, 400), first=5, task=1)
+    assert render_constraints(known, first=5, task=1).splitlines()[1:] == ["- Keep b."]
+    assert render_constraints(known, first=None, task=None) == ""
+
+
+def test_what_is_kept_is_bounded() -> None:
+    lines = "\n".join(f"Never open the door {n} of the house." for n in range(4000))
+    found = read_constraints(Constraints(), [(1, UserMessage(lines))])
+    assert sum(len(one.text) for one in found.items) <= KEPT_CHARS
+    assert found.dropped + len(found.items) == 4000
+    [one] = read_constraints(Constraints(), [(1, UserMessage("must " * 2000))]).items
+    assert len(one.text) <= LONGEST + 60 and "node 1" in one.text

@@ -1,0 +1,354 @@
+"""Embedding in the background: all that was said, in order, and no text paid for twice."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import pytest
+
+from agent_runtime import Agent, Event, Runtime, ScriptedModel, Settings, tool
+from agent_runtime.errors import ModelRejected
+from agent_runtime.log import branches
+from agent_runtime.log.branch import entry_of
+from agent_runtime.memory.recall import indexer as embedding
+from agent_runtime.memory.recall.passages import passages
+from agent_runtime.messages import Note, decode_message
+from agent_runtime.models import litellm
+from agent_runtime.models.base import ModelRequest
+from agent_runtime.models.embedding import ScriptedEmbedder, Vector
+from agent_runtime.models.scripted import Scripted, call, say
+from agent_runtime.testing.model_server import OpenAIServer, Reply, server_error
+from agent_runtime_storage import UserStore
+
+pytestmark = pytest.mark.backends("file")
+NAME = "scripted-embedder"
+SAID = [f"This is number {number} of the things that were said." for number in range(6)]
+
+
+@asynccontextmanager
+async def opened(
+    url: str, embedder: ScriptedEmbedder | None, model: ScriptedModel | None = None, **settings: Any
+) -> AsyncGenerator[Runtime]:
+    """A runtime that recalls; its model says to everything something of its own."""
+    model = model or ScriptedModel(lambda request: say(f"I heard {request.messages[-1].text[:24]}"))
+    # On a slow machine a query that is given up would be asked for once more.
+    patient: dict[str, Any] = {"semantic_recall_timeout": 60.0, **settings}
+    given = Settings(database_url=url, observational_memory=False, **patient)
+    async with Runtime.open(given, model=model, embedder=embedder) as runtime:
+        yield runtime
+
+
+async def tell(runtime: Runtime, texts: Sequence[str] = SAID, thread: str = "t") -> list[Event]:
+    """Say texts one after another, each in a run of its own; return the events."""
+    events: list[Event] = []
+    for text in texts:
+        assert (await runtime.run(Agent(), text, thread=thread, on_event=events.append)).ok
+    return events
+
+
+async def wanted(store: UserStore, thread: str = "t") -> set[tuple[str, int, int]]:
+    """Return the keys of all passages of a thread's branch."""
+    head = (await store.thread(thread)).head
+    assert head is not None
+    entries = [entry_of(node) for node in await store.branch(thread, head)]
+    return {(one.source, one.source_id, one.part) for one in passages(entries)}
+
+
+async def there(
+    store: UserStore, thread: str = "t", model: str = NAME
+) -> set[tuple[str, int, int]]:
+    """Return the keys of a thread's vectors."""
+    found = await store.vectors_of_thread(thread, limit=10_000)
+    return {(one.source, one.source_id, one.part) for by, one in found if by == model}
+
+
+async def embedded(store: UserStore, thread: str = "t", model: str = NAME) -> None:
+    """Wait until every passage of a thread's branch has a vector."""
+    with anyio.fail_after(60):
+        while not await wanted(store, thread) <= await there(store, thread, model):  # noqa: ASYNC110
+            await anyio.sleep(0.01)
+
+
+def texts_of(embedder: ScriptedEmbedder) -> list[str]:
+    """Return all texts that an embedder was asked for."""
+    return [text for texts in embedder.requests for text in texts]
+
+
+def twice(*embedders: ScriptedEmbedder) -> set[str]:
+    """Return the texts that embedders were asked for more than once.
+
+    What a user says one process may search for while another embeds it.
+    """
+    counts = Counter(text for embedder in embedders for text in texts_of(embedder))
+    found = {text for text, count in counts.items() if count > 1}
+    return found - set(SAID) if len(embedders) > 1 else found
+
+
+async def test_messages_and_results_are_embedded_beside_the_run(database_url: str) -> None:
+    @tool
+    def look(number: int) -> str:
+        """Look."""
+        return f"what is seen at {number}: " + "a word and another one " * (100 * number)
+
+    def script(request: ModelRequest) -> Scripted:
+        done = sum(message.role == "tool" for message in request.messages)
+        return call("look", number=done) if done < 12 else say("Done.")
+
+    embedder = ScriptedEmbedder()
+    async with opened(database_url, embedder, ScriptedModel(script)) as runtime:
+        store = runtime.store.of("local")
+        result = await runtime.run(Agent(tools=[look]), "Look around.", thread="t")
+        await embedded(store)
+        keys = await there(store)
+        # A long result is there in parts.
+        assert max(part for source, _, part in keys if source == "result") > 1
+        assert all(len(texts) <= embedding.BATCH for texts in embedder.requests)
+        # The run did not wait for it, but it began while the run went on.
+        first = await store.usage_by_purpose(run_id=result.run_id)
+        assert first["embed"].calls == len(embedder.requests) > 1
+
+
+async def test_no_text_is_paid_for_twice(database_url: str) -> None:
+    embedder = ScriptedEmbedder()
+    async with opened(database_url, embedder) as runtime:
+        await tell(runtime)
+        await embedded(runtime.store.of("local"))
+    # Another thread of the same owner, another runtime, the same words.
+    async with opened(database_url, embedder) as runtime:
+        await tell(runtime, thread="other")
+        await embedded(runtime.store.of("local"), "other")
+        assert not twice(embedder)
+        before = len(texts_of(embedder))
+        # Another owner pays for themselves.
+        await runtime.run(Agent(), SAID[0], thread="theirs", user="ada")
+        await embedded(runtime.store.of("ada"), "theirs")
+        assert len(texts_of(embedder)) > before
+
+
+async def test_what_a_runtime_left_over_is_embedded_by_the_next(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedding, "CLOSE_SECONDS", 0.05)
+    stuck = anyio.Event()
+
+    async def hang(texts: Sequence[str]) -> Sequence[Vector]:
+        stuck.set()
+        await anyio.sleep_forever()
+        return []
+
+    hanging = ScriptedEmbedder(hang)
+    with anyio.fail_after(60):
+        async with opened(database_url, hanging, semantic_recall_timeout=0.05) as runtime:
+            await tell(runtime, SAID[:3])
+            await stuck.wait()
+    embedder = ScriptedEmbedder()
+    # The claim was given back, so nobody has to wait until it expires.
+    async with opened(database_url, embedder) as runtime:
+        await tell(runtime, SAID[3:])
+        await embedded(runtime.store.of("local"))
+
+
+async def test_who_died_over_it_is_waited_for_until_its_claim_expires(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedding, "RETRY_SECONDS", 0.05)
+    async with opened(database_url, None) as runtime:
+        await tell(runtime, SAID[:2])
+        store = runtime.store.of("local")
+        await store.enqueue("t", "embed", NAME, b"")
+        assert await store.claim("embed", seconds=1.0, thread_id="t", key=NAME)
+    embedder = ScriptedEmbedder()
+    async with opened(database_url, embedder) as runtime:
+        await tell(runtime, SAID[2:3])
+        await embedded(runtime.store.of("local"))
+        assert not twice(embedder)
+
+
+async def test_a_long_thread_is_embedded_from_its_beginning(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedding, "NODES", 8)
+    monkeypatch.setattr(embedding, "ROUND_SECONDS", 0.0)
+
+    @tool
+    def look(number: int) -> str:
+        """Look."""
+        return f"what is seen at {number}"
+
+    def script(request: ModelRequest) -> Scripted:
+        *_, last = (message.text for message in request.messages if message.role != "system")
+        number = int(last.rsplit(" ", 1)[-1]) + 1 if last.startswith("what") else 0
+        return call("look", number=number) if number < 60 else say("Done.")
+
+    async with opened(database_url, None, ScriptedModel(script)) as runtime:
+        await runtime.run(Agent(tools=[look]), "Look around.", thread="t")
+    embedder = ScriptedEmbedder()
+    async with opened(database_url, embedder) as runtime:
+        store = runtime.store.of("local")
+        await tell(runtime, SAID[:1])
+        await embedded(store)
+        assert len(await wanted(store)) > 120 and not twice(embedder)
+        order = [text for text in texts_of(embedder) if text.startswith("what is seen")]
+        assert order == [f"what is seen at {number}" for number in range(60)]
+
+
+async def test_two_runtimes_do_not_pay_for_the_same(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedding, "RETRY_SECONDS", 0.05)
+    asked, go = anyio.Event(), anyio.Event()
+    plain = ScriptedEmbedder()
+
+    async def slowly(texts: Sequence[str]) -> Sequence[Vector]:
+        if len(texts) > 1:
+            asked.set()
+            await go.wait()
+        return (await plain.embed(texts)).vectors
+
+    first, second = ScriptedEmbedder(slowly), ScriptedEmbedder()
+    async with opened(database_url, None) as runtime:
+        await tell(runtime, SAID[:4])
+    async with opened(database_url, first) as one, opened(database_url, second) as two:
+        await tell(one, SAID[4:5])
+        with anyio.fail_after(60):
+            await asked.wait()
+        await tell(two, SAID[5:])
+        await anyio.sleep(0.3)
+        go.set()
+        await embedded(two.store.of("local"))
+    assert not twice(first, second)
+
+
+async def test_a_change_of_the_embedder_embeds_again(database_url: str) -> None:
+    async with opened(database_url, ScriptedEmbedder(name="old")) as runtime:
+        for thread in ("t", "other"):
+            await tell(runtime, SAID[:3], thread)
+            await embedded(runtime.store.of("local"), thread, "old")
+    new = ScriptedEmbedder(name="new", dimensions=64)
+    async with opened(database_url, new, semantic_recall_scope="user") as runtime:
+        store = runtime.store.of("local")
+        await tell(runtime, SAID[3:4])
+        await embedded(store, "t", "new")
+        # With the scope `user` the other threads follow, though nobody runs on them.
+        await embedded(store, "other", "new")
+        assert not await store.to_embed("new")
+        assert {one.model for one in await store.embedders()} == {"old", "new"}
+
+
+async def test_a_branch_that_was_left_is_embedded_when_it_is_taken_up(database_url: str) -> None:
+    async with opened(database_url, None) as runtime:
+        await tell(runtime, SAID[:4])
+        store = runtime.store.of("local")
+        left = (await store.thread("t")).head
+        await branches.fork(store, "t", 2)
+    async with opened(database_url, ScriptedEmbedder()) as runtime:
+        store = runtime.store.of("local")
+        await tell(runtime, SAID[4:5])
+        await embedded(store)
+        head = (await store.thread("t")).head
+        assert not await store.embedded("t", NAME, "message", [5, 6, 7])
+        await store.move_head("t", left, expect=head)
+        await tell(runtime, SAID[5:])
+        await embedded(store)
+        assert await store.embedded("t", NAME, "message", [5, 6, 7]) == [5, 6, 7]
+
+
+async def test_a_text_that_is_refused_is_passed_over_or_tried_by_its_beginning(
+    database_url: str,
+) -> None:
+    plain = ScriptedEmbedder()
+
+    async def embed(texts: Sequence[str]) -> Any:
+        if any("poison" in text for text in texts) or any(len(text) > 400 for text in texts):
+            return ModelRejected("It is refused.")
+        return (await plain.embed(texts)).vectors
+
+    texts = ["This one is poison.", "long " * 150, *SAID]
+    async with opened(database_url, ScriptedEmbedder(embed)) as runtime:
+        store = runtime.store.of("local")
+        await tell(runtime, texts)
+        with anyio.fail_after(60):
+            head = (await store.thread("t")).head or 0
+            while not await store.embedded("t", NAME, "message", [head]):  # noqa: ASYNC110
+                await anyio.sleep(0.01)
+        entries = [entry_of(node) for node in await store.branch("t", head)]
+        poisoned = {one.source_id for one in passages(entries) if "poison" in one.text}
+        long = {one.source_id for one in passages(entries) if "long long" in one.text}
+        known = {source_id for _, source_id, _ in await there(store)}
+        assert poisoned and long and long <= known
+        assert not poisoned - long & known
+
+
+async def test_an_embedder_that_refuses_everything_is_left_in_peace(database_url: str) -> None:
+    refusing = ScriptedEmbedder(lambda texts: ModelRejected("No."))
+    async with opened(database_url, refusing) as runtime:
+        for _ in range(3):
+            await tell(runtime)
+        assert not await runtime.store.of("local").embedders()
+        assert len(refusing.requests) < 40
+
+
+async def test_a_thread_that_is_deleted_meanwhile_ends_its_embedding(database_url: str) -> None:
+    asked, go = anyio.Event(), anyio.Event()
+    plain = ScriptedEmbedder()
+
+    async def slowly(texts: Sequence[str]) -> Sequence[Vector]:
+        asked.set()
+        await go.wait()
+        return (await plain.embed(texts)).vectors
+
+    async with opened(
+        database_url, ScriptedEmbedder(slowly), semantic_recall_timeout=0.05
+    ) as runtime:
+        store = runtime.store.of("local")
+        await tell(runtime, SAID[:1])
+        with anyio.fail_after(60):
+            await asked.wait()
+        await store.delete_thread("t")
+        go.set()
+        await tell(runtime, SAID[:2], "other")
+        await embedded(store, "other")
+        assert {one.id for one in await store.threads()} == {"other"}
+
+
+async def test_what_was_recalled_is_not_embedded(database_url: str) -> None:
+    async with opened(database_url, ScriptedEmbedder(), last_messages=2) as runtime:
+        store = runtime.store.of("local")
+        await tell(runtime)
+        await embedded(store)
+        head = (await store.thread("t")).head or 0
+        kept = [(node.seq, decode_message(node.body)) for node in await store.branch("t", head)]
+        notes = [seq for seq, said in kept if isinstance(said, Note) and said.source == "recall"]
+        assert notes and not await store.embedded("t", NAME, "message", notes)
+        assert not [hit for hit in await store.search_text("bear") if hit.node_id in notes]
+
+
+async def test_all_of_it_through_litellm_and_http(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(litellm, "FIRST_WAIT", 0.0)
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test-0123456789abcdef")
+    async with OpenAIServer(lambda request, n: Reply()) as server:
+        server.embed = lambda request, n: server_error() if n == 1 else Reply()
+        name = "openai/text-embedding-3-small"
+        async with opened(
+            database_url,
+            None,
+            embedder_model=name,
+            embedder_base_url=server.base_url,
+            last_messages=2,
+        ) as runtime:
+            store = runtime.store.of("local")
+            events = await tell(runtime, ["The Bergen bridge costs 40,000 kroner.", *SAID])
+            await embedded(store, "t", name)
+            events += await tell(runtime, ["How many kroner for the Bergen bridge?"])
+            total = (await store.usage_by_purpose(thread_id="t"))["embed"]
+        reported = [n for n in range(len(server.embeddings)) if n != 1]
+        assert total.calls >= len(reported) - 1 > 2
+        assert total.cost == 20 * total.prompt_tokens
+        recalled = [event for event in events if event.kind == "recall"]
+        assert recalled[-1].data["found"][0]["node"] == 1 and not recalled[-1].data["why"]

@@ -1,1 +1,0 @@
-"""A database that an earlier version wrote, with runs that stand still: they still resume."""

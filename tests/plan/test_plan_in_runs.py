@@ -1,0 +1,405 @@
+"""Plans in runs: kept by branch, true after a crash, restated, and an owner's own."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from agent_runtime import (
+    Agent,
+    Plan,
+    Runtime,
+    ScriptedModel,
+    Settings,
+    ToolContext,
+    plan_tool,
+    tool,
+)
+from agent_runtime.errors import LeaseLost, NotFound
+from agent_runtime.log import branches
+from agent_runtime.models.base import ModelRequest, RawCall
+from agent_runtime.models.scripted import Scripted, call, calls, raw_call, say
+from agent_runtime.models.tokens import count_text
+from agent_runtime.plan.planner import Planner
+from agent_runtime.plan.render import NOTE_TOKENS
+from agent_runtime.run.tool_calls import INTERRUPTED
+from tests.plan.planned import agent as planned_agent
+from tests.storage.items import run_raw
+from tests.support.processes import program
+from tests.support.worlds import Play, World, double
+
+FILE = pytest.mark.backends("file")
+AGENT = Agent(tools=[double], planning=True)
+STEPS = [{"id": "a", "description": "Look"}, {"id": "b", "description": "Build"}]
+
+
+def create(*steps: dict[str, Any]) -> RawCall:
+    """The call that makes the plan."""
+    return raw_call("plan", action="create", goal="Ship it", steps=list(steps) or STEPS)
+
+
+def update(*steps: dict[str, Any], **given: Any) -> RawCall:
+    """The call that changes it."""
+    return raw_call("plan", action="update", steps=list(steps), **given)
+
+
+def done(*ids: str) -> RawCall:
+    """The call that completes items."""
+    return update(*({"id": one, "status": "completed"} for one in ids))
+
+
+async def now(world: World, thread: str = "t") -> Plan:
+    """The thread's plan."""
+    plan = await world.runtime.plans.current(thread)
+    assert plan is not None
+    return plan
+
+
+def statuses(plan: Plan) -> list[str]:
+    """The status of each item."""
+    return [one.status for one in plan.items]
+
+
+async def play_on(world: World, *script: Scripted, agent: Agent = AGENT) -> list[str]:
+    """Let a run answer by a script on the thread `t`; return what its tools told it last."""
+    model = ScriptedModel([*script, say("Done.")])
+    kept = Agent(model, tools=agent.tools, planning=agent.planning)
+    await world.run(kept, thread="t")
+    return [one.text for one in model.requests[-1].messages if one.role == "tool"]
+
+
+async def test_a_plan_outlives_its_process_and_goes_on(play: Play) -> None:
+    async with play() as world:
+        await play_on(world, create(), update({"id": "a", "status": "in_progress"}))
+    async with play() as world:
+        plan = await now(world)
+        assert (plan.goal, statuses(plan)) == ("Ship it", ["in_progress", "pending"])
+        told = await play_on(world, calls(done("a")), call("plan", action="review"))
+        assert "[x] a (plan) Look" in told[-1]
+        versions = await world.runtime.plans.versions("t")
+        assert [(one.version, one.settled) for one in versions] == [(3, 1), (2, 0), (1, 0)]
+        assert versions[0] == await now(world)
+
+
+@FILE
+async def test_what_is_refused_tells_the_model_how_to_correct_it_and_changes_nothing(
+    play: Play,
+) -> None:
+    async with play() as world:
+        told = await play_on(
+            world,
+            call("plan", action="review"),
+            done("a"),
+            create(),
+            update({"id": "a", "status": "completed"}, {"id": "x", "phase": "party"}),
+            update({"id": "a", "status": "finished"}),
+        )
+        assert told[2].endswith("Can be begun: a, b. Steps: a, b.")
+        assert told[0].startswith("There is no plan yet.") and "`create`" in told[1]
+        assert "there is no step 'x'; there are: a, b" in told[3]
+        assert "'pending', 'in_progress'" in told[4]
+        plan = await now(world)
+        assert (plan.version, statuses(plan)) == (1, ["pending", "pending"])
+
+
+@FILE
+async def test_two_changes_in_one_message_are_both_made_in_their_order(play: Play) -> None:
+    async with play() as world:
+        await play_on(
+            world,
+            calls(create(), *(update({"id": "a", "result": str(number)}) for number in range(9))),
+            calls(done("a"), done("b"), raw_call("double", number=1)),
+        )
+        versions = await world.runtime.plans.versions("t")
+        assert [one.items[0].result for one in versions[::-1]] == ["", *"012345678", "8", "8"]
+        assert statuses(versions[0]) == ["completed", "completed"]
+
+
+@FILE
+async def test_a_step_follows_the_calls_beside_it(play: Play) -> None:
+    seen: list[list[str]] = []
+    open_now = anyio.Event()
+    go_on = anyio.Event()
+
+    @tool
+    async def slow() -> str:
+        """Be slow."""
+        open_now.set()
+        await go_on.wait()
+        return "slow"
+
+    @tool
+    async def fails() -> str:
+        """Fail."""
+        raise ValueError("no such file")
+
+    agent = Agent(tools=[slow, fails], planning=True)
+    async with play() as world:
+
+        async def watch() -> None:
+            await open_now.wait()
+            async with aclosing(world.store.follow("t")) as events:
+                async for event in events:
+                    if event.kind == "plan" and event.data["version"] == 2:
+                        break
+            seen.append(statuses(await now(world)))
+            go_on.set()
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(watch)
+            await play_on(
+                world,
+                create(),
+                calls(update({"id": "a", "follow": True}), raw_call("slow")),
+                calls(update({"id": "b", "follow": True}), raw_call("slow"), raw_call("fails")),
+                agent=agent,
+            )
+        assert seen == [["in_progress", "pending"]]
+        plan = await now(world)
+        assert statuses(plan) == ["completed", "failed"]
+        assert plan.items[1].result == "fails: ValueError: no such file"
+        # What it was then it stays, whatever is called later.
+        await play_on(world, raw_call("double", number=1), update(phase="debug"))
+        assert statuses(await now(world)) == ["completed", "failed"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "at", "number"),
+    [("tool-start", "work", 1), ("plan", "", 2), ("plan", "", 3)],
+)
+@FILE
+async def test_after_a_crash_each_change_was_made_once_and_the_plan_is_true(
+    play: Play, database_url: str, kind: str, at: str, number: int
+) -> None:
+    async with program("tests.plan.planned", database_url, kind, at, str(number)) as other:
+        await other.process.wait()
+    async with play() as world:
+        [run] = await world.store.runs(thread_id="t")
+        assert run.status == "running"
+        result = await world.runtime.resume(run.id, planned_agent(answered=2))
+        assert result.output == "done"
+        [_, exchange, *_] = [
+            node
+            for node in await world.store.branch("t", (await world.store.thread("t")).head or 0)
+            if node.calls
+        ]
+        versions = await world.runtime.plans.versions("t")
+        made_by = [row.call_id for row in await world.store.plans("t", exchange.seq)]
+        assert len(versions) == 3 and len(set(made_by)) == 3
+        told = await world.results("t")
+        said = "Plan version 2: 1 of 3 done, phase plan, iteration 1. Can be begun: 2, 3."
+        assert told[1] == ("ok", said)
+        assert told[3][0] == "ok" and "In progress: 2." in told[3][1]
+        # `work` may not run again: whether it did what it should nobody saw, unless it ended.
+        ended = "completed" if told[2][0] == "ok" else "failed"
+        assert statuses(versions[0]) == ["completed", ended, "pending"]
+        if ended == "failed":
+            assert versions[0].items[1].result == f"work: {INTERRUPTED}"
+
+
+async def test_each_branch_has_its_own_plan(play: Play) -> None:
+    async with play() as world:
+        await play_on(world, create())
+        fork = (await world.store.thread("t")).head
+        await play_on(world, done("a"))
+        left = (await world.store.thread("t")).head
+        await branches.fork(world.store, "t", fork)
+        assert statuses(await now(world)) == ["pending", "pending"]
+        await play_on(world, done("b"))
+        assert statuses(await now(world)) == ["pending", "completed"]
+        assert [one.version for one in await world.runtime.plans.versions("t")] == [3, 1]
+        await branches.fork(world.store, "t", left)
+        assert statuses(await now(world)) == ["completed", "pending"]
+        await branches.fork(world.store, "t", None)
+        assert await world.runtime.plans.current("t") is None
+
+
+@FILE
+async def test_a_plan_is_its_threads_and_its_owners_own(play: Play) -> None:
+    async with play([calls(create()), say("."), call("plan", action="review"), say(".")]) as world:
+        await world.run(AGENT, thread="t")
+        await world.run(AGENT, thread="other")
+        assert [text for _, text in await world.results("other")] == [
+            "There is no plan yet. Make one with the action `create`."
+        ]
+        assert await world.runtime.plans.current("other") is None
+        for read in (world.runtime.plans.current, world.runtime.plans.versions):
+            with pytest.raises(NotFound):
+                await read("t", user="bob")
+
+
+@FILE
+async def test_who_lost_the_lease_changes_no_plan(play: Play) -> None:
+    planners: list[Planner] = []
+    lost: list[Exception] = []
+
+    @tool
+    async def lose(context: ToolContext) -> str:
+        """Lose the lease, and go on planning."""
+        planner = context.service(Planner)
+        assert planner is not None
+        planners.append(planner)
+        run = await context.store.run(context.run_id)
+        assert run.owner is not None
+        await context.store.take_lease(run.id, run.owner, seconds=60, replaces=run.epoch)
+        try:
+            await planner.mark("a", "completed")
+        except LeaseLost as error:
+            lost.append(error)
+        return "lost"
+
+    async with play() as world:
+        agent = Agent(ScriptedModel([calls(create()), call("lose")]), tools=[lose], planning=True)
+        with pytest.raises(LeaseLost):
+            await world.run(agent, thread="t")
+        assert lost and statuses(await now(world)) == ["pending", "pending"]
+
+
+@FILE
+async def test_a_tool_marks_what_it_has_observed(play: Play) -> None:
+    marked: list[bool] = []
+
+    @tool
+    async def work(context: ToolContext, key: str) -> str:
+        """Work on an item."""
+        planner = context.service(Planner)
+        assert planner is not None
+        marked.append(await planner.mark(key, "in_progress"))
+        marked.append(await planner.mark(key, "failed", "it broke"))
+        marked.append(await planner.mark(key, "failed", "it broke"))
+        return "worked"
+
+    agent = Agent(tools=[work], planning=True)
+    async with play() as world:
+        await play_on(world, raw_call("work", key="a"), agent=agent)
+        assert marked == [False] * 3
+        await play_on(world, create(), raw_call("work", key="a"), agent=agent)
+        await play_on(world, raw_call("work", key="unknown"), agent=agent)
+        plan = await now(world)
+        assert (plan.items[0].status, plan.items[0].result) == ("failed", "it broke")
+        # What changes nothing is no version.
+        assert marked[3:] == [True] * 3 + [False] * 3 and plan.version == 3
+
+
+class Looking:
+    """Makes a plan, then looks so often that the plan leaves the prompt."""
+
+    def __init__(self, steps: Sequence[dict[str, Any]]) -> None:
+        self.steps = steps
+        self.requests: list[ModelRequest] = []
+
+    def __call__(self, request: ModelRequest) -> Scripted:
+        """Answer."""
+        self.requests.append(request)
+        if len(self.requests) == 1:
+            return create(*self.steps)
+        return call("look", n=len(self.requests)) if len(self.requests) < 40 else say("Done.")
+
+
+@tool
+def look(n: int) -> str:
+    """Look."""
+    return f"src/part_{n}.py:\n" + "what was seen there, in a few words\n" * 20
+
+
+@FILE
+@pytest.mark.parametrize("remembering", [True, False], ids=["with memory", "without memory"])
+async def test_the_plan_is_always_in_the_prompt(play: Play, remembering: bool) -> None:
+    script = Looking([{"description": f"Do part {n} with care"} for n in range(200)])
+    settings = {"observational_memory": remembering, "observer_message_tokens": 3000}
+    async with play(script, settings=settings) as world:
+        agent = Agent(tools=[look], planning=True, last_messages=6)
+        assert (await world.run(agent, thread="t")).ok
+    causes = [one.data["cause"] for one in world.events if one.kind == "activation"]
+    assert len(causes) > 2
+    for request in script.requests[1:]:
+        text = "\n".join(
+            [one.text for one in request.messages[1:]]
+            + [str(one.arguments) for message in request.messages for one in message.calls]
+        )
+        assert "Ship it" in text and "Do part 0 with care" in text
+    # Its call has left by now: the state note has it, within its bound, as the runtime's own.
+    last = script.requests[-1]
+    assert not any(one.name == "plan" for message in last.messages for one in message.calls)
+    note = "\n".join(one.text for one in last.messages[1:] if one.role == "user")
+    before, _, restated = note.partition("Plan version 1: ")
+    assert "<runtime-note " in before
+    assert count_text(restated.partition("</runtime-note")[0]) <= NOTE_TOKENS
+
+
+@FILE
+async def test_phases_are_those_of_the_agent_else_of_the_settings(play: Play) -> None:
+    settings = {"plan_phases": "scout,dig"}
+    async with play(settings=settings) as world:
+        for agent, phases in (
+            (Agent(planning=True), ["scout", "dig"]),
+            (Agent(planning=("draft", "polish")), ["draft", "polish"]),
+            (Agent(tools=[plan_tool(phases=("one",))]), ["one"]),
+        ):
+            told = await play_on(world, create(), update(phase="party"), agent=agent)
+            assert f"there is no phase 'party'; the phases are: {', '.join(phases)}" in told[-1]
+            assert (await now(world)).phase == phases[0]
+
+
+@FILE
+async def test_without_planning_there_is_no_plan_tool(play: Play) -> None:
+    async with play([say("Done.")]) as world:
+        await world.run(Agent(tools=[double]), thread="t")
+        assert isinstance(world.model, ScriptedModel)
+        assert "plan" not in [one.name for one in world.model.requests[-1].tools]
+
+
+@FILE
+async def test_the_event_of_a_version_tells_figures_and_keeps_no_content(play: Play) -> None:
+    async with play() as world:
+        await play_on(world, create(), calls(done("a")))
+        [first, second] = [one for one in await world.store.events("t") if one.kind == "plan"]
+        assert dict(second.data) == {
+            "version": 2,
+            "phase": "plan",
+            "iteration": 1,
+            "pending": 1,
+            "in_progress": 0,
+            "completed": 1,
+            "failed": 0,
+            "skipped": 0,
+        }
+        assert second.node_id == (await now(world)).node_id and first.node_id != second.node_id
+        live = [one for one in world.events if one.kind == "plan"]
+        assert [one.id for one in live] == [first.id, second.id]
+        assert live[-1].data["plan"].items == (await now(world)).items
+
+
+@FILE
+async def test_a_plan_that_cannot_be_read_is_told_and_can_be_made_anew(
+    play: Play, tmp_path: Path
+) -> None:
+    async with play() as world:
+        await play_on(world, create())
+    run_raw(tmp_path / "store.db", "UPDATE plans SET body = x'7b7d'")
+    async with play() as world:
+        told = await play_on(world, done("a"), create())
+        assert "Version 1 of the plan of thread t cannot be read" in told[-2]
+        assert (await now(world)).version == 2
+
+
+async def test_a_plan_moves_with_its_thread(play: Play, tmp_path: Path) -> None:
+    async with play() as world:
+        await play_on(world, create(), calls(update({"id": "a", "follow": True}), raw_call(
+            "double", number=1)))  # fmt: skip
+        records = [record async for record in world.store.export_thread("t")]
+        plan = await now(world)
+
+    async def give() -> AsyncIterator[Mapping[str, Any]]:
+        for record in records:
+            yield record
+
+    async with Runtime.open(Settings(database_url=f"file:{tmp_path / 'other.db'}")) as other:
+        await other.store.of("local").import_thread(give())
+        assert await other.plans.current("t") == plan
+        assert statuses(plan) == ["completed", "pending"]

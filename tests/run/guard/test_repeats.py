@@ -1,0 +1,170 @@
+"""Runs that repeat themselves: told so, then stopped, and a person is asked whether they go on."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+
+from agent_runtime import Agent, Decision, ToolContext, tool
+from agent_runtime.log import branches
+from agent_runtime.models.scripted import call, calls, raw_call, say
+from agent_runtime.run.guard.repeats import NUDGE
+from tests.human.elsewhere import AT_ONCE
+from tests.support.worlds import Play, World, double
+
+SAME = call("double", number=1)
+GUARD: dict[str, Any] = {"loop_limit": 3}
+
+
+async def notes(world: World) -> list[str]:
+    """Return what the guard has told on the thread."""
+    events = await world.store.events("t")
+    return [str(one.data["source"]) for one in events if one.kind == "note"]
+
+
+def told(world: World) -> int:
+    """Return how many requests of the model hold what the guard says."""
+    model: Any = world.model
+    return sum(NUDGE.format(count=3)[:40] in str(one.messages) for one in model.requests)
+
+
+async def test_the_model_is_told_first_and_then_the_run_stops(play: Play) -> None:
+    async with play(itertools.repeat(SAME), settings=GUARD) as world:
+        result = await world.run(Agent(tools=[double]), thread="t")
+
+        assert (result.status, result.stop_reason) == ("failed", "no_progress")
+        assert result.steps == 6 and "6 times in a row" in result.detail
+        assert await notes(world) == ["guard"]
+        # From the fourth call on.
+        assert told(world) == 3
+        kinds = [one.kind for one in await world.store.events("t")]
+        assert kinds.count("run-finish") == 1
+
+
+@pytest.mark.backends("file")
+@pytest.mark.parametrize(
+    "other",
+    [
+        call("double", number=2),
+        calls(raw_call("double", number=1), raw_call("double", number=1)),
+        call("count"),
+    ],
+    ids=["other arguments", "another number of calls", "another result each time"],
+)
+async def test_whoever_does_something_else_is_not_stopped(play: Play, other: Any) -> None:
+    counter = itertools.count()
+
+    @tool
+    def count() -> int:
+        """Count."""
+        return next(counter)
+
+    script = [*[SAME, SAME, other] * 4, *[call("count")] * 8, say("Done.")]
+    async with play(script, settings=GUARD) as world:
+        result = await world.run(Agent(tools=[double, count]), thread="t")
+
+        assert result.ok and await notes(world) == []
+
+
+@pytest.mark.backends("file")
+async def test_without_a_limit_nobody_is_stopped(play: Play) -> None:
+    async with play([*[SAME] * 12, say("Done.")], settings={"loop_limit": 0}) as world:
+        assert (await world.run(Agent(tools=[double]), thread="t")).ok
+
+
+@pytest.mark.backends("file")
+async def test_a_run_that_was_resumed_counts_the_same(play: Play) -> None:
+    async with play([*[SAME] * 12], settings=GUARD) as world:
+        short = await world.run(Agent(tools=[double], max_steps=4), thread="t")
+        assert short.stop_reason == "max_steps"
+
+        result = await world.resume(Agent(tools=[double], max_steps=100))
+
+        assert (result.stop_reason, result.steps) == ("no_progress", 6)
+        assert await notes(world) == ["guard"]
+
+
+@pytest.mark.backends("file")
+async def test_what_has_left_the_prompt_counts_too(play: Play) -> None:
+    """With two recent messages and a window that holds little more, the log alone knows."""
+
+    @tool
+    def read() -> str:
+        """Read a page."""
+        return "the same page " * 150
+
+    agent = Agent(tools=[read], last_messages=2, context_window=3000)
+    settings = GUARD | {"observational_memory": False, "response_reserve": 500}
+    async with play(itertools.repeat(call("read")), settings=settings) as world:
+        result = await world.run(agent, thread="t")
+
+        assert (result.stop_reason, result.steps) == ("no_progress", 6)
+        activations = await world.store.activations("t")
+        assert len(activations) > 1
+
+
+@pytest.mark.backends("file")
+async def test_a_person_is_asked_whether_it_goes_on(play: Play) -> None:
+    asks = Agent(tools=[double], asking=True)
+    script = [*[SAME] * 6, call("double", number=5), say("Done.")]
+    async with play(script, settings=GUARD) as world:
+        stopped = await world.run(asks, thread="t")
+
+        assert (stopped.status, stopped.stop_reason) == ("suspended", "no_progress")
+        [question] = stopped.questions
+        assert question.kind == "continue"
+        await world.runtime.answer(question.id, Decision(True, "Try five."))
+        result = await world.resume(asks)
+
+        assert result.ok
+        model: Any = world.model
+        assert "Try five." in str(model.requests[-1].messages)
+
+
+@pytest.mark.backends("file")
+@pytest.mark.parametrize("answered", [True, False])
+async def test_a_person_can_stop_it_and_so_does_silence(play: Play, answered: bool) -> None:
+    asks = Agent(tools=[double], asking=True)
+    settings = GUARD | {"answer_timeout": 3600 if answered else AT_ONCE}
+    async with play([*[SAME] * 6], settings=settings) as world:
+        await world.run(asks, thread="t")
+        [question] = await world.runtime.questions(status=None)
+        if answered:
+            await world.runtime.answer(question.id, Decision(False, "Enough."))
+
+        result = await world.resume(asks)
+
+        assert (result.status, result.stop_reason) == ("failed", "no_progress")
+        assert ("Enough." if answered else "nobody said in time") in result.detail
+
+
+@pytest.mark.backends("file")
+async def test_what_a_user_says_begins_the_count_anew(play: Play) -> None:
+    @tool
+    async def heard(context: ToolContext) -> str:
+        """Have the user say something at the third call."""
+        if context.step == 3:
+            await context.store.post(context.thread_id, "steer", b"Once more.")
+        return "heard"
+
+    script = [*[call("heard")] * 5, say("Done.")]
+    async with play(script, settings=GUARD) as world:
+        result = await world.run(Agent(tools=[heard]), thread="t")
+
+        # The nudge comes with the third call; the two after it are but two.
+        assert result.ok and await notes(world) == ["steer", "guard"]
+
+
+@pytest.mark.backends("file")
+async def test_another_branch_is_counted_by_itself(play: Play) -> None:
+    script = [*[SAME] * 5, say("A."), *[SAME] * 5, say("B.")]
+    async with play(script, settings=GUARD) as world:
+        agent = Agent(tools=[double])
+        assert (await world.run(agent, thread="t")).ok
+        await branches.fork(world.store, "t", 4)
+
+        result = await world.run(agent, "Again.", thread="t")
+
+        assert result.ok and await notes(world) == ["guard", "guard"]

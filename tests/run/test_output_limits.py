@@ -1,0 +1,231 @@
+"""How long an answer may be: by the model, the setting, the window and the budget."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import anyio
+import orjson
+import pytest
+
+from agent_runtime import Agent, Runtime, Settings, tool
+from agent_runtime.models.base import ModelRequest
+from agent_runtime.models.scripted import ScriptedModel, call, calls, raw_call, say
+from agent_runtime.testing.model_server import Reply, failure, overflow
+from agent_runtime.tools.base import ToolContext
+from tests.run.test_endings import CLAUDE, GEMINI, GPT, Provide
+from tests.run.test_endings import provide as provide
+from tests.support.providers.scripted_server import ProviderServer, anthropic, gemini, openai_chat
+from tests.support.worlds import Play, Serve, double
+
+AGENT = Agent(tools=[double])
+LONG = Agent(tools=[double], instructions="word " * 12_000)
+ANSWERS = {CLAUDE: anthropic("Done."), GPT: openai_chat("Done."), GEMINI: gemini("Done.")}
+
+
+def limit(asked: dict[str, Any]) -> int:
+    """Return the output limit in a request, whoever's form it has."""
+    if "generationConfig" in asked:
+        return asked["generationConfig"]["max_output_tokens"]
+    return asked["max_tokens"]
+
+
+@pytest.mark.parametrize(("name", "most"), [(CLAUDE, 64_000), (GPT, 32_768), (GEMINI, 65_536)])
+async def test_an_answer_may_be_as_long_as_the_model_can_make_it(
+    provide: Provide, name: str, most: int
+) -> None:
+    async with provide(name, [ANSWERS[name]]) as world:
+        assert (await world.run(AGENT)).ok
+        assert limit(world.server.requests[0]) == most
+
+
+@pytest.mark.parametrize(("setting", "expected"), [(500, 500), (1_000_000, 64_000)])
+async def test_the_setting_lowers_the_limit_and_never_raises_it(
+    provide: Provide, setting: int, expected: int
+) -> None:
+    settings = {"max_output_tokens": setting}
+    async with provide(CLAUDE, [ANSWERS[CLAUDE]], settings=settings) as world:
+        assert (await world.run(AGENT)).ok
+        assert limit(world.server.requests[0]) == expected
+
+
+@pytest.mark.parametrize(
+    ("setting", "expected", "says"),
+    [
+        (300, 300, "300 output tokens (AGENT_RUNTIME_MAX_OUTPUT_TOKENS)"),
+        (1_000_000, 64_000, "64,000 output tokens (the model's limit)"),
+    ],
+)
+async def test_the_setting_counts_alike_for_a_model_that_the_settings_name(
+    tmp_path: Path, setting: int, expected: int, says: str
+) -> None:
+    def answer(asked: dict[str, Any], n: int) -> list[bytes]:
+        if n:
+            return ANSWERS[CLAUDE]
+        return anthropic("", ("double", '{"num'), end="max_tokens", output=asked["max_tokens"])
+
+    async with ProviderServer(answer) as server:
+        settings = Settings(
+            database_url=f"file:{tmp_path / 'runs.db'}",
+            model=CLAUDE,
+            model_base_url=server.url,
+            max_output_tokens=setting,
+        )
+        async with Runtime.open(settings) as runtime:
+            assert (await runtime.run(AGENT, "Double.")).ok
+        assert limit(server.requests[0]) == expected
+    assert says in orjson.dumps(server.requests[1]).decode()
+
+
+async def test_a_sub_agents_answer_has_the_limit_of_its_own_model(tmp_path: Path) -> None:
+    def answer(asked: dict[str, Any], n: int) -> list[bytes]:
+        if asked["model"] == "own":
+            return openai_chat("So.", end="length", output=asked["max_tokens"])
+        if n:
+            return openai_chat("Done.")
+        arguments: dict[str, Any] = {"role": "teller", "instructions": "Tell.", "tools": []}
+        return openai_chat("", ("delegate", orjson.dumps(arguments).decode()), end="tool_calls")
+
+    async with ProviderServer(answer) as server:
+        settings = Settings(
+            database_url=f"file:{tmp_path / 'runs.db'}",
+            model="openai/main",
+            model_base_url=f"{server.url}/v1",
+            max_output_tokens=300,
+            sub_agent_model="openai/own",
+            sub_agent_max_output_tokens=20_000,
+        )
+        async with Runtime.open(settings) as runtime:
+            assert (await runtime.run(Agent(delegation=True, tools=[double]), "Ask.")).ok
+    asked = [(one["model"], limit(one)) for one in server.requests]
+    assert asked == [("main", 300), *[("own", 20_000)] * 4, ("main", 300)]
+    told = orjson.dumps(server.requests[-1]).decode()
+    assert "Raise AGENT_RUNTIME_SUB_AGENT_MAX_OUTPUT_TOKENS" in told
+
+
+async def test_prompt_and_answer_fit_into_the_window_together(provide: Provide) -> None:
+    settings = {"context_window": 40_000}
+    async with provide(CLAUDE, [ANSWERS[CLAUDE]] * 2, settings=settings) as world:
+        assert (await world.run(AGENT)).ok
+        assert (await world.run(LONG)).ok
+        short, long = map(limit, world.server.requests)
+    assert 8_192 < short < 40_000
+    # The prompt may fill the window up to the reserve, which is never less.
+    assert 8_192 <= long < 30_000
+
+
+async def test_a_small_budget_is_still_usable_with_a_large_limit(provide: Provide) -> None:
+    answers = [anthropic("", ("double", '{"number": 1}'), end="tool_use")] * 6
+    answers.append(anthropic("Done."))
+    settings = {"budget_tokens": 12_000}
+    async with provide(CLAUDE, answers, settings=settings) as world:
+        result = await world.run(AGENT)
+        limits = list(map(limit, world.server.requests))
+    assert (result.ok, result.steps) == (True, 7)
+    assert max(limits) < 12_000
+
+
+async def test_a_large_limit_does_not_keep_a_budget_from_those_beside_it(play: Play) -> None:
+    at_once = anyio.Event()
+    waiting = 0
+
+    async def together(request: ModelRequest) -> str:
+        nonlocal waiting
+        waiting += 1
+        if waiting == 4:
+            at_once.set()
+        with anyio.fail_after(60):
+            await at_once.wait()
+        return "Said."
+
+    child = Agent(ScriptedModel(together, max_output=100_000), name="child")
+
+    @tool
+    async def ask(context: ToolContext, number: int) -> str:
+        """Ask the child."""
+        return str((await context.run_agent(child, str(number))).output)
+
+    script = [calls(*(raw_call("ask", number=n) for n in range(4))), say("Done.")]
+    settings = {"budget_tokens": 300_000}
+    async with play(script, settings=settings, max_output=100_000) as world:
+        result = await world.run(Agent(tools=[ask]))
+        assert await world.results(result.thread_id) == [("ok", "Said.")] * 4
+    assert result.ok
+
+
+async def test_a_run_is_not_told_to_wrap_up_by_a_limit_that_no_answer_uses(play: Play) -> None:
+    script = [call("double", number=n) for n in range(4)] + [say("Done.")]
+    settings = {"budget_tokens": 120_000}
+    async with play(script, settings=settings, max_output=100_000) as world:
+        assert (await world.run(AGENT)).ok
+        assert isinstance(world.model, ScriptedModel)
+        last = world.model.requests[-1]
+    assert not any("nearly used up" in message.text for message in last.messages)
+
+
+@pytest.mark.parametrize(
+    "refusal", [overflow(), failure(400, "max_tokens is too large")], ids=["window", "limit"]
+)
+async def test_a_provider_that_refuses_so_long_an_answer_is_asked_for_a_usual_one(
+    serve: Serve, refusal: Reply
+) -> None:
+    def script(asked: dict[str, Any], n: int) -> Reply:
+        if asked["max_tokens"] > 8_192:
+            return refusal
+        return Reply(text="Done.") if n > 2 else Reply(calls=(("double", {"number": n}),))
+
+    async with serve(script, name=GPT) as world:
+        result = await world.run(AGENT)
+        first, again, *later = world.server.requests
+        assert first.json["messages"] == again.json["messages"]
+        assert [one.json["max_tokens"] for one in (again, *later)] == [8_192] * 3
+        causes = [one.data["cause"] for one in world.events if one.kind == "activation"]
+    assert result.ok
+    assert "overflow" not in causes
+
+
+@pytest.mark.parametrize(
+    ("settings", "options", "says"),
+    [
+        ({}, {"max_output": 9_000}, "9,000 output tokens (the model's limit)"),
+        (
+            {"max_output_tokens": 300},
+            {},
+            "300 output tokens (AGENT_RUNTIME_MAX_OUTPUT_TOKENS)",
+        ),
+        ({"context_window": 20_000}, {}, "(the room in the context window)"),
+        ({"budget_tokens": 12_000}, {}, "(what is left of the budget)"),
+    ],
+    ids=["model", "setting", "window", "budget"],
+)
+async def test_a_cut_call_says_at_which_limit(
+    provide: Provide, settings: dict[str, Any], options: dict[str, Any], says: str
+) -> None:
+    def answer(asked: dict[str, Any], n: int) -> list[bytes]:
+        if n:
+            return anthropic("Done.")
+        cut = ("double", '{"number": 1')
+        return anthropic("", cut, end="max_tokens", output=asked["max_tokens"])
+
+    async with provide(CLAUDE, answer, settings=settings, **options) as world:
+        result = await world.run(AGENT)
+        ((outcome, text),) = await world.results(result.thread_id)
+        told = orjson.dumps(world.server.requests[-1]).decode()
+    assert (outcome, says in text, says in told) == ("error", True, len(world.server.requests) > 1)
+
+
+async def test_a_provider_that_cuts_earlier_than_asked_is_said_to(provide: Provide) -> None:
+    answers = [anthropic("", ("double", '{"num'), end="max_tokens", output=4_000), ANSWERS[CLAUDE]]
+    async with provide(CLAUDE, answers) as world:
+        result = await world.run(AGENT)
+        ((_, text),) = await world.results(result.thread_id)
+    assert "4,000 output tokens (the model's limit)" in text
+
+
+async def test_a_provider_that_stops_just_before_the_limit_keeps_to_it(provide: Provide) -> None:
+    answers = [anthropic("", ("double", '{"num'), end="max_tokens", output=297), ANSWERS[CLAUDE]]
+    async with provide(CLAUDE, answers, settings={"max_output_tokens": 300}) as world:
+        result = await world.run(AGENT)
+        ((_, text),) = await world.results(result.thread_id)
+    assert "300 output tokens (AGENT_RUNTIME_MAX_OUTPUT_TOKENS)" in text

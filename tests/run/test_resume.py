@@ -1,0 +1,251 @@
+"""Going on with a run that a limit, an error, a cancel or a crash ended."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+
+import anyio
+import pytest
+
+from agent_runtime import Agent, Event, Runtime, ScriptedModel, Settings, tool
+from agent_runtime.errors import Conflict, ModelRejected, NotFound
+from agent_runtime.models.scripted import Scripted, call, calls, raw_call, say
+from agent_runtime.run.tool_calls import CANCELLED, INTERRUPTED
+from tests.support.elsewhere import agent, elsewhere
+
+
+@pytest.fixture
+async def runtime(database_url: str) -> AsyncGenerator[Runtime]:
+    """A runtime over a database of the test's own."""
+    async with Runtime.open(Settings(database_url=database_url)) as runtime:
+        yield runtime
+
+
+class Bench:
+    """An agent whose tool notes what it was called with."""
+
+    def __init__(self) -> None:
+        self.did: list[int] = []
+
+        @tool
+        async def work(n: int) -> str:
+            """Do a piece of work."""
+            self.did.append(n)
+            return f"did {n}"
+
+        self.tools = [work]
+
+    def agent(self, *script: Scripted, max_steps: int | None = None) -> Agent:
+        """Return the agent with a model of this script."""
+        return Agent(ScriptedModel(script), tools=self.tools, max_steps=max_steps)
+
+
+def told(agent: Agent) -> list[str]:
+    """Return the results in the last prompt that the agent's model was sent."""
+    assert isinstance(agent.model, ScriptedModel)
+    return [one.text for one in agent.model.requests[-1].messages if one.role == "tool"]
+
+
+async def test_after_its_steps_are_used_up_a_run_gets_as_many_again(runtime: Runtime) -> None:
+    bench = Bench()
+    first = await runtime.run(
+        bench.agent(call("work", n=1), call("work", n=2), max_steps=2), "Go.", thread="t"
+    )
+    assert (first.status, first.stop_reason, first.steps) == ("failed", "max_steps", 2)
+
+    last = bench.agent(call("work", n=3), say("done"), max_steps=2)
+    second = await runtime.resume(first.run_id, last)
+
+    assert (second.status, second.output, second.steps) == ("succeeded", "done", 4)
+    assert bench.did == [1, 2, 3]
+    assert told(last) == ["did 1", "did 2", "did 3"]
+
+
+async def test_after_an_error_of_the_model_a_run_goes_on_where_it_was(runtime: Runtime) -> None:
+    bench = Bench()
+    failing = bench.agent(call("work", n=1), ModelRejected("refused"))
+    with pytest.raises(ModelRejected):
+        await runtime.run(failing, "Go.", thread="t")
+    [run] = await runtime.store.of("local").runs(thread_id="t")
+    assert (run.status, run.stop_reason, run.detail) == ("failed", "error", "refused")
+
+    again = bench.agent(say("done"))
+    result = await runtime.resume(run.id, again)
+
+    assert (result.run_id, result.output) == (run.id, "done")
+    assert bench.did == [1]
+    assert isinstance(failing.model, ScriptedModel) and isinstance(again.model, ScriptedModel)
+    assert again.model.requests[-1].messages == failing.model.requests[-1].messages
+
+
+async def test_after_a_cancel_the_model_is_told_what_was_under_way(runtime: Runtime) -> None:
+    under_way = anyio.Event()
+
+    @tool
+    async def hang() -> str:
+        """Hang."""
+        under_way.set()
+        await anyio.sleep_forever()
+        return "never"
+
+    @tool
+    async def quick() -> str:
+        """Be quick."""
+        return "quick"
+
+    both = calls(raw_call("quick"), raw_call("hang"))
+    async with anyio.create_task_group() as group:
+
+        async def start() -> None:
+            one = Agent(ScriptedModel([both]), tools=[hang, quick])
+            await runtime.run(one, "Go.", thread="t")
+
+        group.start_soon(start)
+        await under_way.wait()
+        group.cancel_scope.cancel()
+    store = runtime.store.of("local")
+    [run] = await store.runs(thread_id="t")
+    assert (run.status, run.stop_reason, run.open_node) == ("cancelled", "cancelled", None)
+
+    again = Agent(ScriptedModel([say("done")]), tools=[hang, quick])
+    result = await runtime.resume(run.id, again)
+
+    assert result.ok
+    assert told(again)[1] == INTERRUPTED
+    assert told(again)[0] in ("quick", INTERRUPTED)
+    assert CANCELLED not in told(again)
+
+
+async def test_after_a_timeout_a_run_can_be_resumed(database_url: str) -> None:
+    @tool
+    async def hang() -> str:
+        """Hang."""
+        await anyio.sleep_forever()
+        return "never"
+
+    settings = Settings(database_url=database_url, run_timeout=0.05)
+    async with Runtime.open(settings) as runtime:
+        first = await runtime.run(Agent(ScriptedModel([call("hang")] * 99), tools=[hang]), "Go.")
+    assert (first.status, first.stop_reason) == ("failed", "timeout")
+
+    async with Runtime.open(Settings(database_url=database_url)) as runtime:
+        again = await runtime.resume(first.run_id, Agent(ScriptedModel([say("done")])))
+    assert again.output == "done"
+
+
+async def test_a_run_that_succeeded_is_not_resumed(runtime: Runtime) -> None:
+    result = await runtime.run(Agent(ScriptedModel([say("done")])), "Go.", thread="t")
+    before = await runtime.store.of("local").thread("t")
+
+    with pytest.raises(Conflict, match="succeeded"):
+        await runtime.resume(result.run_id, Agent(ScriptedModel([say("again")])))
+
+    assert await runtime.store.of("local").thread("t") == before
+
+
+async def test_a_run_whose_thread_went_on_is_not_resumed(runtime: Runtime) -> None:
+    bench = Bench()
+    first = await runtime.run(bench.agent(call("work", n=1), max_steps=1), "Go.", thread="t")
+    await runtime.run(bench.agent(say("another")), "Something else.", thread="t")
+
+    with pytest.raises(Conflict, match="went on"):
+        await runtime.resume(first.run_id, bench.agent(say("late")))
+
+    assert (await runtime.store.of("local").run(first.run_id)).status == "failed"
+
+
+async def test_a_run_is_not_resumed_while_another_works_on_its_thread(runtime: Runtime) -> None:
+    bench = Bench()
+    first = await runtime.run(bench.agent(call("work", n=1), max_steps=1), "Go.", thread="t")
+    refused = False
+
+    @tool
+    async def resume_first() -> str:
+        """Resume the run before this one."""
+        nonlocal refused
+        with pytest.raises(Conflict):
+            await runtime.resume(first.run_id, bench.agent(say("late")))
+        refused = True
+        return "refused"
+
+    second = Agent(ScriptedModel([call("resume_first"), say("done")]), tools=[resume_first])
+    assert (await runtime.run(second, "Something else.", thread="t")).ok
+    assert refused
+
+
+async def test_a_run_that_is_not_there_is_not_found(runtime: Runtime) -> None:
+    with pytest.raises(NotFound):
+        await runtime.resume("no-such-run", Agent(ScriptedModel([])))
+
+
+async def test_a_call_that_a_crash_left_uncertain_does_not_run_again(
+    runtime: Runtime, database_url: str
+) -> None:
+    async with elsewhere(database_url, tool="wait") as other:
+        run_id = (await other.until("tool-start"))["run_id"]
+        await other.kill()
+
+    # Were it run again, it would read the end of this process's stdin and say "waited".
+    resumed = agent("wait")
+    resumed = Agent(ScriptedModel([say("done")]), tools=resumed.tools)
+    events: list[Event] = []
+    result = await runtime.resume(run_id, resumed, on_event=events.append)
+
+    assert result.ok
+    assert told(resumed) == [INTERRUPTED]
+    [call_] = (await runtime.store.of("local").node("t", 2)).calls
+    assert (call_.status, call_.outcome) == ("done", "interrupted")
+    ids = [event.id for event in await runtime.store.of("local").events("t")]
+    assert ids == list(range(1, len(ids) + 1))
+    assert [one.data["resumed"] for one in events if one.kind == "run-start"] == [True]
+
+
+async def test_a_call_of_an_idempotent_tool_runs_again_after_a_crash(
+    runtime: Runtime, database_url: str
+) -> None:
+    async with elsewhere(database_url, tool="look") as other:
+        run_id = (await other.until("tool-start"))["run_id"]
+        await other.kill()
+
+    @tool(idempotent=True)
+    async def look() -> str:
+        """Look again."""
+        return "looked"
+
+    resumed = Agent(ScriptedModel([say("done")]), tools=[look])
+    assert (await runtime.resume(run_id, resumed)).ok
+    assert told(resumed) == ["looked"]
+
+
+async def test_children_that_died_with_their_parent_are_ended_when_it_is_resumed(
+    runtime: Runtime, database_url: str
+) -> None:
+    async with elsewhere(database_url, tool="delegate") as other:
+        parent_id = (await other.until("tool-start", tool="delegate"))["run_id"]
+        child_id = (await other.until("tool-start", tool="wait"))["run_id"]
+        await other.kill()
+    store = runtime.store.of("local")
+    assert (await store.run(child_id)).status == "running"
+
+    resumed = Agent(ScriptedModel([say("done")]), tools=agent("delegate").tools)
+    assert (await runtime.resume(parent_id, resumed)).ok
+
+    assert told(resumed) == [INTERRUPTED]
+    child = await store.run(child_id)
+    assert (child.status, child.stop_reason, child.open_node) == ("cancelled", "cancelled", None)
+    assert (await store.thread(child.thread_id)).active_run is None
+    [call_] = (await store.node(child.thread_id, 2)).calls
+    assert (call_.status, call_.outcome) == ("done", "interrupted")
+
+
+async def test_a_child_can_be_resumed_by_itself(runtime: Runtime, database_url: str) -> None:
+    async with elsewhere(database_url, tool="delegate") as other:
+        parent_id = (await other.until("tool-start", tool="delegate"))["run_id"]
+        child_id = (await other.until("tool-start", tool="wait"))["run_id"]
+        await other.kill()
+    tools = agent("delegate").tools
+    await runtime.resume(parent_id, Agent(ScriptedModel([say("done")]), tools=tools))
+
+    result = await runtime.resume(child_id, Agent(ScriptedModel([say("whole")]), tools=tools))
+
+    assert (result.run_id, result.output) == (child_id, "whole")

@@ -1,0 +1,129 @@
+"""A run as a stream: events as they happen, the same ones from the store, and what leaving does."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import anyio
+import pytest
+
+from agent_runtime import Agent, Event, tool
+from agent_runtime.errors import ModelAuthError
+from agent_runtime.models.scripted import call, calls, raw_call, say
+from agent_runtime.testing.model_server import Reply, unauthorized
+from agent_runtime_storage.contract.records import EventRow as KeptEvent
+from tests.support.worlds import Play, Serve, double
+
+AGENT = Agent(tools=[double])
+SCRIPT = [calls(raw_call("double", number=1), raw_call("double", number=2)), say("All\ndone.")]
+
+
+def as_kept(event: Event | KeptEvent) -> tuple[object, ...]:
+    """Return what the store keeps of an event: arguments of calls are in the log, not here."""
+    data = {key: value for key, value in event.data.items() if key != "arguments"}
+    return event.id, event.kind, event.run_id, event.node_id, data
+
+
+async def test_events_come_in_order_with_ids_that_rise_strictly(play: Play) -> None:
+    async with play(SCRIPT) as world, world.runtime.stream(AGENT, "Work.") as stream:
+        events = [event async for event in stream]
+        assert stream.result.output == "All\ndone."
+    kinds = [event.kind for event in events if event.kind != "text-delta"]
+    assert kinds == [
+        "run-start",
+        "activation",
+        "answer",
+        "tool-start",
+        "tool-start",
+        "tool-finish",
+        "tool-finish",
+        "answer",
+        "run-finish",
+    ]
+    text = "".join(event.data["text"] for event in events if event.kind == "text-delta")
+    assert text == "All\ndone."
+    ids = [event.id for event in events if event.id]
+    assert ids == list(range(1, len(kinds) + 1))
+    assert {(event.run_id, event.thread_id) for event in events} == {
+        (stream.run_id, stream.thread_id)
+    }
+
+
+async def test_after_any_cursor_the_store_gives_the_rest_without_a_gap(play: Play) -> None:
+    async with play(SCRIPT * 2) as world:
+        first = await world.run(AGENT, thread="t")
+        await world.run(AGENT, thread="t")
+        live = [one for one in world.events if one.id]
+        assert all(before.id < after.id for before, after in pairwise(live))
+        for cursor in (0, *(one.id for one in live)):
+            kept = await world.store.events(first.thread_id, after=cursor)
+            assert [as_kept(one) for one in kept] == [
+                as_kept(one) for one in live if one.id > cursor
+            ]
+
+
+async def test_deltas_of_a_real_stream_arrive_before_the_answer_is_whole(serve: Serve) -> None:
+    reply = Reply(text="One two three four.", reasoning="Hm, well.")
+    async with serve([reply]) as world, world.runtime.stream(Agent(), "Count.") as stream:
+        events = [event async for event in stream]
+    deltas = [event for event in events if event.kind == "text-delta"]
+    assert len(deltas) > 1
+    assert "".join(event.data["text"] for event in deltas) == reply.text
+    thoughts = [event.data["text"] for event in events if event.kind == "reasoning-delta"]
+    assert "".join(thoughts) == reply.reasoning
+    assert events.index(deltas[-1]) < [event.kind for event in events].index("answer")
+
+
+async def test_leaving_the_stream_cancels_the_run_which_can_be_resumed(play: Play) -> None:
+    @tool
+    async def hang() -> str:
+        """Never end."""
+        await anyio.sleep_forever()
+        return "ended"
+
+    async with play([call("hang"), say("Done.")]) as world:
+        async with world.runtime.stream(Agent(tools=[hang]), "Work.") as stream:
+            async for event in stream:
+                if event.kind == "tool-start":
+                    break
+            with pytest.raises(RuntimeError, match="not over"):
+                _ = stream.result
+        run = await world.store.run(stream.run_id)
+        assert (run.status, run.stop_reason) == ("cancelled", "cancelled")
+        ((outcome, text),) = await world.results(stream.thread_id)
+        assert outcome == "interrupted"
+        assert "unverified" in text
+        resumed = world.runtime.resume_stream(run.id, Agent(tools=[hang]))
+        async with resumed as stream:
+            kinds = [event.kind async for event in stream]
+            assert stream.result.output == "Done."
+    assert kinds[0] == "run-start"
+    assert kinds[-1] == "run-finish"
+
+
+async def test_leaving_the_stream_in_mid_answer_closes_the_connection(serve: Serve) -> None:
+    silent = Reply(text="So far, so", stall_after=3)
+    async with serve([silent]) as world:
+        async with world.runtime.stream(Agent(), "Work.") as stream:
+            async for event in stream:
+                if event.kind == "text-delta":
+                    break
+        await world.server.wait_for_connections(0)
+        run = await world.store.run(stream.run_id)
+        assert run.status == "cancelled"
+        # The provider may charge for what it sent.
+        assert run.unsettled.tokens >= world.billed("total_tokens") > 0
+
+
+async def test_what_the_run_raises_is_raised_by_the_stream_after_its_events(
+    serve: Serve,
+) -> None:
+    seen: list[Event] = []
+    script = [unauthorized("***")]
+    async with serve(script) as world, world.runtime.stream(Agent(), "Work.") as stream:
+        with pytest.raises(ModelAuthError):
+            async for event in stream:
+                seen.append(event)
+        with pytest.raises(ModelAuthError):
+            _ = stream.result
+    assert [event.kind for event in seen] == ["run-start", "activation", "run-finish"]

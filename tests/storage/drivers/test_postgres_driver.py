@@ -1,0 +1,318 @@
+"""The Postgres driver: counts, values, locks, errors, and what it does when it is cancelled."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import anyio
+import pytest
+
+from agent_runtime_storage import StoreBusy, StoreError, StoreReadOnly, StoreUnavailable
+from agent_runtime_storage.drivers.postgres.driver import PostgresDriver
+from agent_runtime_storage.drivers.protocol import BatchMissed, ConstraintFailed, Statement
+from tests.storage.drivers.postgres_drivers import (
+    DEADLINE,
+    IDS,
+    ids,
+    insert,
+    open_items,
+    other_client,
+    touch,
+    until_waiting,
+)
+
+
+@pytest.fixture
+def url(empty_postgres_url: str) -> str:
+    return empty_postgres_url
+
+
+@pytest.fixture
+async def driver(url: str) -> AsyncIterator[PostgresDriver]:
+    async with open_items(url) as opened:
+        yield opened
+
+
+async def test_rows_are_counted_for_queries_changes_and_returning(driver: PostgresDriver) -> None:
+    await driver.batch([insert(1), insert(2)], owner=None)
+
+    rows = await driver.batch(
+        [
+            Statement("UPDATE items SET body = '\\x01'", {}, rows=2),
+            Statement(IDS, {}, rows=2),
+            Statement("SELECT id FROM items WHERE id > 5", {}, rows=0),
+            Statement("DELETE FROM items WHERE id = 1 RETURNING id, body", {}, rows=1),
+            Statement("DELETE FROM items WHERE id = 1 RETURNING id", {}, rows=0),
+            Statement("UPDATE items SET body = '' WHERE id = 1", {}, rows=0),
+            Statement("UPDATE items SET body = body", {}),
+            Statement("WITH n AS (SELECT 7 AS id) SELECT id FROM n", {}),
+        ],
+        owner=None,
+    )
+
+    assert rows == [[], [(1,), (2,)], [], [(1, b"\x01")], [], [], [], [(7,)]]
+
+
+async def test_a_miss_names_its_statement_and_nothing_is_written(driver: PostgresDriver) -> None:
+    for missing in (
+        Statement("UPDATE items SET body = '' WHERE id = -1", {}, 1, "gone"),
+        Statement("SELECT 1 FROM items WHERE id = -1", {}, 1, "gone"),
+        Statement("DELETE FROM items RETURNING id", {}, 5, "gone"),
+        Statement("SELECT id FROM items", {}, 0, "gone"),
+    ):
+        with pytest.raises(BatchMissed, match="gone") as raised:
+            await driver.batch([insert(1), missing, insert(2)], owner=None)
+        assert raised.value.index == 1
+
+    assert await ids(driver) == []
+
+
+async def test_batches_that_fail_leave_their_neighbours_alone(driver: PostgresDriver) -> None:
+    async def break_rule(number: int) -> None:
+        with pytest.raises(ConstraintFailed):
+            await driver.batch([insert(1000 + number), insert(3000, None)], owner=None)
+
+    async def misspell(number: int) -> None:
+        with pytest.raises(StoreError, match="absent"):
+            absent = Statement("SELECT * FROM absent", {})
+            await driver.batch([insert(2000 + number), absent], owner=None)
+
+    async def write(number: int) -> None:
+        await driver.batch([insert(number)], owner=None)
+
+    async with anyio.create_task_group() as group:
+        for number in range(30):
+            group.start_soon(write, number)
+            group.start_soon(break_rule, number)
+            group.start_soon(misspell, number)
+
+    assert await ids(driver) == list(range(30))
+
+
+async def test_a_broken_rule_is_told_without_the_values_of_the_row(driver: PostgresDriver) -> None:
+    await driver.batch([insert(4711)], owner=None)
+
+    with pytest.raises(ConstraintFailed, match="items_pkey") as raised:
+        await driver.batch([insert(4711)], owner=None)
+
+    assert "4711" not in str(raised.value)
+    assert raised.value.__cause__ is None and raised.value.__suppress_context__
+
+
+async def test_values_come_back_as_sqlite_gives_them(driver: PostgresDriver) -> None:
+    given = {
+        "text": "ä % \\ 'q' \"z\" 🦉",
+        "whole": 2**63 - 1,
+        "real": 0.1,
+        "bytes": bytes(range(256)),
+        "none": None,
+    }
+    [row] = await driver.read(
+        "SELECT :text::text, :whole, :real, :bytes, :none::text, true, false,"
+        """ '{"b": 1, "a": 1.50}'::json, '{"b":1}'::jsonb, (1 = 1)::int4""",
+        given,
+        owner=None,
+    )
+
+    assert row[:5] == tuple(given.values())
+    assert row[5:] == (1, 0, '{"b": 1, "a": 1.50}', '{"b": 1}', 1)
+    assert [type(value) for value in row[:7]] == [str, int, float, bytes, type(None), int, int]
+
+
+async def test_many_rows_let_the_event_loop_go_on(driver: PostgresDriver) -> None:
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            await anyio.lowlevel.checkpoint()
+            turns += 1
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(count)
+        before = turns
+        rows = await driver.read("SELECT generate_series(1, 50000)", {}, owner=None)
+        assert turns - before >= 49
+        assert [row[0] for row in rows] == list(range(1, 50001))
+        group.cancel_scope.cancel()
+
+
+async def test_what_postgres_cannot_hold_is_told_and_harms_nothing(driver: PostgresDriver) -> None:
+    for value in ("a\0b", "\ud800", 2**70):
+        with pytest.raises(StoreError, match="cannot be stored"):
+            await driver.read("SELECT :value::text", {"value": value}, owner=None)
+
+    assert await driver.read("SELECT 1", {}, owner=None) == [(1,)]
+
+
+async def test_a_read_writes_nothing(driver: PostgresDriver) -> None:
+    with pytest.raises(StoreReadOnly):
+        await driver.read("DELETE FROM items RETURNING 1", {}, owner=None)
+
+
+async def test_statements_are_forgotten_in_time_and_prepared_again_when_lost(url: str) -> None:
+    async with open_items(url, connections=1) as driver:
+        for number in range(420):
+            assert await driver.read(f"SELECT {number}", {}, owner=None) == [(number,)]
+        kept = "SELECT count(*) FROM pg_prepared_statements"
+        [(count,)] = await driver.read(kept, {}, owner=None)
+        assert 300 < count <= 410
+
+        await driver.batch([Statement("DEALLOCATE ALL", {})], owner=None)
+        await driver.batch([insert(1)], owner=None)
+        assert await ids(driver) == [1]
+
+
+async def test_batches_with_the_same_lock_see_each_other(driver: PostgresDriver) -> None:
+    following = Statement(
+        "INSERT INTO items (id, body) SELECT coalesce(max(id), 0) + 1, '' FROM items", {}, rows=1
+    )
+
+    async def append() -> None:
+        for _ in range(5):
+            await driver.batch([following], owner="ann", locks=["thread 1", "tree 1"])
+
+    # The role of an owner's statements has no rights on a table that is not guarded.
+    grant = Statement("GRANT ALL ON items TO agent_runtime_app", {})
+    schema = Statement("GRANT USAGE ON SCHEMA agent_runtime TO agent_runtime_app", {})
+    await driver.batch([grant, schema], owner=None)
+    async with anyio.create_task_group() as group:
+        for _ in range(12):
+            group.start_soon(append)
+
+    assert await ids(driver) == list(range(1, 61))
+
+
+async def test_a_lock_is_the_owners_and_waited_for_by_name(
+    driver: PostgresDriver, url: str
+) -> None:
+    await driver.batch([insert(1)], owner=None)
+    select = Statement("SELECT 1", {})
+    order: list[str] = []
+
+    async def hold() -> None:
+        await driver.batch([touch(1)], owner=None, locks=["b", "a"])
+        order.append("first")
+
+    async def wait() -> None:
+        await driver.batch([select], owner=None, locks=["a"])
+        order.append("second")
+
+    async with other_client(url) as other, anyio.create_task_group() as group:
+        await other.run("SELECT 1 FROM items FOR UPDATE")
+        group.start_soon(hold)
+        await until_waiting(url)
+        group.start_soon(wait)
+        await until_waiting(url, 2)
+        await driver.batch([select], owner=None, locks=["c"])
+        await driver.batch([select], owner="ann", locks=["a", "b"])
+        assert order == []
+        await other.end()
+
+    # Who waited goes on once the first has committed; which of the two tasks runs first is chance.
+    assert sorted(order) == ["first", "second"]
+
+
+async def test_who_waits_too_long_for_a_lock_is_told_so(url: str) -> None:
+    async with open_items(url, statement_seconds=0.2) as driver, other_client(url) as other:
+        await driver.batch([insert(1)], owner=None)
+        await other.run("SELECT 1 FROM items FOR UPDATE")
+
+        with pytest.raises(StoreBusy, match="lock"):
+            await driver.batch([insert(2), touch(1)], owner=None)
+        with pytest.raises(StoreBusy, match="cancelled"):
+            await driver.read("SELECT pg_sleep(60)", {}, owner=None)
+
+        assert await ids(driver) == [1]
+
+
+async def test_the_victim_of_a_deadlock_is_tried_again(driver: PostgresDriver, url: str) -> None:
+    await driver.batch([insert(1), insert(2)], owner=None)
+    async with other_client(url) as other, anyio.create_task_group() as group:
+        # So that the batch is the one that the server picks.
+        await other.run("SET deadlock_timeout = '1h'")
+        await other.run("UPDATE items SET body = '\\x09' WHERE id = 2")
+        group.start_soon(lambda: driver.batch([touch(1), touch(2)], owner=None))
+        await until_waiting(url)
+        await other.run("UPDATE items SET body = '\\x09' WHERE id = 1")
+        await other.end()
+
+    rows = await driver.read("SELECT body FROM items ORDER BY id", {}, owner=None)
+    assert rows == [(b"\x09\x01",), (b"\x09\x01",)]
+
+
+async def test_a_cancelled_read_is_cancelled_on_the_server(url: str) -> None:
+    async with open_items(url, connections=1) as driver, other_client(url) as other:
+        [(pid,)] = await driver.read("SELECT pg_backend_pid()", {}, owner=None)
+        await other.run("LOCK TABLE items")
+        async with anyio.create_task_group() as group:
+            group.start_soon(ids, driver)
+            assert await until_waiting(url) == [pid]
+            group.cancel_scope.cancel()
+
+        # The lock is still held, so only a server that was told has ended the query.
+        active = "SELECT state FROM pg_stat_activity WHERE pid = %s"
+        assert await other.run(active, pid) == [("idle",)]
+        assert await driver.read("SELECT pg_backend_pid()", {}, owner=None) == [(pid,)]
+        await other.end()
+        assert await ids(driver) == []
+
+
+async def test_a_batch_that_has_begun_is_finished_before_the_cancellation_goes_on(
+    driver: PostgresDriver, url: str
+) -> None:
+    await driver.batch([insert(1)], owner=None)
+    after: list[list[int]] = []
+
+    async def write() -> None:
+        try:
+            await driver.batch([insert(2), touch(1)], owner=None)
+        finally:
+            with anyio.CancelScope(shield=True):
+                after.append(await ids(driver))
+
+    async with other_client(url) as other:
+        await other.run("SELECT 1 FROM items FOR UPDATE")
+        async with anyio.create_task_group() as outer, anyio.create_task_group() as cancelled:
+            cancelled.start_soon(write)
+            await until_waiting(url)
+            cancelled.cancel_scope.cancel()
+            assert after == []
+            outer.start_soon(other.end)
+
+    assert after == [[1, 2]]
+
+
+async def test_a_batch_that_waits_for_a_connection_is_withdrawn(url: str) -> None:
+    async with open_items(url, connections=1) as driver, other_client(url) as other:
+        await driver.batch([insert(1)], owner=None)
+        await other.run("SELECT 1 FROM items FOR UPDATE")
+        async with anyio.create_task_group() as group:
+            group.start_soon(lambda: driver.batch([touch(1)], owner=None))
+            await until_waiting(url)
+            with anyio.fail_after(DEADLINE):
+                async with anyio.create_task_group() as withdrawn:
+                    withdrawn.start_soon(lambda: driver.batch([insert(2)], owner=None))
+                    await anyio.wait_all_tasks_blocked()
+                    withdrawn.cancel_scope.cancel()
+            await other.end()
+
+        assert await ids(driver) == [1]
+
+
+async def test_closing_finishes_what_was_accepted_and_can_be_repeated(url: str) -> None:
+    async with open_items(url) as driver, other_client(url) as other:
+        await driver.batch([insert(1)], owner=None)
+        await other.run("SELECT 1 FROM items FOR UPDATE")
+        async with anyio.create_task_group() as group:
+            group.start_soon(lambda: driver.batch([touch(1), insert(2)], owner=None))
+            await until_waiting(url)
+            group.start_soon(driver.close)
+            await anyio.wait_all_tasks_blocked()
+            await other.end()
+
+        await driver.close()
+        for attempt in (driver.batch([insert(9)], owner=None), driver.read(IDS, {}, owner=None)):
+            with pytest.raises(StoreUnavailable, match="closed"):
+                await attempt
+        assert await other.run("SELECT id FROM items ORDER BY id") == [(1,), (2,)]

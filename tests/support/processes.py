@@ -1,0 +1,53 @@
+"""Programs of the tests in processes of their own, which say what they do by lines of JSON."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import anyio.abc
+import orjson
+from anyio.streams.buffered import BufferedByteReceiveStream
+
+from tests.support.command import ROOT, clean_environ
+
+LINE = 1_000_000
+SECONDS = 120
+
+
+class Program:
+    """A program that runs in another process."""
+
+    def __init__(self, process: anyio.abc.Process) -> None:
+        assert process.stdout is not None
+        self.process = process
+        self._lines = BufferedByteReceiveStream(process.stdout)
+
+    async def line(self) -> dict[str, Any]:
+        """Wait for the next line."""
+        return orjson.loads(await self._lines.receive_until(b"\n", LINE))
+
+    async def kill(self) -> None:
+        """Kill it with SIGKILL, and wait until it is gone."""
+        self.process.send_signal(signal.SIGKILL)
+        await self.process.wait()
+
+
+@asynccontextmanager
+async def program(module: str, *arguments: str) -> AsyncGenerator[Program]:
+    """Start a module of the tests; it is killed at the end, if it still lives."""
+    command = [sys.executable, "-m", module, *arguments]
+    environ = clean_environ()
+    async with await anyio.open_process(command, cwd=ROOT, env=environ, stderr=None) as process:
+        started = Program(process)
+        try:
+            with anyio.fail_after(SECONDS):
+                yield started
+        finally:
+            if process.returncode is None:
+                with anyio.CancelScope(shield=True):
+                    await started.kill()

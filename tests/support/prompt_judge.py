@@ -1,0 +1,245 @@
+"""Judges what whole runs with observational memory left: prompts, observations and jobs.
+
+Nothing of the product's own checks is used: a prompt is read as its model reads it, and what it
+shows is compared with the branch that the rows tell.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from agent_runtime.messages import (
+    AssistantMessage,
+    LoggedMessage,
+    Note,
+    call_id,
+    decode_message,
+)
+from agent_runtime_storage import EventRow, ObservationRow, Store
+from agent_runtime_storage.drivers.protocol import Driver, Row
+from benchmarks.proof.interleavings.memory_world import MAIN, Message, Op, Sent
+
+_OBSERVED = re.compile(r"<observed (\w+) nodes (\d+) to (\d+)>\n.*\n</observed \1>", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What an interleaving left in the database."""
+
+    nodes: dict[int, tuple[int | None, LoggedMessage]]
+    observations: dict[int, ObservationRow]
+    activations: list[Row]
+    jobs: list[Row]
+    events: list[EventRow]
+
+
+async def read_left(store: Store, driver: Driver, owner: str, thread: str = MAIN) -> Left:
+    """Read what there is of a thread."""
+
+    async def rows(columns: str, table: str) -> list[Row]:
+        return await driver.read(
+            f"SELECT {columns} FROM {table} "
+            "WHERE user_id = :user_id AND thread_id = :thread_id ORDER BY 1",
+            {"user_id": owner, "thread_id": thread},
+            owner=owner,
+        )
+
+    user = store.of(owner)
+    nodes = await rows("id, parent_id, body", "nodes")
+    return Left(
+        nodes={
+            seq: (parent, decode_message(bytes(body) or (await user.node(thread, seq)).body))
+            for seq, parent, body in nodes
+        },
+        observations={row.id: row for row in await user.observations(thread, ending_from=0)},
+        activations=await rows("id, anchor, body", "activations"),
+        jobs=await rows("id, kind, key, status", "jobs"),
+        events=await user.events(thread, limit=100_000),
+    )
+
+
+@dataclass
+class Judge:
+    """What is known of an interleaving, and what is found wrong with it.
+
+    Args:
+        claimed: the ids of the jobs that could be claimed once all claims were over.
+    """
+
+    left: Left
+    history: Sequence[Op]
+    sent: Sequence[Sent]
+    claimed: frozenset[str]
+    problems: list[str] = field(default_factory=list[str])
+
+    def judge(self) -> list[str]:
+        """Return what is wrong, a sentence each."""
+        for op in self.history:
+            if op.outcome == "failed":
+                self._say(f"{op.what} {op.id} failed: {op.error}")
+        self._fencing()
+        self._observations()
+        self._jobs()
+        self._activations()
+        for number, sent in enumerate(self.sent):
+            if wrong := self.prompt(sent):
+                self._say(f"prompt {number} of {sent.op}: {wrong}")
+        return self.problems
+
+    def _say(self, problem: str) -> None:
+        self.problems.append(problem)
+
+    def _parent(self, node: int) -> int | None:
+        return self.left.nodes[node][0]
+
+    def branch(self, head: int | None) -> list[int]:
+        """Return the chain of parents that ends at a node, oldest first."""
+        chain: list[int] = []
+        while head is not None:
+            chain.append(head)
+            head = self._parent(head)
+        return chain[::-1]
+
+    def _fencing(self) -> None:
+        newest: dict[str, int] = {}
+        for event in self.left.events:
+            # The events of a run's beginning have no lease yet.
+            run, epoch = event.data.get("run", ""), event.data.get("epoch", 0)
+            if epoch < newest.get(run, 0):
+                self._say(f"event {event.id} was written with epoch {epoch} after {newest[run]}")
+            newest[run] = max(epoch, newest.get(run, 0))
+
+    # Observations and their jobs
+
+    def _observations(self) -> None:
+        rows = self.left.observations
+        if list(rows) != list(range(1, len(rows) + 1)):
+            self._say(f"the observations are {list(rows)}")
+        for one in rows.values():
+            branch = self.branch(one.last)
+            if one.first not in branch or self._parent(one.first) != one.parent_id:
+                self._say(f"observation {one.id} of {one.first} to {one.last} is on no branch")
+            if one.level:
+                self._parts(one)
+
+    def _parts(self, one: ObservationRow) -> None:
+        parts = [self.left.observations[part] for part in one.parts]
+        ends = [one.parent_id, *(part.last for part in parts)]
+        if [part.parent_id for part in parts] != ends[:-1] or ends[-1] != one.last:
+            self._say(f"the parts {one.parts} of observation {one.id} do not follow each other")
+        if one.first != parts[0].first or one.level != 1 + max(part.level for part in parts):
+            self._say(f"observation {one.id} does not stand for its parts {one.parts}")
+
+    def _jobs(self) -> None:
+        told = [event.data for event in self.left.events if event.kind == "observation"]
+        if sorted(one["observation"] for one in told) != list(self.left.observations):
+            self._say("the events tell of other observations than there are")
+        commits = Counter(one["job"] for one in told if one["job"])
+        jobs = {row[0]: row for row in self.left.jobs}
+        for job, count in commits.items():
+            if count != 1 or job not in jobs or jobs[job][3] != "done":
+                self._say(f"job {jobs.get(job)} was committed {count} times")
+        for job, kind, key, status in jobs.values():
+            if status == "done" and not commits[job]:
+                self._say(f"the {kind} job {key} is done, and nothing came of it")
+            if status != "done" and job not in self.claimed:
+                self._say(f"the {kind} job {key} is lost: it is {status}")
+        for one in told:
+            # The loop itself has something written by rules, without a job, where it cannot wait.
+            if not one["job"] and one["origin"] == "model":
+                self._say(f"observation {one['observation']} was committed without its job")
+
+    # Activations and prompts
+
+    def _activations(self) -> None:
+        for identity, anchor, body in self.left.activations:
+            start: dict[str, Any] = orjson.loads(bytes(body))
+            seen = [self.left.observations[one] for one in start["observed"]]
+            branch = self.branch(anchor)
+            ends = [None, *(one.last for one in seen)]
+            if [one.parent_id for one in seen] != ends[:-1]:
+                self._say(f"the observations of activation {identity} do not follow each other")
+            if any(one.last not in branch for one in seen):
+                self._say(f"activation {identity} has observations of another branch")
+            first = start["first"]
+            if first is not None and self._parent(first) != ends[-1]:
+                self._say(f"activation {identity} begins at {first}, is observed to {ends[-1]}")
+
+    def prompt(self, sent: Sent) -> str:
+        """Return what is wrong with a prompt: it shows each node of its branch exactly once."""
+        messages = sent.messages[1:]
+        intervals: list[tuple[int, int]] = []
+        while messages and (found := _OBSERVED.fullmatch(messages[0][1])):
+            intervals.append((int(found[2]), int(found[3])))
+            messages = messages[1:]
+        heads = self._heads(sent)
+        if not heads:
+            return f"its last message is no node's: {sent.messages[-1]}"
+        wrong = ""
+        for head in heads:
+            wrong = self._covers(self.branch(head), intervals, messages)
+            if not wrong:
+                return ""
+        return wrong
+
+    def _covers(
+        self, branch: list[int], intervals: list[tuple[int, int]], messages: list[Message]
+    ) -> str:
+        reached = 0
+        for first, last in intervals:
+            if branch[reached : reached + 1] != [first] or last not in branch[reached:]:
+                return f"it has observations of {intervals} on the branch {branch}"
+            reached = branch.index(last) + 1
+        return self._raw(messages, branch[reached:], stated=reached > 0)
+
+    def _heads(self, sent: Sent) -> list[int]:
+        """Return the nodes that may be the newest one of a prompt: several may read alike."""
+        answered = [
+            parent
+            for parent, message in self.left.nodes.values()
+            if sent.answer and message.text == sent.answer
+        ]
+        if answered:
+            return [one for one in answered if one is not None]
+        _, text, _, call = sent.messages[-1]
+        return [
+            seq for seq, (_, message) in self.left.nodes.items() if _shows(message, seq, text, call)
+        ]
+
+    def _raw(self, messages: list[Message], nodes: list[int], *, stated: bool) -> str:
+        place = int(stated and bool(messages) and messages[0][0] == "user")
+        for node in nodes:
+            message = self.left.nodes[node][1]
+            if isinstance(message, Note) and place and messages[place - 1][0] == "tool":
+                if messages[place - 1][1].count(message.text) != 1:
+                    return f"note {node} is not in the last result"
+                continue
+            if place >= len(messages):
+                return f"node {node} is missing"
+            role, text, ids, _ = messages[place]
+            made = message.calls if isinstance(message, AssistantMessage) else ()
+            wanted = [call_id(node, index) for index in range(len(made))]
+            shown = message.text in text if isinstance(message, Note) else message.text == text
+            if not shown or ids != wanted or (role == "assistant") != (message.type == "assistant"):
+                return f"in the place of node {node} stands {messages[place]}"
+            results = [one[3] for one in messages[place + 1 : place + 1 + len(made)]]
+            if results != wanted:
+                return f"the results of node {node} are {results}"
+            place += 1 + len(made)
+        rest = messages[place:]
+        return f"it shows what is not of its branch, or shows it again: {rest}" if rest else ""
+
+
+def _shows(message: LoggedMessage, seq: int, text: str, call: str) -> bool:
+    """Return whether the last message of a prompt shows a node."""
+    if isinstance(message, Note):
+        return bool(message.text) and message.text in text
+    if isinstance(message, AssistantMessage) and message.calls:
+        return call == call_id(seq, len(message.calls) - 1)
+    return not call and message.text == text

@@ -1,0 +1,222 @@
+"""OpenAI's Chat Completions, and servers that are compatible with them up to a point."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from tests.support.providers.server import (
+    Call,
+    Json,
+    Provider,
+    RefusedError,
+    Say,
+    Think,
+    Turn,
+    halves,
+    refuse_if,
+)
+
+_NAME = re.compile(r"^[a-zA-Z0-9_-]{1,64}$")
+_FIELDS = {
+    "system": {"role", "content", "name"},
+    "user": {"role", "content", "name"},
+    "assistant": {"role", "content", "name", "refusal", "tool_calls"},
+    "tool": {"role", "content", "tool_call_id"},
+}
+
+
+class OpenAI(Provider):
+    """The provider itself, which shows no reasoning and takes none back."""
+
+    more: frozenset[str] = frozenset()
+    """Fields of assistants that it takes beside its own."""
+
+    def refusal(self, text: str) -> Json:
+        """Return the body of a refusal."""
+        error = {"message": text, "type": "invalid_request_error", "param": None, "code": None}
+        return {"error": error}
+
+    def prompt(self, body: Json) -> Sequence[object]:
+        """Return what the prompt consists of, in order."""
+        return [body.get("tools"), *body["messages"]]
+
+    # What it refuses
+
+    def check(self, body: Json, headers: Mapping[str, str]) -> None:
+        """Look at a request."""
+        key = headers.get("authorization", "").startswith("Bearer ")
+        refuse_if(not key, "You didn't provide an API key.")
+        for n, made in enumerate(body.get("tools") or []):
+            wrong = made["type"] != "function" or not _NAME.match(made["function"]["name"])
+            refuse_if(wrong, f"Invalid 'tools[{n}].function.name'")
+        messages: list[Json] = body["messages"]
+        waiting: list[str] = []
+        for n, message in enumerate(messages):
+            self._check_fields(n, message)
+            if message["role"] == "tool":
+                known = message["tool_call_id"] in waiting
+                refuse_if(
+                    not known,
+                    "Invalid parameter: messages with role 'tool' must be a response to a "
+                    "preceeding message with 'tool_calls'.",
+                )
+                waiting.remove(message["tool_call_id"])
+                continue
+            _check_answered(waiting)
+            asked: list[Json] = message.get("tool_calls") or []
+            waiting = [call["id"] for call in asked]
+            if message["role"] == "assistant":
+                self.check_answer(n, message)
+        _check_answered(waiting)
+
+    def _check_fields(self, n: int, message: Json) -> None:
+        taken = _FIELDS[message["role"]]
+        if message["role"] == "assistant":
+            taken |= self.more
+            calls: list[Json] | None = message.get("tool_calls")
+            refuse_if(calls == [], f"[] is too short - 'messages.{n}.tool_calls'")
+            empty = not calls and not message.get("content")
+            refuse_if(empty, f"Invalid value for 'content': expected a string, got null. ({n})")
+            made: list[Json] = calls or []
+            for i, call in enumerate(made):
+                _check_call(f"messages[{n}].tool_calls[{i}]", call)
+        for name in message.keys() - taken:
+            raise RefusedError(
+                f"Additional properties are not allowed ('{name}' was unexpected) - 'messages.{n}'"
+            )
+        wrong = message["role"] != "assistant" and not isinstance(message["content"], str | list)
+        refuse_if(wrong, f"Invalid type for 'messages[{n}].content'")
+
+    def check_answer(self, n: int, message: Json) -> None:
+        """Look at an answer of the model's own."""
+
+    # What it streams
+
+    def stream(self, turn: Turn, n: int) -> list[bytes]:
+        """Return the events of an answer."""
+        calls = [part for part in turn if isinstance(part, Call)]
+        deltas: list[Json] = [{"role": "assistant", "content": "", "refusal": None}]
+        deltas += self.reasoning("".join(one.text for one in turn if isinstance(one, Think)))
+        text = "".join(one.text for one in turn if isinstance(one, Say))
+        deltas += [{"content": part} for part in halves(text)]
+        deltas += [{"tool_calls": fragments} for fragments in self.calls(calls, n)]
+        choices: list[Json] = [{"index": 0, "delta": one, "finish_reason": None} for one in deltas]
+        end = "tool_calls" if calls else "stop"
+        choices.append({"index": 0, "delta": {}, "finish_reason": end})
+        frame: Json = {"id": f"chatcmpl-{n}", "object": "chat.completion.chunk", "created": 1}
+        frame |= {"model": "m", "service_tier": "default", "system_fingerprint": None}
+        usage = {"prompt_tokens": 9, "completion_tokens": 2, "total_tokens": 11}
+        frames = [{**frame, "choices": [choice], "usage": None} for choice in choices]
+        frames.append({**frame, "choices": [], "usage": usage})
+        return [b"data: %s\n\n" % orjson.dumps(one) for one in frames] + [b"data: [DONE]\n\n"]
+
+    def reasoning(self, text: str) -> list[Json]:
+        """Return the deltas that show the model's reasoning."""
+        return []
+
+    def calls(self, calls: Sequence[Call], n: int) -> Iterator[list[Json]]:
+        """Yield the fragments of each chunk."""
+        for index, call in enumerate(calls):
+            head = {"index": index, "id": f"call_{n}_{index}", "type": "function"}
+            yield [{**head, "function": {"name": call.name, "arguments": ""}}]
+            for piece in halves(_arguments(call)):
+                yield [{"index": index, "function": {"arguments": piece}}]
+
+
+class Quirky(OpenAI):
+    """A compatible server that demands its reasoning back, and streams calls as it likes.
+
+    It demands it with each call, as it was shown; with another model's, anything but its own.
+    """
+
+    more = frozenset({"reasoning_content"})
+
+    def __init__(self) -> None:
+        self.thoughts: dict[bytes, str] = {}
+
+    def check_answer(self, n: int, message: Json) -> None:
+        """Look at an answer of the model's own."""
+        made: list[Json] = message.get("tool_calls") or []
+        functions = [call["function"] for call in made]
+        calls = [(one["name"], orjson.loads(one["arguments"])) for one in functions]
+        if not calls:
+            return
+        refuse_if(
+            "reasoning_content" not in message,
+            "thinking is enabled but reasoning_content is missing in assistant tool call message "
+            f"at index {n}",
+        )
+        known = self.thoughts.get(_known(calls))
+        refuse_if(not self.foreign and known is None, f"messages[{n}]: never made: {calls}")
+        changed = message["reasoning_content"].strip() != (known or "")
+        refuse_if(changed, f"messages[{n}].reasoning_content: was changed")
+
+    def stream(self, turn: Turn, n: int) -> list[bytes]:
+        """Return the events of an answer."""
+        thought = "".join(one.text for one in turn if isinstance(one, Think))
+        calls = [(one.name, one.arguments) for one in turn if isinstance(one, Call)]
+        self.thoughts[_known(calls)] = thought
+        return super().stream(turn, n)
+
+    def reasoning(self, text: str) -> list[Json]:
+        """Return the deltas that show the model's reasoning."""
+        return [{"content": None, "reasoning_content": part} for part in halves(text)]
+
+    def calls(self, calls: Sequence[Call], n: int) -> Iterator[list[Json]]:
+        """Yield the fragments of each chunk, in another way at each turn."""
+        ways = (self._zero, self._indexless, self._repeating, self._whole, self._made_up)
+        yield from ways[n // 6 % len(ways)](calls, n)
+
+    def _zero(self, calls: Sequence[Call], n: int) -> Iterator[list[Json]]:
+        for chunk in super().calls(calls, n):
+            yield [{**one, "index": 0} for one in chunk]
+
+    def _indexless(self, calls: Sequence[Call], n: int) -> Iterator[list[Json]]:
+        for chunk in super().calls(calls, n):
+            yield [{key: it for key, it in one.items() if key != "index"} for one in chunk]
+
+    def _repeating(self, calls: Sequence[Call], n: int) -> Iterator[list[Json]]:
+        for i, call in enumerate(calls):
+            for piece in halves(_arguments(call)):
+                function = {"name": call.name, "arguments": piece}
+                yield [{"index": 0, "id": f"c{n}_{i}", "type": "function", "function": function}]
+
+    def _whole(self, calls: Sequence[Call], n: int) -> Iterator[list[Json]]:
+        for call in calls:
+            function = {"name": call.name, "arguments": _arguments(call)}
+            yield [{"index": 0, "id": "", "type": "function", "function": function}]
+
+    def _made_up(self, calls: Sequence[Call], n: int) -> Iterator[list[Json]]:
+        for i, chunk in enumerate(super().calls(calls, n)):
+            yield [{**one, "id": f"chatcmpl-tool-{n}-{i}"} for one in chunk]
+
+
+def _check_answered(waiting: Sequence[str]) -> None:
+    refuse_if(
+        waiting,
+        "An assistant message with 'tool_calls' must be followed by tool messages responding to "
+        "each 'tool_call_id'. The following tool_call_ids did not have response messages: "
+        f"{', '.join(waiting)}",
+    )
+
+
+def _check_call(where: str, call: Json) -> None:
+    wrong = call.get("type") != "function" or not _NAME.match(call["function"]["name"])
+    refuse_if(wrong, f"Invalid '{where}.function.name': string does not match pattern.")
+    long = len(call["id"]) > 40
+    refuse_if(long, f"Invalid '{where}.id': string too long. Expected at most 40 characters.")
+    text: Any = call["function"]["arguments"]
+    refuse_if(not isinstance(text, str), f"Invalid type for '{where}.function.arguments'")
+    refuse_if(call.keys() - {"id", "type", "function"}, f"{where}: unknown fields")
+
+
+def _arguments(call: Call) -> str:
+    return orjson.dumps(call.arguments).decode()
+
+
+def _known(calls: Sequence[tuple[str, Any]]) -> bytes:
+    return orjson.dumps(calls, option=orjson.OPT_SORT_KEYS)
