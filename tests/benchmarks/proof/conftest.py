@@ -2,4 +2,5 @@
 
 from __future__ import annotations
 
+from tests.storage.conftest import store as store
 from tests.storage.conftest import user as user
