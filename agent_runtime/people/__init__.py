@@ -1,1 +1,0 @@
-"""People in the loop: what runs ask them, what they allow, and how a run waits for it."""
