@@ -1,1 +1,1 @@
-"""Sub-agents: a task handed over with all that they may know, and an outcome that was observed."""
+"""Sub-agents: delegate a task to a child run and observe its outcome."""

@@ -1,0 +1,1 @@
+"""Files: what may be attached, how it is stored, and the references that messages hold."""

@@ -1,0 +1,1 @@
+"""Human in the loop: questions, approvals and pauses that suspend a run."""

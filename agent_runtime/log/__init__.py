@@ -1,0 +1,1 @@
+"""A run's access to its thread's log: nodes, branches and leases."""

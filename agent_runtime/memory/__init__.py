@@ -1,0 +1,1 @@
+"""What an agent remembers: observations, recall, conversations and the memory of nodes."""

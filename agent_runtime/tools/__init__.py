@@ -1,0 +1,1 @@
+"""Tools: `@tool` turns a function into something that a model can call."""

@@ -1,0 +1,1 @@
+"""Conversation memory: the newest whole turns of a thread, for use outside a run."""

@@ -1,0 +1,1 @@
+"""Node memory: what one node of a workflow remembers of a conversation."""

@@ -1,0 +1,1 @@
+"""Semantic recall: index messages as vectors and find them again."""

@@ -1,0 +1,1 @@
+"""Guards that stop or ask about a run that makes no progress."""

@@ -1,0 +1,1 @@
+"""Tools for one folder: files, search and shell commands."""

@@ -1,0 +1,1 @@
+"""The Reflector: a model, or rules, that condenses the oldest observations."""

@@ -1,0 +1,80 @@
+"""Find words that plain English does without: `python -m tests.words`.
+
+The list holds idioms that once filled this project and that native readers stumble over.  Code,
+comments, docstrings, messages and documents are searched alike; a word that has to stay, such as
+one inside data that others wrote, is marked on its line with `plain: ok`.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+SEARCHED = (
+    "agent_runtime",
+    "storage",
+    "config",
+    "benchmarks",
+    "docs",
+    "examples",
+    "README.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+)
+SUFFIXES = {".py", ".sql", ".md", ".toml", ".yml"}
+
+# The first column is a pattern, the second says what to write instead.
+BANNED = {
+    r"told|untold": "say who says what, or use `shown`, `reported`, `sent`",
+    r"besides?": "next to, with, except, also",
+    r"anew": "again",
+    r"so (many|much)": "give the number's name",
+    r"(go|goes|going|gone|went) on with": "resume, continue",
+    r"what is (not|no)\b": "name the thing",
+    r"com(e|es|ing) to nothing": "fails",
+    r"in the place of": "instead of",
+    r"(came|comes) of": "the outcome of",
+    r"whether nobody|as nobody": "say who does",
+    r"of which": "name it again in a sentence of its own",
+    r"looks? after": "manage, maintain",
+    r"thereby|therein|thereof|whereby|wherein": "use two sentences",
+}
+_PATTERN = re.compile(
+    r"(?<![\w-])(?:" + "|".join(f"(?:{one})" for one in BANNED) + r")(?![\w-])", re.IGNORECASE
+)
+
+
+def files() -> list[Path]:
+    """Return the files that are searched, in order."""
+    found: list[Path] = []
+    for name in SEARCHED:
+        place = ROOT / name
+        if place.is_file():
+            found.append(place)
+        found += (path for path in place.rglob("*") if path.suffix in SUFFIXES)
+    return sorted(found)
+
+
+def findings(path: Path) -> list[str]:
+    """Return each banned word of a file as `path:line: word`."""
+    found: list[str] = []
+    for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
+        if "plain: ok" in line:
+            continue
+        found += (
+            f"{path.relative_to(ROOT)}:{number}: {match[0]}" for match in _PATTERN.finditer(line)
+        )
+    return found
+
+
+def main() -> int:
+    """Print what was found; return 1 if there is any."""
+    found = [one for path in files() for one in findings(path)]
+    print("\n".join(found) or "No banned words.")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
