@@ -13,7 +13,8 @@ from agent_runtime_config.errors import AgentRuntimeError, ConfigError
 if TYPE_CHECKING:
     from agent_runtime_config.approvals import ApprovalRule, approval_rules
     from agent_runtime_config.describe import SettingRow, describe_settings, settings_table
-    from agent_runtime_config.settings import Settings, load_settings
+    from agent_runtime_config.environment import load_settings
+    from agent_runtime_config.settings import Settings
     from agent_runtime_config.state import default_database_url, state_folder
 
 __all__ = [
@@ -37,7 +38,7 @@ _HOMES = {
     "approval_rules": "approvals",
     "default_database_url": "state",
     "describe_settings": "describe",
-    "load_settings": "settings",
+    "load_settings": "environment",
     "settings_table": "describe",
     "state_folder": "state",
 }

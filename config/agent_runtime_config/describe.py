@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from agent_runtime_config.settings import Settings, default_text, value_text, variable_of
+from agent_runtime_config.environment import default_text, value_text, variable_of
+from agent_runtime_config.settings import Settings
 from agent_runtime_config.urls import redact_url
 
 Origin = Literal["default", "environment", "DATABASE_URL", "code"]

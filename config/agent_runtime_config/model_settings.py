@@ -3,28 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
-from pydantic import AfterValidator, Field, SecretStr
-from pydantic_core import PydanticCustomError
+from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings
 
-from agent_runtime_config.limits import MAX_TOKENS
-from agent_runtime_config.urls import url_scheme
+from agent_runtime_config.fields import Count, HttpUrl, Price, Window
 
 Role: TypeAlias = Literal["model", "sub_agent", "observer", "reflector", "embedder"]
-
-
-def _http_url(url: str) -> str:
-    if url_scheme(url) not in ("http", "https"):
-        raise PydanticCustomError("http_url", "must be a URL that begins with http:// or https://")
-    return url
-
-
-HttpUrl = Annotated[str, AfterValidator(_http_url)]
-Count = Annotated[int, Field(ge=1, le=MAX_TOKENS)]
-Window = Annotated[int, Field(ge=1000)]
-Price = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +35,7 @@ class ModelPlace:
 
 
 class RoleSettings(BaseSettings):
-    """The settings of models beside the main one."""
+    """The settings of the models of roles other than the main one."""
 
     model_api_key: SecretStr | None = Field(
         default=None,

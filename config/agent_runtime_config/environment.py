@@ -1,0 +1,131 @@
+"""Read the settings from the environment, and name every variable that is wrong."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pydantic import SecretStr, ValidationError
+from pydantic_core import ErrorDetails
+from pydantic_settings import EnvSettingsSource
+
+from agent_runtime_config.errors import ConfigError
+from agent_runtime_config.fields import POSTGRES_SCHEMES
+from agent_runtime_config.model_settings import Role, RoleSettings
+from agent_runtime_config.settings import PREFIX, Settings
+from agent_runtime_config.state import SHOWN
+from agent_runtime_config.urls import url_scheme
+
+
+@dataclass(frozen=True, slots=True)
+class _Problem:
+    variable: str
+    reason: str
+    cure: str
+
+
+def variable_of(field: str) -> str:
+    """Return the environment variable of a setting."""
+    return PREFIX + field.upper()
+
+
+def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
+    """Read the settings from an environment; None for the process's own.
+
+    Empty values count as unset, spaces around a value are dropped.
+
+    Raises:
+        ConfigError: names every variable that is misspelt or has a bad value, never the value.
+    """
+    given = os.environ if environ is None else environ
+    present = {name: value.strip() for name, value in given.items() if value.strip()}
+    source = EnvSettingsSource(Settings)
+    source.env_vars = {name.lower(): value for name, value in present.items()}
+    values = source()
+    origin = variable_of("database_url")
+    common = present.get("DATABASE_URL", "")
+    if "database_url" not in values and url_scheme(common) in POSTGRES_SCHEMES:
+        values["database_url"], origin = common, "DATABASE_URL"
+    problems = _unknown(present)
+    try:
+        settings = Settings(**values)
+    except ValidationError as error:
+        problems += [_invalid(detail, origin) for detail in error.errors()]
+        raise _config_error(problems) from None
+    problems += _contradictions(settings)
+    if problems:
+        raise _config_error(problems)
+    return settings
+
+
+def _unknown(present: Mapping[str, str]) -> list[_Problem]:
+    known = {variable_of(field).removeprefix(PREFIX) for field in Settings.model_fields}
+    problems: list[_Problem] = []
+    for name in sorted(present):
+        suffix = name.upper().removeprefix(PREFIX)
+        if name.upper().startswith(PREFIX) and suffix not in known:
+            near = difflib.get_close_matches(suffix, sorted(known), n=1)
+            cure = f"Did you mean {PREFIX}{near[0]}?" if near else f"Unset {name}."
+            problems.append(_Problem(name, "is not a setting", cure))
+    return problems
+
+
+def _invalid(detail: ErrorDetails, database_variable: str) -> _Problem:
+    field = str(detail["loc"][0])
+    variable = database_variable if field == "database_url" else variable_of(field)
+    reason = detail["msg"].replace("Input should be", "must be").replace("String should", "must")
+    default = default_text(field)
+    cure = f"Correct {variable}, or unset it for its default ({default})."
+    return _Problem(variable, reason, cure)
+
+
+def _contradictions(settings: Settings) -> list[_Problem]:
+    problems = _without_models(settings)
+    window, reserve = settings.context_window, settings.response_reserve
+    if window is not None and reserve is not None and reserve >= window:
+        variable = variable_of("response_reserve")
+        reason = f"must be smaller than {variable_of('context_window')} ({window})"
+        problems.append(_Problem(variable, reason, f"Lower {variable}, or unset it."))
+    return problems
+
+
+def _without_models(settings: Settings) -> list[_Problem]:
+    """Return what is set for a role that has no model of its own to apply it to."""
+    problems: list[_Problem] = []
+    roles: tuple[Role, ...] = ("sub_agent", "observer", "reflector")
+    for role in roles:
+        named = settings.place(role).name
+        fields = [one for one in RoleSettings.model_fields if one.startswith(f"{role}_")]
+        given = [
+            one for one in fields if one != f"{role}_model" and getattr(settings, one) is not None
+        ]
+        if given and named in ("", "same", "extractive"):
+            variable, names = variable_of(f"{role}_model"), " and ".join(map(variable_of, given))
+            reason = f"is set, but {variable} names no model of its own ({named or 'none'})"
+            problems.append(_Problem(names, reason, f"Name one by {variable}, or unset {names}."))
+    return problems
+
+
+def _config_error(problems: list[_Problem]) -> ConfigError:
+    texts = [f"{problem.variable} {problem.reason}" for problem in problems]
+    return ConfigError("; ".join(texts) + ".", cure=" ".join(problem.cure for problem in problems))
+
+
+def default_text(field: str) -> str:
+    """Return a setting's default as one would write it in the environment; "none" for unset."""
+    return SHOWN if field == "database_url" else value_text(Settings.model_fields[field].default)
+
+
+def value_text(value: object) -> str:
+    """Return a setting's value as one would write it in the environment; "none" for unset."""
+    if value is None or value == "":
+        return "none"
+    if isinstance(value, SecretStr):
+        return "***"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value)

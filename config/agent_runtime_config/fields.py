@@ -1,0 +1,96 @@
+"""The types of settings: what a value may be, and what its error says."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic_core import PydanticCustomError
+
+from agent_runtime_config.approvals import approval_rules
+from agent_runtime_config.limits import MAX_DOLLARS, MAX_SECONDS, MAX_TOKENS
+from agent_runtime_config.urls import url_scheme
+
+POSTGRES_SCHEMES = ("postgresql", "postgres")
+
+
+DATABASE_SCHEMES = ("file", "libsql", "http", "https", "ws", "wss", *POSTGRES_SCHEMES)
+
+
+OBJECT_SCHEMES = ("file", "s3", "gs", "az", "abfs", "abfss")
+
+
+def _database_url(url: str) -> str:
+    scheme = url_scheme(url)
+    if scheme and scheme not in DATABASE_SCHEMES:
+        raise PydanticCustomError(
+            "database_scheme",
+            "names the unknown scheme {scheme}; known are {known}",
+            {"scheme": scheme, "known": ", ".join(DATABASE_SCHEMES)},
+        )
+    return _no_keywords(url)
+
+
+def _object_store_url(url: str) -> str:
+    scheme = url_scheme(url)
+    if scheme and scheme not in OBJECT_SCHEMES:
+        raise PydanticCustomError(
+            "object_scheme",
+            "names the unknown scheme {scheme}; known are {known}",
+            {"scheme": scheme, "known": ", ".join(OBJECT_SCHEMES)},
+        )
+    return _no_keywords(url)
+
+
+def _no_keywords(url: str) -> str:
+    if re.match(r"\w+\s*=", url):
+        raise PydanticCustomError("url_keywords", "must be a URL or a path, not a list of keywords")
+    return url
+
+
+def _approvals(text: str) -> str:
+    try:
+        approval_rules(text)
+    except ValueError as error:
+        raise PydanticCustomError("approvals", "{problem}", {"problem": str(error)}) from None
+    return text
+
+
+def _repeats(limit: int) -> int:
+    if limit == 1:
+        raise PydanticCustomError("repeats", "must be 0 (never), or 2 or more")
+    return limit
+
+
+def _phases(text: str) -> str:
+    names = [name.strip() for name in text.split(",")]
+    if len(set(names)) < len(names) or not all(re.fullmatch(r"[\w-]{1,40}", one) for one in names):
+        raise PydanticCustomError("phases", "must be words with commas between them, each once")
+    return ",".join(names)
+
+
+def _lower(value: object) -> object:
+    return value.lower() if isinstance(value, str) else value
+
+
+def _http_url(url: str) -> str:
+    if url_scheme(url) not in ("http", "https"):
+        raise PydanticCustomError("http_url", "must be a URL that begins with http:// or https://")
+    return url
+
+
+DatabaseUrl = Annotated[str, AfterValidator(_database_url)]
+ObjectStoreUrl = Annotated[str, AfterValidator(_object_store_url)]
+Seconds = Annotated[float, Field(gt=0, le=MAX_SECONDS, allow_inf_nan=False)]
+Dollars = Annotated[float, Field(gt=0, le=MAX_DOLLARS, allow_inf_nan=False)]
+Synchronous = Annotated[Literal["full", "normal"], BeforeValidator(_lower)]
+HttpUrl = Annotated[str, AfterValidator(_http_url)]
+Count = Annotated[int, Field(ge=1, le=MAX_TOKENS)]
+Window = Annotated[int, Field(ge=1000)]
+Price = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Lower = BeforeValidator(_lower)
+Approvals = Annotated[str, AfterValidator(_approvals)]
+Phases = Annotated[str, AfterValidator(_phases)]
+RepeatLimit = Annotated[int, Field(ge=0), AfterValidator(_repeats)]
+Natural = Annotated[int, Field(ge=0)]
