@@ -1,10 +1,10 @@
-"""Which files and folders of this machine hold the runtime's own state.
+"""Track the files and folders that hold the runtime's own state, to keep tools out of them.
 
-SQLite keeps other processes out by POSIX locks, and those belong to the process: closing *any*
-descriptor of a locked file drops them all, also one that a tool opened only to read.  Another
-process then writes at the same time, and the database breaks.  So whoever opens files on a model's
-behalf asks here first.  The folder of a store's objects, and the user's folder for state, are kept
-from them as well: whoever changes an object there loses what the log refers to.
+SQLite locks its files by POSIX locks, which belong to the process: closing *any* descriptor of a
+locked file drops them all, even one that a tool opened only for reading.  Another process could
+then write at the same time and corrupt the database.  So code that opens files for a model asks
+here first.  The folders of objects and of the user's state are protected as well: the log refers to
+what is in them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _folders: WeakKeyDictionary[object, Path] = WeakKeyDictionary()
 
 
 class OpenDatabase:
-    """The files of one database, from before it is opened until after it is closed."""
+    """The files of one database, registered from before it opens until after it is closed."""
 
     def __init__(self, path: Path) -> None:
         database = path.resolve()
@@ -40,11 +40,11 @@ class OpenDatabase:
             _open.add(self)
 
     def keep(self) -> None:
-        """Remember the files that are there; called once it is open, so that none can be freed."""
+        """Remember the existing files; call it once the database is open, so no inode is reused."""
         self._kept |= self.identities()
 
     def identities(self) -> set[FileIdentity]:
-        """Return those of its files: of the remembered ones wherever they were moved to."""
+        """Return the identities of its files, including remembered files that were moved."""
         found = set(self._kept)
         for path in self.paths:
             try:
@@ -54,61 +54,61 @@ class OpenDatabase:
         return found
 
     def closed(self) -> None:
-        """Forget it; calling it twice is harmless."""
+        """Unregister it; safe to call twice."""
         with _lock:
             _open.discard(self)
 
 
 def file_identity(status: os.stat_result) -> FileIdentity:
-    """Return which file a status is of."""
+    """Return the identity of the file that a status describes."""
     return status.st_dev, status.st_ino
 
 
 def open_paths() -> frozenset[Path]:
-    """Return the resolved paths of all files of the open databases, also of those not there yet."""
+    """Return the resolved paths of all files of open databases, whether they exist yet or not."""
     return frozenset[Path]().union(*(one.paths for one in _databases()))
 
 
 def open_identities() -> frozenset[FileIdentity]:
-    """Return what the files of the open databases are known by, whatever their names."""
+    """Return the identities of the files of open databases."""
     return frozenset[FileIdentity]().union(*(one.identities() for one in _databases()))
 
 
 def protect_folder(path: Path, owner: object) -> None:
-    """Keep a folder of objects from tools, be it there or not, for as long as its owner lives."""
+    """Protect a folder, whether it exists or not, for the lifetime of its owner."""
     real = path.resolve()
     with _lock:
         _folders[owner] = real
 
 
 def protected_folders() -> list[Path]:
-    """Return the resolved paths of the folders that hold state, also of those not there yet."""
+    """Return the resolved paths of protected folders, whether they exist yet or not."""
     own = [folder.resolve() for folder in state_folders()]
     with _lock:
         return [*_folders.values(), *own]
 
 
 def protected_identities() -> frozenset[FileIdentity]:
-    """Return what those of them that are there are known by, whatever their names."""
+    """Return the identities of the protected folders that exist."""
     return frozenset(_identities(protected_folders()))
 
 
 def is_protected_file(status: os.stat_result) -> bool:
-    """Return whether a file, by whatever name, is one of a database or of such a folder."""
+    """Return whether a file, under any name, belongs to a database or a protected folder."""
     if file_identity(status) in open_identities():
         return True
     return is_hard_linked(status) and file_identity(status) in hard_linked_identities()
 
 
 def is_hard_linked(status: os.stat_result) -> bool:
-    """Return whether a file has several names, of which one may lie where state is held."""
+    """Return whether a file has several names, one of which may be in a protected folder."""
     return status.st_nlink > 1 and stat.S_ISREG(status.st_mode)
 
 
 def hard_linked_identities() -> frozenset[FileIdentity]:
-    """Return what the files with several names are known by that lie in folders that hold state.
+    """Return the identities of hard-linked files in protected folders.
 
-    Only a hard link leads from elsewhere to a file that lies there.
+    Only a hard link leads from outside to a file in them.
     """
     found: set[FileIdentity] = set()
     waiting = [str(kept) for kept in protected_folders()]
@@ -119,7 +119,7 @@ def hard_linked_identities() -> frozenset[FileIdentity]:
                     if entry.is_dir(follow_symlinks=False):
                         waiting.append(entry.path)
                         continue
-                    # What goes meanwhile must not hide what comes after it.
+                    # A file that disappears meanwhile must not hide the files after it.
                     with suppress(FileNotFoundError):
                         status = entry.stat(follow_symlinks=False)
                         found |= {file_identity(status)} if is_hard_linked(status) else set()

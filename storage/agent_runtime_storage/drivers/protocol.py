@@ -1,12 +1,12 @@
-"""The driver protocol: all that a database has to offer the store.
+"""The driver protocol: everything the store asks of a database.
 
 Two verbs.  `read` answers one query; `batch` runs a list of statements in one transaction, each
 with the number of rows it must affect, and a statement that misses aborts the whole batch.  No
-transaction is ever held open across an await, so one implementation is a job of a writer thread,
-another one conditional batch over HTTP, another one pipeline.
+transaction stays open across an await.  A batch is one job of a writer thread for a file, one
+conditional request for libSQL, and one pipeline for Postgres.
 
-Batches that share a lock run one after another, each seeing all of the one before; over a file
-all do.  `signals` carries word of what has changed to whoever waits for it.
+Batches that share a lock run one after another, and each sees the one before; over a file all do.
+`signals` notifies listeners of changes.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class Statement:
     Attributes:
         sql: the text, with `:name` placeholders in every dialect.
         params: the values, by name.
-        rows: how many rows it must affect (or return, if it has RETURNING); None for any number.
-        miss: the label that `BatchMissed` carries if the number differs.
+        rows: the number of rows it must affect (or return, if it has RETURNING); None for any.
+        miss: the label that `BatchMissed` carries if the number of rows differs.
     """
 
     sql: str
@@ -40,7 +40,7 @@ class Statement:
 
 
 class BatchMissed(Exception):
-    """A statement affected another number of rows than it had to; the batch was rolled back."""
+    """A statement affected the wrong number of rows; the batch was rolled back."""
 
     def __init__(self, label: str, index: int) -> None:
         super().__init__(label)
@@ -55,12 +55,12 @@ class ConstraintFailed(Exception):
 class Driver(Protocol):
     """A database: reads, and batches.
 
-    Every error of the database's own client is mapped to a `StoreError`; a statement that breaks
-    a constraint raises `ConstraintFailed`.  A server that went away is waited for, for a while;
-    then it is `StoreUnavailable`.
+    Errors of the database's client are mapped to `StoreError`; a statement that breaks a constraint
+    raises `ConstraintFailed`.  A driver waits a while for a server that is down, then raises
+    `StoreUnavailable`.
 
-    Cancellation: a read is abandoned; a batch that has not begun is withdrawn, one that has begun
-    is awaited to its end under a shield, so a caller that is cancelled never leaves it in doubt.
+    Cancellation: a read is abandoned.  A batch that has not started is withdrawn; one that has
+    started is awaited under a shield, so cancelling a caller never leaves it in doubt.
     """
 
     dialect: SqlDialect
@@ -70,9 +70,9 @@ class Driver(Protocol):
         """Answer one query from a consistent snapshot of what is committed.
 
         Args:
-            owner: whose rows the database is to show; None for the runtime's own work over all
-                owners (migrations, sweeps).  Only a database with a wall of its own (row-level
-                security) heeds it; the SQL names the owner besides.
+            owner: whose rows the database shows; None for work over all owners (migrations,
+                sweeps).  Only a database with row-level security uses it; the SQL names the owner
+                as well.
         """
         ...
 
@@ -88,36 +88,36 @@ class Driver(Protocol):
 
         Args:
             owner: as for `read`.
-            locks: names, within the owner's, that no other batch holds meanwhile.
-            repeatable: whether running it twice does the same as once.  Then it is run again if
-                the connection broke and nobody knows whether it was committed.
+            locks: names that no other batch of this owner holds meanwhile.
+            repeatable: whether running it twice has the same effect as once.  Then it is run again
+                if the connection broke and the outcome is unknown.
 
         Raises:
             BatchMissed: a statement missed its row count; nothing was written.
             ConstraintFailed: a statement broke a constraint; nothing was written.
-            StoreInDoubt: the connection broke on the way of a batch that is not repeatable.
+            StoreInDoubt: the connection broke during a batch that is not repeatable.
         """
         ...
 
     async def close(self) -> None:
-        """Finish what was accepted, then release everything; calling it twice is harmless."""
+        """Finish accepted work, then release everything; safe to call twice."""
         ...
 
 
 @runtime_checkable
 class Purging(Protocol):
-    """A driver that can delete without looking for what refers to each row.
+    """A driver that can delete rows without searching for references to each of them.
 
-    Where rows refer to runs there is no index by run, as it would make every append dearer; so
-    the search costs a scan of the owner's log for each run.
+    Rows that refer to runs have no index by run, as that would slow down every append; without
+    this, deleting a run scans the owner's log.
     """
 
     async def purge(
         self, statements: Sequence[Statement], *, owner: str | None, locks: Sequence[str] = ()
     ) -> list[list[Row]]:
-        """Run a batch as `Driver.batch` does, without checks of foreign keys or their actions.
+        """Run a batch as `Driver.batch` does, without foreign key checks and actions.
 
-        It is for deleting whole threads: whatever refers to their rows is deleted in the batch.
+        For deleting whole threads: the batch deletes everything that refers to their rows.
         """
         ...
 
@@ -134,17 +134,17 @@ class Measuring(Protocol):
 
 @runtime_checkable
 class Scrubbing(Protocol):
-    """A driver whose database keeps what was deleted for a while, and can be told not to."""
+    """A driver whose database retains deleted data for a while and can erase it on request."""
 
     async def scrub(self) -> bool:
-        """Remove what deleted rows left behind; return whether it could be done at once."""
+        """Erase the remains of deleted rows; return False if something was in the way."""
         ...
 
 
 @runtime_checkable
 class Vacuuming(Protocol):
-    """A driver that can have its database give back the space of what was deleted."""
+    """A driver that can reclaim the space of deleted rows."""
 
     async def vacuum(self) -> None:
-        """Rewrite or sweep every table; takes as long as reading all of them."""
+        """Reclaim the space in every table; takes as long as reading all of them."""
         ...

@@ -1,4 +1,4 @@
-"""Waiting for what must not be left in doubt."""
+"""Wait for a result under a shield, where cancellation would leave it in doubt."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import anyio
 
 
 async def wait_shielded(future: asyncio.Future[Any]) -> None:
-    """Wait until the future is done, whatever is cancelled meanwhile.
+    """Wait until the future is done, even if the caller is cancelled meanwhile.
 
-    A cancellation of asyncio's own that came meanwhile is raised then.
+    A native asyncio cancellation that arrives meanwhile is raised afterwards.
     """
     interrupted: asyncio.CancelledError | None = None
     with anyio.CancelScope(shield=True):

@@ -1,7 +1,7 @@
-"""Word that something has changed, for whoever waits for it: a hint, never the news itself.
+"""Change notifications: a hint to read again, never the change itself.
 
-A topic is an opaque id.  A signal may be lost (a listener's connection was away) and may come for
-nothing, so who waits reads the database each time, and now and then without any signal.
+A topic is an opaque id.  A signal may be lost (a listener's connection was down) or spurious, so
+listeners read the database each time, and from time to time without a signal.
 """
 
 from __future__ import annotations
@@ -14,35 +14,35 @@ import anyio
 
 
 def topic_of(owner: str, thread_id: str) -> str:
-    """Return the topic of a thread; it tells a listener neither the owner nor the thread."""
+    """Return the topic of a thread; it reveals neither the owner nor the thread."""
     named = f"{len(owner)}:{owner}{thread_id}".encode("utf-8", "surrogatepass")
     return hashlib.blake2b(named, digest_size=16).hexdigest()
 
 
 class Listener:
-    """One who waits for signals of a topic."""
+    """A waiter for the signals of one topic."""
 
     def __init__(self) -> None:
         self._event = anyio.Event()
 
     def wake(self) -> None:
-        """Let the waiter go on, or the next wait return at once."""
+        """Wake the waiter, or make the next wait return at once."""
         self._event.set()
 
     async def wait(self, seconds: float) -> None:
-        """Return at the next signal since the last wait, at the latest after so many seconds."""
+        """Return at the next signal since the last wait, or after the given seconds."""
         with anyio.move_on_after(seconds):
             await self._event.wait()
         self._event = anyio.Event()
 
 
 class Signals:
-    """The topics of one open database, and who listens to them in this process.
+    """The topics of one open database, and their listeners in this process.
 
     Args:
-        forward: carries an announced topic to other processes; None if the database cannot, so
-            that they have to look now and then.
-        poll_seconds: how long a listener may wait without looking.
+        forward: sends an announced topic to other processes; None if the database cannot, so that
+            they poll.
+        poll_seconds: the longest that a listener waits before it reads again.
     """
 
     def __init__(
@@ -53,25 +53,25 @@ class Signals:
         self._listeners: dict[str, set[Listener]] = {}
 
     def announce(self, topic: str) -> None:
-        """Tell everybody, in this process and in others."""
+        """Wake the listeners in this process and in others."""
         self.hear(topic)
         if self._forward is not None:
             self._forward(topic)
 
     def hear(self, topic: str) -> None:
-        """Tell the listeners of this process; for a driver that heard it from another one."""
+        """Wake the listeners of this process; for drivers that got a signal from another one."""
         for listener in self._listeners.get(topic, ()):
             listener.wake()
 
     def hear_all(self) -> None:
-        """Tell all listeners; for a driver that may have missed something."""
+        """Wake all listeners; for drivers that may have missed a signal."""
         for listeners in self._listeners.values():
             for listener in listeners:
                 listener.wake()
 
     @contextmanager
     def listen(self, topic: str) -> Generator[Listener]:
-        """Listen to a topic; begin before reading, or what came in between is waited for."""
+        """Listen to a topic.  Start before reading, or a change in between is missed."""
         listener = Listener()
         self._listeners.setdefault(topic, set()).add(listener)
         try:

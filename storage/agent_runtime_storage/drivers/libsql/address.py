@@ -1,4 +1,4 @@
-"""What a libSQL URL says: where the server is, whether over TLS, and the token it asks for."""
+"""Parse libSQL URLs: the server, TLS, and the token."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _EXAMPLE = "Write it as `libsql://host`, `http://host:8080` or `ws://host:8080`.
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a server is.
+    """The address of a server.
 
     Attributes:
-        url: of `http`, `https`, `ws` or `wss`, without credentials, query and final slash.
-        shown: the URL as it may be told to people.
+        url: its scheme is `http`, `https`, `ws` or `wss`; no credentials, query or final slash.
+        shown: the URL for messages, without secrets.
         token: the server's auth token.
-        login: a name and a password, of a server with basic authentication.
+        login: the name and password for basic authentication.
     """
 
     url: str
@@ -38,7 +38,7 @@ def parse_address(url: str, *, auth_token: str | None) -> Address:
         auth_token: the token, if the URL has no `?authToken=`.
 
     Raises:
-        StoreError: it names no host, or says something that no libSQL URL says.
+        StoreError: it names no host, or has a part that libSQL URLs do not have.
     """
     shown = redact_url(url)
     try:

@@ -1,4 +1,4 @@
-"""What can go wrong between the store and a libSQL server, and what it means for the store."""
+"""Map the failures of a libSQL server to the store's errors."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ FailureKind = Literal["unsent", "lost", "busy"]
 
 
 class TransientFailure(Exception):
-    """Something that may pass, so it is tried again.
+    """A failure that may pass, so the request is retried.
 
     Attributes:
-        kind: `unsent` if the request never reached the server, `lost` if nobody knows whether it
-            was carried out, `busy` if the server answered that it was not.
+        kind: `unsent` if the request never reached the server, `lost` if its outcome is unknown,
+            `busy` if the server refused it.
         why: what happened.
     """
 
@@ -36,7 +36,7 @@ class TransientFailure(Exception):
 def retries_exhausted_error(
     failure: TransientFailure, shown: str, *, in_doubt: bool
 ) -> StoreUnavailable:
-    """Return the error of who has waited long enough."""
+    """Return the error for when the retries are exhausted."""
     if in_doubt:
         return StoreInDoubt(
             f"The connection to the database {shown} broke while a write was on its way: "
@@ -55,12 +55,12 @@ def retries_exhausted_error(
 
 
 def libsql_closed_error(shown: str) -> StoreUnavailable:
-    """Return the error of who uses the store after its end."""
+    """Return the error for use after close."""
     return StoreUnavailable(f"The store {shown} is closed.", cure="Open it again.")
 
 
 def refused_token(shown: str) -> StoreUnavailable:
-    """Return the error of who is not let in."""
+    """Return the error for a refused token."""
     return StoreUnavailable(
         f"The database {shown} refused the auth token, or asks for one and got none.",
         cure="Set a valid token: in the auth token setting, or as `?authToken=…` in the URL.",
@@ -68,7 +68,7 @@ def refused_token(shown: str) -> StoreUnavailable:
 
 
 def not_a_server(shown: str, found: str) -> StoreUnavailable:
-    """Return the error of who meets something else under the URL."""
+    """Return the error for a URL that is not a libSQL server's."""
     return StoreUnavailable(
         f"What answers under {shown} is no libSQL server: {found}.",
         cure="Check host, port and path of the database URL.",
@@ -76,10 +76,10 @@ def not_a_server(shown: str, found: str) -> StoreUnavailable:
 
 
 PROXY_ERROR = "PROXY_ERROR"
-"""The code of a replica for whatever went wrong on its primary."""
+"""The code of a replica for any error on its primary."""
 
 _FROM_PRIMARY = "error executing a request on the primary: "
-# A replica passes on only the text of its primary's error.
+# A replica forwards only the text of its primary's error.
 _TEXTS = (
     ("constraint failed", "SQLITE_CONSTRAINT"),
     ("database is locked", "SQLITE_BUSY"),

@@ -1,9 +1,9 @@
-"""Hrana, the protocol of libSQL servers, apart from any input and output.
+"""Hrana, the protocol of libSQL servers, without I/O.
 
-A batch of the store becomes one conditional batch of Hrana: BEGIN IMMEDIATE, each statement only
-if the one before it went well, after each counted one a check that fails unless it affected as
-many rows as it had to, COMMIT, and ROLLBACK if that was not reached.  So the server decides
-everything in one request, and no transaction waits for the network.
+A batch of the store becomes one conditional batch of Hrana: BEGIN IMMEDIATE, each statement only if
+the previous one succeeded, a check of the row count after each counted statement, COMMIT, and
+ROLLBACK if COMMIT was not reached.  The server decides everything in one request, and no
+transaction waits for the network.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from agent_runtime_storage.drivers.protocol import BatchMissed, Row, Statement, 
 
 
 class HranaError(TypedDict, total=False):
-    """An error as the server tells it."""
+    """An error as the server reports it."""
 
     message: str
     code: str | None
@@ -38,13 +38,13 @@ class HranaStep(TypedDict):
 
 
 class StepResult(TypedDict):
-    """What a step gave; there is more in it that nobody here asks for."""
+    """The result of a step; fields that are not used here are left out."""
 
     rows: list[list[dict[str, Any]]]
 
 
 class BatchAnswer(TypedDict):
-    """What a conditional batch gave: of each step its result, its error, or neither.
+    """The answer to a conditional batch: for each step its result, its error, or neither.
 
     The replication index, where a server has one, is the state of the database after it.
     """
@@ -59,9 +59,9 @@ class HranaBatchPlan(NamedTuple):
 
     Attributes:
         results: for each statement the step that runs it.
-        missed: for each check's step the label and the index of the statement that it checks.
-        first: the first step that has to go well; the last is `commit`.
-        size: roughly how many bytes it is on its way.
+        missed: for each check, the label and the index of its statement.
+        first: the first step that must succeed; the last is `commit`.
+        size: its approximate size in bytes as a request.
     """
 
     steps: list[HranaStep]
@@ -72,7 +72,8 @@ class HranaBatchPlan(NamedTuple):
     size: int
 
 
-# SQLite has no statement that fails on demand; a malformed JSON path fails, and its error shows it.
+# SQLite has no statement that fails on demand, but a malformed JSON path fails and its error shows
+# the path.
 _MISSED = "missed-its-rows"
 _CHECK = "SELECT json_extract('{{}}', iif(({count}) = {rows}, '$', '" + _MISSED + "'))"
 _STEP_BYTES = 150
@@ -82,7 +83,7 @@ _INTEGER_LIMIT = 2**63
 def encode_hrana_statement(
     sql: str, params: Mapping[str, Value], *, rows: bool = True
 ) -> dict[str, Any]:
-    """Return a statement with those of the values that it asks for.
+    """Return a statement with the values of its placeholders.
 
     Raises:
         StoreError: a value cannot be stored.
@@ -100,8 +101,8 @@ def plan_batch(
     """Return the conditional batch that runs the statements in one transaction.
 
     Args:
-        foreign_keys: whether to switch their checks on, which has to succeed, or off for this
-            batch, if the server lets us; None leaves them as the server has them.
+        foreign_keys: True switches their checks on, and must succeed; False tries to switch them
+            off for this batch; None leaves them as they are.
 
     Raises:
         StoreError: a value cannot be stored.
@@ -132,7 +133,7 @@ def plan_batch(
             add(_check(item))
     commit = len(steps)
     add(encode_hrana_statement("COMMIT", {}, rows=False))
-    # After some errors the transaction is gone already; then this fails, which harms nothing.
+    # After some errors the transaction has already ended; a failing ROLLBACK is harmless.
     undone = {"type": "not", "cond": {"type": "ok", "step": commit}}
     steps.append(
         {
@@ -141,7 +142,7 @@ def plan_batch(
         }
     )
     if foreign_keys is False:
-        # The stream may carry other batches after this one.
+        # The stream may run other batches after this one.
         steps.append({"stmt": encode_hrana_statement("PRAGMA foreign_keys = ON", {}, rows=False)})
     return HranaBatchPlan(
         steps, results, missed, first, commit, sum(map(estimate_step_bytes, steps))
@@ -162,12 +163,12 @@ def _check(item: Statement) -> dict[str, Any]:
 
 
 def batch_rows(plan: HranaBatchPlan, answer: BatchAnswer, shown: str) -> list[list[Row]]:
-    """Return the rows of each statement of a batch that was committed.
+    """Return the rows of each statement of a committed batch.
 
     Raises:
         BatchMissed, ConstraintFailed, Failure, StoreError: it was not.
     """
-    # ROLLBACK, after them, may fail; what it undid has an error of its own.
+    # ROLLBACK, the last step, may fail; the statement that caused it has its own error.
     for step in range(plan.first, plan.commit + 1):
         error = answer["step_errors"][step]
         if error is None:
@@ -185,10 +186,10 @@ def batch_rows(plan: HranaBatchPlan, answer: BatchAnswer, shown: str) -> list[li
 
 
 def encode_hrana_value(value: Value) -> dict[str, Any]:
-    """Return a value as Hrana has it.
+    """Encode a value for Hrana.
 
     Raises:
-        StoreError: it is one that cannot be stored.
+        StoreError: it cannot be stored.
     """
     match value:
         case None:
@@ -202,7 +203,7 @@ def encode_hrana_value(value: Value) -> dict[str, Any]:
         case int():
             if not -_INTEGER_LIMIT <= value < _INTEGER_LIMIT:
                 raise _cannot_store("the integer needs more than 64 bits")
-            # As text, because JSON's numbers are exact up to 53 bits only.
+            # As text: JSON numbers are exact up to 53 bits only.
             return {"type": "integer", "value": str(int(value))}
         case float():
             if math.isnan(value):
@@ -219,7 +220,7 @@ def decode_rows(result: StepResult | None, shown: str) -> list[Row]:
     """Return the rows of a result.
 
     Raises:
-        StoreError: there is a value in them that the protocol does not carry.
+        StoreError: they contain a value that the protocol does not know.
     """
     if result is None:
         return []
@@ -238,7 +239,7 @@ def _decode(value: Mapping[str, Any], shown: str) -> Value:
             return float(value["value"])
         case "blob":
             text: str = value["base64"]
-            # Servers leave the padding away.
+            # Servers omit the padding.
             return binascii.a2b_base64(text + "=" * (-len(text) % 4))
         case _:
             raise StoreError(f"The database {shown} holds a number that the protocol cannot carry.")
@@ -252,7 +253,7 @@ def _cannot_store(why: str) -> StoreError:
 
 
 def estimate_step_bytes(step: HranaStep) -> int:
-    """Return roughly how many bytes a step is on its way."""
+    """Return the approximate size of a step in bytes."""
     size = _STEP_BYTES + len(step["stmt"]["sql"])
     for argument in step["stmt"]["named_args"]:
         value = argument["value"]

@@ -26,7 +26,7 @@ from agent_runtime_storage.drivers.libsql.hrana import (
 )
 from agent_runtime_storage.drivers.libsql.remote import RemoteDriver
 
-# A server lets a transaction hold its lock for so long; each batch of a request may wait for it.
+# The time that a server lets a transaction hold its lock; each batch of a request may wait for it.
 _LOCK_SECONDS = 5.0
 _KEEP_ALIVE = 30.0
 _VERSIONS = ("v3", "v2")
@@ -52,14 +52,13 @@ class HttpDriver(RemoteDriver):
         Args:
             url: `libsql://host`, `http://host:port` or `https://host`.
             auth_token: the server's token, if the URL does not carry it.
-            concurrency: how many requests with queries may be on their way at once, each with up
-                to 8 of them; with more connections httpx takes longer for each.
-            timeout: how many seconds an answer may take.
-            patience: for how many seconds a server that is away or busy is waited for, once the
-                store is open.
+            concurrency: the number of concurrent read requests, each with up to 8 queries; with
+                more connections httpx gets slower for each.
+            timeout: seconds that an answer may take.
+            patience: seconds to wait for a server that is down or busy, once the store is open.
 
         Raises:
-            StoreUnavailable: the server cannot be reached, or does not let us in.
+            StoreUnavailable: the server cannot be reached, or refuses the token.
             StoreError: the URL is wrong, or the server too old.
         """
         address = parse_address(url, auth_token=auth_token)
@@ -70,7 +69,7 @@ class HttpDriver(RemoteDriver):
 
 
 class HttpTransport:
-    """Hrana's pipelines over HTTP; each request is a stream of its own, opened and closed by it."""
+    """Hrana's pipelines over HTTP; each request opens and closes its own stream."""
 
     def __init__(self, address: Address, *, concurrency: int, timeout: float) -> None:
         self.read_lanes = concurrency
@@ -89,7 +88,7 @@ class HttpTransport:
                 base_url=address.url,
                 headers=headers,
                 timeout=timeout,
-                # The lanes are the limit, so nothing ever waits for a connection here.
+                # The lanes limit the requests, so none waits for a connection here.
                 limits=httpx.Limits(
                     max_keepalive_connections=concurrency + 2, keepalive_expiry=_KEEP_ALIVE
                 ),
@@ -136,7 +135,7 @@ class HttpTransport:
     async def _pipeline(
         self, requests: Sequence[Mapping[str, Any]], timeout: float
     ) -> list[dict[str, Any]]:
-        """Send one pipeline and return what it says to each request."""
+        """Send one pipeline and return its answers."""
         content = orjson.dumps({"baton": None, "requests": [*requests, _CLOSE]})
         if self._version is None:
             response = await self._post_first(content, timeout)
@@ -152,7 +151,7 @@ class HttpTransport:
         return results[:-1]
 
     async def _post_first(self, content: bytes, timeout: float) -> httpx.Response:
-        """Find out which version of the protocol the server has."""
+        """Detect the server's protocol version."""
         newest, older = _VERSIONS
         version, response = newest, await self._post(f"{newest}/pipeline", content, timeout)
         if response.status_code == 404:
@@ -169,7 +168,7 @@ class HttpTransport:
             raise self._failure(error) from error
 
     async def _stream(self, step: HranaStep) -> StepResult:
-        """Run a query whose answer is too large for a pipeline: a cursor has no such limit."""
+        """Run a query by cursor: its answer is too large for a pipeline."""
         content = orjson.dumps({"baton": None, "batch": {"steps": [step]}})
         rows: list[list[dict[str, Any]]] = []
         try:

@@ -1,4 +1,4 @@
-"""What the drivers for libSQL servers share: waiting, trying again, closing, and features."""
+"""The common part of the drivers for libSQL servers: waiting, retries, features, close."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ from agent_runtime_storage.drivers.signals import Signals
 VectorFunction = Literal["vec_distance_cosine", "vector_distance_cos"]
 T = TypeVar("T")
 
-# Nobody tells a client of a libSQL server what others wrote, so who waits has to ask.
+# A libSQL server does not notify its clients, so listeners poll.
 _POLL_SECONDS = 0.5
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 2.0
 _OPENING_SECONDS = 5.0
 _OLDEST_SQLITE = (3, 42)
-# The server writes one transaction at a time: with two requests on their way it is never idle,
-# with more its lock becomes a lottery (895 commits/s with 2, 435 with 16).
+# The server writes one transaction at a time.  Two requests in flight keep it busy; more compete
+# for its lock (895 commits/s with 2, 435 with 16).
 _WRITE_LANES = 2
 _WRITE_GROUP = 8
 
@@ -54,26 +54,26 @@ class Transport(Protocol):
     """A way to a server.
 
     Attributes:
-        read_lanes: how many requests with queries may be on their way at once.
-        read_group: how many queries a request may carry.
+        read_lanes: the number of concurrent read requests.
+        read_group: the number of queries in one request.
     """
 
     read_lanes: int
     read_group: int
 
     async def query(self, steps: Sequence[HranaStep]) -> list[StepResult | Exception]:
-        """Run reading statements, and return for each its rows or its error.
+        """Run queries, and return for each its rows or its error.
 
         Raises:
-            Failure, StoreError: there is no answer to any of them.
+            Failure, StoreError: none of them was answered.
         """
         ...
 
     async def write(self, plans: Sequence[HranaBatchPlan]) -> list[BatchAnswer | Exception]:
-        """Run batches one after another, and return for each its answer or its error.
+        """Run batches in order, and return for each its answer or its error.
 
         Raises:
-            Failure, StoreError: there is no answer to any of them.
+            Failure, StoreError: none of them was answered.
         """
         ...
 
@@ -84,14 +84,14 @@ class Transport(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """What a server can do.
+    """The features of a server.
 
     Attributes:
         sqlite: the version of its SQLite.
-        vector_function: the SQL function that gives the cosine distance of two float32 blobs:
-            sqlite-vec's if the server has loaded it, else libSQL's own; None if it has neither.
-        fts5: whether it has full-text search.
-        foreign_keys: whether it checks foreign keys without being told to.
+        vector_function: the SQL function for the cosine distance of two float32 blobs: sqlite-vec's
+            if it is loaded, else libSQL's; None without either.
+        fts5: whether full-text search is available.
+        foreign_keys: whether it checks foreign keys by default.
     """
 
     sqlite: str
@@ -130,7 +130,7 @@ class RemoteDriver:
 
     @property
     def features(self) -> Features:
-        """What the server can do, as it said when it was opened."""
+        """The server's features, as of when it was opened."""
         if self._features is None:
             raise libsql_closed_error(self._shown)
         return self._features
@@ -142,7 +142,7 @@ class RemoteDriver:
 
     @property
     def waiting(self) -> bool:
-        """Whether a batch waits that was not sent yet."""
+        """Whether a batch waits that has not been sent."""
         return self._writes.waiting > 0
 
     async def read(
@@ -152,7 +152,7 @@ class RemoteDriver:
 
         Raises:
             StoreReadOnly: the statement is no query.
-            StoreUnavailable: the server stayed away; `StoreBusy`: it stayed busy.
+            StoreUnavailable: the server stayed down; `StoreBusy`: it stayed busy.
             StoreError: it refused the query.
         """
         if not only_reads(sql):
@@ -162,7 +162,7 @@ class RemoteDriver:
 
         async def attempt() -> list[Row]:
             if self._written:
-                # A replica answers once it has what was written through it.
+                # A replica answers once it has caught up with the writes of this client.
                 step["stmt"]["replication_index"] = str(self._written)
             return decode_rows(await self._reads.send(step, size), self._shown)
 
@@ -179,15 +179,15 @@ class RemoteDriver:
     ) -> list[list[Row]]:
         """Run the statements in one transaction and return the rows of each, once it is committed.
 
-        The server writes one transaction at a time, so every batch is alone already.  While it is
-        on its way a cancellation waits for its answer; while it waits for the server, or to be
-        tried again, it is withdrawn.
+        The server writes one transaction at a time, so no batch needs `locks`.  Cancelling
+        withdraws a batch that waits for the server or for a retry; for one that was sent it awaits
+        the answer.
 
         Raises:
             BatchMissed: a statement missed its row count; nothing was written.
             ConstraintFailed: a statement broke a constraint; nothing was written.
-            StoreInDoubt: the answer never came, and it is not repeatable.
-            StoreUnavailable: the server stayed away; `StoreBusy`: it stayed busy.
+            StoreInDoubt: no answer came, and the batch is not repeatable.
+            StoreUnavailable: the server stayed down; `StoreBusy`: it stayed busy.
             StoreError: it refused a statement.
         """
         switch_on = self._features is not None and not self._features.foreign_keys
@@ -199,7 +199,7 @@ class RemoteDriver:
     ) -> list[list[Row]]:
         """Run a batch that deletes whole threads, without checks of foreign keys.
 
-        A server that does not let us switch them off goes on making them, which only takes longer.
+        A server that cannot switch the checks off keeps making them, which only takes longer.
         Raises what `batch` raises.
         """
         return await self._write(statements, foreign_keys=False, repeatable=False)
@@ -221,9 +221,9 @@ class RemoteDriver:
             return await self._insist(attempt, repeatable=repeatable, writes=True)
 
     async def close(self) -> None:
-        """Finish what was accepted, then let go of the server; calling it twice is harmless.
+        """Finish accepted work, then close the connections; safe to call twice.
 
-        What waits for a server that is away is not waited for: it ends as `StoreUnavailable`.
+        Work that waits for a server that is down fails with `StoreUnavailable` instead.
         """
         self._closing.set()
         if self._active:
@@ -236,7 +236,7 @@ class RemoteDriver:
             await self._transport.close()
 
     async def _begin(self) -> None:
-        """Ask the server what it can do; whoever names a wrong host should not wait for long."""
+        """Read the server's features, with a short patience: the host may be wrong."""
         patience = self._patience
         self._patience = min(patience, _OPENING_SECONDS)
         try:
@@ -289,7 +289,7 @@ class RemoteDriver:
     async def _insist(
         self, attempt: Callable[[], Awaitable[T]], *, repeatable: bool, writes: bool
     ) -> T:
-        """Return the attempt's result, tried again as long as it may help and patience lasts."""
+        """Return the result of an attempt, retried while that may help and patience lasts."""
         deadline = time.monotonic() + self._patience
         pause, in_doubt = _FIRST_PAUSE, False
         while True:

@@ -1,7 +1,7 @@
-"""Sends requests to a server in a few lanes: one that goes carries several of those that wait.
+"""Send requests to a server in a few lanes, several items in each request.
 
-Every request costs the client and the server far more than what it carries, and more of them at
-once cost more each.  So no more than a few are on their way, and each carries what came meanwhile.
+A request costs client and server far more than its content, and concurrent requests cost more each.
+So only a few are in flight, and each carries the items that arrived meanwhile.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ class _Job(Generic[Item, Answer]):
 
 
 class Sender(Generic[Item, Answer]):
-    """What is on its way to a server, and what waits for it; it belongs to one event loop.
+    """The requests in flight and the items that wait, bound to one event loop.
 
     Args:
-        deliver: sends some items and returns for each its answer or its error; or raises for all.
-        lanes: how many requests are on their way at once.
-        group: how many items a request carries at most.
-        abandon: whether an item that was sent may be left alone when its sender is cancelled.
-        group_bytes: from which size on a request carries no further item.
+        deliver: sends items and returns for each its answer or its error; raises if all fail.
+        lanes: the number of concurrent requests.
+        group: the most items in a request.
+        abandon: whether cancelling abandons an item that was sent, instead of awaiting its answer.
+        group_bytes: the size in bytes from which a request takes no further item.
     """
 
     def __init__(
@@ -57,17 +57,17 @@ class Sender(Generic[Item, Answer]):
 
     @property
     def waiting(self) -> int:
-        """How many items are not on their way yet."""
+        """The number of items that have not been sent."""
         return len(self._waiting)
 
     async def send(self, item: Item, size: int) -> Answer:
-        """Send an item of about so many bytes and return the answer.
+        """Send an item and return the answer; `size` is its approximate size in bytes.
 
-        Cancelled before it is on its way, it is withdrawn.  After that it is abandoned if that is
-        allowed; else its answer is awaited, and then the cancellation goes on.
+        Cancelling withdraws an item that was not sent.  One that was sent is abandoned if allowed,
+        else its answer is awaited first.
 
         Raises:
-            Failure, StoreError: there is no answer.
+            Failure, StoreError: no answer came.
         """
         job = _Job(item, size, asyncio.get_running_loop().create_future())
         self._waiting.append(job)
@@ -87,7 +87,7 @@ class Sender(Generic[Item, Answer]):
             raise
 
     async def close(self) -> None:
-        """Wait until everything that is on its way has its answer."""
+        """Wait until everything in flight is answered."""
         while self._sent:
             await wait_shielded(next(iter(self._sent)))
 
@@ -105,7 +105,7 @@ class Sender(Generic[Item, Answer]):
             task.add_done_callback(self._ended)
 
     def _drop_request_of(self, job: _Job[Item, Answer]) -> None:
-        """End the request that carries the job if nobody waits for any part of it."""
+        """Cancel the job's request if none of its items is awaited any more."""
         for task, jobs in self._sent.items():
             if job in jobs and all(other.answer.done() for other in jobs):
                 task.cancel()
@@ -119,7 +119,7 @@ class Sender(Generic[Item, Answer]):
         try:
             answers = await self._deliver([job.item for job in jobs])
         except asyncio.CancelledError:
-            # Nobody waits any more, or the event loop is being torn down.
+            # The caller has left, or the event loop is shutting down.
             _settle(jobs, [TransientFailure("lost", "the program ended") for _ in jobs])
             raise
         except Exception as error:

@@ -1,4 +1,4 @@
-"""Reading just enough of an SQL text: its placeholders, and whether it reads or writes."""
+"""Read the placeholders of an SQL text, and whether it reads or writes."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _WRITES = frozenset({"INSERT", "UPDATE", "DELETE", "REPLACE"})
 
 @functools.lru_cache(maxsize=1024)
 def placeholders(sql: str) -> tuple[str, ...]:
-    """Return the names of the text's placeholders, each once: a server refuses surplus values."""
+    """Return the names of the placeholders, each once: a server refuses surplus values."""
     found = (match["name"][1:] for match in _TOKEN.finditer(sql) if match["name"])
     return tuple(dict.fromkeys(found))
 
 
 @functools.lru_cache(maxsize=1024)
 def verb(sql: str) -> str:
-    """Return what the statement does, in capitals; of a WITH, what it does with it."""
+    """Return the statement's verb in capitals; for a WITH, the verb after it."""
     depth, leading = 0, ""
     for match in _TOKEN.finditer(sql):
         if match["paren"]:
@@ -44,7 +44,7 @@ def verb(sql: str) -> str:
 
 
 def is_query(sql: str) -> bool:
-    """Whether the statement gives rows and changes nothing, so that they can be counted."""
+    """Whether the statement only returns rows."""
     return verb(sql) in _QUERIES
 
 

@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     import aiohttp
 
 
-# Untyped, and no longer changed by anybody; 0.3.1 is the last.
+# libsql-client is untyped and unmaintained; 0.3.1 is its last release.
 _CLIENT = "libsql_client.hrana.conn"
-# Two hundred requests at once went well on one socket, three hundred broke it.
+# Two hundred concurrent requests worked on one socket, three hundred broke it.
 _MOST_AT_ONCE = 64
-# A server closes the socket on a message of more than 16 MiB.
+# A server closes the socket on a message above 16 MiB.
 _MESSAGE_BYTES = 15 * 2**20
 _LOCK_SECONDS = 5.0
 _HEARTBEAT = 20.0
@@ -42,7 +42,7 @@ _FAREWELL = 1.0
 
 
 class Stream(Protocol):
-    """What we use of a stream of libsql-client."""
+    """The part of a libsql-client stream that is used here."""
 
     def execute(self, stmt: Any) -> asyncio.Future[Any]: ...
     def batch(self, batch: Any) -> asyncio.Future[Any]: ...
@@ -50,7 +50,7 @@ class Stream(Protocol):
 
 
 class WebSocketConnection(Protocol):
-    """What we use of a connection of libsql-client."""
+    """The part of a libsql-client connection that is used here."""
 
     exception: BaseException | None
 
@@ -77,13 +77,12 @@ class WebSocketDriver(RemoteDriver):
         Args:
             url: `ws://host:port` or `wss://host`.
             auth_token: the server's token, if the URL does not carry it.
-            concurrency: how many queries may be on their way at once, at most 64.
-            timeout: how many seconds an answer may take.
-            patience: for how many seconds a server that is away or busy is waited for, once the
-                store is open.
+            concurrency: the number of concurrent queries, at most 64.
+            timeout: seconds that an answer may take.
+            patience: seconds to wait for a server that is down or busy, once the store is open.
 
         Raises:
-            StoreUnavailable: the server cannot be reached, or does not let us in.
+            StoreUnavailable: the server cannot be reached, or refuses the token.
             StoreError: the URL is wrong, the server too old, or libsql-client is not installed.
         """
         address = parse_address(url, auth_token=auth_token)
@@ -108,7 +107,7 @@ class WebSocketDriver(RemoteDriver):
 
 
 class _Session:
-    """An aiohttp session as libsql-client wants it, with limits that fit what is sent."""
+    """The aiohttp session for libsql-client, with limits that fit the messages."""
 
     def __init__(self, session: aiohttp.ClientSession) -> None:
         self._session = session
@@ -118,14 +117,14 @@ class _Session:
         return await connect(
             url,
             **options,
-            # The server limits its answers itself; the default of 4 MiB would break the socket.
+            # The server limits its answers; aiohttp's default of 4 MiB would break the socket.
             max_msg_size=0,
             heartbeat=_HEARTBEAT,
         )
 
 
 class WebSocketTransport:
-    """One socket of libsql-client, connected anew when it broke; a stream for each request."""
+    """One socket of libsql-client, reconnected when it breaks; a stream for each request."""
 
     def __init__(self, address: Address, *, concurrency: int, timeout: float) -> None:
         self.read_lanes = concurrency
@@ -139,10 +138,10 @@ class WebSocketTransport:
 
     async def query(self, steps: Sequence[HranaStep]) -> list[StepResult | Exception]:
         """Run reading statements; see `Transport`."""
-        # One at a time: on a socket a request costs little, and none waits for another.
+        # One at a time: on a socket a request costs little and does not wait for others.
         [step] = steps
         batch: dict[str, Any] = {"steps": [step]}
-        # Only of a batch does a server heed it here.
+        # Over WebSockets a server respects it in batches only.
         if (index := step["stmt"].get("replication_index")) is not None:
             batch["replication_index"] = index
         stream = (await self._connected()).open_stream()
@@ -191,8 +190,8 @@ class WebSocketTransport:
         return stream.batch({"steps": plan.steps})
 
     async def _answer(self, answer: asyncio.Future[Any], timeout: float) -> Any:
-        """Wait for an answer; when cancelled it is abandoned, and dropped when it comes."""
-        # The client sets the future's result when the answer comes, whoever still waits for it.
+        """Wait for an answer; cancelling abandons it, and it is dropped when it comes."""
+        # The client sets the future's result when the answer comes, even if nothing awaits it.
         answer.add_done_callback(_retrieve)
         try:
             with anyio.fail_after(timeout):
@@ -222,7 +221,7 @@ class WebSocketTransport:
         try:
             with anyio.fail_after(self._timeout):
                 await connection.wait_connected()
-                # A refused token shows only after the handshake.
+                # A refused token is reported only after the handshake.
                 stream = connection.open_stream()
                 first = stream.execute({"sql": "SELECT 1", "want_rows": False})
                 first.add_done_callback(_retrieve)
@@ -251,7 +250,8 @@ class WebSocketTransport:
                 f"The certificate of {self._shown} cannot be trusted.",
                 cure="Check the host's name.",
             )
-        # Only the client's own error has a code: what the server said, or its name for a break.
+        # Only the client's error has a code: the server's, or the client's name for a broken
+        # socket.
         code = getattr(error, "code", None)
         if isinstance(code, str) and code not in _BROKEN:
             return map_libsql_error(code, str(error).removeprefix(f"{code}: "), self._shown)
@@ -259,12 +259,12 @@ class WebSocketTransport:
         return TransientFailure("lost" if sent else "unsent", why)
 
 
-# What libsql-client says of the connection, not the server of a statement.
+# libsql-client's report of a broken connection, not a server's of a statement.
 _BROKEN = ("HRANA_WEBSOCKET_ERROR", "HRANA_PROTO_ERROR", "CLIENT_CLOSED", "STREAM_CLOSED")
 
 
 async def _leave(connection: WebSocketConnection) -> None:
-    # A server that is gone answers no farewell.
+    # A dead server does not answer a close.
     with anyio.move_on_after(_FAREWELL, shield=True):
         await connection.close()
 

@@ -1,4 +1,4 @@
-"""Opening a connection to the database file, running statements on it, and its errors."""
+"""Connections to the database file: open them, run statements, map their errors."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ Synchronous = Literal["full", "normal"]
 
 
 class Cursor(Protocol):
-    """What we use of an apsw cursor."""
+    """The part of an apsw cursor that is used here."""
 
     def fetchall(self) -> list[Row]: ...
 
 
 class SqliteConnection(Protocol):
-    """What we use of an apsw connection, whose own types need Python 3.12's `Buffer`."""
+    """The part of an apsw connection that is used here; its own types need Python 3.12."""
 
     @property
     def in_transaction(self) -> bool: ...
@@ -63,7 +63,7 @@ _BUSY = (apsw.BusyError, apsw.LockedError)
 
 
 def map_sqlite_error(error: Exception, path: Path) -> Exception:
-    """Return the store's error for an error of apsw; a mistake of ours is returned as it is."""
+    """Return the store's error for an error of apsw; programming errors are returned as they are."""
     if isinstance(error, apsw.ConstraintError):
         return ConstraintFailed(str(error))
     if getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_SHMSIZE:
@@ -140,14 +140,14 @@ _MAPPING: tuple[tuple[tuple[type[apsw.Error], ...], type[StoreError], str, str],
 
 
 def sqlite_closed_error(path: Path) -> StoreUnavailable:
-    """Return the error of who uses the store after its end."""
+    """Return the error for use after close."""
     return StoreUnavailable(f"The store {path} is closed.", cure="Open it again.")
 
 
 def open_connection(
     path: Path, *, write: bool, synchronous: Synchronous, busy_seconds: float
 ) -> SqliteConnection:
-    """Open the file with the settings that every connection has; blocks, so not on the event loop.
+    """Open the file with the common settings.  Blocks; do not call it on the event loop.
 
     Raises:
         StoreUnavailable, StoreReadOnly, StoreBusy, NotADatabase: it cannot be used.
@@ -172,7 +172,7 @@ def open_connection(
             _use_wal(connection, path, busy_seconds)
         connection.pragma("synchronous", synchronous)
         connection.pragma("foreign_keys", True)
-        # What is deleted is overwritten with zeros.
+        # Deleted content is overwritten with zeros.
         connection.pragma("secure_delete", True)
         connection.pragma("journal_size_limit", _JOURNAL_LIMIT)
         if not write:
@@ -190,7 +190,7 @@ def open_connection(
 
 
 def _use_wal(connection: SqliteConnection, path: Path, busy_seconds: float) -> None:
-    # SQLite does not wait for the lock that this change of mode needs, so we do.
+    # SQLite does not wait for the lock that changing the mode needs, so wait here.
     deadline = time.monotonic() + busy_seconds
     while True:
         try:
@@ -210,7 +210,7 @@ def _use_wal(connection: SqliteConnection, path: Path, busy_seconds: float) -> N
 
 
 def _refuse_another_programs(connection: SqliteConnection, path: Path) -> None:
-    """Raise `NotADatabase` before the change of mode would write to another program's file."""
+    """Raise `NotADatabase` before changing the mode writes to another program's file."""
     [(tables, ours)] = connection.execute(_TABLES).fetchall()
     if tables and not ours:
         raise NotADatabase(
@@ -230,7 +230,7 @@ def run_statements(
     """Run the statements of a batch inside the open transaction, and return the rows of each.
 
     Raises:
-        BatchMissed: a statement affected another number of rows than it had to.
+        BatchMissed: a statement affected the wrong number of rows.
     """
     results: list[list[Row]] = []
     for index, statement in enumerate(statements):
@@ -238,7 +238,7 @@ def run_statements(
         rows: list[Row] = connection.execute(statement.sql, statement.params).fetchall()
         if statement.rows is not None:
             affected = len(rows)
-            # changes() tells of the last writing statement, which a query is not.
+            # changes() counts the last writing statement, and a query is not one.
             if not affected and connection.total_changes() != before:
                 affected = connection.changes()
             if affected != statement.rows:

@@ -1,4 +1,4 @@
-"""Where the database file lies: whether it can be one, and whether it still is the same."""
+"""The path of the database file: check it before opening, and notice when the file is replaced."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _LOOK_SECONDS = 0.25
 
 
 def check_database_path(path: Path) -> None:
-    """Look whether a database can lie at the path; creates and changes nothing.
+    """Check that a database can be at the path; creates and changes nothing.
 
     Raises:
-        StoreUnavailable: it is a folder or no regular file, or its folder is not there.
+        StoreUnavailable: it is a folder or not a regular file, or its folder does not exist.
     """
     try:
         mode = path.stat().st_mode
@@ -39,25 +39,25 @@ def check_database_path(path: Path) -> None:
 
 
 def make_private(path: Path) -> None:
-    """Create the file, empty and for its user alone, if it is not there.
+    """Create the file if it does not exist, empty and private to its user.
 
-    SQLite gives its other files the permissions of this one.  What cannot be done here it tells.
+    SQLite gives its other files the permissions of this one, and reports what fails here.
     """
     real = path.resolve()
     with suppress(OSError):
         try:
-            # Opening and closing it would drop the locks of a connection of this process.
+            # Opening and closing it would drop the locks of this process's connections.
             os.mknod(real, stat.S_IFREG | 0o600)
         except PermissionError:
-            # Not every system lets its users do so.
+            # Not every system allows it.
             os.close(os.open(real, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
 
 class OpenDatabaseFile:
-    """The files of an open database, to notice when others lie at their paths.
+    """The files of an open database, to notice when their paths lead to other files.
 
-    SQLite goes on with a file that was deleted or replaced, and what it writes is lost; beside a
-    new file, the old write-ahead log would even damage it.
+    SQLite keeps writing to a file that was deleted or replaced, and those writes are lost; an old
+    write-ahead log would even damage a new file next to it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -66,22 +66,22 @@ class OpenDatabaseFile:
         self._known: dict[str, tuple[int, int]] = {}
         self._problem: StoreError | None = None
         self._looked = 0.0
-        # As text: this is looked at before and after each write.
+        # Text is cheaper than Path, and this runs before and after each write.
         self._files = (str(path), str(real.with_name(real.name + "-wal")))
 
     def remember(self) -> None:
-        """Take what lies there now for the database's; called once it is open."""
+        """Remember the present files as the database's; call it once the database is open."""
         for file in self._files:
             if found := _identity(file):
                 self._known[file] = found
 
     def look(self) -> StoreError | None:
-        """Return what is wrong if another file, or none, lies where one of them did."""
+        """Return the problem if a file is missing or was replaced, else None."""
         self._looked = time.monotonic()
         self._problem = None
         for file in self._files:
             found = _identity(file)
-            # The write-ahead log comes with the first write.
+            # The first write creates the write-ahead log.
             known = self._known.setdefault(file, found) if found else self._known.get(file)
             if found != known:
                 self._problem = StoreUnavailable(
@@ -92,14 +92,14 @@ class OpenDatabaseFile:
         return self._problem
 
     def check(self) -> None:
-        """Look, and raise what is wrong."""
+        """Look, and raise the problem if there is one."""
         if problem := self.look():
             raise problem
 
     def glance(self) -> None:
-        """Raise what was wrong at the last look, which is not long ago.
+        """Raise the problem of the last look, if it was recent.
 
-        For reads, which lose nothing: a look takes a tenth of the time of a short one.
+        For reads, which lose nothing: a look would cost a tenth of a short read.
         """
         if time.monotonic() - self._looked > _LOOK_SECONDS:
             self.look()

@@ -32,7 +32,7 @@ class SqliteDriver:
 
     @property
     def waiting(self) -> bool:
-        """Whether a batch waits that the writer has not begun."""
+        """Whether a batch waits that the writer has not started."""
         return self._writer.waiting
 
     @property
@@ -51,13 +51,13 @@ class SqliteDriver:
         queue_bytes: int = 64 * 2**20,
         max_bytes: int | None = None,
     ) -> SqliteDriver:
-        """Open the file, created empty if it is not there.
+        """Open the file; create it if it does not exist.
 
         Args:
-            readers: how many threads read at the same time.
-            busy_seconds: how long to wait for the lock of another process.
-            queue_bytes: how much may wait to be written before a writer has to wait.
-            max_bytes: a limit to the size of the file, over which `StoreFull` is raised.
+            readers: the number of reader threads.
+            busy_seconds: seconds to wait for the lock of another process.
+            queue_bytes: the size of the queue; writers wait while it is full.
+            max_bytes: the largest size of the file; beyond it `StoreFull` is raised.
 
         Raises:
             StoreUnavailable: or a subclass, if the file cannot be used.
@@ -103,8 +103,8 @@ class SqliteDriver:
     ) -> list[list[Row]]:
         """Run the statements in one transaction and return the rows of each, once it is durable.
 
-        One thread writes for this process and SQLite's lock keeps others out, so every batch is
-        alone already, and none is ever in doubt.
+        One thread writes for this process and SQLite's lock excludes others, so no batch needs
+        `locks` and none is ever in doubt.
 
         Raises:
             BatchMissed: a statement missed its row count; nothing was written.
@@ -124,18 +124,18 @@ class SqliteDriver:
     async def scrub(self) -> bool:
         """Empty the write-ahead log; False if a reader held it open for 2 seconds.
 
-        Deleted rows are overwritten where they lay in the file; the log may still hold them.
+        The file has zeros where deleted rows were, but the log may still hold them.
         """
         [[(done,)]] = await self._writer.write([], "scrub")
         return bool(done)
 
     async def vacuum(self) -> None:
-        """Write the file anew without the space of what was deleted; nobody writes meanwhile."""
+        """Rewrite the file without unused space; blocks all writes meanwhile."""
         await self._writer.write([], "vacuum")
 
     async def close(self) -> None:
-        """Finish what was accepted, then end the threads; calling it twice is harmless."""
-        # The writer goes last: the last connection to close cleans up the write-ahead log.
+        """Finish accepted work, then end the threads; safe to call twice."""
+        # Close the writer last: the last connection cleans up the write-ahead log.
         try:
             await self._readers.close()
         finally:

@@ -1,8 +1,8 @@
-"""The one thread that writes to the database file, many batches in one transaction.
+"""The writer thread of the database file, with group commit.
 
-Batches wait in a queue; the thread takes all that wait (up to a limit), runs each under a
-savepoint of one transaction, and acknowledges them after COMMIT.  So one sync of the disk serves
-all who write at the same time, and who writes alone waits for nobody.
+The thread takes all queued batches (up to a limit), runs each under a savepoint of one transaction,
+and acknowledges them after COMMIT.  One sync of the disk then serves all concurrent writers, and a
+lone writer does not wait for others.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _STATEMENT_BYTES = 256
 
 
 class _Job:
-    """A batch on its way; `started` and `withdrawn` exclude each other, under the writer's lock."""
+    """A queued batch; `started` and `withdrawn` exclude each other, under the writer's lock."""
 
     __slots__ = ("future", "kind", "result", "size", "started", "statements", "withdrawn")
 
@@ -64,7 +64,7 @@ class _Job:
 
 
 class Writer:
-    """The writer thread and its queue; belongs to the event loop in which it was opened."""
+    """The writer thread and its queue, bound to the event loop that opened it."""
 
     def __init__(
         self, path: Path, place: OpenDatabaseFile, *, busy_seconds: float, queue_bytes: int
@@ -86,7 +86,7 @@ class Writer:
 
     @property
     def waiting(self) -> bool:
-        """Whether a batch waits that the thread has not begun."""
+        """Whether a batch waits that the thread has not started."""
         with self._lock:
             return self._unbegun > 0
 
@@ -96,7 +96,7 @@ class Writer:
         return len(self._waiting)
 
     async def open(self, *, synchronous: Synchronous, max_bytes: int | None) -> None:
-        """Start the thread, which opens the file. Raises what `open_connection` raises."""
+        """Start the thread and open the file in it.  Raises the errors of `open_connection`."""
         thread = threading.Thread(
             target=self._run,
             args=(synchronous, max_bytes),
@@ -114,10 +114,10 @@ class Writer:
             raise
 
     async def write(self, statements: Sequence[Statement], kind: _Kind = "batch") -> _Result:
-        """Run a batch; returns once it is durable.
+        """Run a batch and return once it is durable.
 
-        Waits while the queue holds too many bytes.  Cancelled before the batch has begun, it is
-        withdrawn; after that it is awaited to its end, and then the cancellation goes on.
+        Waits while the queue is full.  Cancelling withdraws a batch that has not started; one that
+        has started is awaited first.
         """
         size = sum(_size(statement) for statement in statements)
         await self._admit(size)
@@ -137,7 +137,7 @@ class Writer:
             raise
 
     async def close(self) -> None:
-        """Finish what was accepted and end the thread; it is not left early when cancelled."""
+        """Finish accepted work and end the thread; cancellation is delayed until then."""
         if not self._closed:
             self._closed = True
             while self._waiting:
@@ -218,7 +218,7 @@ class Writer:
             self._call(_set_done, self._ended)
 
     def _serve(self, connection: SqliteConnection, first: _Job) -> bool:
-        """Write the job and those that wait behind it; False if the end of the queue was met."""
+        """Write the job and those queued behind it; return False at the end of the queue."""
         group, more = [first], True
         while len(group) < _GROUP:
             try:
@@ -240,16 +240,16 @@ class Writer:
             else:
                 self._write_apart(connection, kind, jobs)
         self._call(self._acknowledge, group)
-        # The futures are the event loop's now: it must not wait for the next job to free them.
+        # Drop the references: the futures belong to the event loop now.
         del group, live, first
         self._checkpoint(connection)
         return more
 
     def _write_group(self, connection: SqliteConnection, jobs: Sequence[_Job]) -> None:
-        """Write all jobs in one transaction, and set the result of each.
+        """Write all jobs in one transaction and set their results.
 
-        If the transaction breaks, each is tried again alone, so that one that cannot be written
-        does not fail the others.
+        If the transaction breaks, each is retried alone, so that one bad job does not fail the
+        others.
         """
         try:
             self._transaction(connection, jobs)
@@ -263,12 +263,12 @@ class Writer:
                 self._write_group(connection, [job])
             return
         if problem := self._place.look():
-            # What was committed lies in a file that nobody finds; it must not be tried again.
+            # The commit went to a file that was moved or deleted; do not retry it.
             for job in jobs:
                 job.result = problem
 
     def _write_apart(self, connection: SqliteConnection, kind: str, jobs: Iterable[_Job]) -> None:
-        """Do what cannot be done beside other batches in one transaction."""
+        """Run jobs that cannot share a transaction with others."""
         for job in jobs:
             try:
                 if kind == "vacuum":
@@ -292,12 +292,12 @@ class Writer:
                 job.result = self._under_savepoint(connection, job)
             connection.execute("COMMIT")
         finally:
-            # After some errors (a full disk) SQLite has rolled back already, after others not.
+            # After some errors (a full disk) SQLite has already rolled back.
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
 
     def _under_savepoint(self, connection: SqliteConnection, job: _Job) -> _Result | Exception:
-        """Return what the job gives, or why it was taken back; raises if the transaction broke."""
+        """Return the job's result, or its error after a rollback; raise if the transaction broke."""
         connection.execute("SAVEPOINT job")
         try:
             result: _Result | Exception = run_statements(connection, job.statements)
@@ -309,23 +309,23 @@ class Writer:
         except apsw.Error:
             raise
         except Exception as error:
-            # A value that cannot be bound: the fault of this job alone.
+            # A value cannot be bound: only this job fails.
             connection.execute("ROLLBACK TO job")
             result = map_sqlite_error(error, self._path)
         connection.execute("RELEASE job")
         return result
 
     def _checkpoint(self, connection: SqliteConnection) -> None:
-        """Now and then, when nobody waits, copy the write-ahead log back and truncate it."""
+        """From time to time, when the queue is empty, checkpoint and truncate the write-ahead log."""
         now = time.monotonic()
         if now - self._checkpointed < _CHECKPOINT_SECONDS or not self._queue.empty():
             return
         self._checkpointed = now
-        # Where it fails it costs nothing but a longer log: the next one will do it.
+        # A failure only leaves a longer log for the next checkpoint.
         self._truncate(connection, 0.0)
 
     def _truncate(self, connection: SqliteConnection, patience: float) -> bool:
-        """Copy the write-ahead log back and truncate it; False if readers were in the way."""
+        """Checkpoint and truncate the write-ahead log; return False if readers were in the way."""
         connection.set_busy_timeout(round(patience * 1000))
         try:
             connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
