@@ -1,9 +1,9 @@
-"""What a query's words are looked for as: without function words, and in their other forms.
+"""Expand a query: drop function words, and add the other forms of each word.
 
 "When did she adopt the puppies" looks for `adopt`, `adopts`, `adopted`, `adopting`, `puppies` and
-`puppy`.  The index keeps every word as it was written; only queries are widened, so nothing that is
-indexed has to be made anew.  Forms are those of English; words of other languages stay as they are,
-for what the rules of English make of them occurs nowhere.
+`puppy`.  The index holds every word as it was written; only queries are expanded, so no text is
+indexed again.  The forms are English.  Words of other languages get forms too, but those do not
+occur.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from snowballstemmer.english_stemmer import (  # pyright: ignore[reportMissingTy
 )
 
 MAX_EXPANDED_WORDS = 24
-"""How many words of a query are looked for in other forms, the first ones."""
+"""The number of words of a query that are expanded, from the first."""
 _SHORTEST = 3
 _VOWELS = tuple("aeiou")
 _HISSING = ("s", "x", "z", "ch", "sh", "o")
@@ -49,9 +49,9 @@ _FUNCTION_WORDS = frozenset(_FUNCTION.split())
 
 
 def content_words(words: Iterable[str]) -> list[str]:
-    """Return the words without those that only hold an English sentence together.
+    """Return the words without English function words.
 
-    A query that has no others keeps them all.
+    A query of function words alone keeps them.
     """
     known = list(words)
     return [word for word in known if word not in _FUNCTION_WORDS] or known
@@ -59,7 +59,7 @@ def content_words(words: Iterable[str]) -> list[str]:
 
 @functools.lru_cache(maxsize=8192)
 def forms_of(word: str) -> tuple[str, ...]:
-    """Return a word and its other English forms; a word that is none stands alone."""
+    """Return a word and its other English forms."""
     groups = _irregular()
     if word not in groups and (len(word) < _SHORTEST or not (word.isascii() and word.isalpha())):
         return (word,)
@@ -72,7 +72,7 @@ def forms_of(word: str) -> tuple[str, ...]:
 
 
 def _regular(word: str) -> list[str]:
-    """Return what the rules of spelling make of a word, of that what has its stem."""
+    """Return the regular forms of a word that share its stem."""
     stem = _stem(word)
     bases = {word, stem, word.removesuffix("s"), word.removesuffix("ed"), word.removesuffix("ing")}
     if stem.endswith("i"):
@@ -106,6 +106,6 @@ def _stem(word: str) -> str:
 
 @functools.cache
 def _irregular() -> dict[str, tuple[str, ...]]:
-    """Return the groups of words that are forms of each other, by each of them."""
+    """Return the groups of irregular forms, by each of their words."""
     groups = [tuple(group.split()) for group in _IRREGULAR.split("|")]
     return {word: group for group in groups for word in group}

@@ -1,14 +1,14 @@
-"""The words of a text as full text search knows them, the same over every database.
+"""Split text into words for full-text search, in the same way for every database.
 
 Words are folded (case, compatibility forms, accents of European scripts) and split in the same way
-when a text is indexed and when it is searched for.  An identifier, a path or an address is found
+for texts and for queries.  An identifier, a path or an address is found
 whole and by its parts: `app/fooBar.py` holds itself, `foobar.py`, `foobar`, `app`, `foo`, `bar` and
 `py`.  Scripts that put no spaces between words are cut into pairs of characters.  Everything else
 (punctuation, operators, emoji, zero bytes) separates words and is never searched for.
 
-The index holds no readable word: a term is a short keyed hash of a word and its owner.  So one
-owner's terms are never another's, no database's own idea of words plays a part, and what a deleted
-text may leave in pages that the database reuses later cannot be read.
+The index holds no readable word: a term is a short keyed hash of a word and its owner.  So owners
+never share terms, databases cannot differ in what a word is, and remains of deleted texts in unused
+pages cannot be read.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from dataclasses import dataclass
 from anyio.lowlevel import checkpoint
 
 MAX_CHARACTERS = 100_000
-"""How much of a text is indexed; what lies beyond is not found."""
+"""Characters of a text that are indexed; text beyond them is not found."""
 MAX_QUERY_WORDS = 64
-"""How many distinct words of a query count, the first ones."""
+"""Distinct words of a query that count, from the first."""
 
 MAX_TIMES = 255
-"""How often one word counts in one text."""
+"""The most occurrences of a word that count in one text."""
 
 _TERM_BYTES = 6
 
-# Python's \w leaves out the marks that belong to the letters of many scripts.
+# Python's \w misses the combining marks of many scripts.
 _MARKS = (
     "\u0300-\u036f\u0483-\u0489\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\u061a"
     "\u064b-\u065f\u0670\u06d6-\u06dc\u06df-\u06e8\u06ea-\u06ed\u0711\u0730-\u074a\u07a6-\u07b0"
@@ -52,14 +52,14 @@ _UNSPACED_RUN = re.compile(rf"[{_UNSPACED}]+|[^{_UNSPACED}]+")
 _HAS_UNSPACED = re.compile(rf"[{_UNSPACED}]")
 _ACCENTS = re.compile("[\u0300-\u036f]+")
 _CACHED_LENGTH = _LONGEST_NAME = 64
-# Words that are counted, or hashed, in about a millisecond.
+# Words counted or hashed in about a millisecond.
 _PORTION = 1000
 _PLACES = tuple(",".join(map(str, range(1, times + 1))) for times in range(MAX_TIMES + 1))
 
 
 @dataclass(frozen=True, slots=True)
 class WordParts:
-    """The words of a part of a text: the smallest ones, and the wholes that they are parts of."""
+    """The words of a part of a text: the smallest ones, and the compounds that they form."""
 
     plain: tuple[str, ...]
     wholes: tuple[str, ...] = ()
@@ -67,18 +67,18 @@ class WordParts:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """A text as it is indexed.
+    """The indexed form of a text.
 
     Attributes:
         length: how many words it has.
-        times: how often it has each term, at most `MAX_TIMES`.
+        times: the occurrences of each term, at most `MAX_TIMES`.
     """
 
     length: int
     times: dict[str, int]
 
     def by_bit(self) -> list[str]:
-        """Return, for each bit of how often a term occurs, the terms that have it set."""
+        """Return, for each bit of the occurrence counts, the terms that have it set."""
         columns: list[list[str]] = [[] for _ in range(MAX_TIMES.bit_length())]
         for term, times in self.times.items():
             for bit in range(times.bit_length()):
@@ -87,7 +87,7 @@ class Terms:
         return [" ".join(column) for column in columns]
 
     def by_place(self) -> str:
-        """Return the terms with as many places as they occur, as Postgres writes a `tsvector`."""
+        """Return the terms as a Postgres `tsvector`, with a position for each occurrence."""
         return " ".join(
             f"{term}:{_PLACES[times]}" if times > 1 else term for term, times in self.times.items()
         )
@@ -97,7 +97,7 @@ def split_words(text: str, *, query: bool = False) -> Iterator[WordParts]:
     """Yield the words of a text, part by part.
 
     Args:
-        query: whether they are searched for: scripts without spaces then give pairs of characters
+        query: whether the text is a query: scripts without spaces then give pairs of characters
             only, where a text gives single ones too.
     """
     for match in _COMPOUND.finditer(_fold(text)):
@@ -107,8 +107,8 @@ def split_words(text: str, *, query: bool = False) -> Iterator[WordParts]:
 async def terms_of(text: str, key: bytes) -> Terms:
     """Return the terms of a text under its owner's key.
 
-    It takes about 0.3 µs a character, and lets others run now and then: a thread would not spare
-    them, because it is Python that computes.
+    It takes about 0.3 µs a character and yields to the event loop; a thread would not help, as it
+    would hold the GIL.
     """
     counts = Counter[str]()
     words = split_words(text[:MAX_CHARACTERS])
@@ -129,7 +129,7 @@ def query_words(text: str, *, plain: bool) -> list[str]:
     """Return the distinct words of a query, at most `MAX_QUERY_WORDS`.
 
     Args:
-        plain: whether to leave out the wholes of which the parts are there too.
+        plain: whether to leave out compounds whose parts are included.
     """
     parts = split_words(text[:MAX_CHARACTERS], query=True)
     words = (word for part in parts for word in (part.plain if plain else part.wholes + part.plain))
@@ -142,18 +142,18 @@ def query_words(text: str, *, plain: bool) -> list[str]:
 
 
 def query_terms(text: str, key: bytes, *, plain: bool) -> list[str]:
-    """Return the terms of a query's words, as `query_words` gives them."""
+    """Return the terms of the words that `query_words` returned."""
     return [hash_term(word, key) for word in query_words(text, plain=plain)]
 
 
 def owner_key(user_id: str) -> bytes:
-    """Return the key under which an owner's words become terms."""
+    """Return the key that hashes an owner's words."""
     return hashlib.blake2b(user_id.encode("utf-8", "surrogatepass"), digest_size=32).digest()
 
 
 @functools.lru_cache(maxsize=32_768)
 def hash_term(word: str, key: bytes) -> str:
-    """Return the term that stands for an owner's word, in hexadecimal."""
+    """Return the term of an owner's word, in hexadecimal."""
     encoded = word.encode("utf-8", "surrogatepass")
     return hashlib.blake2b(encoded, key=key, digest_size=_TERM_BYTES).hexdigest()
 
@@ -200,7 +200,7 @@ def _cut(compound: str, query: bool) -> WordParts:
 
 
 def _humps(piece: str) -> list[str]:
-    """Split `fooBar` and `HTTPServer` where a hump begins; what is longer is no name but data."""
+    """Split `fooBar` and `HTTPServer` at the humps; longer texts are data rather than names."""
     if len(piece) > _LONGEST_NAME or piece.islower() or piece.isupper() or piece[1:].islower():
         return [piece]
     starts = [

@@ -71,7 +71,7 @@ _CLASH_TRIES = 8
 _SHORTEST_WAIT = 0.05
 _LONGEST_WAIT = 1.0
 _CONNECT_SECONDS = 10
-# At the opening a wrong host or port is more likely than a server that restarts.
+# While opening, a wrong host or port is more likely than a server that restarts.
 _OPENING_SECONDS = 5.0
 _MIGRATIONS = "migrations"
 _MIGRATION_SECONDS = 3600
@@ -90,12 +90,12 @@ _T = TypeVar("_T")
 
 @dataclass(slots=True)
 class _Operation(Generic[_T]):
-    """Something on its way that needs a connection.
+    """Work that needs a connection.
 
     Attributes:
         work: what is done with it.
-        repeatable: whether doing it twice does the same as once.
-        begun: whether it is at work, or was and nobody knows how it ended.
+        repeatable: whether running it twice has the same effect as once.
+        begun: whether it runs, or ran with an unknown outcome.
     """
 
     work: Callable[[PipelineSession], Awaitable[_T]]
@@ -110,7 +110,7 @@ def _run(
 
 
 class PostgresDriver:
-    """A Postgres database; see `Driver`.  It belongs to the event loop in which it was opened."""
+    """A Postgres database; see `Driver`.  Bound to the event loop that opened it."""
 
     dialect: SqlDialect = "postgres"
 
@@ -147,9 +147,9 @@ class PostgresDriver:
 
         Args:
             url: `postgresql://user:password@host:port/database?parameters`, as libpq reads it.
-            connections: the most connections at a time; one more listens, once somebody does.
-            statement_seconds: after so long the server cancels a statement.
-            patience: how long a server that went away is waited for, in seconds.
+            connections: the most connections at a time; listening takes one more.
+            statement_seconds: seconds after which the server cancels a statement.
+            patience: seconds to wait for a server that is down.
 
         Raises:
             StoreUnavailable: the server or the database cannot be reached.
@@ -174,7 +174,7 @@ class PostgresDriver:
     async def read(self, sql: str, params: Mapping[str, Value], *, owner: str | None) -> list[Row]:
         """Answer one query from a consistent snapshot of what is committed.
 
-        Cancelled, it has the server cancel the query before the cancellation goes on.
+        Cancelling it cancels the query on the server first.
         """
         commands = [self._prologue(owner, (), read_only=True), query_command(sql, params)]
         operation = _run(commands, repeatable=True)
@@ -197,7 +197,7 @@ class PostgresDriver:
         Raises:
             BatchMissed: a statement missed its row count; nothing was written.
             ConstraintFailed: a statement broke a constraint; nothing was written.
-            StoreInDoubt: the connection broke on the way of a batch that is not repeatable.
+            StoreInDoubt: the connection broke during a batch that is not repeatable.
         """
         migrating = _MIGRATIONS in locks
         prologue = [_patient()] if migrating else []
@@ -220,7 +220,7 @@ class PostgresDriver:
         ]
 
     async def vacuum(self) -> None:
-        """Have the server remove deleted rows for good, table by table; others go on meanwhile.
+        """Vacuum table by table; does not block others.
 
         Raises:
             StoreError: the login does not own the tables.
@@ -242,7 +242,7 @@ class PostgresDriver:
             raise map_refusal(error, self._shown) from None
 
     async def isolation(self) -> Isolation:
-        """Return how the database itself keeps owners apart."""
+        """Return how the database separates owners."""
         uses_role = self._prepared.uses_role
         operation = _Operation(
             lambda session: self._setup(session).isolation(uses_role=uses_role), repeatable=True
@@ -250,9 +250,9 @@ class PostgresDriver:
         return await self._perform(operation, abandon=True)
 
     async def close(self) -> None:
-        """Finish what was accepted, then close the connections; calling it twice is harmless.
+        """Finish accepted work, then close the connections; safe to call twice.
 
-        What waits for a server that went away is given up.
+        Work that waits for a server that is down is abandoned.
         """
         if self._closing is None:
             self._closing = asyncio.create_task(self._close())
@@ -268,16 +268,16 @@ class PostgresDriver:
     # One operation
 
     async def _perform(self, operation: _Operation[_T], *, abandon: bool = False) -> _T:
-        """Do it in a task of its own, which outlasts the caller's cancellation.
+        """Run it in a separate task that outlives the caller's cancellation.
 
         Args:
-            abandon: whether it may be cancelled at work; if not, only before.
+            abandon: whether it may be cancelled while it runs; otherwise only before.
         """
         if self._closing is not None:
             raise postgres_closed_error(self._shown)
         await anyio.lowlevel.checkpoint_if_cancelled()
-        # psycopg and asyncio's own locks are cancelled once; an anyio scope would do it again and
-        # again, and cost the connection.
+        # asyncio cancels a task once, which psycopg and asyncio's locks survive; an anyio scope
+        # would cancel again and again and lose the connection.
         task = asyncio.create_task(self._attempts(operation))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
@@ -294,7 +294,7 @@ class PostgresDriver:
             raise
 
     async def _attempts(self, operation: _Operation[_T]) -> _T:
-        """Run the operation; wait for a server that is away, and try again what can be."""
+        """Run the operation; wait for a server that is down, and retry what can be retried."""
         deadline: float | None = None
         wait = _SHORTEST_WAIT
         clashes = 0
@@ -302,7 +302,7 @@ class PostgresDriver:
             try:
                 return await self._attempt(operation)
             except ServerError as error:
-                # Nothing of it was written.
+                # Nothing was written.
                 operation.begun = False
                 limit = 1 if error.sqlstate in STALE_STATEMENT_STATES else _CLASH_TRIES
                 if (
@@ -344,9 +344,9 @@ class PostgresDriver:
     def _prologue(
         self, owner: str | None, locks: Sequence[str], *, read_only: bool
     ) -> PipelineCommand:
-        """Return what makes the transaction the owner's, and takes its locks in order.
+        """Return the statement that sets the transaction's owner and takes its locks in order.
 
-        It is a statement of its own, so that those after it see what was committed while it waited.
+        It is separate, so that the statements after it see what was committed while it waited.
         """
         keys = sorted({_lock_key(owner, name) for name in locks})
         params: dict[str, Value] = {"owner": owner or ""}
@@ -367,8 +367,8 @@ class PostgresDriver:
         except (psycopg.Error, OSError, UnicodeError) as error:
             raise map_connect(str(error), self._shown) from None
         except BaseException as interrupted:
-            # psycopg leaves the half-made connection to the garbage collection, by way of these
-            # frames; until then the server waits for it.
+            # These frames keep psycopg's half-open connection alive until garbage collection, and
+            # the server waits for it until then.
             traceback.clear_frames(interrupted.__traceback__)
             raise
 
@@ -379,7 +379,7 @@ class PostgresDriver:
         settings = {
             "path": self._prepared.path,
             "statement_timeout": str(milliseconds),
-            # A lock that is waited for says more than a statement that takes too long.
+            # A lock timeout is a clearer error than a statement timeout.
             "lock_timeout": str(round(milliseconds * 0.9)),
             "idle_timeout": str(milliseconds),
         }
@@ -395,7 +395,7 @@ class PostgresDriver:
     async def _prepare(self) -> None:
         operation = _Operation(lambda session: self._setup(session).prepare(), repeatable=True)
         self._prepared = await self._perform(operation, abandon=True)
-        # The connection of the setup has not the search path that came of it.
+        # The connection that ran the setup still has the old search path.
         self._connections.close()
         self._connections = ConnectionPool(self._connect_session, self._connections.limit)
 
@@ -420,10 +420,10 @@ def _parse_url(url: str, shown: str) -> str:
     try:
         given = conninfo_to_dict(url)
     except psycopg.Error:
-        # libpq's message repeats the part of the URL that it cannot read.
+        # libpq's message quotes the part of the URL that it cannot parse.
         raise unreadable from None
-    # Of a password with an unescaped `@` or `/` libpq takes a part for one of these, which it
-    # would show when it does not find it.
+    # If a password has an unescaped `@` or `/`, libpq takes a part of it for one of these, and
+    # would show it in its error.
     named = {name: str(given.get(name) or "") for name in ("host", "port", "dbname")}
     if "@" in named["host"] + named["dbname"] or not re.fullmatch(r"[\d,]*", named["port"]):
         raise unreadable
@@ -437,7 +437,7 @@ def _lock_key(owner: str | None, name: str) -> int:
 
 
 async def _run_alone(session: PipelineSession, sql: str) -> None:
-    """Run what cannot run beside others in one transaction."""
+    """Run a statement that cannot share a transaction."""
     await session.run([query_command(sql, {}, prepare=False)], patient=True)
 
 

@@ -1,8 +1,8 @@
-"""From what libpq and the server say to the store's errors.
+"""Map errors of libpq and of the server to the store's errors.
 
-Only the primary message of an error is passed on: its DETAIL shows the values of rows, which may be
-another owner's.  What libpq says of a URL that it cannot read shows parts of it, the password
-perhaps, so nothing of that is passed on.
+Only the primary message of an error is reported: its DETAIL shows values of rows, possibly another
+owner's.  libpq's errors about a URL show parts of it, possibly the password, so they are never
+reported.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from agent_runtime_storage.contract.errors import (
 from agent_runtime_storage.drivers.postgres.pipeline import ServerError
 from agent_runtime_storage.drivers.protocol import ConstraintFailed
 
-# A deadlock, or a clash of isolation: what was tried can be tried again.
+# A deadlock or a serialization failure: the batch can be retried.
 RETRYABLE_STATES = frozenset({"40P01", "40001"})
-# The server does not know a statement that it prepared, or has to plan it anew.
+# The server has lost a prepared statement, or must plan it again.
 STALE_STATEMENT_STATES = frozenset({"26000", "0A000"})
 
 _BY_STATE: tuple[tuple[str, type[StoreError], str, str], ...] = (
@@ -65,7 +65,7 @@ _BY_STATE: tuple[tuple[str, type[StoreError], str, str], ...] = (
     (
         "57014",
         StoreBusy,
-        "The server cancelled the statement, as it took too long or was told to",
+        "The server cancelled the statement, on its timeout or on request",
         "Try again; if it stays, look at the server's load and for missing statistics (ANALYZE).",
     ),
     (
@@ -118,11 +118,11 @@ def map_refusal(error: ServerError, shown: str) -> Exception:
 
 
 class Unreachable(Exception):
-    """No connection could be made.
+    """A connection could not be made.
 
     Attributes:
-        error: what to tell who wanted it.
-        lasting: whether trying again is in vain.
+        error: the error for the caller.
+        lasting: whether a retry cannot help.
     """
 
     def __init__(self, error: StoreUnavailable, *, lasting: bool) -> None:
@@ -131,8 +131,8 @@ class Unreachable(Exception):
         self.lasting = lasting
 
 
-# The server's refusals of a connection come without their SQLSTATE.  One in another language is
-# taken for a passing one: then it is told after a wait, in the server's words.
+# The server refuses connections without an SQLSTATE, so the texts are matched.  A refusal in
+# another language counts as temporary, and is reported after a wait.
 _LASTING: tuple[tuple[str, str, str], ...] = (
     (
         r"password authentication failed|no password supplied|authentication failed",
@@ -164,8 +164,8 @@ def map_connect(message: str, shown: str) -> Unreachable:
     reason = _last_line(message)
     for pattern, what, cure in _LASTING:
         if re.search(pattern, message):
-            told = StoreUnavailable(f"{what} (database {shown}: {reason}).", cure=cure)
-            return Unreachable(told, lasting=True)
+            error = StoreUnavailable(f"{what} (database {shown}: {reason}).", cure=cure)
+            return Unreachable(error, lasting=True)
     if _FULL.search(message):
         what = "The server takes no more connections"
         cure = "Raise its max_connections, or lower the number of processes that use it."
@@ -179,8 +179,8 @@ def map_connect(message: str, shown: str) -> Unreachable:
 
 def _last_line(message: str) -> str:
     lines = [line.strip() for line in message.splitlines() if line.strip()]
-    told = [line for line in lines if "FATAL" in line or "failed:" in line]
-    line = (told or lines or ["no reason given"])[-1]
+    reasons = [line for line in lines if "FATAL" in line or "failed:" in line]
+    line = (reasons or lines or ["no reason given"])[-1]
     return line.rpartition("failed: ")[2].removeprefix("FATAL:").strip()
 
 
@@ -193,7 +193,7 @@ def lost_error(reason: str, shown: str) -> StoreUnavailable:
 
 
 def doubt_error(reason: str, shown: str) -> StoreInDoubt:
-    """Return the error for a connection that broke while a batch was on its way."""
+    """Return the error for a connection that broke during a batch."""
     return StoreInDoubt(
         f"The connection broke while a write was on its way (database {shown}: "
         f"{_last_line(reason)}).",
@@ -202,5 +202,5 @@ def doubt_error(reason: str, shown: str) -> StoreInDoubt:
 
 
 def postgres_closed_error(shown: str) -> StoreUnavailable:
-    """Return the error of who uses the store after its end."""
+    """Return the error for use after close."""
     return StoreUnavailable(f"The store {shown} is closed.", cure="Open it again.")

@@ -1,8 +1,8 @@
 """Signals between processes, by LISTEN and NOTIFY.
 
-A NOTIFY in a write's own transaction would let only one transaction of the database commit at a
-time, so topics are sent after it, all that wait in one statement.  They are hints: one that is lost
-costs a listener the wait until it looks by itself.
+A NOTIFY inside the writing transaction would serialize all commits of the database, so topics are
+sent afterwards, all pending ones in one statement.  A lost topic only delays a listener until its
+next poll.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NOTIFY = (
     "FROM json_array_elements_text(:topics::json) AS t (topic)"
 )
 _POLL_SECONDS = 5.0
-# Between two sends, so that many commits share one.
+# The pause between two sends, so that many commits share one.
 _REST_SECONDS = 0.005
 _PENDING = 10_000
 _LONGEST_WAIT = 5.0
@@ -32,14 +32,14 @@ AnyConnection: TypeAlias = psycopg.AsyncConnection[tuple[object, ...]]
 
 
 class PostgresSignals(Signals):
-    """Signals that other processes on the database hear too; see `Signals`.
+    """Signals that reach other processes on the database too; see `Signals`.
 
-    Sending and listening begin when the first one needs them, so a short program pays for neither.
+    Sending and listening start on first use, so a short program pays for neither.
 
     Args:
         connect: makes a connection to listen on.
-        send: sends topics; raises any exception if it cannot now.
-        is_own: tells by the server process whether a notification is this driver's own.
+        send: sends topics; raises any exception on failure.
+        is_own: returns whether a notification from a server process is this driver's own.
     """
 
     def __init__(
@@ -60,14 +60,14 @@ class PostgresSignals(Signals):
 
     @contextlib.contextmanager
     def listen(self, topic: str) -> Generator[Listener]:
-        """Listen to a topic; begin before reading, or what came in between is waited for."""
+        """Listen to a topic.  Start before reading, or a change in between is missed."""
         if self._listening is None and not self._closed:
             self._listening = asyncio.create_task(self._hear_others())
         with super().listen(topic) as listener:
             yield listener
 
     async def close(self) -> None:
-        """Send what waits to be sent, as far as that works at once, and end both tasks."""
+        """Try once to send pending topics, then end both tasks."""
         self._closed = True
         tasks = [task for task in (self._sender, self._listening) if task is not None]
         if self._sender is not None:
@@ -95,7 +95,7 @@ class PostgresSignals(Signals):
             except Exception:
                 if self._closed:
                     return
-                # Those that came meanwhile stay behind them; the wait spares a server in need.
+                # Keep the order; the wait spares an overloaded server.
                 self._pending = dict.fromkeys([*topics, *self._pending][-_PENDING:])
                 wait = min(max(wait * 2, 0.1), _LONGEST_WAIT)
             else:
@@ -111,7 +111,7 @@ class PostgresSignals(Signals):
                 try:
                     await connection.execute(f"LISTEN {CHANNEL}")
                     wait = 0.1
-                    # Whatever was said before is lost.
+                    # Earlier notifications are lost.
                     self.hear_all()
                     async for notification in connection.notifies():
                         if not self._is_own(notification.pid):

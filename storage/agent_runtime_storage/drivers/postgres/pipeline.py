@@ -1,7 +1,7 @@
 """A connection in libpq's pipeline mode: a list of commands is one round trip, one transaction.
 
-This talks to libpq (`psycopg.pq`) itself: psycopg's own pipeline goes to the event loop for every
-command, builds errors that hold other rows' values (DETAIL), and does not tell whether a
+This uses libpq (`psycopg.pq`) directly: psycopg's pipeline returns to the event loop for every
+command, builds errors that hold values of other rows (DETAIL), and does not report whether a
 transaction may have been committed when the connection broke.
 """
 
@@ -20,7 +20,7 @@ from psycopg.pq.abc import PGconn, PGresult
 
 from agent_runtime_storage.drivers.postgres.translation import PipelineCommand
 
-# More than the store's statements in all variants of their values' types.
+# More than the store has statements, in all variants of their value types.
 _PREPARED = 400
 _CANCEL_SECONDS = 5.0
 _FATAL = (b"FATAL", b"PANIC")
@@ -55,8 +55,8 @@ class PipelineSession:
     """A connection of the pool; one task uses it at a time.
 
     Args:
-        connection: open, in autocommit mode; it is the session's from now on.
-        silence: after so many seconds without a byte from the server the connection is given up.
+        connection: open, in autocommit mode; the session owns it from now on.
+        silence: seconds without a byte from the server after which the connection is abandoned.
     """
 
     def __init__(self, connection: psycopg.AsyncConnection[tuple[object, ...]], silence: float):
@@ -71,17 +71,17 @@ class PipelineSession:
 
     @property
     def usable(self) -> bool:
-        """Whether the last run left it as it should be."""
+        """Whether the last run left it in a clean state."""
         return (
             self._pgconn.status == ConnStatus.OK
             and self._pgconn.transaction_status == TransactionStatus.IDLE
         )
 
     def alive(self) -> bool:
-        """Return whether the server has not closed the connection, as far as one sees from here.
+        """Return whether the connection is open, as far as this side can see.
 
-        Without it every batch after a restart of the server would be in doubt, although it was
-        sent into a connection that was closed long ago.
+        Without this check every batch after a restart of the server would be in doubt, although it
+        went into a connection that was closed long ago.
         """
         poll = select.poll()
         try:
@@ -94,27 +94,27 @@ class PipelineSession:
         return self.usable
 
     def discard(self) -> None:
-        """Close the connection; the server rolls back what is open."""
+        """Close the connection; the server rolls back an open transaction."""
         self._pgconn.finish()
 
     def forget_prepared(self) -> None:
-        """Prepare every statement anew: the server does not know them any more."""
+        """Forget the prepared statements: the server has lost them."""
         self._prepared.clear()
 
     async def run(
         self, commands: Sequence[PipelineCommand], *, patient: bool = False
     ) -> list[PGresult]:
-        """Run the commands in one transaction; return the result of each once it is committed.
+        """Run the commands in one transaction and return their results once it is committed.
 
-        Cancelled, it has the server cancel the transaction, waits until that is done, and leaves
-        the connection as it found it.
+        Cancelling it cancels the transaction on the server, waits for that, and leaves the
+        connection clean.
 
         Args:
-            patient: wait for the server however long it is silent.
+            patient: wait for the server even if it is silent for long.
 
         Raises:
             ServerError: a command was refused; nothing was written.
-            ConnectionLost: the connection broke, and cannot be used any more.
+            ConnectionLost: the connection broke and is unusable.
         """
         silence = None if patient else self._silence
         self.used = time.monotonic()
@@ -132,12 +132,12 @@ class PipelineSession:
     def _send(
         self, commands: Sequence[PipelineCommand]
     ) -> list[tuple[bytes, tuple[int, ...]] | None]:
-        """Queue the commands; return for each result to come the statement that it prepares."""
+        """Queue the commands; return for each expected result the statement that it prepares."""
         pgconn = self._pgconn
         expected: list[tuple[bytes, tuple[int, ...]] | None] = []
         while len(self._prepared) > _PREPARED:
             _, name = self._prepared.popitem(last=False)
-            # It is answered like a command that prepares something, but for its result.
+            # It is answered like a command that prepares a statement, without a result.
             pgconn.send_query_params(b"DEALLOCATE " + name, None)
             expected.append((b"", ()))
         for command in commands:
@@ -178,7 +178,7 @@ class PipelineSession:
                 result = await self._next(silence)
         result = await self._next(silence)
         if error is None and result is not None and result.status == ExecStatus.FATAL_ERROR:
-            # The commit itself failed; the end of the pipeline comes after it.
+            # The commit failed; the end of the pipeline follows.
             error = self._refusal(result)
             while result is not None and result.status != ExecStatus.PIPELINE_SYNC:
                 result = await self._next(silence) or await self._next(silence)
@@ -190,8 +190,7 @@ class PipelineSession:
         """Return the server's error.
 
         Raises:
-            ConnectionLost: it is the last thing that this server process said.  What it says in
-                place of a command's result it said before it came to the commit.
+            ConnectionLost: the server process has ended with this error.
         """
         state = result.error_field(DiagnosticField.SQLSTATE)
         primary = result.error_field(DiagnosticField.MESSAGE_PRIMARY) or b"unknown error"
@@ -205,11 +204,11 @@ class PipelineSession:
         return ServerError(state.decode(), message)
 
     async def _next(self, silence: float | None) -> PGresult | None:
-        """Return the next result; None where the results of a command end."""
+        """Return the next result; None at the end of a command's results."""
         pgconn = self._pgconn
         try:
             while pgconn.is_busy():
-                # Read while the rest is still being sent, or both sides wait for each other.
+                # Read while the rest is being sent, or both sides block on full buffers.
                 await self._ready(bool(pgconn.flush()), silence)
                 pgconn.consume_input()
             return pgconn.get_result()
@@ -218,7 +217,7 @@ class PipelineSession:
             raise ConnectionLost(str(error), doubtful=True) from None
 
     async def _ready(self, sending: bool, silence: float | None) -> None:
-        """Wait until the server has said something, or has taken something of what is sent."""
+        """Wait until the socket is readable or writable."""
         loop = asyncio.get_running_loop()
         ready: asyncio.Future[None] = loop.create_future()
 
@@ -247,8 +246,8 @@ class PipelineSession:
                 timer.cancel()
 
     async def _abandon(self) -> None:
-        """Cancel on the server what runs, and bring the connection back to where it was."""
-        # What was being prepared may be there or not; its names are not used again.
+        """Cancel the running command on the server, and restore the connection."""
+        # A statement may or may not have been prepared; its name is not used again.
         self._prepared.clear()
         try:
             async with asyncio.timeout(_CANCEL_SECONDS):

@@ -1,8 +1,8 @@
-"""The pool of connections: as many as are needed, up to a limit, the most recently used first.
+"""The connection pool: on demand, up to a limit, most recently used first.
 
-psycopg_pool connects in the background, so who waits learns only that time ran out, not that the
-password is wrong; and it tries again a second later at the earliest, then two, then four.  Here
-who needs a connection makes it, gets the server's own answer, and is who waits and tries again.
+psycopg_pool connects in the background, so a caller sees a timeout instead of a wrong password, and
+its retries start at one second.  Here the caller connects, gets the server's answer, and decides
+about retries.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _LIFE_SECONDS = 3600.0
 
 
 class ConnectionPool:
-    """The connections of one driver; belongs to its event loop.
+    """The connections of one driver, bound to its event loop.
 
     Args:
         connect: makes a connection.
-        limit: how many there are at most; who comes then waits, in order.
+        limit: the most connections; further callers wait in order.
     """
 
     def __init__(self, connect: Callable[[], Awaitable[PipelineSession]], limit: int) -> None:
@@ -35,13 +35,13 @@ class ConnectionPool:
         self._closed = False
 
     def owns(self, pid: int) -> bool:
-        """Return whether the server process serves one of these connections."""
+        """Return whether a server process belongs to one of these connections."""
         return pid in self._pids
 
     async def take(self) -> PipelineSession:
-        """Return a connection that is for the caller alone until it is given back.
+        """Return a connection for exclusive use until it is given back.
 
-        Cancelled while it waits or connects, it takes none.
+        Cancelling while it waits or connects takes none.
 
         Raises:
             Whatever `connect` raises.
@@ -61,7 +61,7 @@ class ConnectionPool:
             raise
 
     def give(self, session: PipelineSession) -> None:
-        """Take a connection back, and close those that nobody has used for long."""
+        """Take a connection back, and close those that were idle for long."""
         now = time.monotonic()
         if session.usable and not self._closed and now - session.born < _LIFE_SECONDS:
             self._idle.append(session)
@@ -72,7 +72,7 @@ class ConnectionPool:
         self._slots.release()
 
     def close(self) -> None:
-        """Close what is idle now, and the rest as it is given back."""
+        """Close idle connections now, and the others as they are given back."""
         self._closed = True
         while self._idle:
             self._discard(self._idle.pop())

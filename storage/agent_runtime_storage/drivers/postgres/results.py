@@ -1,4 +1,4 @@
-"""From libpq's results to rows with the types that SQLite's rows have."""
+"""Decode libpq's results to rows of the same types as SQLite's."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from psycopg.pq.abc import PGresult
 
 from agent_runtime_storage.drivers.protocol import Row
 
-# So many rows at a time are decoded without letting the event loop go on.
+# Rows to decode before the event loop gets a turn.
 _SLICE = 1000
 
 
@@ -34,7 +34,7 @@ class _Json(Loader):
 
 
 class _Jsonb(Loader):
-    """JSON as its text, after the byte that tells the format's version."""
+    """JSON as its text, after the byte with the format's version."""
 
     format = Format.BINARY
 
@@ -43,7 +43,7 @@ class _Jsonb(Loader):
 
 
 class _Context:
-    """What a transformer needs to know."""
+    """The context of a psycopg transformer."""
 
     connection = None
 
@@ -55,19 +55,19 @@ class _Context:
 
 
 class Rows:
-    """Decodes results; one for a driver."""
+    """A decoder of results; one per driver."""
 
     def __init__(self) -> None:
         self._transformer = Transformer(_Context())
 
     async def load(self, result: PGresult) -> list[Row]:
-        """Return the rows of a result; lets others run now and then if there are many."""
+        """Return the rows of a result; yields to the event loop if there are many."""
         count = result.ntuples
         rows: list[Row] = []
         for first in range(0, count, _SLICE):
             if first:
                 await asyncio.sleep(0)
-            # Somebody else may have used the transformer meanwhile.
+            # Another task may have used the transformer meanwhile.
             self._transformer.set_pgresult(result)
             last = min(first + _SLICE, count)
             rows += self._transformer.load_rows(first, last, tuple)

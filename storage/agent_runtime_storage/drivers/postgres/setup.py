@@ -1,10 +1,10 @@
-"""What the driver needs of a database before any migration: a schema, pgvector, two roles.
+"""Prepare a database for the migrations: a schema, pgvector, two roles.
 
-Row-level security is the wall behind the owner that every statement names.  The statements of an
-owner run as the role `agent_runtime_app`, which sees that owner's rows only, even if the login is
-a superuser; the runtime's own work over all owners runs as the login, whose right to it comes from
-the role `agent_runtime_system`.  A login that may neither create nor use these roles is held by
-FORCE and by the connection's settings alone.
+Row-level security backs up the owner that every statement names.  An owner's statements run as the
+role `agent_runtime_app`, which sees only that owner's rows, even if the login is a superuser.  Work
+over all owners runs as the login, which gets the right from the role `agent_runtime_system`.  A
+login that may not create or use these roles is restricted by FORCE and by the connection's settings
+alone.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LOCK = 0x6167656E745F7274
 _OLDEST_SERVER = 140000
 _OLDEST_VECTOR = (0, 8)
 _DENIED = "42501"
-# Another database of the cluster changed the same role at the same time.
+# Another database of the cluster changed the role at the same time.
 _CONCURRENT = frozenset({"XX000", "23505", "42710"})
 _TRIES = 20
 
@@ -40,14 +40,14 @@ Wall = Literal["role", "forced", "none"]
 
 @dataclass(frozen=True, slots=True)
 class Isolation:
-    """How the database itself keeps owners apart, besides the owner that each statement names.
+    """How the database separates owners, in addition to the owner that each statement names.
 
     Attributes:
         wall: `role`: an owner's statements run as a role that sees only that owner's rows.
             `forced`: the tables hold the login itself to its settings.  `none`: the login
             bypasses row-level security, or a table has none.
         detail: why.
-        cure: what to do for a better wall; empty for `role`.
+        cure: how to get a better wall; empty for `role`.
     """
 
     wall: Wall
@@ -70,7 +70,7 @@ class _Found:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What is so for as long as the store is open.
+    """What the setup found, valid while the store is open.
 
     Attributes:
         path: the search path of every connection.
@@ -89,7 +89,7 @@ def setup_queries() -> Mapping[str, str]:
 
 
 class Setup:
-    """Brings a database to where the migrations can begin.
+    """Prepares a database for the migrations.
 
     Args:
         ask: runs statements as the login.
@@ -101,7 +101,7 @@ class Setup:
         self._shown = shown
 
     async def prepare(self) -> Prepared:
-        """Create what is missing, as far as the login may; several processes may do so at once.
+        """Create what is missing, as far as the login may; safe in concurrent processes.
 
         Raises:
             MigrationError: something is missing that the login cannot create; the cure is the SQL.
@@ -186,7 +186,7 @@ class Setup:
                 return
 
     async def _may(self, name: str) -> bool:
-        """Run a statement about roles; return whether the login may."""
+        """Run a statement about roles; return whether the login may run it."""
         for attempt in range(_TRIES):
             try:
                 await self._ask(setup_queries()[name], {})
@@ -201,7 +201,7 @@ class Setup:
         return False
 
     async def _settle(self, found: _Found, *, usable: bool) -> bool:
-        """Check pgvector and the policies that are there; return whether the role is used."""
+        """Check pgvector and the policies; return whether the role can be used."""
         if found.vector is not None and _version(found.vector) < _OLDEST_VECTOR:
             raise MigrationError(
                 f"The database {self._shown} has pgvector {found.vector}.",
@@ -216,13 +216,13 @@ class Setup:
                 f'"{found.login}";',
             )
         if by_setting and usable and not foreign and not found.standby:
-            # The roles came after the tables.
+            # The roles were created after the tables.
             await self._query("guard_again")
             return True
         return usable and not by_setting
 
     async def isolation(self, *, uses_role: bool) -> Isolation:
-        """Return how the database keeps owners apart."""
+        """Return how the database separates owners."""
         found = await self._look()
         unforced = [str(name) for (name,) in await self._query("unforced")]
         if unforced:

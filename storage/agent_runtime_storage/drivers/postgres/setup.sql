@@ -76,7 +76,7 @@ EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL;
 END $$;
 
 -- name: grant_roles
--- Since version 16 the right to use a role and the right to its rights are told apart.
+-- Version 16 separates the right to use a role from the right to inherit its rights.
 DO $$ BEGIN
     IF current_setting('server_version_num')::int8 >= 160000 THEN
         EXECUTE 'GRANT agent_runtime_app TO CURRENT_USER WITH SET TRUE, INHERIT FALSE';

@@ -1,8 +1,8 @@
-"""From the store's SQL and values to what libpq takes.
+"""Translate the store's SQL and values for libpq.
 
 The store writes `:name` in every dialect; Postgres wants `$1`.  A statement with a row count is
-wrapped so that a miss is an error of the server's, inside the same round trip: whatever was sent
-after it is skipped, and nothing is committed.
+wrapped so that a miss is a server error in the same round trip: the server skips the statements
+after it and commits nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from agent_runtime_storage.contract.errors import StoreError
 from agent_runtime_storage.drivers.protocol import Statement, Value
 
-# What may hold a colon that begins no placeholder comes first.
+# First match texts whose colons do not start a placeholder.
 _TOKEN = re.compile(
     r"""
       \b[eE]'(?:[^'\\]|\\.|'')*'
@@ -41,11 +41,11 @@ _pack_float = struct.Struct("!d").pack
 
 @dataclass(frozen=True, slots=True)
 class TranslatedSql:
-    """A statement as the server takes it.
+    """A statement in the server's syntax.
 
     Attributes:
-        names: the name of the value for each placeholder, in the order of their numbers.
-        returns: whether it answers with rows that the store wants.
+        names: the value's name for each placeholder, in order.
+        returns: whether it returns rows to the store.
     """
 
     sql: bytes
@@ -55,7 +55,7 @@ class TranslatedSql:
 
 @dataclass(frozen=True, slots=True)
 class PipelineCommand:
-    """A statement with its values, as libpq takes them."""
+    """A statement with its values, encoded for libpq."""
 
     sql: bytes
     values: tuple[bytes | None, ...] = ()
@@ -67,7 +67,7 @@ class PipelineCommand:
 
 @functools.lru_cache(maxsize=1024)
 def translate(sql: str) -> TranslatedSql:
-    """Return the text with `$1`, `$2`... for its placeholders; literals and casts are left alone.
+    """Return the text with `$1`, `$2`... as placeholders; literals and casts stay.
 
     A slice of an array must be written with spaces or parentheses (`a[1 : n]`), for `:n` is a
     placeholder.
@@ -85,12 +85,12 @@ def translate(sql: str) -> TranslatedSql:
 
 @functools.lru_cache(maxsize=1024)
 def translate_counted(sql: str) -> TranslatedSql:
-    """Return the statement wrapped so that another number of rows is an error.
+    """Return the statement wrapped so that a wrong number of rows is an error.
 
-    The two placeholders after the statement's own are its place in the batch and the number of
-    rows that it must affect.  A text that is no number is cast to one to raise the error, so that
-    it needs no function in the database; `missed_statement_index` knows it again.  A statement
-    whose WITH changes rows cannot be wrapped.
+    The two placeholders after the statement's own are its index in the batch and the number of rows
+    that it must affect.  The error comes from casting a text to a number, so it needs no function
+    in the database; `missed_statement_index` parses it.  A statement whose WITH changes rows cannot
+    be wrapped.
     """
     inner = translate(sql)
     place, wanted = len(inner.names) + 1, len(inner.names) + 2
@@ -105,7 +105,7 @@ def translate_counted(sql: str) -> TranslatedSql:
     if changes and not returning:
         wrapped = f"WITH s AS (\n{body}\n)\nSELECT {check.format(count='count(*)')} FROM s"
     else:
-        # The one row of `c` is always looked at, so the check is made although `s` is empty.
+        # `c` always has one row, so the check runs even if `s` is empty.
         wrapped = (
             f"WITH s AS MATERIALIZED (\n{body}\n), c AS (SELECT count(*) AS n FROM s)\n"
             f"SELECT s.* FROM c LEFT JOIN s ON true WHERE {check.format(count='c.n')} = 1"
@@ -115,7 +115,7 @@ def translate_counted(sql: str) -> TranslatedSql:
 
 @functools.lru_cache(maxsize=1024)
 def _kind(sql: str) -> tuple[bool, bool]:
-    """Return whether a statement changes rows, and whether it returns what it changed."""
+    """Return whether a statement changes rows, and whether it has RETURNING."""
     depth = 0
     changes = returning = False
     bare = _TOKEN.sub(" ", sql)
@@ -134,7 +134,7 @@ def _kind(sql: str) -> tuple[bool, bool]:
 
 
 def missed_statement_index(message: str) -> int | None:
-    """Return the place of the statement whose count was wrong, if that is what the error says."""
+    """Return the index of the statement with the wrong count; None for other errors."""
     match = _MISSED.search(message)
     return int(match[1]) if match else None
 
@@ -149,7 +149,7 @@ def query_command(
 
 
 def batch_command(statement: Statement, place: int, *, prepare: bool = True) -> PipelineCommand:
-    """Return the statement at this place of a batch."""
+    """Return the statement at this index of a batch."""
     if statement.rows is None:
         return query_command(statement.sql, statement.params, prepare=prepare)
     text = translate_counted(statement.sql)
@@ -160,7 +160,7 @@ def batch_command(statement: Statement, place: int, *, prepare: bool = True) -> 
         (*types, _INT8, _INT8),
         (*formats, 1, 1),
         prepare,
-        # Of a statement that must affect none, the wrapping leaves one row of NULLs.
+        # For a statement that must affect none, the wrapping leaves one row of NULLs.
         text.returns and statement.rows > 0,
     )
 

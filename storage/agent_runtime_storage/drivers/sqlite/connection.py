@@ -63,7 +63,7 @@ _BUSY = (apsw.BusyError, apsw.LockedError)
 
 
 def map_sqlite_error(error: Exception, path: Path) -> Exception:
-    """Return the store's error for an error of apsw; programming errors are returned as they are."""
+    """Return the store's error for an error of apsw; programming errors are returned unchanged."""
     if isinstance(error, apsw.ConstraintError):
         return ConstraintFailed(str(error))
     if getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_SHMSIZE:

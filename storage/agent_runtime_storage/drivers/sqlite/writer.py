@@ -297,7 +297,7 @@ class Writer:
                 connection.execute("ROLLBACK")
 
     def _under_savepoint(self, connection: SqliteConnection, job: _Job) -> _Result | Exception:
-        """Return the job's result, or its error after a rollback; raise if the transaction broke."""
+        """Return the job's result, or its error after a rollback; raise if all is lost."""
         connection.execute("SAVEPOINT job")
         try:
             result: _Result | Exception = run_statements(connection, job.statements)
@@ -316,7 +316,7 @@ class Writer:
         return result
 
     def _checkpoint(self, connection: SqliteConnection) -> None:
-        """From time to time, when the queue is empty, checkpoint and truncate the write-ahead log."""
+        """Checkpoint the write-ahead log from time to time, when the queue is empty."""
         now = time.monotonic()
         if now - self._checkpointed < _CHECKPOINT_SECONDS or not self._queue.empty():
             return
