@@ -114,7 +114,8 @@ class Runner:
     def text(self, block: Block) -> None:
         """Compare what the Python above printed, if the block says that it is that."""
         if "prints" in block.says:
-            assert self._printed.strip() == block.text.strip(), block.where
+            printed = self._printed.strip()
+            assert printed == block.text.strip(), f"{block.where} prints:\n{printed}"
 
     def environment(self, block: Block) -> None:
         """Check that the settings can be loaded; they do not stay set."""
