@@ -30,14 +30,15 @@ def page() -> str:
     parts = [f"```text\n{tree.strip()}\n```\n\n"]
     classes: list[type[AgentRuntimeError]] = [getattr(errors, name) for name in errors.__all__]
     done: set[type[AgentRuntimeError]] = set()
-    for title, root in (
+    roots: tuple[tuple[str, type[Exception]], ...] = (
         ("Models", errors.ModelError),
         ("The store", errors.StoreError),
         ("Everything else", AgentRuntimeError),
-    ):
+    )
+    for title, root in roots:
         rows: list[tuple[str, str, str, str]] = []
         for kind in sorted(classes, key=lambda one: [base.__name__ for base in one.__mro__[::-1]]):
-            if issubclass(kind, root) and kind not in done:
+            if root in kind.__mro__ and kind not in done:
                 done.add(kind)
                 rows.append((f"[`{kind.__name__}`][{_home(kind)}]", *explained(kind)))
         head = ("error", "what", "cause", "cure")

@@ -58,7 +58,7 @@ class Provider:
 def stream(answer: Answer) -> bytes:
     """Return an answer as the provider streams it."""
     usage = {"input_tokens": 100, "output_tokens": 20}
-    message = {
+    message: dict[str, Any] = {
         "id": "msg_1",
         "type": "message",
         "role": "assistant",
@@ -75,12 +75,17 @@ def stream(answer: Answer) -> bytes:
             ({"type": "text", "text": ""}, {"type": "text_delta", "text": answer.text or " "})
         )
     for number, (name, arguments) in enumerate(answer.calls):
-        start = {"type": "tool_use", "id": f"toolu_{number}", "name": name, "input": {}}
+        start: dict[str, Any] = {
+            "type": "tool_use",
+            "id": f"toolu_{number}",
+            "name": name,
+            "input": {},
+        }
         delta = {"type": "input_json_delta", "partial_json": json.dumps(arguments)}
         blocks.append((start, delta))
-    for index, (start, delta) in enumerate(blocks):
+    for index, (block, delta) in enumerate(blocks):
         events += [
-            {"type": "content_block_start", "index": index, "content_block": start},
+            {"type": "content_block_start", "index": index, "content_block": block},
             {"type": "content_block_delta", "index": index, "delta": delta},
             {"type": "content_block_stop", "index": index},
         ]

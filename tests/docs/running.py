@@ -68,7 +68,9 @@ class Runner:
             "json": lambda one: json.loads(one.text),
             "text": self.text,
         }
-        assert block.language in runs, f"{block.where}: a block of {block.language or 'no language'}"
+        assert block.language in runs, (
+            f"{block.where}: a block of {block.language or 'no language'}"
+        )
         self.counts[block.language] += 1
         if answers := block.says.get("model"):
             self.provider.script(eval(answers.strip(), {**self.names, **_HERE}))
@@ -212,4 +214,3 @@ def settings_of_a_newcomer(provider: Provider, patch: pytest.MonkeyPatch) -> Gen
     patch.setenv("AGENT_RUNTIME_FORBID_REAL_MODELS", "1")
     patch.setenv("ANTHROPIC_API_KEY", "of-nobody")
     yield
-

@@ -6,7 +6,6 @@ answers by a script on loopback; the files, the loop and the database are real.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -79,6 +78,7 @@ def test_the_comments_above_blocks_are_known() -> None:
     for page in pages():
         lines = page.read_text("utf-8").splitlines()
         used = {line.split()[1].rstrip(":") for line in lines if line.startswith("<!-- ")}
-        known = {key.split()[0] for key in keys} | {f"{one}:{at}" for one in ("settings", "generated") for at in ("begin", "end")}
+        known = {key.split()[0] for key in keys} | {
+            f"{one}:{at}" for one in ("settings", "generated") for at in ("begin", "end")
+        }
         assert used <= known, (page, used - known)
-    assert os.sep
