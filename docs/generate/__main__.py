@@ -17,7 +17,7 @@ GENERATED: Mapping[str, Callable[[], str]] = {
     "reference/api/runtime.md": lambda: api.page("runtime"),
     "reference/api/tools.md": lambda: api.page("tools"),
     "reference/api/memory.md": lambda: api.page("memory"),
-    "reference/api/models.md": lambda: api.page("models"),
+    "reference/api/models.md": api.models_page,
     "reference/api/workflows.md": lambda: api.page("workflows"),
     "reference/api/storage.md": api.storage_page,
     "reference/api/config.md": api.config_page,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import inspect
 from collections.abc import Iterable, Mapping, Sequence
 from types import ModuleType
@@ -95,11 +97,25 @@ def config_page() -> str:
     return _shown("agent_runtime_config", names)
 
 
+def models_page() -> str:
+    """Return what shows models, and what programs test with where there is a package for it."""
+    testing = _testing()
+    names = _shown(testing.__name__, testing.__all__, 3) if testing else ""
+    return page("models") + (f"## Testing\n\n{names}" if names else "")
+
+
 def public_names() -> Iterable[tuple[ModuleType, str]]:
     """Return each public name with its package."""
-    for module in (agent_runtime, agent_runtime_storage, agent_runtime_config):
+    testing = _testing()
+    packages = [agent_runtime, agent_runtime_storage, agent_runtime_config]
+    for module in [*packages, *([testing] if testing else [])]:
         for name in module.__all__:
             yield module, name
+
+
+def _testing() -> ModuleType | None:
+    name = "agent_runtime.testing"
+    return importlib.import_module(name) if importlib.util.find_spec(name) else None
 
 
 def _is_error(name: str) -> bool:
