@@ -50,6 +50,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+@pytest.mark.timeout(300)  # The first one imports litellm, which takes seconds of CPU.
 @pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
 @pytest.mark.usefixtures("project")
 def test_the_blocks_of_a_page_run(
