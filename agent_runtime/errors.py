@@ -123,6 +123,9 @@ __all__ = [
 class ModelError(AgentRuntimeError):
     """A model call failed for good.
 
+    Cause: every retry failed, or the failure is one that a retry cannot mend.
+    Cure: read the message; the subclass says which kind of failure it is.
+
     Attributes:
         lost: how many attempts may have been billed without a report of their usage.
     """
@@ -133,55 +136,109 @@ class ModelError(AgentRuntimeError):
 
 
 class ModelAuthError(ModelError):
-    """The key is missing or wrong, or it may not use this model."""
+    """The key is missing or wrong, or it may not use this model.
+
+    Cause: the provider's key variable is unset or misspelt, the key was revoked, or its quota is
+    used up.
+    Cure: set the variable that the message names, or use a key or a model with quota left.
+    """
 
 
 class ModelNotFound(ModelError):
-    """The provider does not know the model."""
+    """The provider does not know the model.
+
+    Cause: the model's name is misspelt, or the base URL leads to another server.
+    Cure: write the name as `provider/model`, such as `anthropic/claude-sonnet-4-5`.
+    """
 
 
 class ModelRejected(ModelError):
-    """The provider refuses the request, or its content policy does."""
+    """The provider refuses the request, or its content policy does.
+
+    Cause: a parameter that the model does not take, or content that a filter blocks.
+    Cure: read what the provider says, and change the request; it is not retried.
+    """
 
 
 class ModelUnavailable(ModelError):
-    """The provider is unreachable, overloaded or rate-limited, after all retries."""
+    """The provider is unreachable, overloaded or rate-limited, after all retries.
+
+    Cause: the network, the provider's status, or more requests than the rate limit allows.
+    Cure: wait and resume the run, lower the number of runs at a time, or raise the limit.
+    """
 
 
 class ModelStalled(ModelUnavailable):
-    """No first byte came, or the stream fell silent, for longer than the deadline."""
+    """No first byte came, or the stream fell silent, for longer than the deadline.
+
+    Cause: a slow or broken server, or a model that thinks for longer than the deadline.
+    Cure: resume the run, or raise `AGENT_RUNTIME_FIRST_BYTE_TIMEOUT` or
+    `AGENT_RUNTIME_IDLE_TIMEOUT`.
+    """
 
 
 class ModelOverflow(ModelError):
-    """The provider says that the prompt is too long for the model."""
+    """The provider says that the prompt is too long for the model.
+
+    Cause: the model's real window is smaller than the one the runtime knows.
+    Cure: set `AGENT_RUNTIME_CONTEXT_WINDOW` to the real window.
+    """
 
 
 class ModelProtocolError(ModelError):
-    """The answer makes no sense, after all retries: a broken stream, an empty answer."""
+    """The answer makes no sense, after all retries: a broken stream, an empty answer.
+
+    Cause: a server that does not speak its protocol, or a script of answers that is used up.
+    Cure: resume the run, or use another model.
+    """
 
 
 class RealModelForbidden(ModelError):
-    """A real model was called while `AGENT_RUNTIME_FORBID_REAL_MODELS` forbids it."""
+    """A real model was called while `AGENT_RUNTIME_FORBID_REAL_MODELS` forbids it.
+
+    Cause: a test, or a program started with that variable, uses a model that is not on this
+    machine.
+    Cure: use a scripted model or a base URL on this machine, or unset the variable.
+    """
 
 
 class PromptTooLarge(AgentRuntimeError):
-    """What has to be sent does not fit the context window, and may not be cut further."""
+    """What has to be sent does not fit the context window, and may not be cut further.
+
+    Cause: one message, the system prompt or the tool schemas are larger than the window.
+    Cure: shorten what the message names, or use a model with a larger window.
+    """
 
 
 class InvariantError(AgentRuntimeError):
-    """A prompt breaks one of the promises that the context builder makes; always a bug."""
+    """A prompt breaks one of the promises that the prompt builder makes; always a bug.
+
+    Cause: a bug in the runtime; the request was not sent.
+    Cure: report it with the message; the log is unharmed, and the run can be resumed.
+    """
 
 
 class InvalidFile(AgentRuntimeError):
-    """A file cannot be taken in: it is empty, too large, or cannot be read."""
+    """A file cannot be taken in: it is empty, too large, or cannot be read.
+
+    Cause: a wrong path, an empty file, or one above `AGENT_RUNTIME_MAX_FILE_BYTES`.
+    Cure: check the path, or raise the limit.
+    """
 
 
 class InvalidAnswer(AgentRuntimeError):
-    """An answer is not what its question asks for; nothing was written."""
+    """An answer is not what its question asks for; nothing was written.
+
+    Cause: a text where a choice is asked for, or a choice that the question does not have.
+    Cure: answer with one of the choices that the message lists.
+    """
 
 
 class QuestionsOpen(Conflict):
     """The run waits for a person, and cannot go on before its questions are answered.
+
+    Cause: `resume` was called before every question had an answer.
+    Cure: answer the questions (`Runtime.answer`, `agent-runtime answer`), or cancel the run.
 
     Attributes:
         questions: their ids.
@@ -193,15 +250,27 @@ class QuestionsOpen(Conflict):
 
 
 class ToolError(AgentRuntimeError):
-    """Raised inside a tool: its text goes to the model as the call's error result."""
+    """Raised inside a tool: its text goes to the model as the call's error result.
+
+    Cause: a tool cannot do what it was asked for.
+    Cure: none is needed: the model reads the text and tries something else.
+    """
 
 
 class InvalidPlan(ToolError):
-    """A plan, or a change of one, is not valid; nothing of it was applied."""
+    """A plan, or a change of one, is not valid; nothing of it was applied.
+
+    Cause: a status that may not follow the present one, a missing step, or a circle of
+    dependencies.
+    Cure: none is needed: the model reads what is allowed and writes the plan again.
+    """
 
 
 class NodeFailed(AgentRuntimeError):
     """A node of a workflow failed.
+
+    Cause: its function raised, its run failed, or it was interrupted and may not run twice.
+    Cure: check what it did; catch `NodeFailed` in the workflow, or resume the run.
 
     Attributes:
         node: its name.
@@ -229,11 +298,19 @@ class NodeFailed(AgentRuntimeError):
 
 
 class WorkflowDiverged(AgentRuntimeError):
-    """A resumed workflow's code asks for other nodes, or gives them other input, than before."""
+    """A resumed workflow's code asks for other nodes, or gives them other input, than before.
+
+    Cause: the code was changed while a run of it was unfinished, or it depends on time or chance.
+    Cure: resume with the code that began the run, or start a new run.
+    """
 
 
 class UnsupportedTask(AgentRuntimeError):
-    """The offline model cannot do this task; a language model has to be set."""
+    """The offline model cannot do this task; a language model has to be set.
+
+    Cause: no model is set, and the task is not a survey of a folder.
+    Cure: set `AGENT_RUNTIME_MODEL` and its provider's key.
+    """
 
 
 def text_of(error: BaseException) -> str:

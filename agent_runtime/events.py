@@ -31,43 +31,107 @@ EventKind = Literal[
 class Event:
     """One event of a thread; a run's listener also gets those of its child runs' threads.
 
+    An event refers to nodes of the log and does not repeat what they hold.  The fields of `data`
+    depend on the kind; a field marked "optional" is left out where it does not apply.
+
+    - `run-start`: a run begins, or is resumed.
+        - `agent` (str): the agent's name.
+        - `model` (str): the model's name.
+        - `max_steps` (int): up to which step the run may go.
+        - `resumed` (bool): whether it went on after an interruption.
+        - `steps` (int): steps made before a resume.
+        - `observe_at`, `reflect_at` (int, optional): the memory's thresholds in tokens.
+        - `warnings` (list of str, optional): what of the memory's settings cannot be used.
+        - `parent` (str, optional): of a child run, the run that began it.
+        - `task_key` (str, optional): of a child run, the key of its task; empty if it was not
+          delegated.
+        - `turns_left_out` (int, optional): turns of a node's memory that did not fit.
+    - `text-delta` (live): a piece of the answer's text.
+        - `text` (str): the piece.
+    - `reasoning-delta` (live): a piece of the model's reasoning.
+        - `text` (str): the piece.
+    - `model-retry` (live): a call failed and is tried again.
+        - `reason` (str): what failed.
+        - `attempt` (int): which attempt failed, from 1.
+        - `wait` (float): seconds until the next one.
+    - `answer`: the model's answer is recorded; the event's node holds it.
+        - `step` (int): which step of the run, from 1.
+        - `calls` (int): how many tools it calls.
+        - `prompt_tokens`, `cached_tokens`, `completion_tokens` (int or None): usage as the provider
+          reported it.
+        - `cost` (int or None): nanodollars; None where the price is unknown.
+        - `raw_tokens`, `observed_tokens` (int, optional): the prompt's messages and observations.
+    - `file`: the model is not shown a file; the prompt names it instead.
+        - `name`, `uri` (str): the file.
+        - `reason` (str): why it is not shown.
+    - `tool-start`: a call is about to run.
+        - `call_id` (str): the call, also the handle for `recall`.
+        - `tool` (str): the tool's name.
+        - `arguments` (dict, optional): only live, what it is called with.
+    - `tool-finish`: a call has its result.
+        - `call_id` (str): the call.
+        - `tool` (str): the tool's name.
+        - `outcome` (str): `ok`, `error`, `refused`, `interrupted` or `cancelled`.
+        - `chars` (int): the result's length.
+        - `cut` (bool): whether the prompt shows only a part of it.
+    - `note`: the runtime wrote a message into the log.
+        - `source` (str): what it is about, such as `steer`, `background` or `recall`.
+    - `activation`: the prompt is rewritten.
+        - `cause` (str): `start`, `agent` (it changed), `messages`, `tokens`, `overflow`, `note`,
+          `observed`, `price`, `late` or `idle`.
+        - `left_out` (int): nodes that left the prompt.
+        - `cut` (int): results that were shortened.
+        - `tokens` (int): the prompt's size now, in our count.
+        - `constraints_named` (int, optional): what the user requires that is only named, because it
+          does not fit its budget.
+    - `memory` (live): the Observer or the Reflector begins to work.
+        - `purpose` (str): `observe` or `reflect`.
+        - `tokens` (int): how much it reads.
+        - `again` (bool): whether a model replaces what rules wrote.
+    - `observation`: an observation is recorded.
+        - `id` (str): its id.
+        - `level` (int): 0 for messages, 1 and more for condensed observations.
+        - `first`, `last` (int): the nodes that it stands for.
+        - `tokens` (int): its size.
+        - `of` (int): the size of what it stands for.
+        - `origin` (str): who wrote it: `model`, `rules` or `archive`.
+        - `provisional` (bool): whether a model will write it again.
+        - `again` (bool): whether it replaces a provisional one.
+        - `why` (str): why it is not as requested; empty if it is.
+        - `calls`, `prompt_tokens`, `cached_tokens`, `completion_tokens`, `cost` (optional): what it
+          used, as in `answer`.
+    - `recall`: earlier messages were searched before a turn.
+        - `found` (list of dict): `thread`, `node` and `call` of each.
+        - `query` (int, optional): the node whose text was searched for.
+        - `mode` (str, optional): `text`, `vectors` or `hybrid`.
+        - `tokens` (int, optional): the size of the note.
+        - `why` (str, optional): what failed; empty if nothing did.
+    - `plan`: a new version of the plan is recorded.
+        - `version` (int): its number on the thread.
+        - `phase` (str): the phase that it is in.
+        - `iteration` (int): which round of its phases.
+        - `pending`, `in_progress`, `completed`, `failed`, `skipped` (int): items of each status.
+        - `plan` (Plan, optional): only live, the plan.
+        - `followed` (list of str, optional): only live, the calls that its items may follow.
+    - `question`: the run asks a person.
+        - `id` (str): the question, for `Runtime.answer`.
+        - `kind` (str): `single`, `multiple`, `text`, `approval` or `continue`.
+        - `call_id`, `tool` (str, optional): the call that asks, or is to be approved.
+        - `role`, `task_key` (str, optional): the sub-agent that asks.
+    - `run-suspend`: the run waits for a person, is paused, or its process is gone.
+        - `status` (str): `suspended`.
+        - `stop_reason` (str): why, such as `awaiting_user`, `paused` or `interrupted`.
+        - `detail` (str): the same as a sentence.
+    - `run-finish`: the run is over.
+        - `status` (str): `succeeded`, `failed` or `cancelled`.
+        - `stop_reason` (str): why, such as `completed` or `budget`.
+        - `detail` (str): the same as a sentence; empty if there is nothing to add.
+
     Attributes:
+        kind: one of the above; a kind marked "live" is not recorded.
         id: rises strictly within the thread, in commit order; 0 for events that are live only.
         node_id: the node that it is about; its content is read from the log.
-        data: by kind:
-
-            - `run-start`: `agent`, `model`, `max_steps`, `resumed` (bool), `steps` (made before);
-              with observational memory `observe_at` and `reflect_at` (its thresholds in tokens),
-              and `warnings` if there are any; of a child run also `parent` (the run that began it)
-              and `task_key` (empty if it was not delegated); `turns_left_out` if that many turns
-              of a node's memory did not fit before the task
-            - `text-delta`, `reasoning-delta` (live only): `text`
-            - `model-retry` (live only): `reason`, `attempt`, `wait` (seconds)
-            - `answer`: `step`, `calls` (number), `prompt_tokens`, `cached_tokens`,
-              `completion_tokens` (None where unreported), `cost` (nanodollars or None); with
-              observational memory `raw_tokens` and `observed_tokens` of the prompt
-            - `file`, of one that a model is not shown but only told of: `name`, `uri`, `reason`
-            - `tool-start`: `call_id`, `tool`; live also `arguments`
-            - `tool-finish`: `call_id`, `tool`, `outcome`, `chars`, `cut` (bool)
-            - `note`: `source`
-            - `activation`: `cause`, `left_out` (nodes), `cut` (results), `tokens`; where what the
-              user requires does not fit its budget, `constraints_named` (how many are only named)
-            - `memory` (live only), when it begins to work: `purpose` (`observe` or `reflect`),
-              `tokens` (of what it reads), `again` (bool: what rules wrote is written by a model)
-            - `observation`: `id`, `level`, `first` and `last` (nodes), `tokens`, `of` (tokens of
-              what it stands for), `origin`, `provisional`, `again`, `why` (it is not as asked for);
-              `calls` and what they used, as for `answer`
-            - `recall`: `found` (a list of `thread`, `node` and `call`), and where something was
-              looked for `query` (the node that says for what), `mode` and `tokens`; `why` it is not
-              as asked for
-            - `plan`, of a new version: `version`, `phase`, `iteration`, and how many items have
-              each status; live also `plan` (a `Plan`) and `followed` (the calls that its items may
-              follow)
-            - `question`: `id`, `kind`; with the call that asks also `call_id` and `tool`, of a
-              sub-agent also `role` and `task_key`
-            - `run-suspend`, when it waits for a person, is paused, or its process is gone:
-              `status`, `stop_reason`, `detail`
-            - `run-finish`: `status`, `stop_reason`, `detail`
+        data: the fields above, by kind.
     """
 
     kind: EventKind

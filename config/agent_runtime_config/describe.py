@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -53,13 +53,14 @@ def describe_settings(
     ]
 
 
-def settings_table() -> str:
-    """Return all settings as a Markdown table of variable, default and meaning."""
+def settings_table(fields: Iterable[str] | None = None) -> str:
+    """Return settings as a Markdown table of variable, default and meaning; None for all."""
     lines = ["| variable | default | meaning |", "|---|---|---|"]
-    for field, info in Settings.model_fields.items():
+    for field in Settings.model_fields if fields is None else fields:
         default = default_text(field)
         shown = default if default == "none" else f"`{default}`"
-        lines.append(f"| `{variable_of(field)}` | {shown} | {info.description} |")
+        meaning = Settings.model_fields[field].description
+        lines.append(f"| `{variable_of(field)}` | {shown} | {meaning} |")
     return "\n".join(lines) + "\n"
 
 

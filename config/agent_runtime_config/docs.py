@@ -1,7 +1,7 @@
-"""`python -m agent_runtime_config.docs README.md`: write the table of settings into a file.
+"""`python -m agent_runtime_config.docs docs/settings.md`: write the tables of settings into a file.
 
-The table goes between the lines `<!-- settings:begin -->` and `<!-- settings:end -->`.  With
-`--check` the file is left alone, and the exit code is 1 if its table is not up to date.
+They go between the lines `<!-- settings:begin -->` and `<!-- settings:end -->`, one for each
+subject.  With `--check` the file is left alone, and the exit code is 1 if they are out of date.
 """
 
 from __future__ import annotations
@@ -12,9 +12,77 @@ from pathlib import Path
 
 from agent_runtime_config.describe import settings_table
 from agent_runtime_config.errors import ConfigError
+from agent_runtime_config.settings import Settings
 
 BEGIN = "<!-- settings:begin -->\n"
 END = "<!-- settings:end -->"
+
+SUBJECTS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    (
+        "The model",
+        (
+            "model",
+            "context_window",
+            "response_reserve",
+            "max_output_tokens",
+            "repeat_system_prompt",
+            "first_byte_timeout",
+            "idle_timeout",
+            "price_",
+            "forbid_real_models",
+        ),
+    ),
+    ("Where state is kept", ("database_", "object_store_url", "synchronous", "user")),
+    (
+        "Limits",
+        (
+            "max_steps",
+            "run_timeout",
+            "budget_",
+            "thread_budget_",
+            "day_budget_",
+            "unknown_price",
+            "loop_limit",
+            "plan_stall_limit",
+        ),
+    ),
+    ("Tools and files", ("tool_", "max_result_tokens", "max_file_bytes")),
+    ("People and plans", ("approve", "answer_timeout", "plan_phases")),
+    ("Sub-agents", ("sub_agent_", "delegation_")),
+    (
+        "Memory",
+        (
+            "last_messages",
+            "observational_memory",
+            "observer_",
+            "reflector_",
+            "constraint_share",
+            "activat",
+            "node_memory_",
+        ),
+    ),
+    ("Semantic recall", ("embedder_", "semantic_recall_")),
+    ("Everything else", ()),
+)
+"""The subjects, with what the names of their settings begin with; the last takes the rest."""
+
+
+def subjects() -> dict[str, list[str]]:
+    """Return the names of the settings by subject; a setting is under the first that fits."""
+    found: dict[str, list[str]] = {title: [] for title, _ in SUBJECTS}
+    own = Settings.__annotations__
+    # Those that exist for each role come last.
+    for field in sorted(Settings.model_fields, key=lambda one: one not in own):
+        fitting = (title for title, prefixes in SUBJECTS if field.startswith(prefixes))
+        found[next(fitting, SUBJECTS[-1][0])].append(field)
+    return {title: fields for title, fields in found.items() if fields}
+
+
+def settings_sections() -> str:
+    """Return a heading and a Markdown table for each subject."""
+    return "".join(
+        f"\n## {title}\n\n{settings_table(fields)}" for title, fields in subjects().items()
+    )
 
 
 def with_table(text: str) -> str:
@@ -27,10 +95,10 @@ def with_table(text: str) -> str:
     _, end, after = rest.partition(END)
     if not begin or not end:
         raise ConfigError(
-            "The file has no place for the table of settings.",
+            "The file has no place for the tables of settings.",
             cure=f"Add the lines {BEGIN.strip()} and {END}, in this order.",
         )
-    return f"{before}{BEGIN}{settings_table()}{END}{after}"
+    return f"{before}{BEGIN}{settings_sections()}\n{END}{after}"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -48,7 +116,7 @@ def main(arguments: list[str] | None = None) -> int:
     if current == wanted:
         return 0
     if options.check:
-        print(f"{options.file}: the table of settings is out of date.", file=sys.stderr)
+        print(f"{options.file}: the tables of settings are out of date.", file=sys.stderr)
         return 1
     options.file.write_text(wanted, encoding="utf-8")
     return 0

@@ -10,6 +10,9 @@ from __future__ import annotations
 class AgentRuntimeError(Exception):
     """Something went wrong that the caller can act on.
 
+    Cause: see the subclass.
+    Cure: `.cure` says what to do.
+
     Args:
         message: what happened and why, without secrets.
         cure: what the reader can do about it; empty where there is nothing to do.
@@ -25,4 +28,8 @@ class AgentRuntimeError(Exception):
 
 
 class ConfigError(AgentRuntimeError):
-    """A setting is missing, misspelt or out of range; the message names the variable."""
+    """A setting, a model name or an agent is not usable; the message names it.
+
+    Cause: a misspelt variable, a value out of range, or arguments that exclude each other.
+    Cure: correct what the message names; `agent-runtime config` shows every value and its origin.
+    """

@@ -10,7 +10,7 @@ import pytest
 
 from agent_runtime_config import ConfigError, Settings, describe_settings, load_settings
 from agent_runtime_config import settings_table as table
-from agent_runtime_config.docs import BEGIN, END, main, with_table
+from agent_runtime_config.docs import BEGIN, END, main, settings_sections, subjects, with_table
 from agent_runtime_config.urls import redact_url
 
 
@@ -78,12 +78,18 @@ def test_the_table_has_a_line_for_each_setting() -> None:
     assert all(line.count(" | ") == 2 for line in lines[2:])
 
 
+def test_each_setting_has_one_subject_in_the_documentation() -> None:
+    listed = [field for fields in subjects().values() for field in fields]
+    assert sorted(listed) == sorted(Settings.model_fields)
+    assert all(f"`AGENT_RUNTIME_{field.upper()}`" in settings_sections() for field in listed)
+
+
 def test_the_documentation_gets_the_table_between_its_marks(tmp_path: Path) -> None:
     readme = tmp_path / "README.md"
     readme.write_text(f"# Title\n{BEGIN}old\n{END}rest\n")
     assert main([str(readme), "--check"]) == 1
     assert main([str(readme)]) == 0
-    assert readme.read_text() == f"# Title\n{BEGIN}{table()}{END}rest\n"
+    assert readme.read_text() == f"# Title\n{BEGIN}{settings_sections()}\n{END}rest\n"
     assert main([str(readme), "--check"]) == 0
 
 

@@ -77,10 +77,9 @@ class Provider(BaseHTTPRequestHandler):
 
 
 def blocks() -> list[str]:
-    """Return the shell commands of the first steps, but for the one that runs the tests."""
+    """Return the README's shell commands, but for the one that runs the tests."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    first = text.partition("\n## Try it\n")[2].partition("\n## ")[0]
-    found = re.findall(r"^```sh\n(.*?)^```$", first, re.MULTILINE | re.DOTALL)
+    found = re.findall(r"^```sh\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     return [block for block in found if "pytest" not in block]
 
 
@@ -119,6 +118,12 @@ def shell(script: str, folder: Path, environ: Mapping[str, str]) -> str:
     return done.stdout
 
 
+def active(environ: dict[str, str], folder: Path) -> None:
+    """Make a virtual environment and activate it, so that pip installs nothing elsewhere."""
+    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+    environ |= {"PATH": f"{folder / 'bin'}:{environ['PATH']}", "VIRTUAL_ENV": str(folder)}
+
+
 def main(how: str, where: Path) -> None:
     """Run the first steps from a clone, or those with a key by an installed wheel."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), Provider)
@@ -132,7 +137,9 @@ def main(how: str, where: Path) -> None:
             clone = where / "clone"
             # Not by git: what is checked may be an export without its history.
             shutil.copytree(ROOT, clone, ignore=shutil.ignore_patterns(*_NOT_CLONED))
-            told = shell("\n".join(steps), clone, environ)
+            active(environ, Path(temporary, "venv"))
+            installed = 'python3 -c "import agent_runtime_storage, agent_runtime.runtime"'
+            told = shell("\n".join([*steps, f"cd / && {installed}"]), clone, environ)
             if not (clone / "REPORT.md").is_file():
                 raise SystemExit("the first step wrote no report")
         else:

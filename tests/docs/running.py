@@ -1,0 +1,215 @@
+"""Runs the code blocks of a page: Python, commands, settings."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import inspect
+import io
+import json
+import os
+import re
+import shlex
+import textwrap
+from collections import Counter
+from collections.abc import Callable, Generator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+from anyio.from_thread import BlockingPortal, start_blocking_portal
+
+from agent_runtime import Runtime
+from agent_runtime.cli import main as command
+from agent_runtime_config import Settings, load_settings
+from tests.docs.blocks import Block
+from tests.docs.provider import Provider, call, calls, say
+
+COMMANDS = ("agent-runtime", "agent-runtime-om")
+SHELL = ("cd", "mkdir", "echo", "printf", "export")
+"""What a shell block may have besides the product's own commands."""
+_PLACEHOLDER = re.compile(r"\b(RUN|THREAD|NODE|QUESTION|APPROVAL)\b")
+_HERE = {"say": say, "call": call, "calls": calls}
+
+
+class Runner:
+    """What the blocks of one page share: names, a database, a provider, an open runtime.
+
+    Attributes:
+        counts: how many blocks were run, by language, and `not run`.
+    """
+
+    def __init__(self, provider: Provider, patch: pytest.MonkeyPatch) -> None:
+        self.provider = provider
+        self.patch = patch
+        self.counts: Counter[str] = Counter()
+        self.names: dict[str, Any] = {"__name__": "documents"}
+        self._stack = ExitStack()
+        self._portal: BlockingPortal | None = None
+        self._printed = ""
+
+    def __enter__(self) -> Runner:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
+
+    def run(self, block: Block) -> None:
+        """Run one block; fails the test with where it is."""
+        if "not run" in block.says:
+            assert len(block.says["not run"].split()) >= 3, f"{block.where}: no reason is given"
+            self.counts["not run"] += 1
+            return
+        runs: dict[str, Callable[[Block], None]] = {
+            "python": self.python,
+            "sh": self.shell,
+            "env": self.environment,
+            "json": lambda one: json.loads(one.text),
+            "text": self.text,
+        }
+        assert block.language in runs, (
+            f"{block.where}: a block of {block.language or 'no language'}"
+        )
+        self.counts[block.language] += 1
+        if answers := block.says.get("model"):
+            self.provider.script(eval(answers.strip(), {**self.names, **_HERE}))
+        try:
+            if setup := block.says.get("setup"):
+                self._execute(textwrap.dedent(setup).strip())
+            runs[block.language](block)
+        except Exception as error:
+            error.add_note(f"in the block at {block.where}")
+            raise
+        left = list(self.provider.answers)
+        assert not left, f"{block.where}: the model was not asked for {left}"
+
+    def python(self, block: Block) -> None:
+        """Run Python; what it awaits runs on the event loop that the page's runtime is open on."""
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            self._execute(block.text)
+        self._printed = printed.getvalue()
+
+    def _execute(self, source: str) -> None:
+        if re.search(r"\bruntime\.", source) and "runtime" not in self.names:
+            self.names["runtime"] = self._stack.enter_context(
+                self.portal.wrap_async_context_manager(Runtime.open())
+            )
+        flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+        code = compile(source, "documents", "exec", flags=flags, dont_inherit=True)
+        if code.co_flags & inspect.CO_COROUTINE:
+            self.portal.call(self._awaited, code)
+        else:
+            exec(code, self.names)
+
+    async def _awaited(self, code: Any) -> None:
+        await eval(code, self.names)
+
+    @property
+    def portal(self) -> BlockingPortal:
+        """The event loop of the page."""
+        if self._portal is None:
+            self._portal = self._stack.enter_context(start_blocking_portal("asyncio"))
+        return self._portal
+
+    def text(self, block: Block) -> None:
+        """Compare what the Python above printed, if the block says that it is that."""
+        if "prints" in block.says:
+            printed = self._printed.strip()
+            assert printed == block.text.strip(), f"{block.where} prints:\n{printed}"
+
+    def environment(self, block: Block) -> None:
+        """Check that the settings can be loaded; they do not stay set."""
+        environ = dict(self._assigned(line) for line in block.text.splitlines() if line.strip())
+        load_settings(environ)
+        fields = {f"AGENT_RUNTIME_{field.upper()}" for field in Settings.model_fields}
+        unknown = {one for one in environ if one.startswith("AGENT_RUNTIME_")} - fields
+        assert not unknown, f"{block.where}: no settings: {unknown}"
+
+    def _assigned(self, line: str) -> tuple[str, str]:
+        name, equals, value = line.partition("=")
+        assert equals and name.isidentifier(), f"no assignment: {line}"
+        return name, " ".join(shlex.split(value, comments=True))
+
+    def shell(self, block: Block) -> None:
+        """Run commands, each in this process, and the few words of a shell that pages need."""
+        wanted = [int(one) for one in block.says.get("exit", "").split(",") if one.strip()]
+        for line in block.text.replace("\\\n", " ").splitlines():
+            words = shlex.split(line, comments=True)
+            with self.patch.context() as context:
+                while words and "=" in words[0]:
+                    context.setenv(*words.pop(0).split("=", 1))
+                if not words:
+                    continue
+                expected = wanted.pop(0) if wanted and words[0] in COMMANDS else 0
+                assert self._word(words) == expected, f"{block.where}: {line}\n{self._printed}"
+
+    def _word(self, words: list[str]) -> int:
+        name, *arguments = words
+        if name in COMMANDS:
+            return self.command([self._filled(one) for one in arguments])
+        match name:
+            case "cd":
+                self.patch.chdir(arguments[0])
+            case "mkdir":
+                os.makedirs(arguments[-1], exist_ok=True)  # noqa: PTH103
+            case "export":
+                for one in arguments:
+                    key, _, value = one.partition("=")
+                    if not key.endswith("_API_KEY") and key != "AGENT_RUNTIME_MODEL":
+                        self.patch.setenv(key, value)
+                load_settings()
+            case _:
+                raise AssertionError(f"the command {name} cannot be run here")
+        return 0
+
+    def command(self, arguments: list[str]) -> int:
+        """Run a command of the product and return its exit code."""
+        printed = io.StringIO()
+        stdin = io.StringIO("")
+        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+            self.patch.setattr("sys.stdin", stdin)
+            try:
+                command.main(arguments, prog_name="agent-runtime", standalone_mode=True)
+            except SystemExit as end:
+                code = end.code if isinstance(end.code, int) else int(end.code is not None)
+            else:
+                code = 0
+        self._printed = printed.getvalue()
+        return code
+
+    def _filled(self, word: str) -> str:
+        """Put the id of what the page made last in the place of a placeholder."""
+        return _PLACEHOLDER.sub(lambda match: self._id(match[0]), word)
+
+    def _id(self, placeholder: str) -> str:
+        match placeholder:
+            case "RUN":
+                runs = (one for one in self._json("runs") if not one["parent_run_id"])
+                return str(next(runs)["run_id"])
+            case "THREAD":
+                return str(self._json("threads")[0]["id"])
+            case "NODE":
+                shown = self._json("show", self._id("THREAD"))
+                return str([one["seq"] for one in shown if one["message"]["type"] == "user"][-1])
+            case "QUESTION":
+                return str(self._json("questions")[0]["id"])
+            case _:
+                return str(self._json("approvals", self._id("THREAD"))[0]["id"])
+
+    def _json(self, *arguments: str) -> list[dict[str, Any]]:
+        assert self.command([*arguments, "--json"]) == 0, self._printed
+        return [json.loads(line) for line in self._printed.splitlines()]
+
+
+@contextlib.contextmanager
+def settings_of_a_newcomer(provider: Provider, patch: pytest.MonkeyPatch) -> Generator[None]:
+    """Set what a reader has set: a model and its key; the provider is the one on loopback."""
+    for name in list(os.environ):
+        if name.startswith("AGENT_RUNTIME_") or name in ("DATABASE_URL",):
+            patch.delenv(name)
+    patch.setenv("AGENT_RUNTIME_MODEL", "anthropic/claude-sonnet-4-5")
+    patch.setenv("AGENT_RUNTIME_MODEL_BASE_URL", provider.url)
+    patch.setenv("AGENT_RUNTIME_FORBID_REAL_MODELS", "1")
+    patch.setenv("ANTHROPIC_API_KEY", "of-nobody")
+    yield
