@@ -205,16 +205,16 @@ class RunControl:
     def _store_of(self, user: str | None) -> UserStore:
         return self.store.of(user or self.settings.user)
 
-    async def _asked(
+    async def _ask_and_resume(
         self,
         result: RunResult,
         on_question: OnQuestion | None,
         resume: Callable[[str], Awaitable[RunResult]],
         user: str | None,
     ) -> RunResult:
-        """Ask about what a run waits for, and resume it, until it waits for nobody.
+        """Ask what a suspended run waits for and resume it, until it waits for no answer.
 
-        The run is suspended while they are asked, so that an end of the process loses nothing.
+        Each answer is stored before the next question is asked, so a crash loses none.
         """
         while True:
             if result.questions and on_question is None:
@@ -225,14 +225,14 @@ class RunControl:
                 if answer is None:
                     return result
                 with suppress(QuestionClosed):
-                    # Somebody else may have been quicker, or it may have been too late.
+                    # It was answered elsewhere first, or it expired.
                     await self.answer(question.id, answer, user=user)
             if not result.questions and not await self._answered_meanwhile(result, user):
                 return result
             result = await resume(result.run_id)
 
     async def _answered_meanwhile(self, result: RunResult, user: str | None) -> bool:
-        """Return whether a sub-agent was answered just before the run was suspended for it."""
+        """Return whether a sub-agent's question was answered just before the run was suspended."""
         if result.status != "suspended" or result.stop_reason != "awaiting_user":
             return False
         return bool(await waiting_below(self._store_of(user), result.run_id))
