@@ -156,7 +156,7 @@ class Reservation:
         dead: list[str] = []
         for run_id in await store.holders():
             if run_id == self.log.lease.run_id:
-                # This run holds something besides the refused call only if its memory does.
+                # This run holds more than the refused call only if its memory does.
                 alive += [run_id] if self.log.held != Amount() else []
                 continue
             run = await store.run(run_id)

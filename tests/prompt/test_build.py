@@ -243,9 +243,9 @@ async def write(log: RunLog, task: Entry, room: PromptLimits, move: Move) -> Non
     """Write a move as the orchestrator does."""
     usage = Usage("run", "run", None, "step", "m", 1, 0, 0, 1, 1, 0)
     seq = log.next_seq
+    event = NewEvent("answer", seq)
     match move:
         case Work(results, notes):
-            event = NewEvent("answer", seq)
             await log.open(work(seq, results), Billing(usage, Amount(), Amount(), event))
             await log.start(range(1, len(results)), {0: seen(results[0])})
             for index in range(2, len(results)):
