@@ -22,8 +22,8 @@ SOURCE = "plan"
 NUDGE = (
     "In your last {count} answers no step of your plan has changed. {where} Bring the plan up to "
     "date with what you have done: complete what is done, write down as a result what you have "
-    "found, split what is larger than it looked, skip what is not needed any more. If something "
-    "blocks a step, set it to failed and say what; then go on with another one, or end the task "
+    "found, split what is larger than it looked, skip what is no longer needed. If something "
+    "blocks a step, set it to failed and say what; then continue with another one, or end the task "
     "and say what is missing."
 )
 WINDOW = 8
