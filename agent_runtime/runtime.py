@@ -35,18 +35,22 @@ from agent_runtime.offline import offline_model
 from agent_runtime.plan.planner import Planner, ThreadPlans
 from agent_runtime.prompt.attachments import ContentCache
 from agent_runtime.prompt.view import Entry
-from agent_runtime.run import node_memory as node_runs
-from agent_runtime.run.budget import in_money, limits_of, require_room, tree_budget
-from agent_runtime.run.compose import compose
+from agent_runtime.run.budget import in_money, require_room, tree_budget
 from agent_runtime.run.control import RunControl, check_answered
 from agent_runtime.run.lifecycle import RunDriver, execute_run
 from agent_runtime.run.loop import AgentLoop
 from agent_runtime.run.memory_maintenance import ThreadMemory
+from agent_runtime.run.node_memory import (
+    NodeRun,
+    load_node_run,
+    open_node_run,
+    resume_node_run,
+)
 from agent_runtime.run.resolve import RunSetup, resolve_run
-from agent_runtime.run.results import RunResult, RunStream, streaming
+from agent_runtime.run.results import RunResult, streaming
 from agent_runtime.run.start import RunRequest, begin_new_run, check_free, take_over
 from agent_runtime.run.state import RunState
-from agent_runtime.run.tool_context import ResumeChild, ToolContexts, child_listener
+from agent_runtime.run.tool_context import ToolContexts, child_listener
 from agent_runtime.workflow.conductor import WorkflowLoop
 from agent_runtime.workflow.definition import Workflow, check_kind
 from agent_runtime.workflow.steps import to_plain_json
@@ -55,7 +59,6 @@ from agent_runtime_config.approvals import approval_rules
 from agent_runtime_storage import Store, UserStore, open_store
 from agent_runtime_storage.contract.ids import new_id
 from agent_runtime_storage.contract.records import Budget, Run, UsageTotal
-from agent_runtime_storage.contract.spending_records import NO_LIMITS
 
 _log = logging.getLogger(__name__)
 
@@ -64,22 +67,13 @@ def _ignore(event: Event) -> None:
     del event
 
 
-def _checked(child: Runnable) -> Agent | Workflow:
-    """Return what a tool or a workflow wants to run. Raises `ConfigError` if it cannot run."""
-    if isinstance(child, Agent | Workflow):
-        return child
-    raise ConfigError(
-        f"A {type(child).__name__} cannot be run.", cure="Pass an `Agent` or a `Workflow`."
-    )
-
-
 class Runtime(RunControl):
-    """An open store and what runs on it. Use `Runtime.open`.
+    """An open store and the runs on it. Use `Runtime.open`.
 
-    Every method that runs an agent raises typed errors of `agent_runtime.errors` when the run
-    fails for good (the log keeps it, and `resume` goes on from there), and returns a `RunResult`
-    when it ends by its limits. Cancelling the caller cancels the run: what was done is recorded,
-    open calls are closed, and the run can be resumed.
+    Methods that run an agent return a `RunResult` when the run ends, also by its limits, and raise
+    errors of `agent_runtime.errors` when it fails; the log keeps it, and `resume` continues it.
+    Cancelling the caller cancels the run: finished work is recorded, open calls are closed, and the
+    run can be resumed.
     """
 
     def __init__(
@@ -95,7 +89,7 @@ class Runtime(RunControl):
         self.store = store
         self.model = model
         self._recall = recall
-        self._renewer: LeaseHeartbeat | None = None
+        self._heartbeat: LeaseHeartbeat | None = None
         self._background = DetachedTasks()
         self._contents = ContentCache()
 
@@ -109,14 +103,14 @@ class Runtime(RunControl):
         embedder: Embedder | None = None,
         program: str = "",
     ) -> AsyncGenerator[Runtime]:
-        """Open the store that the settings name, and close it at the end.
+        """Open the store that the settings name; the context closes it.
 
         Args:
             settings: None reads the environment.
-            model: for agents that name none; None takes the settings' model, or without one the
-                offline model.
-            embedder: for recall, instead of the one that the settings name.
-            program: kept with the runs that begin here, for a program that resumes only its own.
+            model: for agents that name none; None uses the settings' model, or the offline model
+                if they name none.
+            embedder: for recall, instead of the settings' embedder.
+            program: stored with the runs that begin here, so that a program can resume its own.
 
         Raises:
             ConfigError: a setting is not usable.
@@ -134,7 +128,7 @@ class Runtime(RunControl):
         )
         store = await connect()
         runtime = cls(settings, store, model, recall, program)
-        runtime._renewer = renewer = LeaseHeartbeat(partial(connect, migrate=False))
+        runtime._heartbeat = heartbeat = LeaseHeartbeat(partial(connect, migrate=False))
         try:
             yield runtime
         finally:
@@ -142,7 +136,7 @@ class Runtime(RunControl):
                 if recall is not None:
                     await recall.close()
                 await runtime._background.close()
-                await renewer.close()
+                await heartbeat.close()
                 await store.close()
 
     # Running
@@ -161,22 +155,22 @@ class Runtime(RunControl):
         on_event: Callable[[Event], None] = _ignore,
         on_question: OnQuestion | None = None,
     ) -> RunResult:
-        """Run a task to its end, by an agent or a workflow; or until it waits for a person.
+        """Run a task by an agent or a workflow, until it ends or waits for a person.
 
         Args:
             task: None answers the user's message at the thread's head (again).
             files: attached to the task: paths, URLs, `File`s, or references that `files.upload`
                 returned.
-            thread: the thread to go on with, created if it is not there; None for a new one, or
-                for the one that this user and workflow have.
+            thread: the thread to continue, created if it does not exist; None for a new one, or
+                for the one of this user and workflow.
             user: the owner; None for the settings' user.
-            deps: handed to tools as `ToolContext.deps`.
-            spec: kept with the run, for whoever resumes it; no secrets.
-            user_context: what tools and workflows may know of the user, as JSON; kept with the run,
-                and inherited by the runs inside of it.
+            deps: passed to tools as `ToolContext.deps`.
+            spec: stored with the run, for whoever resumes it; must not hold secrets.
+            user_context: what tools and workflows may know of the user, as JSON; stored with the
+                run and inherited by its child runs.
             on_event: called with each event, in order, on the event loop.
-            on_question: asked what the run waits for; then the run is resumed.  Without it, or
-                when it gives None, the result is `suspended` and has the `questions`.
+            on_question: called with each question that the run waits for; then the run is resumed.
+                Without it, or if it returns None, the result is `suspended` and has `questions`.
 
         Raises:
             ThreadBusy: the thread has an active run already.
@@ -185,44 +179,12 @@ class Runtime(RunControl):
         kept = RunSpec(caller=spec or {}, program=self.program).with_context(
             to_plain_json(user_context) if user_context else None
         )
+        store = self.store.of(user or self.settings.user)
         result = await self._run(
-            agent, task, thread, user, deps, kept, on_event, parent=None, files=files
+            store, agent, task, thread=thread, deps=deps, spec=kept, on_event=on_event, files=files
         )
         again = partial(self.resume, agent=agent, user=user, deps=deps, on_event=on_event)
-        return await self._asked(result, on_question, again, user)
-
-    @asynccontextmanager
-    async def stream(
-        self,
-        agent: Agent | Workflow,
-        task: str | UserMessage | None,
-        *,
-        files: Sequence[Attachable] = (),
-        thread: str | None = None,
-        user: str | None = None,
-        deps: Any = None,
-        spec: Mapping[str, Any] | None = None,
-        user_context: Mapping[str, Any] | None = None,
-        on_question: OnQuestion | None = None,
-    ) -> AsyncGenerator[RunStream]:
-        """Run a task and give its events as they happen; leaving the context cancels it."""
-
-        async def start(on_event: Callable[[Event], None]) -> RunResult:
-            return await self.run(
-                agent,
-                task,
-                files=files,
-                thread=thread,
-                user=user,
-                deps=deps,
-                spec=spec,
-                user_context=user_context,
-                on_event=on_event,
-                on_question=on_question,
-            )
-
-        async with streaming(start) as stream:
-            yield stream
+        return await self._ask_and_resume(result, on_question, again, user)
 
     async def resume(
         self,
@@ -234,71 +196,28 @@ class Runtime(RunControl):
         on_event: Callable[[Event], None] = _ignore,
         on_question: OnQuestion | None = None,
     ) -> RunResult:
-        """Go on with a run that a crash, a limit, an error or a cancel ended, or that waits.
+        """Continue a run that waits, or that a crash, a limit, an error or a cancellation ended.
 
-        What is recorded as done stays; a call that was under way when its process died runs again
-        only if its tool is idempotent, else the model is told that its effect is unverified.  A
-        run that had used up its steps gets as many again.
+        Recorded results stay.  A call that was in progress when its process died runs again only if
+        its tool is idempotent; otherwise the model reads that its effect is unverified.  A run that
+        had used up its steps gets as many again.
 
         Raises:
-            ThreadBusy: it is running somewhere, or another run is active on its thread.
-            Conflict: it has succeeded, or its thread went on without it.
+            ThreadBusy: it is running already, or another run is active on its thread.
+            Conflict: it has succeeded, or its thread has continued without it.
             NotFound: this owner has no such run.
             QuestionsOpen: it waits for answers that are not there yet.
-            ConfigError: it is a workflow's and not the agent's, or the other way round.
+            ConfigError: it is a workflow's run and not the agent's, or the reverse.
         """
         store = self.store.of(user or self.settings.user)
         result = await self._resume(store, await store.run(run_id), agent, deps, on_event)
         again = partial(self.resume, agent=agent, user=user, deps=deps, on_event=on_event)
-        return await self._asked(result, on_question, again, user)
+        return await self._ask_and_resume(result, on_question, again, user)
 
-    async def _resume(
-        self,
-        store: UserStore,
-        run: Run,
-        agent: Agent | Workflow,
-        deps: Any,
-        on_event: Callable[[Event], None],
-    ) -> RunResult:
-        """Go on with a run; `ThreadBusy` if somebody has taken it over since it was read."""
-        check_kind(run, agent)
-        child = run.parent_run_id is not None
-        root = await store.run(run.root_run_id) if child else run
-        resolved = await self._resolve(
-            agent, store, deps, root.budget, thread_id=run.thread_id, child=child
-        )
-        check_free(run)
-        await check_answered(store, run)
-        with leases.at_work(run.id):
-            taken = await take_over(store, run, resolved, agent.name, on_event)
-            state = self._state(
-                taken.log, resolved, task=taken.task, limit=taken.limit, spec=RunSpec.of(run)
-            )
-            state.settled = taken.uncertain
-            retry = run.stop_reason in ("error", "budget")
-            loop = self._driver(state, agent, retry=retry)
-            driver = node_runs.with_node_memory(loop, node_runs.resume_node_run(run))
-            return await self._finish(driver, resolved)
-
-    @asynccontextmanager
-    async def resume_stream(
-        self,
-        run_id: str,
-        agent: Agent | Workflow,
-        *,
-        user: str | None = None,
-        deps: Any = None,
-        on_question: OnQuestion | None = None,
-    ) -> AsyncGenerator[RunStream]:
-        """Like `resume`, with the events as they happen; leaving the context cancels it."""
-
-        async def start(on_event: Callable[[Event], None]) -> RunResult:
-            return await self.resume(
-                run_id, agent, user=user, deps=deps, on_event=on_event, on_question=on_question
-            )
-
-        async with streaming(start) as stream:
-            yield stream
+    stream = streaming(run)
+    """Run as `run` does, in a context that gives the events; leaving it cancels the run."""
+    resume_stream = streaming(resume)
+    """Resume as `resume` does, in a context that gives the events; leaving it cancels the run."""
 
     async def regenerate(
         self,
@@ -309,212 +228,212 @@ class Runtime(RunControl):
         deps: Any = None,
         on_event: Callable[[Event], None] = _ignore,
     ) -> RunResult:
-        """Answer the thread's newest user message again; the answer so far stays as a sibling.
+        """Answer the thread's newest user message again; the present answer stays as a sibling.
 
         Raises `NotFound` and `ThreadBusy` as `run` does.
         """
-        await branches.regenerate(self.store.of(user or self.settings.user), thread)
-        kept = RunSpec(program=self.program)
-        return await self._run(agent, None, thread, user, deps, kept, on_event, parent=None)
+        store = self.store.of(user or self.settings.user)
+        await branches.regenerate(store, thread)
+        spec = RunSpec(program=self.program)
+        return await self._run(
+            store, agent, None, thread=thread, deps=deps, spec=spec, on_event=on_event
+        )
 
     @property
     def memory(self) -> ThreadMemory:
-        """The memory of threads: to look at it, and to observe or condense when one is asked."""
+        """The memory of threads: report it, observe or condense it on request."""
         return ThreadMemory(
             self.settings, self.store, self.model, offline_model, tree_budget(self.settings)
         )
 
     @property
     def files(self) -> ThreadFiles:
-        """The files of threads: to keep some, to list them, and to read them."""
+        """The files of threads: upload, list and read them."""
         settings = self.settings
         return ThreadFiles(self.store, user=settings.user, max_bytes=settings.max_file_bytes)
 
     @property
     def plans(self) -> ThreadPlans:
-        """The plans of threads, to look at."""
+        """The plans of threads, for reading."""
         return ThreadPlans(self.store, user=self.settings.user)
 
-    # Parts
-
-    async def _resolve(
-        self,
-        agent: Agent | Workflow,
-        store: UserStore,
-        deps: Any,
-        budget: Budget,
-        *,
-        thread_id: str,
-        child: bool,
-    ) -> RunSetup:
-        resolved = await resolve_run(
-            agent.resolved_as if isinstance(agent, Workflow) else agent,
-            self.settings,
-            self.model,
-            offline_model,
-            store,
-            thread_id=thread_id,
-            child=child,
-        )
-        if isinstance(agent, Agent) and not child:
-            for warning in check_rules(approval_rules(self.settings.approve), resolved.tools):
-                _log.warning("%s", warning)
-        if isinstance(agent, Workflow):
-            # No model reads its thread: the nodes' own runs remember.
-            resolved.remembering = None
-        remembering = resolved.remembering
-        for warning in remembering.warnings if remembering else ():
-            _log.warning("Observational memory: %s", warning)
-        resolved.deps, resolved.limits = deps, limits_of(self.settings)
-        resolved.limited = budget != Budget() or resolved.limits != NO_LIMITS
-        require_price(resolved.info, in_money(budget, resolved.limits), self.settings)
-        return resolved
+    # From a request to its run
 
     async def _run(
         self,
-        agent: Agent | Workflow,
+        store: UserStore,
+        agent: Runnable,
         task: str | UserMessage | None,
-        thread_id: str | None,
-        user: str | None,
+        /,
+        *,
         deps: Any,
         spec: RunSpec,
         on_event: Callable[[Event], None],
-        parent: RunLog | None,
+        thread: str | None = None,
+        parent: RunLog | None = None,
         before: Sequence[LoggedMessage] = (),
         files: Sequence[Attachable] = (),
     ) -> RunResult:
-        message = UserMessage(task) if isinstance(task, str) else task
-        store = self.store.of(user or self.settings.user)
+        """Begin a run and drive it to its end.
+
+        Args:
+            parent: the log of the run that begins this one as its child.
+            before: messages on the thread before the task.
+        """
+        agent = _checked(agent)
         budget = tree_budget(self.settings)
         if parent is not None:
             budget = (await store.run(parent.lease.root_run_id)).budget
-        if thread_id is None and parent is None and isinstance(agent, Workflow):
-            thread_id = agent.thread
+        elif thread is None and isinstance(agent, Workflow):
+            thread = agent.thread
         run_id = new_id()
-        node = await node_runs.open_node_run(agent, store, run_id, thread=thread_id, parent=parent)
-        # With a node's memory each run has a thread of its own.
-        thread_id = new_id() if node or not thread_id else thread_id
-        resolved = await self._resolve(
-            agent, store, deps, budget, thread_id=thread_id, child=parent is not None
-        )
-        if node is not None:
-            assert isinstance(agent, Agent)
-            node = await node_runs.load_node_run(node, agent, store, resolved.info.takes)
+        node = await open_node_run(agent, store, run_id, thread=thread, parent=parent)
+        # With node memory each run has its own thread.
+        thread = new_id() if node or not thread else thread
+        setup = await self._resolve(agent, store, thread, budget, deps, child=parent is not None)
+        if node is not None and isinstance(agent, Agent):
+            node = await load_node_run(node, agent, store, setup.info.takes)
         if parent is None:
-            await require_room(store, resolved.limits, thread_id)
-        order = RunRequest(
+            await require_room(store, setup.limits, thread)
+        workflow = isinstance(agent, Workflow)
+        request = RunRequest(
             run_id=run_id,
-            thread_id=thread_id,
+            thread_id=thread,
             agent=encodable(agent.name),
-            task=message,
-            budget=Budget() if parent else budget,
+            task=UserMessage(task) if isinstance(task, str) else task,
+            budget=budget if parent is None else Budget(),
             on_event=on_event,
-            spec=replace(
-                spec,
-                workflow=isinstance(agent, Workflow),
-                node_memory=node.spec if node else None,
-            ),
+            spec=replace(spec, workflow=workflow, node_memory=node.spec if node else None),
             parent=parent,
             before=(*(node.before if node else ()), *before),
             left_out=node.left_out if node else 0,
             files=tuple(files),
             max_file_bytes=self.settings.max_file_bytes,
         )
-        with leases.at_work(order.run_id):
-            log, first = await begin_new_run(store, resolved, order)
-            limit = resolved.max_steps
-            state = self._state(log, resolved, task=first, limit=limit, spec=order.spec)
-            driver = node_runs.with_node_memory(self._driver(state, agent), node)
-            return await self._finish(driver, resolved)
+        with leases.at_work(run_id):
+            log, first = await begin_new_run(store, setup, request)
+            limit = setup.max_steps
+            state = self._state(log, setup, task=first, limit=limit, spec=request.spec)
+            return await self._drive(state, agent, node)
 
-    async def _run_child(
+    async def _resume(
         self,
+        store: UserStore,
+        run: Run,
         agent: Runnable,
-        task: str | UserMessage,
-        *,
+        deps: Any,
+        on_event: Callable[[Event], None],
+    ) -> RunResult:
+        """Take over a run and drive it to its end; `ThreadBusy` if it changed since it was read."""
+        agent = _checked(agent)
+        check_kind(run, agent)
+        child = run.parent_run_id is not None
+        budget = (await store.run(run.root_run_id)).budget if child else run.budget
+        setup = await self._resolve(agent, store, run.thread_id, budget, deps, child=child)
+        check_free(run)
+        await check_answered(store, run)
+        with leases.at_work(run.id):
+            taken = await take_over(store, run, setup, agent.name, on_event)
+            limit, spec = taken.step_limit, RunSpec.of(run)
+            state = self._state(taken.log, setup, task=taken.task, limit=limit, spec=spec)
+            state.settled = taken.unverified
+            retry = run.stop_reason in ("error", "budget")
+            return await self._drive(state, agent, resume_node_run(run), retry=retry)
+
+    async def _resume_child(
+        self,
         parent: RunLog,
         deps: Any,
-        spec: RunSpec,
-        before: Sequence[LoggedMessage],
+        run: Run,
+        child: Runnable,
+        /,
+        *,
+        on_event: Callable[[Event], None] | None = None,
     ) -> RunResult:
-        user = parent.store.user_id
-        return await self._run(
-            _checked(agent),
-            task,
-            None,
-            user,
-            deps,
-            spec,
-            parent.emit,
-            parent=parent,
-            before=before,
+        listener = child_listener(parent, on_event)
+        return await self._resume(parent.store, run, child, deps, listener)
+
+    async def _resolve(
+        self,
+        agent: Agent | Workflow,
+        store: UserStore,
+        thread: str,
+        budget: Budget,
+        deps: Any,
+        *,
+        child: bool,
+    ) -> RunSetup:
+        setup = await resolve_run(
+            agent.resolved_as if isinstance(agent, Workflow) else agent,
+            self.settings,
+            self.model,
+            offline_model,
+            store,
+            thread_id=thread,
+            child=child,
+            budget=budget,
+            deps=deps,
+            # No model reads a workflow's thread: its nodes' own runs remember.
+            remembers=isinstance(agent, Agent),
         )
+        if isinstance(agent, Agent) and not child:
+            for warning in check_rules(approval_rules(self.settings.approve), setup.tools):
+                _log.warning("%s", warning)
+        for warning in setup.memory.warnings if setup.memory else ():
+            _log.warning("Observational memory: %s", warning)
+        require_price(setup.info, in_money(budget, setup.limits), self.settings)
+        return setup
 
     def _state(
-        self,
-        log: RunLog,
-        resolved: RunSetup,
-        *,
-        task: Entry | None,
-        limit: int,
-        spec: RunSpec,
+        self, log: RunLog, setup: RunSetup, /, *, task: Entry | None, limit: int, spec: RunSpec
     ) -> RunState:
-        recalling = self._recall.of_run(log) if self._recall else None
-        resume = self._resuming(log, resolved.deps)
+        resume = partial(self._resume_child, log, setup.deps)
         context = ToolContexts(
             log=log,
-            deps=resolved.deps,
+            deps=setup.deps,
             user_context=spec.user_context,
-            recalling=recalling,
+            retriever=self._recall.of_run(log) if self._recall else None,
             settings=self.settings,
-            run_child=self._run_child,
+            run_child=self._run,
             planner=Planner(log),
-            delegating=DelegationServices.of(self.settings, resume, self._background),
+            delegation=DelegationServices.of(self.settings, resume, self._background),
             resume_child=resume,
         )
-        return compose(resolved, context, self.settings, self._contents, task=task, limit=limit)
+        return RunState.of(
+            setup, context, self.settings, self._contents, task=task, step_limit=limit
+        )
 
-    def _driver(
-        self, state: RunState, agent: Agent | Workflow, *, retry: bool = False
-    ) -> RunDriver:
-        if not isinstance(agent, Workflow):
-            return AgentLoop(state)
-        return WorkflowLoop(state, agent, retry=retry, resume=state.context.resume_child)
-
-    def _resuming(self, log: RunLog, deps: Any) -> ResumeChild:
-        """Return what goes on with a child run that stopped, for the run of a log."""
-
-        async def resume(
-            run: Run,
-            child: Runnable,
-            /,
-            *,
-            on_event: Callable[[Event], None] | None = None,
-        ) -> RunResult:
-            return await self._resume(
-                log.store, run, _checked(child), deps, child_listener(log, on_event)
-            )
-
-        return resume
-
-    async def _finish(self, driver: RunDriver, resolved: RunSetup) -> RunResult:
-        """Drive a run to its end and say how it ended."""
-        store, lease = driver.log.store, driver.log.lease
-        renewed = self._renewer.keeping(store.user_id, lease) if self._renewer else nullcontext()
-        with renewed:
-            finish = await execute_run(driver, settings=self.settings, background=self._background)
+    async def _drive(
+        self,
+        state: RunState,
+        agent: Agent | Workflow,
+        node: NodeRun | None,
+        *,
+        retry: bool = False,
+    ) -> RunResult:
+        """Drive a run to its end and return how it ended."""
+        if isinstance(agent, Workflow):
+            resume = state.context.resume_child
+            driver: RunDriver = WorkflowLoop(state, agent, retry=retry, resume=resume)
+        else:
+            driver = AgentLoop(state)
+        settings, background = self.settings, self._background
+        store, lease = state.log.store, state.log.lease
+        heartbeat = self._heartbeat
+        with heartbeat.keeping(store.user_id, lease) if heartbeat else nullcontext():
+            finish = await execute_run(driver, settings=settings, background=background, node=node)
         if self._recall is not None:
-            self._recall.end(driver.log)
-        if isinstance(driver, node_runs.NodeMemoryDriver):
-            await driver.node.keep(store, lease)
-            if days := self.settings.node_memory_keep_days:
-                self._background.start(prune_daily(store, days=days))
+            self._recall.end(state.log)
+        if node is not None:
+            await node.keep(store, lease)
+            if days := settings.node_memory_keep_days:
+                background.start(prune_daily(store, days=days))
         whole = lease.run_id == lease.root_run_id
         ids = {"root_run_id" if whole else "run_id": lease.run_id}
         usage = await store.usage_by_purpose(**ids)
         output = orjson.loads(finish.output) if finish.output else None
-        if output is not None and resolved.output is not None:
-            output = resolved.output.validate(output)
+        if output is not None and state.setup.output is not None:
+            output = state.setup.output.validate(output)
         return RunResult(
             run_id=lease.run_id,
             thread_id=lease.thread_id,
@@ -523,7 +442,16 @@ class Runtime(RunControl):
             detail=finish.detail,
             output=output,
             questions=await waits_for(store, lease) if finish.status == "suspended" else (),
-            steps=driver.log.steps,
+            steps=state.log.steps,
             usage=UsageTotal.of(usage.values()),
             usage_by_purpose=usage,
         )
+
+
+def _checked(agent: Runnable) -> Agent | Workflow:
+    """Return what is to run. Raises `ConfigError` if it is neither an agent nor a workflow."""
+    if isinstance(agent, Agent | Workflow):
+        return agent
+    raise ConfigError(
+        f"A {type(agent).__name__} cannot be run.", cure="Pass an `Agent` or a `Workflow`."
+    )

@@ -1,4 +1,4 @@
-"""Between the store's rows and what prompts are made from: reading a branch, writing its nodes."""
+"""Convert between the store's rows and views: read a branch, make rows of nodes."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def load_view(store: UserStore, thread_id: str, head: int | None) -> View:
 
 
 def observation_of(row: ObservationRow) -> Observation:
-    """Return the observation that a row of the store stands for."""
+    """Return the observation of a row."""
     return decode_body(
         row.body,
         identity=row.id,
@@ -82,7 +82,7 @@ def activation_row(view: View, cause: str) -> NewActivation:
 
 
 def activation_event(old: View, new: View, cause: str) -> NewEvent:
-    """Return the event that tells of an activation."""
+    """Return the event of an activation."""
     data = {
         "cause": cause,
         "left_out": new.start.left_out - old.start.left_out,

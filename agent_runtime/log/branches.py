@@ -1,7 +1,7 @@
-"""Branches: edit, regenerate and fork make siblings; nothing of the old branch is lost.
+"""Branches: edit, regenerate and fork make siblings; the old branch stays.
 
-Each moves the thread's head; what is appended next becomes a sibling of what stood there.
-`extract` is for messages that are no thread of the store: a list with ids and parents.
+Each moves the thread's head; the next node becomes a sibling of the nodes there.  `extract` works
+on messages outside of the store: a list with ids and parents.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ K = TypeVar("K", bound=Hashable)
 def extract(messages: Iterable[T], head: K, *, ids: Callable[[T], tuple[K, K | None]]) -> list[T]:
     """Return the branch that ends at `head`, oldest first, whatever the order of the messages.
 
-    Only ids and parents count: no time, no place in the list.  Where a parent is not among the
-    messages the branch begins, as behind a message without a parent.  Take limits of what this
-    returns: siblings use up one that is taken before.
+    Only ids and parents count, not times or positions.  The branch begins with a message that has
+    no parent or whose parent is missing.  Apply limits to the result: applied to the input they
+    would count siblings too.
 
     Args:
         ids: gives the id of a message, and that of its parent (None for a root).
@@ -55,9 +55,9 @@ def _corrupt(what: str) -> CorruptThread:
 
 
 async def fork(store: UserStore, thread_id: str, at: int | None) -> None:
-    """Go on from another node (None: from before the first one).
+    """Continue from another node (None: from before the first node).
 
-    It is also how a thread switches back to another branch: fork at that branch's last node.
+    To switch back to another branch, fork at that branch's last node.
 
     Raises:
         NotFound: the node is not there, or not closed.
@@ -68,25 +68,25 @@ async def fork(store: UserStore, thread_id: str, at: int | None) -> None:
 
 
 async def edit(store: UserStore, thread_id: str, node_id: int) -> None:
-    """Go on from before a user's message, so that the next one takes its place.
+    """Continue from before a user's message, so that the next message replaces it.
 
     Raises:
-        Conflict: the node is no message of the user.
+        Conflict: the node is not a message of the user.
         NotFound, ThreadBusy: as for `fork`.
     """
     node = await store.node(thread_id, node_id)
     if node.role != "user":
         raise Conflict(
-            f"Node {node_id} is no message of the user, so it cannot be edited.",
+            f"Node {node_id} is not a message of the user, so it cannot be edited.",
             cure="Fork at the node instead.",
         )
     await fork(store, thread_id, node.parent_id)
 
 
 async def regenerate(store: UserStore, thread_id: str) -> Node:
-    """Go back to the branch's newest message of the user, so that it is answered again.
+    """Move the head to the branch's newest message of the user, so that it is answered again.
 
-    The answer so far stays, as a sibling of the one to come.  Returns the user's node.
+    The present answer stays as a sibling of the next one.  Returns the user's node.
 
     Raises:
         NotFound: the branch holds no message of the user.
@@ -109,7 +109,7 @@ async def regenerate(store: UserStore, thread_id: str) -> Node:
 async def branch_heads(store: UserStore, thread: Thread) -> list[int]:
     """Return the last node of every branch of a thread, the newest first.
 
-    An exchange under way is one as well.  It reads every branch, without what is said there.
+    An open exchange counts as a last node.  Reads every branch, without its messages.
     """
     found: list[int] = []
     seen: set[int] = set()

@@ -1,4 +1,4 @@
-"""Renews the leases of a runtime's runs while its event loop is blocked, from a thread."""
+"""Renew the leases of a runtime's runs from a thread while its event loop is blocked."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _log = logging.getLogger(__name__)
 
 
 class LeaseHeartbeat:
-    """A thread that asks the event loop for a sign of life, and stands in where none comes.
+    """A thread that renews leases whenever the event loop does not respond.
 
-    While the loop turns, each run renews its own lease (`lifecycle.watch`).  A tool that blocks the
-    loop keeps them from it; then the thread renews them all, over a connection of its own.  A lease
-    that was lost is left to its run, which notices as soon as the loop turns again.
+    Each run renews its own lease (`run.lifecycle.watch_lease`) unless a tool blocks the event loop.
+    Then the thread renews them all over its own connection.  It ignores a lease that was lost: the
+    run notices as soon as the loop continues.
 
     Args:
-        connect: opens the store once more, for the thread's own event loop.
+        connect: opens the store again, for the thread's own event loop.
     """
 
     def __init__(self, connect: Callable[[], Awaitable[Store]]) -> None:
@@ -38,7 +38,7 @@ class LeaseHeartbeat:
 
     @contextmanager
     def keeping(self, user_id: str, lease: Lease) -> Generator[None]:
-        """Have a lease renewed for as long as this lasts; call it from the event loop."""
+        """Renew a lease during the context; call it from the event loop."""
         if self._thread is None:
             loop = asyncio.get_running_loop()
             self._thread = threading.Thread(
@@ -83,7 +83,7 @@ class LeaseHeartbeat:
                     with anyio.CancelScope(shield=True):
                         await store.close()
         except Exception as error:
-            # It is tried again; what the error says may hold a secret of the URL.
+            # The next round retries.  The error's text may contain a secret of the URL.
             _log.warning("The leases could not be renewed: %s", type(error).__name__)
 
 

@@ -1,4 +1,4 @@
-"""Who holds a run: enough to tell at once whether an owner on this machine is dead."""
+"""Owners of leases, identified well enough to see at once whether one on this machine is dead."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from agent_runtime.log.liveness import at_work as at_work
 from agent_runtime_storage.contract.records import LeaseOwner, Run
 
 LEASE_SECONDS = 30.0
-"""How long a lease lasts without being renewed; an owner that cannot be seen is replaced then."""
+"""How long a lease lasts without renewal; then an owner on another machine is replaced."""
 
 _MACHINE_IDS = (Path("/etc/machine-id"), Path("/var/lib/dbus/machine-id"))
 
@@ -27,7 +27,7 @@ def boot_and_namespace() -> str:
 
 
 def process_start_time(pid: int) -> str:
-    """Return when a process started that runs, so that a reused pid is not taken for it.
+    """Return when the running process of a pid started, so that a reused pid is noticed.
 
     Empty if there is none, if it is a zombie, or if it cannot be seen.
     """
@@ -49,7 +49,7 @@ def _machine() -> str:
 
 
 def this_process_owner() -> LeaseOwner:
-    """Return this process as the owner of a lease (also right after a fork)."""
+    """Return this process as the owner of a lease; correct after a fork, too."""
     pid = os.getpid()
     return LeaseOwner(
         host=platform.node(),
@@ -62,11 +62,11 @@ def this_process_owner() -> LeaseOwner:
 
 
 def is_dead(run: Run) -> bool:
-    """Return whether nobody can be working on the run any more.
+    """Return whether no process can be working on the run any more.
 
-    Who is seen at work is alive, however late its lease is.  Who is known to be gone from this
-    machine is dead at once.  Anything else cannot be known from here: another machine or container,
-    a clone of this machine, another boot.  Then the lease decides.
+    An owner that is seen at work is alive, however late its lease is.  One that has ended on this
+    machine is dead at once.  Anything else cannot be known from here (another machine or container,
+    a clone of this machine, another boot), so the lease decides.
     """
     owner = run.owner
     if owner is None:
@@ -86,7 +86,7 @@ def is_dead(run: Run) -> bool:
 
 
 def may_run_elsewhere(owner: LeaseOwner) -> bool:
-    """Return whether an owner's processes may live on where they cannot be seen from here."""
+    """Return whether an owner's processes may still run where they cannot be seen from here."""
     here = this_process_owner()
     rebooted = owner.boot.partition(":")[0] != here.boot.partition(":")[0]
     same_machine = (owner.host, owner.machine) == (here.host, here.machine)
@@ -102,7 +102,7 @@ def _place(owner: LeaseOwner) -> tuple[str, str, str]:
 
 
 def _runs(owner: LeaseOwner, here: LeaseOwner) -> bool:
-    """Return whether the owner's process is one that runs here, for want of its marks."""
+    """Return whether the owner's process runs here, by its pid: its marks cannot be seen."""
     if not here.boot or (owner.boot, owner.pid == here.pid) != (here.boot, False):
         # With this process's id but another instance it lives in a clone of this machine.
         return False

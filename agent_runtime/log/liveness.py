@@ -1,8 +1,8 @@
-"""Marks which runs this process works on, by locks that the operating system ends with it.
+"""Mark which runs this process works on, by locks that the operating system releases at its end.
 
-Each process has a file of its own, named by a random id, in the user's state folder.  It locks one
-byte of it for as long as it lives, and one more for each run that it is at work on.  Neither a
-reused process id, nor a stopped process, nor a clock that jumps deceives who looks at them.
+Each process has its own file, named by a random id, in the user's state folder.  It locks one byte
+of it for as long as it lives, and one more for each run that it works on.  Reused process ids,
+stopped processes and clocks that jump do not falsify these marks.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from agent_runtime_config.state import state_folders
 ProcessActivity = Literal["working", "idle", "gone", "unknown"]
 
 _KEPT_SECONDS = 7 * 24 * 3600.0
-"""How long the file of a dead process stays: by then the leases that name it have expired."""
+"""How long the file of a dead process stays; all leases that name it have expired by then."""
 
 
 def private_folder(folder: Path) -> None:
@@ -39,7 +39,7 @@ def private_folder(folder: Path) -> None:
 
 
 class _Marker:
-    """The file of this process; without one, nobody sees its marks."""
+    """The file of this process; if none can be created, other processes see no marks."""
 
     def __init__(self) -> None:
         self.instance = uuid.uuid4().hex
@@ -74,11 +74,11 @@ class _Marker:
 _marker: _Marker | None = None
 _changing = threading.RLock()
 _at_work = Counter[str]()
-"""How many in this process hold the lease of a run, or may be about to take it."""
+"""By run, how many tasks of this process hold its lease or may be about to take it."""
 
 
 def instance() -> str:
-    """Return the random id of this process; a process that it forks has its own."""
+    """Return the random id of this process; a forked process gets its own."""
     return _own().instance
 
 
@@ -104,9 +104,9 @@ def at_work(run_id: str) -> Generator[None]:
 
 
 def activity_of(other: str, run_id: str) -> ProcessActivity:
-    """Return what another process does about a run: works on it, something else, or nothing.
+    """Return whether another process works on a run, is idle with respect to it, or is dead.
 
-    It is unknown where the process left no file that can be seen from here.
+    `unknown` if no file of the process can be seen from here.
     """
     for folder in _folders() if _is_name(other) else []:
         try:
@@ -150,8 +150,8 @@ def _place(run_id: str) -> int:
 def _lock(file: int, place: int, *, working: bool) -> None:
     """Lock a byte, or unlock it; raises `OSError`."""
     if sys.platform == "linux":
-        # A lock of the process's own would be dropped as soon as anything in this process closes
-        # the file, such as a tool that reads through the folder.
+        # A per-process lock would be dropped as soon as anything in this process closes the file,
+        # such as a tool that reads the folder's files.
         kind = fcntl.F_WRLCK if working else fcntl.F_UNLCK
         fcntl.fcntl(file, fcntl.F_OFD_SETLK, _asked(kind, place))
     else:
@@ -189,14 +189,14 @@ def _remove_old() -> None:
 
 @atexit.register
 def _leave() -> None:
-    """Remove the file of a process that leaves no run behind."""
+    """Remove this process's file at exit, unless a run still refers to it."""
     if _marker is not None and _marker.path is not None and not _at_work:
         with suppress(OSError):
             _marker.path.unlink()
 
 
 def _forked() -> None:
-    """Forget the parent's marks: they are its own, and so are the locks."""
+    """Drop the parent's marks in a forked process: the locks are the parent's."""
     global _marker, _changing
     if _marker is not None:
         _marker.close()

@@ -1,7 +1,7 @@
-"""A run's hold on its thread's log: the branch as prompts see it, and every write for the run.
+"""A run's write access to its thread's log: the branch as prompts see it, and every write.
 
-The view in memory is what a reload from the store would give; it only saves reading it again at
-each step.  Only the holder of the run's lease writes nodes, so the next `seq` is known here.
+The view in memory equals what a reload from the store would give; it only saves reading the branch
+at each step.  Only the holder of the run's lease writes nodes, so the next `seq` is known here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import anyio
 from agent_runtime.concurrency import run_shielded
 from agent_runtime.events import Event, EventKind
 from agent_runtime.log.branch import activation_event, activation_row, node_row
-from agent_runtime.log.exchange import Exchange as Exchange
 from agent_runtime.messages import (
     AssistantMessage,
     LoggedMessage,
@@ -41,23 +40,60 @@ from agent_runtime_storage.contract.records import (
     Lease,
     NewEvent,
     NewNode,
+    Thread,
     Usage,
 )
 from agent_runtime_storage.contract.spending_records import NO_LIMITS, Limits
 from agent_runtime_storage.contract.store import UserStore
 
+_COUNTED_CHARS = 200_000
+"""Longer results are estimated: they are truncated when their exchange closes, and counted then."""
 
-def _tokens(text: str) -> int:
-    # A text this long is cut when its exchange closes, and counted again then.
-    return count_text(text) if len(text) <= 200_000 else len(text) // 4
+
+@dataclass(slots=True)
+class Exchange:
+    """An open exchange: its calls, the results so far by call index, and what was started.
+
+    Attributes:
+        at: when its answer was recorded, in seconds since the epoch.
+        failed: results of calls that end the run; they are recorded when the exchange closes.
+    """
+
+    seq: int
+    message: AssistantMessage
+    at: float
+    results: dict[int, ToolResult] = field(default_factory=dict[int, ToolResult])
+    started: set[int] = field(default_factory=set[int])
+    failed: dict[int, ToolResult] = field(default_factory=dict[int, ToolResult])
+
+    @property
+    def waiting(self) -> int:
+        """The number of calls that have no result yet."""
+        return len(self.message.calls) - len(self.results)
+
+
+@dataclass(frozen=True, slots=True)
+class Billing:
+    """What is recorded with a model's answer.
+
+    Attributes:
+        spent: counts against budgets as reported.
+        lost: bounds attempts that may be billed without a report.
+        event: the `answer` event.
+    """
+
+    usage: Usage
+    spent: Amount
+    lost: Amount
+    event: NewEvent
 
 
 @dataclass(slots=True)
 class RunLog:
     """The log of one run's thread, as the run's lease holder writes it.
 
-    Every method that writes is one transaction: once it begins, a cancellation of any kind waits
-    until the log and this object agree, and an error of a listener comes after that.  All raise
+    Every method that writes is one transaction.  Once it begins, a cancellation of any kind waits
+    until the log and this object agree, and an error of a listener is raised after that.  All raise
     `LeaseLost` when another process took over.
     """
 
@@ -71,19 +107,53 @@ class RunLog:
     steps: int
     emit: Callable[[Event], None]
     limits: Limits = NO_LIMITS
-    """What its reservations keep to, beside the budget of its tree."""
+    """Limits checked on each reservation, in addition to the budget of the run's tree."""
     reserved: Amount | None = None
     held: Amount = field(default_factory=Amount)
-    """What memory has reserved beside the loop; the run's end counts it as spent."""
+    """Reserved by memory, apart from the loop; counts as spent when the run ends."""
     exchange: Exchange | None = None
     ended: bool = False
     """Whether the run's end is written; nothing more can be."""
     interrupted: asyncio.CancelledError | None = None
     """A cancellation that came while the run began; `announce` raises it."""
     writing: anyio.Lock = field(default_factory=anyio.Lock)
-    """The loop and memory commit one after the other: each takes the ids that come next."""
+    """Serialises the commits of the loop and of memory: each takes the next ids."""
     began: tuple[tuple[NewEvent, int], ...] = ()
-    """The events of the run's beginning, with their ids; `announce` tells of them."""
+    """The run's first events with their ids, until `announce` emits them."""
+
+    @classmethod
+    def of(
+        cls,
+        store: UserStore,
+        lease: Lease,
+        thread: Thread,
+        view: View,
+        *,
+        last_observation: int,
+        emit: Callable[[Event], None],
+        steps: int = 0,
+        limits: Limits = NO_LIMITS,
+    ) -> RunLog:
+        """Return the log of the run that holds this lease of a thread.
+
+        Args:
+            view: the branch of the thread's head, with its activation even if that is new.
+            last_observation: the newest observation's id on the thread.
+            emit: is called with each event, in order.
+        """
+        return cls(
+            store=store,
+            lease=lease,
+            view=view,
+            head=thread.head,
+            last_seq=thread.last_seq,
+            # On another branch the thread may have later activations than the head's.
+            last_activation=max(thread.last_activation, view.activation_id),
+            last_observation=last_observation,
+            steps=steps,
+            emit=emit,
+            limits=limits,
+        )
 
     async def write(
         self,
@@ -91,11 +161,11 @@ class RunLog:
         then: Callable[[], None] = lambda: None,
         live: Mapping[int, Mapping[str, Any]] | None = None,
     ) -> None:
-        """Commit, then tell of its events.
+        """Commit, then emit the commit's events.
 
         Args:
             then: brings this object up to date with the commit.
-            live: by place among the events, what listeners are told beside what is kept.
+            live: by index of the event, data that listeners get and the store does not.
         """
         async with self.writing:
             if commit.finish is not None and self.held != Amount():
@@ -109,9 +179,9 @@ class RunLog:
         then()
         first = last - len(commit.events) + 1
         for place, event in enumerate(commit.events):
-            more = live.get(place) if live else None
-            told = replace(event, data={**event.data, **more}) if more else event
-            self.tell(told, first + place)
+            if live and place in live:
+                event = replace(event, data={**event.data, **live[place]})
+            self.tell(event, first + place)
         if interrupted is not None:
             raise interrupted
 
@@ -135,7 +205,7 @@ class RunLog:
         events: Sequence[NewEvent],
         last_event: int,
     ) -> None:
-        """Take over what the beginning of the run wrote."""
+        """Bring this object up to date with what began the run."""
         self._appended(messages, rows)
         if rows:
             # Without any, the run answers the user's message at the head again.
@@ -144,7 +214,7 @@ class RunLog:
         self.began = tuple(zip(events, ids, strict=True))
 
     def announce(self) -> None:
-        """Tell of the run's beginning; raise the cancellation that came meanwhile, if one did."""
+        """Emit the run's first events, then raise the cancellation that came meanwhile, if any."""
         began, self.began = self.began, ()
         for event, event_id in began:
             self.tell(event, event_id)
@@ -163,7 +233,7 @@ class RunLog:
         await self.write(Commit(events=(event,)))
 
     def tell(self, event: NewEvent, event_id: int = 0) -> None:
-        """Hand an event to whoever listens; id 0 is for those that are live only."""
+        """Emit an event; live events, which are not stored, have the id 0."""
         self.emit(
             Event(
                 kind=cast(EventKind, event.kind),
@@ -176,31 +246,30 @@ class RunLog:
         )
 
     async def activate(self, view: View, cause: str) -> None:
-        """Begin prompts anew as the view says."""
-        # On another branch the thread may have later activations than this one's.
+        """Record an activation: the next prompts begin as the view does."""
         view = replace(view, activation_id=self.last_activation + 1)
         await self.write(
             Commit(
                 activation=activation_row(view, cause),
                 events=(activation_event(self.view, view, cause),),
             ),
-            then=lambda: self._see(view),
+            then=lambda: self._set(view, self.exchange),
         )
 
-    def _see(self, view: View) -> None:
-        self.view = view
+    def _set(self, view: View, exchange: Exchange | None) -> None:
+        self.view, self.exchange = view, exchange
 
     async def has_ended(self) -> bool:
-        """Return whether the run's end is written, once what is being written now is known."""
+        """Return whether the run's end is written, after the write in progress if there is one."""
         async with self.writing:
             return self.ended
 
     async def asked(self) -> tuple[bool, bool]:
-        """Return whether a cancel of this run was asked for, and whether its inbox is filled."""
+        """Return whether a cancel of this run was requested, and whether its inbox has items."""
         return await self.store.poll(self.lease)
 
     async def reserve(self, amount: Amount, *, unsettle: Amount | None = None) -> None:
-        """Reserve the next call, or (with `unsettle`) the next attempt after one that was lost.
+        """Reserve the next call, or (with `unsettle`) the next attempt after a lost one.
 
         Raises:
             BudgetExceeded: it does not fit; nothing was written.
@@ -216,15 +285,9 @@ class RunLog:
 
     def _rows(self, messages: Sequence[LoggedMessage], parent_id: int | None) -> list[NewNode]:
         rows: list[NewNode] = []
+        activation = self.view.activation_id
         for seq, message in enumerate(messages, self.next_seq):
-            rows.append(
-                node_row(
-                    message,
-                    seq=seq,
-                    parent_id=parent_id,
-                    activation_id=self.view.activation_id,
-                )
-            )
+            rows.append(node_row(message, seq=seq, parent_id=parent_id, activation_id=activation))
             parent_id = seq
         return rows
 
@@ -234,32 +297,35 @@ class RunLog:
         *,
         drained: Sequence[InboxItem] = (),
         finish: Finish | None = None,
-        events: Sequence[NewEvent] = (),
-        usage: Sequence[Usage] = (),
-        settle: Amount | None = None,
+        billing: Billing | None = None,
         unsettle: Amount | None = None,
-        step: bool = False,
+        events: Sequence[NewEvent] = (),
         quiet_inbox: bool = False,
     ) -> None:
-        """Append messages without calls under the head, or none; or end the run.
+        """Append messages without calls below the head; end the run if `finish` is given.
+
+        Args:
+            billing: of the step whose answer this is, if it is one.
+            unsettle: bounds attempts that may be billed and have no answer.
 
         Raises:
-            InboxWaiting: `quiet_inbox` is set, and something is in the inbox; nothing was written.
+            InboxWaiting: `quiet_inbox` is set and the inbox has items; nothing was written.
         """
         rows = self._rows(messages, self.head)
+        step = billing is not None
         await self.write(
             Commit(
                 nodes=tuple(rows),
                 head=rows[-1].seq if rows else None,
                 drained=tuple(item.id for item in drained),
-                usage=tuple(usage),
-                release=self.reserved if settle is not None or finish is not None else None,
-                settle=settle,
-                unsettle=unsettle,
+                usage=(billing.usage,) if billing else (),
+                release=self.reserved if step or finish is not None else None,
+                settle=billing.spent if billing else None,
+                unsettle=billing.lost if billing else unsettle,
                 steps=self.steps + 1 if step else None,
                 finish=finish,
                 quiet_inbox=quiet_inbox,
-                events=tuple(events),
+                events=(*([billing.event] if billing else []), *events, *_end_events(finish)),
             ),
             then=lambda: self._appended(messages, rows),
         )
@@ -267,16 +333,14 @@ class RunLog:
     async def open(
         self,
         message: AssistantMessage,
-        usage: Usage,
-        settle: Amount,
-        unsettle: Amount,
-        event: NewEvent,
+        billing: Billing,
         keep: Callable[[Exchange], Amount | None] = lambda exchange: None,
     ) -> None:
-        """Write an answer with calls ahead: each call pending, the head where it was.
+        """Write an answer ahead of its calls: each call is pending, the head does not move.
 
         Args:
-            keep: what the runs below it have to leave for it from then on; None for as before.
+            keep: returns the amount that child runs must leave unspent for this run from now on;
+                None leaves it as it was.
         """
         row = self._rows([message], self.head)[0]
         exchange = Exchange(row.seq, message, time.time())
@@ -284,21 +348,18 @@ class RunLog:
             Commit(
                 nodes=(row,),
                 keep=keep(exchange),
-                usage=(usage,),
+                usage=(billing.usage,),
                 release=self.reserved,
-                settle=settle,
-                unsettle=unsettle,
+                settle=billing.spent,
+                unsettle=billing.lost,
                 steps=self.steps + 1,
-                events=(event,),
+                events=(billing.event,),
             ),
-            then=lambda: self._begin(exchange),
+            then=lambda: self._set(self.view, exchange),
         )
 
-    def _begin(self, exchange: Exchange) -> None:
-        self.exchange = exchange
-
     async def start(self, indices: Sequence[int], done: dict[int, ToolResult]) -> None:
-        """Mark calls as started, and record results that need no run, in one transaction."""
+        """Mark calls as started and record results of calls that do not run."""
         exchange = self.open_exchange()
         calls = exchange.message.calls
         events = [
@@ -322,7 +383,7 @@ class RunLog:
         )
 
     async def finish_call(self, index: int, result: ToolResult) -> None:
-        """Record one result of several."""
+        """Record a result while other calls of the exchange have none yet."""
         exchange = self.open_exchange()
         await self.write(
             Commit(
@@ -341,15 +402,15 @@ class RunLog:
         drained: Sequence[InboxItem] = (),
         reserve: Callable[[View], Amount | None] = lambda view: None,
         finish: Finish | None = None,
-        events: Sequence[NewEvent] = (),
     ) -> None:
         """Record the last results, close the exchange and drain the inbox into notes.
 
         Args:
             done: the results that are not recorded yet, by call index.
             shown: for every call, how many characters of its result prompts show; None for all.
-            reserve: gives what to reserve for the next call by the view to come; None leaves it
-                to `reserve`.
+            reserve: returns what to reserve for the next call, given the view after this commit;
+                None leaves that to `RunLog.reserve`.
+            finish: ends the run with this commit.
 
         Raises:
             BudgetExceeded: the reservation does not fit; nothing was written.
@@ -372,8 +433,8 @@ class RunLog:
             for i, (call, chars) in enumerate(zip(calls, shown, strict=True))
             if chars is not None
         )
-        told = [self._finished(i, r, cut=shown[i] is not None) for i, r in done.items()]
-        told += [
+        events = [self._finished(i, r, cut=shown[i] is not None) for i, r in done.items()]
+        events += [
             NewEvent("note", row.seq, {"source": n.source})
             for n, row in zip(notes, rows, strict=True)
         ]
@@ -388,28 +449,25 @@ class RunLog:
                 release=self.reserved if finish is not None else None,
                 reserve=None if finish is not None else reserve(view),
                 finish=finish,
-                events=(*told, *events),
+                events=(*events, *_end_events(finish)),
             ),
-            then=lambda: self._closed(view),
+            then=lambda: self._set(view, None),
         )
 
-    def _closed(self, view: View) -> None:
-        self.view, self.exchange = view, None
-
     def open_exchange(self) -> Exchange:
-        """Return the exchange under way."""
+        """Return the open exchange."""
         if self.exchange is None:
             raise RuntimeError("no exchange is open")
         return self.exchange
 
     def _done(self, index: int, result: ToolResult) -> CallDone:
-        exchange = self.open_exchange()
+        exchange, text = self.open_exchange(), result.text
         return CallDone(
             node_id=exchange.seq,
             index=index,
             outcome=result.outcome,
             body=encode_result(result),
-            tokens=_tokens(result.text),
+            tokens=count_text(text) if len(text) <= _COUNTED_CHARS else len(text) // 4,
             text=searchable(result, exchange.message.calls[index].name),
         )
 
@@ -425,13 +483,13 @@ class RunLog:
         return NewEvent("tool-finish", self.open_exchange().seq, data)
 
 
+def _end_events(finish: Finish | None) -> tuple[NewEvent, ...]:
+    return () if finish is None else (finish_event(finish),)
+
+
 def finish_event(finish: Finish) -> NewEvent:
-    """Return the event that tells of a run's end, or of its suspension."""
-    data = {
-        "status": finish.status,
-        "stop_reason": finish.stop_reason,
-        "detail": finish.detail,
-    }
+    """Return the event of a run's end or suspension."""
+    data = {"status": finish.status, "stop_reason": finish.stop_reason, "detail": finish.detail}
     return NewEvent("run-suspend" if finish.status == "suspended" else "run-finish", data=data)
 
 

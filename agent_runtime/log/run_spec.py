@@ -1,4 +1,4 @@
-"""The spec of a run: what its row keeps so that the run can be resumed.
+"""The spec of a run: what its row stores so that the run can be resumed.
 
 The runtime's part and the caller's part are stored apart, so no key of a caller can be mistaken
 for one of the runtime's.
@@ -59,7 +59,7 @@ class DelegationRecord:
 
 @dataclass(frozen=True, slots=True)
 class RunSpec:
-    """What is kept with a run.
+    """What is stored with a run.
 
     Attributes:
         caller: what the program that began the run gave as `spec`; only that program reads it, of
@@ -67,7 +67,7 @@ class RunSpec:
         user_context: what tools and workflows may know of the user; child runs inherit it.
         program: the program that began the run, which alone can build its agent again.
         workflow: whether a workflow drives it.
-        upkeep: for a run that only looks after its thread's memory, what it does there.
+        upkeep: for a maintenance run of its thread's memory, what it does.
         delegation: for a sub-agent's run, the call that began it.
         node_memory: for a run with a node's memory, which one; see `run.node_memory`.
         node, iteration: for the run of a workflow's node, which one.
@@ -85,7 +85,7 @@ class RunSpec:
 
     @classmethod
     def of(cls, run: Run) -> RunSpec:
-        """Return what is kept with a run, also with one that an earlier version began."""
+        """Return the spec of a run, also of one that an earlier version began."""
         if run.internal is None:
             return cls._of_flat(run)
         return cls._of_internal(run.id, run.internal, run.spec)

@@ -1,8 +1,8 @@
 """What a run may still spend: of the budgets of its run tree, of its thread, and of its user's day.
 
-The store keeps to them, whoever else spends at the same time (`agent_runtime_storage.spending`);
-here is what follows from them for a run: what is left, when it is told to wrap up, and what its
-sub-agents have to leave for it.
+The store enforces them, whoever else spends at the same time (`agent_runtime_storage.spending`);
+this module computes what follows for a run: what is left, when to wrap up, and what its sub-agents
+must leave unspent for it.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from agent_runtime_storage.contract.store import UserStore
 from agent_runtime_storage.log.spending import is_below, over_budget
 
 ROOM = 2
-"""For so many more calls a budget has to last after a run was told to wrap up."""
+"""Calls still affordable at wrap-up."""
 NO_END = 2**53
 """What is left of a budget that sets no limit."""
 _SMALL = 20
-"""What is kept for a root is its next call, or two if they are at most so small a part."""
+"""A root's next call is reserved for it, or the next two if under this part of the budget."""
 
 
 @dataclass(frozen=True, slots=True)
 class BudgetState:
-    """A budget that a run has to keep to, with what is spent of it.
+    """A budget that a run must keep to, with what is spent of it.
 
     Attributes:
         whose: `run` for the run tree's, `thread`, or `day`.
-        kept: what this run has to leave for the root of its tree.
+        kept: what this run must leave unspent for the root of its tree.
     """
 
     whose: str
@@ -49,7 +49,7 @@ class BudgetState:
 
     @property
     def left(self) -> Amount:
-        """What is left of it once all that is reserved is given back."""
+        """What is unspent, counting reservations as unspent."""
         spent, kept, limit = self.spending.spent, self.kept, self.limit
         return Amount(
             NO_END if limit.tokens is None else limit.tokens - spent.tokens - kept.tokens,
@@ -62,9 +62,9 @@ class TimeLimit:
     """How long an execution of a run may take.
 
     Attributes:
-        seconds: from its beginning on.
-        of: the whole limit, of which some may be used up before.
-        detail: what is said when it is over.
+        seconds: what is left of the limit when the execution begins.
+        of: the whole limit, including time already used.
+        detail: the run's detail if it ends by this limit.
     """
 
     seconds: float
@@ -78,7 +78,7 @@ def tree_budget(settings: Settings) -> Budget:
 
 
 def limits_of(settings: Settings) -> Limits:
-    """Return what runs have to keep to under these settings, beside the budget of their tree."""
+    """Return the limits of runs under these settings, except the budget of their tree."""
     steps = settings.budget_steps
     return Limits(
         thread=budget_of(settings.thread_budget_tokens, settings.thread_budget_usd),
@@ -89,17 +89,17 @@ def limits_of(settings: Settings) -> Limits:
 
 
 def budget_of(tokens: int | None, dollars: float | None) -> Budget:
-    """Return a budget; None does not limit."""
+    """Return a budget of tokens and dollars; None means no limit."""
     return Budget(tokens, None if dollars is None else int(dollars * NANO))
 
 
 def in_money(budget: Budget, limits: Limits) -> bool:
-    """Return whether dollars are limited, so that prices have to be known."""
+    """Return whether dollars are limited, so that prices must be known."""
     return any(one.cost is not None for one in (budget, limits.thread, limits.day))
 
 
 async def allowances(store: UserStore, lease: Lease, limits: Limits) -> list[BudgetState]:
-    """Return the budgets that a run has to keep to, as they stand; none where there are none."""
+    """Return the budgets that a run must keep to, as they are now."""
     root = await store.run(lease.root_run_id)
     kept = root.kept if is_below(lease) else NO_AMOUNT
     found: list[BudgetState] = []
@@ -120,7 +120,7 @@ def _of_tree(root: Run, kept: Amount = NO_AMOUNT) -> BudgetState:
 
 
 def least_left(found: Sequence[BudgetState]) -> Amount:
-    """Return what all of the budgets together leave once all that is reserved is given back."""
+    """Return what is left of the tightest budgets, counting reservations as unspent."""
     left = [one.left for one in found]
     return Amount(
         min([NO_END, *(one.tokens for one in left)]), min([NO_END, *(one.cost for one in left)])
@@ -128,10 +128,10 @@ def least_left(found: Sequence[BudgetState]) -> Amount:
 
 
 async def require_room(store: UserStore, limits: Limits, thread_id: str) -> None:
-    """Refuse to begin a run for which nothing is left.
+    """Refuse to begin a run whose thread or day has no budget left.
 
     Raises:
-        BudgetExceeded: the thread, or the user's day, has spent all that it may.
+        BudgetExceeded: the thread, or the user's day, has used up its budget.
     """
     if limits.thread == limits.day == UNLIMITED:
         return
@@ -143,9 +143,9 @@ async def require_room(store: UserStore, limits: Limits, thread_id: str) -> None
 async def spending_of(
     store: UserStore, settings: Settings, thread_id: str | None = None, run_id: str | None = None
 ) -> list[BudgetState]:
-    """Return what was spent today, and on a thread or by a run tree if one is named.
+    """Return what was spent today, and on a thread and by a run tree if they are named.
 
-    Each with its limits: those of the settings, and the run tree's own.
+    Each has its limit: of the settings, or the run tree's own.
     """
     found = await _spent(store, limits_of(settings), thread_id)
     if run_id is not None:
@@ -168,20 +168,20 @@ async def _spent(store: UserStore, limits: Limits, thread_id: str | None) -> lis
 
 
 def held_by_the_dead(error: BudgetExceeded, dead: Sequence[str]) -> BudgetExceeded:
-    """Return a refusal that says that nobody gives back what is reserved, and who holds it."""
+    """Return the refusal with the dead runs whose reservations will not be released."""
     if not dead:
         return error
     return BudgetExceeded(
-        f"{error.message} Who reserved it has died: {', '.join(dead[:3])}.",
+        f"{error.message} The runs that reserved it have died: {', '.join(dead[:3])}.",
         budget=error.budget,
         cure="`agent-runtime runs sweep` takes it back; it then counts as spent.",
     )
 
 
 def root_reserve(call: Amount, found: Sequence[BudgetState]) -> Amount:
-    """Return what the runs below a root have to leave for it.
+    """Return what child runs must leave unspent for their root.
 
-    That is always its next call; more, up to two, as long as it is a small part of each budget.
+    That is its next call, or up to two calls as long as they are a small part of each budget.
     """
     small = Amount(
         min([NO_END, *(one.limit.tokens or NO_END for one in found)]) // _SMALL,
@@ -194,10 +194,10 @@ def root_reserve(call: Amount, found: Sequence[BudgetState]) -> Amount:
 
 
 async def time_limit(store: UserStore, lease: Lease, settings: Settings) -> TimeLimit | None:
-    """Return how long an execution may take: by the run's own limit, and by that of its tree.
+    """Return the shorter of the run's own time limit and what is left of its tree's; None for none.
 
-    The time of a tree is that for which its root was at work.  Neither counts the time for which
-    it was suspended, nor that in which nobody worked on it.
+    A tree's time is that in which its root was executed: time in which it was suspended, or in
+    which nobody worked on it, does not count.
     """
     found: list[TimeLimit] = []
     if (own := settings.run_timeout) is not None:

@@ -1,4 +1,4 @@
-"""What is said to runs from outside, by whatever process: cancel, steer, pause, answer."""
+"""Act on runs from outside, from any process: cancel, steer, pause, answer, sweep."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ from agent_runtime_storage.contract.records import ACTIVE, Run
 
 
 class RunControl:
-    """The methods of `Runtime` by which others than the run itself act on it."""
+    """The methods of `Runtime` that act on runs from outside."""
 
     settings: Settings
     store: Store
 
     async def cancel(self, run_id: str, *, user: str | None = None) -> list[str]:
-        """Cancel a run and all its descendants, in whatever process; return whom it reached.
+        """Cancel a run and all its descendants, in any process; return the ids of those reached.
 
-        Idempotent. Running processes see it within half a second; runs whose process is dead,
-        and those that wait for a person, are ended here.
+        Idempotent.  Running processes see it within half a second; runs whose process is dead, and
+        those that wait for a person, are ended here.
         """
         store = self._store_of(user)
         reached = await store.cancel_run(run_id)
         for one in reached:
-            # Who is quicker sees that a cancel was asked for.
+            # A process that takes it over first sees the request.
             await end_if_dead(store, await store.run(one))
         return reached
 
@@ -53,35 +53,35 @@ class RunControl:
         usd: float | None = None,
         user: str | None = None,
     ) -> None:
-        """Let a run and its sub-agents spend so much in all, with what they have spent already.
+        """Set the budget of a run and its sub-agents, including what they have spent already.
 
-        None leaves a limit as it is.  Who is at work keeps to it from its next call on, and is
-        told if there is room again; a run that its budget ended can be resumed.
+        None leaves a limit as it is.  A running run keeps to it from its next call on, and gets a
+        note if there is room again; a run that its budget ended can be resumed.
 
         Raises:
-            Conflict: it is a sub-agent's run, or has succeeded; or it is at work, and began
-                without a limit of this kind.
-            ConfigError: a limit is not more than nothing, or too large to be kept.
+            Conflict: it is a sub-agent's run, or has succeeded; or it is running and began without
+                a limit of this kind.
+            ConfigError: a limit is not positive, or too large.
         """
         if (tokens is not None and not 0 < tokens <= MAX_TOKENS) or (
             usd is not None and not 0 < usd <= MAX_DOLLARS
         ):
             raise ConfigError(
-                "This budget cannot be kept.",
+                "This budget is out of range.",
                 cure=f"Give 1 to {MAX_TOKENS:,} tokens, and up to ${MAX_DOLLARS:,.0f}.",
             )
         await self._store_of(user).set_budget(run_id, budget_of(tokens, usd))
 
     async def sweep(self, *, user: str | None = None) -> Sweep:
-        """Suspend the owner's runs whose process is gone, so that each can be resumed.
+        """Suspend the owner's runs whose process is dead, so that each can be resumed.
 
-        A program that runs for long calls it when it starts.  Runs that are at work, or wait for a
-        person, are left alone; several sweeps at once do no harm.
+        Call it when a long-running program starts.  Runs in live processes and runs that wait for a
+        person are not changed; several sweeps can run at once.
         """
         return await sweep(self._store_of(user))
 
     async def steer(self, run_id: str, text: str, *, user: str | None = None) -> None:
-        """Tell a run something; its model reads it at its next step.
+        """Send a message to a run; its model reads it at the next step.
 
         Raises:
             Conflict: the run is over, or a workflow's.
@@ -97,24 +97,21 @@ class RunControl:
         return await tree_of(self._store_of(user), run_id)
 
     async def tasks(self, thread: str, *, user: str | None = None) -> list[BackgroundTask]:
-        """Return what a thread's agent has in the background, the newest first.
+        """Return the background tasks of a thread's agent, the newest first. Raises `NotFound`.
 
-        Their runs are steered and cancelled as all others are; `resume` goes on with one that was
-        interrupted, and so does the agent when it delegates the same task again.
-
-        Raises `NotFound`.
+        Their runs are steered and cancelled as any others.  An interrupted one continues by
+        `resume`, or when the agent delegates the same task again.
         """
         store = self._store_of(user)
         await store.thread(thread)
         return await tasks_of(store, thread)
 
     async def pause(self, run_id: str, *, user: str | None = None) -> None:
-        """Suspend a run at its next step, in whatever process it works; `resume` goes on with it.
+        """Suspend a run at its next step, in any process; `resume` continues it.
 
-        What is under way ends first: a model call with its tools.  The sub-agents that it waits
-        for pause as it does, and begin nothing new; tasks in the background go on.  A run that
-        gives its final answer meanwhile succeeds.  Idempotent, and one that waits for a person
-        already stays as it is.
+        A model call in progress ends first, with its tools.  Sub-agents that the run waits for
+        pause too and begin nothing new; background tasks continue.  A run that gives its final
+        answer meanwhile succeeds.  Idempotent; a run that waits for a person stays as it is.
 
         Raises:
             Conflict: the run is over, a workflow's, or a sub-agent's, which only its root's run
@@ -126,7 +123,7 @@ class RunControl:
         _check_active(run)
         if run.parent_run_id is not None:
             raise Conflict(
-                f"Run {run_id} is that of a sub-agent, for which another run waits.",
+                f"Run {run_id} is a sub-agent's, and another run waits for it.",
                 cure=f"Pause the run {run.root_run_id}, or cancel this one.",
             )
         if run.status == "suspended":
@@ -136,16 +133,16 @@ class RunControl:
                 log, _ = await take_log(store, run, lambda event: None)
                 await give_up(store, log.lease, PAUSED)
             return
-        # The root comes first: whoever begins after that sees it.
+        # The root comes first: a sub-agent that begins after that sees its pause.
         for one in (run, *await at_work_below(store, run.id)):
             await store.post(one.thread_id, PAUSE, str(one.epoch).encode(), run_id=one.id)
 
     async def answer(self, question_id: str, answer: Answer, *, user: str | None = None) -> bool:
         """Answer a question that a run waits for; return whether that can be resumed now.
 
-        The first answer counts.  Goes on with nothing by itself: call `resume`, here or anywhere,
-        for a sub-agent's question with the root of its tree.  Only a root that is still at work,
-        because others of its sub-agents are, goes on by itself.
+        The first answer counts.  It resumes nothing by itself: call `resume` in any process, for a
+        sub-agent's question with the root of its tree.  Only a root that is still running, because
+        other sub-agents are, continues by itself.
 
         Args:
             answer: for `single` the choice, for `multiple` the choices, for `text` the text; for
@@ -164,7 +161,7 @@ class RunControl:
         root = await store.run((await store.run(question.run_id)).root_run_id)
         remember = None
         if pattern is not None:
-            # What is allowed to a sub-agent is so for the thread that it works for.
+            # An approval given to a sub-agent holds for the thread of its root.
             binding = str(row.body.get("binding", ""))
             remember = NewApproval(new_id(), question.tool, pattern, root.thread_id, binding)
         await store.answer(question_id, encoded, remember=remember)
@@ -181,8 +178,8 @@ class RunControl:
     ) -> list[Question]:
         """Return questions, by default those that are open, oldest first.
 
-        Those of a run, or of the runs of a thread, with those of the sub-agents below; or the
-        newest 1,000 of all.
+        Those of a run or of a thread's runs, including their sub-agents; or the newest 1,000 of
+        the owner.
         """
         store = self._store_of(user)
         if run_id is not None:
@@ -193,28 +190,28 @@ class RunControl:
         return [Question.of(row) for row in await store.questions(status=status, limit=1000)]
 
     async def approvals(self, thread: str, *, user: str | None = None) -> list[ApprovalRow]:
-        """Return what is allowed for the rest of a thread. Raises `NotFound`."""
+        """Return the approvals that hold for the rest of a thread. Raises `NotFound`."""
         return await self._store_of(user).approvals(thread)
 
     async def forget_approval(
         self, thread: str, approval_id: str, *, user: str | None = None
     ) -> None:
-        """Ask again for what was allowed for the rest of a thread. Raises `NotFound`."""
+        """Withdraw an approval that holds for the rest of a thread. Raises `NotFound`."""
         await self._store_of(user).forget_approval(thread, approval_id)
 
     def _store_of(self, user: str | None) -> UserStore:
         return self.store.of(user or self.settings.user)
 
-    async def _asked(
+    async def _ask_and_resume(
         self,
         result: RunResult,
         on_question: OnQuestion | None,
         resume: Callable[[str], Awaitable[RunResult]],
         user: str | None,
     ) -> RunResult:
-        """Ask about what a run waits for, and resume it, until it waits for nobody.
+        """Ask what a suspended run waits for and resume it, until it waits for no answer.
 
-        The run is suspended while they are asked, so that an end of the process loses nothing.
+        Each answer is stored before the next question is asked, so a crash loses none.
         """
         while True:
             if result.questions and on_question is None:
@@ -225,21 +222,21 @@ class RunControl:
                 if answer is None:
                     return result
                 with suppress(QuestionClosed):
-                    # Somebody else may have been quicker, or it may have been too late.
+                    # It was answered elsewhere first, or it expired.
                     await self.answer(question.id, answer, user=user)
             if not result.questions and not await self._answered_meanwhile(result, user):
                 return result
             result = await resume(result.run_id)
 
     async def _answered_meanwhile(self, result: RunResult, user: str | None) -> bool:
-        """Return whether a sub-agent was answered just before the run was suspended for it."""
+        """Return whether a sub-agent's question was answered just before the run was suspended."""
         if result.status != "suspended" or result.stop_reason != "awaiting_user":
             return False
         return bool(await waiting_below(self._store_of(user), result.run_id))
 
 
 async def check_answered(store: UserStore, run: Run) -> None:
-    """Refuse to go on with a run that still waits for a person. Raises `QuestionsOpen`."""
+    """Refuse to resume a run that still waits for a person. Raises `QuestionsOpen`."""
     if run.status != "suspended" or run.cancel_requested:
         return
     asked = await questions_of(store, run.id)

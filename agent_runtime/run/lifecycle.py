@@ -1,4 +1,4 @@
-"""A run's life around the loop: watched, limited in time, and always ended in a valid log."""
+"""The life of a run around its loop: its lease and time are watched, its end always recorded."""
 
 from __future__ import annotations
 
@@ -16,52 +16,60 @@ from agent_runtime.log import leases
 from agent_runtime.log.run_log import RunLog, cancelled_finish
 from agent_runtime.messages import encodable
 from agent_runtime.run.budget import TimeLimit, time_limit
+from agent_runtime.run.node_memory import NodeRun
 from agent_runtime.run.state import RunState
 from agent_runtime.run.takeover import END_SECONDS, end_if_dead, give_up
 from agent_runtime_config import Settings
 from agent_runtime_storage.contract.records import ACTIVE, Finish
 
 POLL_SECONDS = 0.4
-"""How often a run looks whether another process asked for its cancel."""
+"""How often a run checks whether another process requested its cancellation."""
 
 
 class RunDriver(Protocol):
-    """What brings a run forward: the loop of an agent, or that of a workflow."""
+    """The loop of an agent, or that of a workflow."""
 
     state: RunState
     log: RunLog
 
     async def drive(self) -> Finish:
-        """Run to the end and return how it ended, written already."""
+        """Run to the end and return how the run ended, which is recorded by then."""
         ...
 
     async def finish(self, finish: Finish) -> Finish:
-        """End the run; an exchange under way is closed, with what is known of each call."""
+        """End the run; close an open exchange with what is known of each call."""
         ...
 
 
 async def execute_run(
-    driver: RunDriver, *, settings: Settings, background: DetachedTasks
+    driver: RunDriver,
+    *,
+    settings: Settings,
+    background: DetachedTasks,
+    node: NodeRun | None = None,
 ) -> Finish:
-    """Drive a run to its end, and write that end whatever it is.
+    """Drive a run to its end, and record that end whatever it is.
 
     Args:
-        background: where an observation that is under way then goes on.
-        settings: say how long this execution may take.
+        background: where an observation in progress continues when the run ends.
+        node: the node memory that gets the run's turn, if any.
 
     Raises:
-        AgentRuntimeError: the run failed for good; the log says so as well.
+        AgentRuntimeError: the run failed; the log says so as well.
         LeaseLost: another process took the run over; nothing was written.
 
     Cancellation: open calls are closed and the run is ended as cancelled, under a shield, before
-    the cancellation goes on.
+    the cancellation is raised.
     """
+    log = driver.log
     try:
-        driver.log.announce()
-        limit = await time_limit(driver.log.store, driver.log.lease, settings)
+        log.announce()
+        if node is not None:
+            await node.promise(log.store, log.lease)
+        limit = await time_limit(log.store, log.lease, settings)
         return await _watched(driver, limit, background)
     except (LeaseLost, StoreUnavailable):
-        # Another process has to write the end, or nobody can now: the lease tells.
+        # Another process records the end, or nobody can now and the lease expires.
         raise
     except UnsupportedTask as error:
         await _end(driver, Finish("failed", "unsupported", error.message))
@@ -73,11 +81,10 @@ async def execute_run(
         await _end(driver, cancelled_finish())
         raise
     except GeneratorExit:
-        # Nothing can be awaited any more: the event loop is gone.
+        # The event loop has ended: nothing can be awaited any more.
         raise
     except BaseException as error:
-        # A bug of ours, or of a model's or tool's author, or a `KeyboardInterrupt`: the run is
-        # ended, the error goes on.
+        # A bug of ours, or of the author of a model or tool, or a `KeyboardInterrupt`.
         detail = f"Unexpected {type(error).__name__}"
         await _end(driver, Finish("failed", "error", detail))
         raise
@@ -90,7 +97,7 @@ async def _watched(driver: RunDriver, limit: TimeLimit | None, background: Detac
     timed_out = False
     async with single_error(), anyio.create_task_group() as group:
         group.start_soon(watch_lease, state.log, group.cancel_scope)
-        async with _remembering(state, background):
+        async with _memory_at_work(state, background):
             with anyio.move_on_after(limit.seconds if limit else None) as timer:
                 finish = await driver.drive()
         timed_out = timer.cancelled_caught
@@ -105,11 +112,11 @@ async def _watched(driver: RunDriver, limit: TimeLimit | None, background: Detac
 
 
 @asynccontextmanager
-async def _remembering(state: RunState, background: DetachedTasks) -> AsyncGenerator[None]:
-    """Have the memory work beside the loop.
+async def _memory_at_work(state: RunState, background: DetachedTasks) -> AsyncGenerator[None]:
+    """Run the memory's worker in parallel to the loop.
 
-    What it is at when the run comes to its end goes on, though the run is over: in a conversation
-    of short runs nothing would ever be observed else.  An error or a cancellation ends it.
+    A job in progress when the run ends continues in the background, because a conversation of
+    short runs would never be observed otherwise.  An error or a cancellation ends it.
     """
     if state.memory is None or state.worker is None:
         yield
@@ -127,7 +134,7 @@ async def _remembering(state: RunState, background: DetachedTasks) -> AsyncGener
 
 async def _end(driver: RunDriver, finish: Finish) -> Finish:
     if driver.log.ended:
-        # What stopped it came just after the run's own last commit, which stands.
+        # It was stopped just after its own last commit, which holds.
         return finish
     log = driver.log
     finish = replace(finish, detail=encodable(finish.detail))
@@ -141,19 +148,19 @@ async def _end(driver: RunDriver, finish: Finish) -> Finish:
         except (LeaseLost, StoreUnavailable):
             raise
         except AgentRuntimeError:
-            # What memory holds does not agree with the log; the lease alone still ends the run.
+            # Memory and log disagree, so the exchange cannot be closed: end the run all the same.
             await give_up(log.store, log.lease, finish)
     return finish
 
 
 async def _end_waiting(log: RunLog) -> None:
-    """End the sub-agents that wait for a person: the call that would go on with them is closed."""
+    """End the sub-agents that wait for a person: the call that would resume them is closed."""
     for run in await waiting_below(log.store, log.lease.run_id):
         await end_if_dead(log.store, run)
 
 
 async def _end_cancelled(log: RunLog) -> None:
-    """End the sub-agents that a cancel reached while they were taken over, and left to nobody."""
+    """End the sub-agents that were cancelled while this run took them over: nobody else will."""
     tree = await log.store.runs(root_run_id=log.lease.root_run_id, status=ACTIVE, limit=10_000)
     for run in tree:
         if run.cancel_requested and run.id not in (log.lease.run_id, run.root_run_id):
@@ -161,7 +168,7 @@ async def _end_cancelled(log: RunLog) -> None:
 
 
 async def watch_lease(log: RunLog, scope: anyio.CancelScope) -> None:
-    """Keep the lease alive, and cancel the run when some process asks for it."""
+    """Renew the lease, and cancel the scope when any process requests the run's cancellation."""
     renew_at = anyio.current_time() + leases.LEASE_SECONDS / 3
     while True:
         await anyio.sleep(POLL_SECONDS)
@@ -172,10 +179,10 @@ async def watch_lease(log: RunLog, scope: anyio.CancelScope) -> None:
             else:
                 stop, _ = await log.store.poll(log.lease)
         except StoreUnavailable:
-            # The next write of the run itself decides whether it can go on.
+            # The run's next write decides whether it can continue.
             continue
         except LeaseLost:
-            # The run's own end gives the lease back: it may have been written just before.
+            # The run's own end releases the lease and may have been recorded just before.
             if await log.has_ended():
                 return
             raise

@@ -1,7 +1,7 @@
-"""Looking after a thread's memory outside of its runs: observing and condensing when one is asked.
+"""Observe and condense a thread's memory on request, outside of its runs.
 
-It takes the thread's lease like a run does, as a run without steps, so that it never works beside
-another one.  What it writes is ready for the next activation; it activates nothing itself.
+A maintenance run takes the thread's lease as any run does, and makes no steps, so it never works in
+parallel to another.  What it writes is ready for the next activation; it activates nothing itself.
 """
 
 from __future__ import annotations
@@ -13,29 +13,26 @@ from dataclasses import dataclass
 import anyio
 
 from agent_runtime.agent import Agent
-from agent_runtime.concurrency import run_shielded, single_error
+from agent_runtime.concurrency import single_error
 from agent_runtime.errors import ConfigError, RunCancelled
 from agent_runtime.events import Event
 from agent_runtime.log import leases
 from agent_runtime.log.branch import load_view
-from agent_runtime.log.run_log import RunLog, cancelled_finish, finish_event
+from agent_runtime.log.run_log import RunLog, cancelled_finish
 from agent_runtime.log.run_spec import RunSpec
-from agent_runtime.memory.observational.configure import MemorySetup
-from agent_runtime.memory.observational.memory import OBSERVE, REFLECT, ObservationalMemory
-from agent_runtime.memory.observational.observer.rules import RuleObserver
+from agent_runtime.memory.observational.memory import OBSERVE, REFLECT
 from agent_runtime.memory.observational.reflector.base import size_of
-from agent_runtime.memory.observational.reflector.rules import RuleReflector
 from agent_runtime.memory.observational.report import MemoryReport, memory_report
 from agent_runtime.memory.observational.thresholds import MemoryThresholds, oldest
 from agent_runtime.memory.observational.worker import MemoryWorker
-from agent_runtime.models.base import Model
+from agent_runtime.models.base import Checkable, Model
 from agent_runtime.models.cost import require_price
-from agent_runtime.models.tokens import Calibration
 from agent_runtime.prompt.observation import Observation
-from agent_runtime.run.budget import in_money, limits_of
+from agent_runtime.run.budget import in_money
 from agent_runtime.run.lifecycle import watch_lease
 from agent_runtime.run.resolve import RunSetup, resolve_run
-from agent_runtime.run.start import end_upkeep, run_start_event
+from agent_runtime.run.start import begin_log, end_upkeep, run_start_event
+from agent_runtime.run.state import memory_of
 from agent_runtime.run.takeover import finish_on_error
 from agent_runtime_config import Settings
 from agent_runtime_config.model_settings import Role
@@ -44,16 +41,16 @@ from agent_runtime_storage.contract.records import Budget, Finish, NewRun, Usage
 from agent_runtime_storage.contract.store import Store, UserStore
 
 AGENT = "memory"
-"""The agent's name of a run that looks after memory."""
+"""The agent's name of a maintenance run."""
 
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceResult:
-    """What looking after a thread's memory did.
+    """What a maintenance run did.
 
     Attributes:
-        run_id: of the run by which it is kept; its usage is what it cost.
-        written: the observations that were written, none if nothing was to be done.
+        written: the new observations; none if there was nothing to do.
+        usage: what it cost.
     """
 
     run_id: str
@@ -63,12 +60,12 @@ class MaintenanceResult:
 
 @dataclass(frozen=True, slots=True)
 class ThreadMemory:
-    """The memory of threads, outside of their runs; `Runtime.memory` gives it.
+    """The memory of threads, outside of their runs; see `Runtime.memory`.
 
     Attributes:
         model: for agents that name none.
         offline: makes the model that is used where none is set.
-        budget: what looking after a thread's memory may cost.
+        budget: what one maintenance run may spend.
     """
 
     settings: Settings
@@ -78,20 +75,23 @@ class ThreadMemory:
     budget: Budget
 
     async def report(self, agent: Agent, thread: str, *, user: str | None = None) -> MemoryReport:
-        """Return the state of a thread's memory, as this agent's next run would find it.
+        """Return the state of a thread's memory as this agent's next run would see it.
 
         Raises:
             NotFound: this owner has no such thread.
         """
-        store = self._of(user)
+        store = self._store_of(user)
         await store.thread(thread)
-        resolved = await self._resolve(agent, store, thread)
-        settings, found = self.settings, resolved.remembering
+        setup = await self._resolve(agent, store, thread)
+        settings, memory = self.settings, setup.memory
         tokens = settings.observer_message_tokens, settings.reflector_observation_tokens
-        bands = MemoryThresholds(*tokens, resolved.room.last_messages).within(resolved.room.limit)
-        ratio = resolved.calibration.ratio
+        default = MemoryThresholds(*tokens, setup.room.last_messages).within(setup.room.limit)
         return await memory_report(
-            store, thread, found.bands if found else bands, ratio, on=found is not None
+            store,
+            thread,
+            memory.bands if memory else default,
+            setup.calibration.ratio,
+            on=memory is not None,
         )
 
     async def observe(
@@ -102,12 +102,12 @@ class ThreadMemory:
         user: str | None = None,
         on_event: Callable[[Event], None] = lambda event: None,
     ) -> MaintenanceResult:
-        """Observe now what may leave the thread's prompt, whatever the thresholds say.
+        """Observe now all messages that may leave the thread's prompt, whatever the thresholds say.
 
-        What is written is ready for the next activation; the prompt stays as it is.
+        The observations are ready for the next activation; the prompt stays as it is.
 
         Args:
-            agent: whose model observes, unless the settings name another one.
+            agent: its model observes, unless the settings name another one.
             on_event: called with each event, in order, on the event loop.
 
         Raises:
@@ -115,11 +115,14 @@ class ThreadMemory:
             ModelAuthError, RealModelForbidden: the Observer may not be called; nothing was written.
             NotFound: this owner has no such thread.
             ThreadBusy: a run of it is active.
-            RunCancelled: somebody cancelled it; what was written stays.
+            RunCancelled: it was cancelled; what was written stays.
 
-        Cancellation: a job under way is given back; what was written stays.
+        Cancellation: a job in progress is released; what was written stays.
         """
-        return await self._keep(OBSERVE, agent, thread, user, on_event)
+        store = self._store_of(user)
+        async with self._worker(OBSERVE, agent, store, thread, on_event) as worker:
+            await worker.observe_all()
+        return await _result(store, worker)
 
     async def reflect(
         self,
@@ -131,44 +134,42 @@ class ThreadMemory:
     ) -> MaintenanceResult:
         """Condense the thread's oldest observations now, below the threshold too.
 
-        They stand in the prompt from the first activation on that finds more observations than
-        the threshold allows.  Arguments, errors and cancellation are those of `observe`.
+        Prompts contain the result from the first activation that finds more observations than the
+        threshold allows.  Arguments, errors and cancellation are those of `observe`.
         """
-        return await self._keep(REFLECT, agent, thread, user, on_event)
+        store = self._store_of(user)
+        async with self._worker(REFLECT, agent, store, thread, on_event) as worker:
+            await worker.reflect_all()
+        return await _result(store, worker)
 
-    async def _keep(
+    @asynccontextmanager
+    async def _worker(
         self,
         kind: str,
         agent: Agent,
+        store: UserStore,
         thread: str,
-        user: str | None,
         on_event: Callable[[Event], None],
-    ) -> MaintenanceResult:
-        store = self._of(user)
+    ) -> AsyncGenerator[OnDemandMemoryWorker]:
+        """Begin a maintenance run and end it with the context; give what does its work."""
         await store.thread(thread)
-        resolved = await self._resolve(agent, store, thread)
-        found = resolved.remembering
-        if found is None:
+        setup = await self._resolve(agent, store, thread)
+        if setup.memory is None:
             raise ConfigError(
                 "Observational memory is off.",
                 cure="Set AGENT_RUNTIME_OBSERVATIONAL_MEMORY=true.",
             )
         role: Role = "observer" if kind == OBSERVE else "reflector"
-        await _check(role, resolved.model, self.settings)
-        limits = limits_of(self.settings)
-        require_price(resolved.info, in_money(self.budget, limits), self.settings)
+        await _check(role, setup.model, self.settings)
+        require_price(setup.info, in_money(self.budget, setup.limits), self.settings)
         run_id = new_id()
         with leases.at_work(run_id):
-            async with _lease(store, thread, resolved, kind, run_id, self.budget, on_event) as log:
-                log.limits = limits
-                memory = memory_of(log, found, resolved.calibration, self.settings)
+            async with _lease(store, thread, setup, kind, run_id, self.budget, on_event) as log:
+                memory = memory_of(log, setup.memory, setup.calibration, self.settings)
                 await memory.load()
-                keeper = OnDemandMemoryWorker(memory)
-                await (keeper.observe_all() if kind == OBSERVE else keeper.reflect_all())
-        usage = await store.usage_total(run_id=run_id)
-        return MaintenanceResult(run_id, tuple(memory.written), usage)
+                yield OnDemandMemoryWorker(memory)
 
-    def _of(self, user: str | None) -> UserStore:
+    def _store_of(self, user: str | None) -> UserStore:
         return self.store.of(user or self.settings.user)
 
     async def _resolve(self, agent: Agent, store: UserStore, thread: str) -> RunSetup:
@@ -177,42 +178,30 @@ class ThreadMemory:
         )
 
 
-def memory_of(
-    log: RunLog, found: MemorySetup, calibration: Calibration, settings: Settings
-) -> ObservationalMemory:
-    """Return the observational memory of a run, or of what looks after a thread's memory."""
-    by_rules, folder = RuleObserver(), RuleReflector()
-    return ObservationalMemory(
-        log=log,
-        bands=found.bands,
-        observer=found.observer or by_rules,
-        fallback=by_rules,
-        reflector=found.reflector or folder,
-        folder=folder,
-        deadline=settings.observer_timeout,
-        ratio=lambda: calibration.ratio,
-    )
+async def _result(store: UserStore, worker: OnDemandMemoryWorker) -> MaintenanceResult:
+    run_id = worker.log.lease.run_id
+    usage = await store.usage_total(run_id=run_id)
+    return MaintenanceResult(run_id, tuple(worker.memory.written), usage)
 
 
 async def _check(role: Role, own: Model, settings: Settings) -> None:
-    """Look whether the model that is to write can be called: one that is asked for is wanted.
+    """Check that the model of a role can be called: whoever asks for it does not want rules.
 
     Raises:
         ModelAuthError, RealModelForbidden, ConfigError: it cannot.
     """
     from agent_runtime.models import model_from_name
-    from agent_runtime.models.litellm import LiteLLMModel
 
     name = settings.place(role).name
     if name == "extractive":
         return
     model = own if name == "same" else model_from_name(name, settings, role=role)
-    if isinstance(model, LiteLLMModel):
+    if isinstance(model, Checkable):
         await model.check()
 
 
 class OnDemandMemoryWorker(MemoryWorker):
-    """A worker that does at once what it may, whatever the thresholds say."""
+    """A worker that does all it may at once, whatever the thresholds say."""
 
     async def observe_all(self) -> None:
         """Observe all that has left or may leave, then what rules wrote while a model failed."""
@@ -225,7 +214,7 @@ class OnDemandMemoryWorker(MemoryWorker):
             await self.again(provisional)
 
     async def reflect_all(self) -> None:
-        """Condense the oldest observations, but for those that are spared as usual."""
+        """Condense the oldest observations, except those that are spared as usual."""
         memory = self.memory
         present = memory.condensing(self.log.view)
         limit = min(memory.limit, sum(map(size_of, present)))
@@ -237,17 +226,16 @@ class OnDemandMemoryWorker(MemoryWorker):
 async def _lease(
     store: UserStore,
     thread_id: str,
-    resolved: RunSetup,
+    setup: RunSetup,
     kind: str,
     run_id: str,
     budget: Budget,
     emit: Callable[[Event], None],
 ) -> AsyncGenerator[RunLog]:
-    """Begin a run without steps for a `with`, and end it with that."""
+    """Begin a run without steps, and end it with the context."""
     thread = await store.thread(thread_id)
     await end_upkeep(store, thread)
     view = await load_view(store, thread_id, thread.head)
-    events = (run_start_event(AGENT, resolved, 0),)
     run = NewRun(
         id=run_id,
         thread_id=thread_id,
@@ -260,31 +248,18 @@ async def _lease(
         expect_head=thread.head,
         expect_seq=thread.last_seq,
         budget=budget,
-        events=events,
+        events=(run_start_event(AGENT, setup, 0),),
     )
-    (lease, last_event), interrupted = await run_shielded(store.begin_run(run))
+    log = await begin_log(store, thread, view, run, emit=emit, limits=setup.limits)
     done = False
-    async with finish_on_error(store, lease):
-        if interrupted is not None:
-            raise interrupted
-        log = RunLog(
-            store=store,
-            lease=lease,
-            view=view,
-            head=thread.head,
-            last_seq=thread.last_seq,
-            last_activation=thread.last_activation,
-            last_observation=await store.last_observation(thread_id),
-            steps=0,
-            emit=emit,
-        )
-        log.tell(events[0], last_event)
+    async with finish_on_error(store, log.lease):
+        log.announce()
         async with single_error(), anyio.create_task_group() as group:
             group.start_soon(watch_lease, log, group.cancel_scope)
             yield log
             done = True
             group.cancel_scope.cancel()
         finish = Finish("succeeded", "completed") if done else cancelled_finish()
-        await log.append([], finish=finish, events=[finish_event(finish)])
+        await log.append([], finish=finish)
     if not done:
         raise RunCancelled(f"Run {run_id} was cancelled.", cure="Start it again.")

@@ -1,9 +1,8 @@
-"""Runs in the mode `node`: each begins with its node's history and adds a turn at its end.
+"""Runs with node memory: each begins with its node's history and adds a turn when it succeeds.
 
 The history becomes messages of the run's own thread, before its task, so the log alone says what
-the model saw.  The turn is written once the run has succeeded; a durable job, queued before the
-run's first step, stands for it until then, and the next run of the node makes good what a crash
-in between left undone.
+the model saw.  A durable job, queued before the run's first step, promises the turn.  If the
+process dies before the turn is written, the node's next run writes it.
 """
 
 from __future__ import annotations
@@ -29,27 +28,26 @@ from agent_runtime.messages import (
     UserMessage,
     decode_message,
 )
-from agent_runtime.run.lifecycle import RunDriver
-from agent_runtime_storage.contract.records import ACTIVE, FileKind, Finish, Lease, Run
+from agent_runtime_storage.contract.records import ACTIVE, FileKind, Lease, Run
 from agent_runtime_storage.contract.store import UserStore
 
 CLAIM_SECONDS = 60.0
 RETRY_SECONDS = 1.0
 SETTLED_AT_ONCE = 20
-"""So many turns of earlier runs are made good before one begins."""
+"""The most missing turns of earlier runs that are written before a run begins."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class NodeRun:
-    """What a run has to do with its node's memory.
+    """A run's part in its node's memory.
 
     Attributes:
-        anchored: whether the conversation is the thread of the run at the root of the tree.  Then
-            its branch says which turns the node remembers; else they follow each other.
-        before: what the run begins with; see `load_node_run`.
-        left_out: how many older turns did not fit its limits.
+        anchored: whether the conversation is the thread of the root run.  Then the node remembers
+            the turns on that thread's branch, else all turns in their order.
+        before: the messages that the run begins with; see `load_node_run`.
+        left_out: how many older turns did not fit the limits.
     """
 
     key: NodeKey
@@ -59,11 +57,11 @@ class NodeRun:
     root_run_id: str
     before: tuple[LoggedMessage, ...] = ()
     left_out: int = 0
-    _stands: dict[str, bool] = field(default_factory=dict[str, bool], repr=False, compare=False)
+    _on_branch: dict[str, bool] = field(default_factory=dict[str, bool], repr=False, compare=False)
 
     @property
     def spec(self) -> dict[str, Any]:
-        """What is kept of it with the run."""
+        """The part of the run's spec from which `resume_node_run` restores this."""
         return {
             "app_id": self.key.app_id,
             "conversation_id": self.key.conversation_id,
@@ -81,40 +79,40 @@ class NodeRun:
 
     @property
     def turn_id(self) -> str:
-        """The id of the run's turn; one that is anchored names its root."""
+        """The id of the run's turn; if anchored, it begins with the id of the root run."""
         return f"{self.root_run_id}.{self.run_id}" if self.anchored else self.run_id
 
     def head(self, store: UserStore) -> Head:
-        """Return what finds the newest turn on the conversation's branch."""
+        """Return a function that finds the newest turn on the conversation's branch."""
         if not self.anchored:
             return latest
 
         async def head(messages: Sequence[NodeMessage]) -> str | None:
-            for one in reversed(messages):
-                root_run_id = one.message_id.partition(".")[0]
-                if one.role == "assistant" and await self._is_on_branch(store, root_run_id):
-                    return one.message_id
+            for message in reversed(messages):
+                root_run_id = message.message_id.partition(".")[0]
+                if message.role == "assistant" and await self._is_on_branch(store, root_run_id):
+                    return message.message_id
             return None
 
         return head
 
     async def _is_on_branch(self, store: UserStore, root_run_id: str) -> bool:
-        """Return whether what a run said stands on the branch that this run's root goes on with."""
-        if root_run_id not in self._stands:
-            self._stands[root_run_id] = root_run_id == self.root_run_id or await _leads_to(
+        """Return whether a root run's answer is on the branch that this run's root continues."""
+        if root_run_id not in self._on_branch:
+            self._on_branch[root_run_id] = root_run_id == self.root_run_id or await _leads_to(
                 store, root_run_id, self.root_run_id
             )
-        return self._stands[root_run_id]
+        return self._on_branch[root_run_id]
 
     async def promise(self, store: UserStore, lease: Lease) -> None:
-        """Queue the job that stands for the turn of this run."""
+        """Queue the job that promises this run's turn."""
         await store.enqueue(lease.thread_id, self.key.path, _job_key(lease), b"")
 
     async def keep(self, store: UserStore, lease: Lease) -> None:
-        """Write the turn of the run if it has succeeded, and end its job.
+        """Write the run's turn if it has succeeded, and end the job.
 
-        What fails is told in the program's log only, since the run is over: the job stays, and
-        the node's next run makes it good.
+        Raises no `StoreError`, since the run is over: it is logged, the job stays, and the node's
+        next run writes the turn.
         """
         kind, key = self.key.path, _job_key(lease)
         try:
@@ -144,53 +142,30 @@ class NodeRun:
         await memory.flush()
 
     async def settle(self, store: UserStore) -> None:
-        """Write the turns of runs that succeeded and were cut off before they could."""
+        """Write the missing turns of runs that succeeded and whose process then died."""
         for _ in range(SETTLED_AT_ONCE):
             job = await store.claim(self.key.path, seconds=CLAIM_SECONDS)
             if job is None:
                 return
             run = await store.run(job.key.partition(" ")[0])
             if run.status in ACTIVE:
-                await store.fail_job(job, retry_after=RETRY_SECONDS, detail="The run is not over.")
+                await store.fail_job(job, retry_after=RETRY_SECONDS, detail="The run is active.")
                 continue
             if run.status == "succeeded":
-                found = resume_node_run(run)
-                if found is not None:
-                    await found.add(store, run)
+                node = resume_node_run(run)
+                if node is not None:
+                    await node.add(store, run)
             await store.finish_job(job)
-
-
-class NodeMemoryDriver:
-    """Drives a run as another driver does, once the job for its turn is queued."""
-
-    def __init__(self, driver: RunDriver, node: NodeRun) -> None:
-        self.state, self.log = driver.state, driver.log
-        self.node = node
-        self._driver = driver
-
-    async def drive(self) -> Finish:
-        """Run to the end, as the driver does."""
-        await self.node.promise(self.log.store, self.log.lease)
-        return await self._driver.drive()
-
-    async def finish(self, finish: Finish) -> Finish:
-        """End the run, as the driver does."""
-        return await self._driver.finish(finish)
-
-
-def with_node_memory(driver: RunDriver, node: NodeRun | None) -> RunDriver:
-    """Return what drives a run whose turn belongs into a node's memory, if it does."""
-    return driver if node is None else NodeMemoryDriver(driver, node)
 
 
 async def open_node_run(
     agent: object, store: UserStore, run_id: str, *, thread: str | None, parent: RunLog | None
 ) -> NodeRun | None:
-    """Return what a run that is to begin has to do with a node's memory; None if nothing.
+    """Return the part of a new run in a node's memory; None if it has none.
 
     Args:
-        agent: what is to run; only an agent has a memory mode.
-        thread: the thread that was given to the run.
+        agent: the agent or workflow to run; only an agent has a memory mode.
+        thread: the thread given to the run.
 
     Raises:
         ConfigError: there is no conversation, an id is unsafe, or there is no object store.
@@ -210,8 +185,8 @@ async def open_node_run(
             conversation = (await store.run(root_run_id)).thread_id
     if not conversation:
         raise ConfigError(
-            f"The agent {agent.name!r} has the memory mode `node`, and its run has no conversation "
-            "whose node it could be.",
+            f"The agent {agent.name!r} has the memory mode `node`, but its run belongs to no "
+            "conversation.",
             cure="Give the run a thread, or set `MemoryConfig.conversation_id`.",
         )
     node = NodeRun(
@@ -228,10 +203,13 @@ async def open_node_run(
 async def load_node_run(
     node: NodeRun, agent: Agent, store: UserStore, takes: Collection[FileKind]
 ) -> NodeRun:
-    """Return the node's run with what its memory holds; see `open_node_run` for what it raises.
+    """Return the node's run with the messages that it begins with.
 
     Args:
-        takes: the kinds of files that the agent's model takes; the others count as their names.
+        takes: the kinds of files that the agent's model takes; other files count as their names.
+
+    Raises:
+        CorruptDocument, ObjectsUnavailable: the memory cannot be read.
     """
     config = config_of(agent)
     history = await node.memory(store).history(
@@ -240,12 +218,12 @@ async def load_node_run(
         message_limit=config.window.limit(MAX_MESSAGES),
         takes=takes,
     )
-    before = tuple(message for one in history if (message := _logged(one)) is not None)
+    before = tuple(logged for message in history if (logged := _logged(message)) is not None)
     return replace(node, before=before, left_out=history.left_out)
 
 
 def resume_node_run(run: Run) -> NodeRun | None:
-    """Return what a run that was begun earlier has to do with a node's memory."""
+    """Return the part of a resumed run in a node's memory; None if it has none."""
     spec = RunSpec.of(run).node_memory
     if spec is None:
         return None
@@ -255,11 +233,7 @@ def resume_node_run(run: Run) -> NodeRun | None:
 
 
 def config_of(agent: Agent) -> MemoryConfig:
-    """Return how an agent remembers.
-
-    Raises:
-        ConfigError: its mode is none.
-    """
+    """Return an agent's memory configuration. Raises `ConfigError` if its mode is unknown."""
     if isinstance(agent.memory, MemoryConfig):
         return agent.memory
     try:
@@ -272,7 +246,7 @@ def config_of(agent: Agent) -> MemoryConfig:
 
 
 async def _leads_to(store: UserStore, earlier: str, later: str) -> bool:
-    """Return whether what one run said lies before the task of another on their thread."""
+    """Return whether one run's answer is an ancestor of the other's task on their thread."""
     try:
         old, new = await store.run(earlier), await store.run(later)
     except NotFound:
@@ -281,11 +255,11 @@ async def _leads_to(store: UserStore, earlier: str, later: str) -> bool:
         return False
     line = await store.lineage(new.thread_id, new.task_id, first=old.task_id)
     answers = await store.children(old.thread_id, old.task_id)
-    return any(one.run_id == earlier and one.seq in line for one in answers)
+    return any(node.run_id == earlier and node.seq in line for node in answers)
 
 
 def _job_key(lease: Lease) -> str:
-    # Each time that a run is taken up it is a promise of its own.
+    # Each takeover promises the turn again: the former owner may still end its own job.
     return f"{lease.run_id} {lease.epoch}"
 
 
@@ -295,7 +269,7 @@ def _answer(output: bytes) -> str:
 
 
 async def _made(store: UserStore, run: Run) -> tuple[FileRef, ...]:
-    """Return the files of a run's answer."""
+    """Return the files that a run's answer contains."""
     head = (await store.thread(run.thread_id)).head
     node = None if head is None else await store.node(run.thread_id, head)
     if node is None or node.run_id != run.id:
@@ -305,7 +279,7 @@ async def _made(store: UserStore, run: Run) -> tuple[FileRef, ...]:
 
 
 def _logged(message: PromptMessage) -> LoggedMessage | None:
-    """Return a message of the history as the log holds it; None for an empty answer."""
+    """Return a message of the history for the log; None for an empty answer."""
     if message.role == "user":
         return UserMessage(message.text, files=message.files)
     if not message.text and not message.files:

@@ -1,4 +1,4 @@
-"""From an agent and the settings to what a run works with."""
+"""What a run works with, resolved from its agent and the settings before it begins."""
 
 from __future__ import annotations
 
@@ -17,16 +17,27 @@ from agent_runtime.plan.planner import PLAN
 from agent_runtime.prompt.incomplete_answers import OutputLimit
 from agent_runtime.prompt.view import PromptPrefix
 from agent_runtime.prompt.window import PromptLimits
+from agent_runtime.run.budget import limits_of
 from agent_runtime.tools import output as outputs
 from agent_runtime.tools.base import StateFunction, Tool, Toolset
 from agent_runtime_config import Settings
 from agent_runtime_storage import UserStore
-from agent_runtime_storage.contract.spending_records import NO_LIMITS, Limits
+from agent_runtime_storage.contract.spending_records import NO_LIMITS, UNLIMITED, Budget, Limits
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class RunSetup:
-    """What a run works with."""
+    """What a run works with, from its first step to its last.
+
+    Attributes:
+        room: the model's window, and what of it prompts may fill; a refusal may narrow it later.
+        max_output: tokens of an answer, where window and budget have room; set by `output_limit`.
+        memory: what observational memory works with; None where it is off.
+        state_notes: functions whose texts make up the state note.
+        limited: whether its run tree has a budget, or its runs have limits.
+        max_result_tokens: for a tool that sets no limit of its own.
+        idle: seconds after which the provider's cache counts as expired; None for never.
+    """
 
     model: Model
     info: ModelInfo
@@ -37,18 +48,17 @@ class RunSetup:
     max_steps: int
     max_output: int
     output_limit: OutputLimit
-    """What sets `max_output`."""
     output: outputs.OutputType | None
     repeat_system: bool
     temperature: float | None
-    remembering: MemorySetup | None = None
-    """What observational memory works with; None where it is off."""
-    restating: Sequence[StateFunction] = ()
+    memory: MemorySetup | None = None
+    state_notes: Sequence[StateFunction] = ()
     files: FilePolicy = EVERY_FILE
     deps: Any = None
-    limited: bool = False
-    """Whether its run tree has a budget, or its runs have limits."""
     limits: Limits = NO_LIMITS
+    limited: bool = False
+    max_result_tokens: int = 8000
+    idle: float | None = None
 
 
 async def resolve_run(
@@ -60,16 +70,62 @@ async def resolve_run(
     *,
     thread_id: str,
     child: bool,
+    budget: Budget = UNLIMITED,
+    deps: Any = None,
+    remembers: bool = True,
 ) -> RunSetup:
-    """Return what the agent's run works with; nothing is called yet.
+    """Return what the agent's run works with; no model is called.
+
+    Args:
+        default: the model of agents that name none.
+        offline: makes the model that is used where none is set.
+        budget: the budget of the run's tree.
+        remembers: False turns observational memory off, whatever the settings say.
 
     Raises:
         ConfigError: the model, a tool or a limit is not usable.
     """
     await load_vocabulary()
-    agent = _planning(agent, settings)
+    agent = _with_plan_tool(agent, settings)
     model = model_of(agent, settings, default, offline, child=child)
     info = await model.info()
+    room = _room(agent, settings, default, info)
+    max_output, output_limit = _output_limit(agent, settings, default, info, child=child)
+    output = None if agent.output_type in (None, str) else outputs.output_type(agent.output_type)
+    tools = toolset(_as_sub_agent(agent, settings), output, levels=settings.delegation_depth)
+    repeat, limits = agent.repeat_system_prompt, limits_of(settings)
+    memory = None
+    if remembers:
+        last = room.last_messages
+        memory = await configure_memory(
+            settings, model, info, thread_id=thread_id, room=room.limit, last_messages=last
+        )
+    return RunSetup(
+        model=model,
+        info=info,
+        room=room,
+        prefix=PromptPrefix(encodable(agent.instructions.strip()), tools.specs),
+        tools=tools,
+        calibration=await _calibration(store, model, info),
+        max_steps=agent.max_steps
+        or (settings.sub_agent_max_steps if child else settings.max_steps),
+        max_output=max_output,
+        output_limit=output_limit,
+        output=output,
+        repeat_system=settings.repeat_system_prompt if repeat is None else repeat,
+        temperature=agent.temperature,
+        memory=memory,
+        state_notes=(*_own_notes(tools), *agent.state),
+        files=agent.files or EVERY_FILE,
+        deps=deps,
+        limits=limits,
+        limited=budget != UNLIMITED or limits != NO_LIMITS,
+        max_result_tokens=settings.max_result_tokens,
+        idle=settings.activate_after_idle or None,
+    )
+
+
+def _room(agent: Agent, settings: Settings, default: Model | None, info: ModelInfo) -> PromptLimits:
     window = agent.context_window or _window(agent, settings, default, info)
     reserve = settings.response_reserve or default_reserve(window)
     if reserve >= window:
@@ -77,46 +133,22 @@ async def resolve_run(
             f"The response reserve of {reserve:,} tokens fills the window of {window:,}.",
             cure="Set AGENT_RUNTIME_RESPONSE_RESERVE to less than AGENT_RUNTIME_CONTEXT_WINDOW.",
         )
-    most, limit = _output_limit(agent, settings, default, info, child=child)
-    output = None if agent.output_type in (None, str) else outputs.output_type(agent.output_type)
-    tools = toolset(_delegating(agent, settings), output, levels=settings.delegation_depth)
-    steps = settings.sub_agent_max_steps if child else settings.max_steps
-    repeat = agent.repeat_system_prompt
-    room = PromptLimits(window, reserve, agent.last_messages or settings.last_messages)
+    return PromptLimits(window, reserve, agent.last_messages or settings.last_messages)
+
+
+async def _calibration(store: UserStore, model: Model, info: ModelInfo) -> Calibration:
+    """Return the ratio of the model's tokens to ours, learned from its recent calls."""
     calibration = Calibration(info.start_ratio)
     for usage in reversed(await store.recent_usage(model.name)):
         calibration.observe(usage.counted_tokens, usage.prompt_tokens)
         calibration.reset_anchor()
-    return RunSetup(
-        model=model,
-        info=info,
-        room=room,
-        prefix=PromptPrefix(encodable(agent.instructions.strip()), tools.specs),
-        tools=tools,
-        calibration=calibration,
-        max_steps=agent.max_steps or steps,
-        max_output=most,
-        output_limit=limit,
-        output=output,
-        repeat_system=settings.repeat_system_prompt if repeat is None else repeat,
-        temperature=agent.temperature,
-        restating=(*_own_notes(tools), *agent.state),
-        files=agent.files or EVERY_FILE,
-        remembering=await configure_memory(
-            settings,
-            model,
-            info,
-            thread_id=thread_id,
-            room=room.limit,
-            last_messages=room.last_messages,
-        ),
-    )
+    return calibration
 
 
 def _output_limit(
     agent: Agent, settings: Settings, default: Model | None, info: ModelInfo, *, child: bool
 ) -> tuple[int, OutputLimit]:
-    """Return how many tokens an answer may have, and what sets that."""
+    """Return the most tokens of an answer, and what sets that limit."""
     from agent_runtime.models.catalog import known_output
     from agent_runtime.models.model_settings import is_main, place_for_model
 
@@ -126,7 +158,7 @@ def _output_limit(
         most = settings.max_output_tokens if is_main(info.name, settings) else None
         own = info.max_output
     else:
-        # Its limit is the settings' already.
+        # A model made from a name has the settings' limit in its info: compare with the catalog's.
         place = place_for_model(name, settings, "sub_agent" if child else "model")
         most, own = place.max_output, known_output(info.name)
         if most != settings.max_output_tokens:
@@ -136,8 +168,7 @@ def _output_limit(
     return most, limit
 
 
-def _planning(agent: Agent, settings: Settings) -> Agent:
-    """Return the agent with the tool `plan` where it keeps plans."""
+def _with_plan_tool(agent: Agent, settings: Settings) -> Agent:
     if agent.planning is False:
         return agent
     from agent_runtime.plan.tool import plan_tool
@@ -146,16 +177,16 @@ def _planning(agent: Agent, settings: Settings) -> Agent:
     return replace(agent, tools=(*agent.tools, plan_tool(phases=phases)))
 
 
-def _delegating(agent: Agent, settings: Settings) -> Agent:
-    """Return the agent as its sub-agents take after it: with their model, where one is set."""
+def _as_sub_agent(agent: Agent, settings: Settings) -> Agent:
+    """Return the agent that its sub-agents copy: with the setting's model for them, if any."""
     name = settings.sub_agent_model
     return agent if name in ("", "same") else replace(agent, model=name)
 
 
 def _window(agent: Agent, settings: Settings, default: Model | None, info: ModelInfo) -> int:
-    """Return the window of the agent's model: the settings', where they are for that model."""
+    """Return the window of the agent's model; the setting holds for the main model only."""
     if isinstance(agent.model, str) or (agent.model is None and default is None):
-        # A model of a name has its settings already.
+        # A model made from a name has the settings' window in its info.
         named = bool(agent.model or settings.model)
         return info.window if named else settings.context_window or info.window
     from agent_runtime.models.model_settings import is_main
@@ -165,7 +196,7 @@ def _window(agent: Agent, settings: Settings, default: Model | None, info: Model
 
 
 def _own_notes(tools: Toolset) -> tuple[StateFunction, ...]:
-    """Return what the runtime's own tools have to say in the state note."""
+    """Return the state functions of the runtime's own tools."""
     from agent_runtime.delegation.tasks_tool import tasks, tasks_note
     from agent_runtime.plan.tool import PlanTool, plan_note
 
@@ -195,20 +226,20 @@ def model_of(
 
 
 def _name(agent: Agent, settings: Settings, default: Model | None) -> str:
-    """Return the name by which the settings know the agent's model; empty if it is made in code."""
+    """Return the name of the agent's model in the settings; empty for a `Model` made in code."""
     if agent.model is None:
         return settings.model if default is None else ""
     return agent.model or settings.model if isinstance(agent.model, str) else ""
 
 
 def toolset(agent: Agent, output: outputs.OutputType | None, *, levels: int = 0) -> Toolset:
-    """Return the agent's tools, with those of the runtime's own that it has, and the output's.
+    """Return the agent's tools, then the runtime's own tools that it has, then the output's.
 
     Args:
-        levels: how many sub-agents may be above each other.
+        levels: the most levels of sub-agents below this agent.
 
     Raises:
-        ConfigError: a tool cannot be used, or has a name that is the runtime's own.
+        ConfigError: a tool cannot be used, or has the name of one of the runtime's own.
     """
     from agent_runtime.delegation import artifact_tool as artifact
     from agent_runtime.delegation import tasks_tool as tasks
@@ -218,12 +249,12 @@ def toolset(agent: Agent, output: outputs.OutputType | None, *, levels: int = 0)
 
     own = Toolset(agent.tools)
     delegating = bool(agent.delegation) and levels > 0
-    kept = (delegate.NAME, artifact.NAME, tasks.TASKS) if delegating else ()
-    for name in (recall.name, outputs.FINAL, *kept):
+    reserved = (delegate.NAME, artifact.NAME, tasks.TASKS) if delegating else ()
+    for name in (recall.name, outputs.FINAL, *reserved):
         if own.get(name) not in (None, recall):
             raise ConfigError(
-                f"The name {name!r} is kept for a tool of the runtime's own.",
-                cure="Give yours another one: `tool(function, name=...)`.",
+                f"The tool name {name!r} is reserved for the runtime.",
+                cure="Give yours another name: `tool(function, name=...)`.",
             )
     tools: list[Tool] = list(own)
     if agent.asking and ask_user not in tools:

@@ -1,12 +1,13 @@
-"""How a run ended, and a run as it happens."""
+"""How a run ended, and the stream of its events."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream
@@ -17,6 +18,9 @@ from agent_runtime.human.questions import Question
 from agent_runtime.models.cost import NANO
 from agent_runtime_storage.contract.records import RunStatus, StopReason, UsageTotal
 
+S = TypeVar("S")
+P = ParamSpec("P")
+
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
@@ -24,10 +28,10 @@ class RunResult:
 
     Attributes:
         output: the answer's text, or a value of the agent's `output_type`; None if there is none.
-        detail: why it stopped, in a sentence, where that needs one.
-        steps: model calls so far, those before a resume included.
-        usage: sums over the run and its children, what its memory used included.
-        usage_by_purpose: the same apart: `step`, and of memory `observe` and `reflect`.
+        detail: why it stopped, in a sentence; empty where the stop reason says all.
+        steps: model calls so far, including those before a resume.
+        usage: sums over the run and its children, including what their memory used.
+        usage_by_purpose: the same by purpose: `step`, and of memory `observe` and `reflect`.
         questions: what a `suspended` run waits for; see `Runtime.answer`.
     """
 
@@ -49,12 +53,12 @@ class RunResult:
 
     @property
     def cost_usd(self) -> float | None:
-        """Dollars spent by the providers' reports; None where a price is unknown."""
+        """Dollars spent as providers reported it; None if a price is unknown."""
         return None if self.usage.unpriced_calls else self.usage.cost / NANO
 
 
 class RunStream:
-    """A run as it happens: iterate over its events, then read its `result`."""
+    """A run in progress: iterate over its events, then read its `result`."""
 
     def __init__(self, events: MemoryObjectReceiveStream[Event]) -> None:
         self._events = events
@@ -66,14 +70,14 @@ class RunStream:
     async def __aiter__(self) -> AsyncIterator[Event]:
         async for event in self._events:
             if not self.run_id:
-                # Events of child runs follow; the first one is the run's own.
+                # The first event is the run's own; later ones may be those of child runs.
                 self.run_id, self.thread_id = event.run_id, event.thread_id
             yield event
         if self._error is not None:
             raise self._error
 
     def settle(self, outcome: RunResult | Exception) -> None:
-        """Keep how the run ended; the engine calls it once."""
+        """Set how the run ended; the engine calls it once."""
         if isinstance(outcome, Exception):
             self._error = outcome
         else:
@@ -81,7 +85,11 @@ class RunStream:
 
     @property
     def result(self) -> RunResult:
-        """How the run ended. Raises what the run raised, or if the run is not over yet."""
+        """How the run ended; raises what the run raised.
+
+        Raises:
+            RuntimeError: the run is not over yet.
+        """
         if self._error is not None:
             raise self._error
         if self._result is None:
@@ -89,24 +97,39 @@ class RunStream:
         return self._result
 
 
-@asynccontextmanager
-async def streaming(
-    start: Callable[[Callable[[Event], None]], Any],
-) -> AsyncGenerator[RunStream]:
-    """Give the events of what `start` runs as they happen; leaving the context cancels it."""
-    send, receive = anyio.create_memory_object_stream[Event](math.inf)
-    stream = RunStream(receive)
+def streaming(
+    run: Callable[Concatenate[S, P], Awaitable[RunResult]],
+) -> Callable[Concatenate[S, P], AbstractAsyncContextManager[RunStream]]:
+    """Make the streaming counterpart of a method that runs and takes `on_event`.
 
-    async def feed() -> None:
-        with send:
-            try:
-                stream.settle(await start(send.send_nowait))
-            except Exception as error:
-                # It is raised to whoever iterates, not from the middle of the context.
-                stream.settle(error)
+    Its context gives the run's events as they happen; leaving the context cancels the run.
+    """
 
-    with receive:
-        async with single_error(), anyio.create_task_group() as group:
-            group.start_soon(carried, feed)
-            yield stream
-            group.cancel_scope.cancel()
+    @wraps(run)
+    @asynccontextmanager
+    async def stream(self: S, *args: P.args, **kwargs: P.kwargs) -> AsyncGenerator[RunStream]:
+        send, receive = anyio.create_memory_object_stream[Event](math.inf)
+        stream = RunStream(receive)
+        on_event = cast("Callable[[Event], None] | None", kwargs.get("on_event"))
+
+        def listen(event: Event) -> None:
+            if on_event is not None:
+                on_event(event)
+            send.send_nowait(event)
+
+        async def feed() -> None:
+            kwargs["on_event"] = listen
+            with send:
+                try:
+                    stream.settle(await run(self, *args, **kwargs))
+                except Exception as error:
+                    # It is raised to whoever iterates, not in the middle of the context.
+                    stream.settle(error)
+
+        with receive:
+            async with single_error(), anyio.create_task_group() as group:
+                group.start_soon(carried, feed)
+                yield stream
+                group.cancel_scope.cancel()
+
+    return stream

@@ -1,4 +1,4 @@
-"""How a run comes to its log: begun on a thread, or taken over from a process that is gone."""
+"""Begin a run on a thread, or take one over from a dead process; both give the run's log."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from agent_runtime.concurrency import run_shielded
 from agent_runtime.errors import ConfigError, Conflict, LeaseLost, RunCancelled, ThreadBusy
 from agent_runtime.events import Event
 from agent_runtime.files.attach import MAX_BYTES, Attachable, attach
+from agent_runtime.human.approval_rules import SHELL
 from agent_runtime.log import leases
 from agent_runtime.log.branch import activation_event, activation_row, load_view, node_row
 from agent_runtime.log.run_log import Exchange, RunLog
@@ -42,13 +43,13 @@ from agent_runtime_storage.contract.records import (
     Run,
     Thread,
 )
+from agent_runtime_storage.contract.spending_records import Limits
 from agent_runtime_storage.contract.store import UserStore
 
 UNANSWERED = "(The run before this one stopped without an answer.)"
-COMMAND_TOOL = "run_command"
 
 WORKSPACE = "workspace"
-"""What the command line's spec of a run, and the metadata of a thread, call the folder it is in."""
+"""The key of the folder in the command line's run specs and in the metadata of threads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +59,9 @@ class RunRequest:
     Attributes:
         task: None answers the user message at the thread's head again.
         parent: the log of the run that starts this one as its child.
-        before: what is said on the thread before the task.
+        before: messages on the thread before the task.
         left_out: how many turns of a node's memory did not fit before it.
-        files: belong to the task beside its own; they are kept with the thread.
+        files: further files of the task; they are stored with the thread.
     """
 
     run_id: str
@@ -82,53 +83,53 @@ class TakenOverRun:
     """A run that was taken over.
 
     Attributes:
-        limit: up to how many steps it may go.
-        uncertain: results of its open exchange for calls that must not run again.
+        unverified: results of its open exchange for calls that must not run again.
     """
 
     log: RunLog
-    limit: int
+    step_limit: int
     task: Entry | None = None
-    uncertain: dict[int, ToolResult] = field(default_factory=dict[int, ToolResult])
+    unverified: dict[int, ToolResult] = field(default_factory=dict[int, ToolResult])
 
 
 async def begin_new_run(
-    store: UserStore, resolved: RunSetup, order: RunRequest
+    store: UserStore, setup: RunSetup, request: RunRequest
 ) -> tuple[RunLog, Entry]:
     """Begin a run: its task, its first activation and its lease, in one transaction.
 
+    Returns its log and the entry of its task.
+
     Raises:
         ThreadBusy: another run is active on the thread.
-        InvalidFile: a file cannot be kept.
+        InvalidFile: a file cannot be stored.
     """
-    title = encodable(order.task.text.strip().partition("\n")[0][:80]) if order.task else ""
-    own = order.spec.program == COMMAND
-    workspace = order.spec.caller.get(WORKSPACE) if own else None
+    task = request.task
+    title = encodable(task.text.strip().partition("\n")[0][:80]) if task else ""
+    own = request.spec.program == COMMAND
+    workspace = request.spec.caller.get(WORKSPACE) if own else None
     metadata = {WORKSPACE: workspace} if isinstance(workspace, str) else None
-    thread = await store.ensure_thread(order.thread_id, title=title, metadata=metadata)
+    thread = await store.ensure_thread(request.thread_id, title=title, metadata=metadata)
     await end_upkeep(store, thread)
-    task = await _with_files(store, thread, order)
-    old = await load_view(store, thread.id, thread.head)
-    view = old
+    task = await _with_files(store, thread, request)
+    view = old = await load_view(store, thread.id, thread.head)
     if not old.activation_id:
-        view = replace(first_view(old, resolved), activation_id=thread.last_activation + 1)
-    messages = [*order.before, *opening(old, task)]
+        view = replace(first_view(old, setup), activation_id=thread.last_activation + 1)
+    messages = [*request.before, *opening(old, task)]
     rows = _rows(messages, thread, view)
-    parent = order.parent.lease if order.parent else None
-    begun = run_start_event(order.agent, resolved, resolved.max_steps)
-    if order.left_out:
-        begun = replace(begun, data={**begun.data, "turns_left_out": order.left_out})
-    events = [child_start_event(begun, parent.run_id if parent else None, order.spec)]
+    parent = request.parent.lease if request.parent else None
+    start = run_start_event(request.agent, setup, setup.max_steps)
+    if request.left_out:
+        start = replace(start, data={**start.data, "turns_left_out": request.left_out})
+    events = [child_start_event(start, parent.run_id if parent else None, request.spec)]
     if view is not old:
         events.append(activation_event(old, view, "start"))
-    newest = await store.last_observation(thread.id)
     run = NewRun(
-        id=order.run_id,
+        id=request.run_id,
         thread_id=thread.id,
-        agent=order.agent,
-        max_steps=resolved.max_steps,
-        spec=dict(order.spec.caller),
-        internal=order.spec.internal(),
+        agent=request.agent,
+        max_steps=setup.max_steps,
+        spec=dict(request.spec.caller),
+        internal=request.spec.internal(),
         owner=leases.this_process_owner(),
         lease_seconds=leases.LEASE_SECONDS,
         expect_head=thread.head,
@@ -138,38 +139,53 @@ async def begin_new_run(
         activation=None if view is old else activation_row(view, "start"),
         parent_run_id=parent.run_id if parent else None,
         root_run_id=parent.root_run_id if parent else None,
-        budget=order.budget,
+        budget=request.budget,
         events=tuple(events),
     )
-    (lease, last_event), interrupted = await run_shielded(store.begin_run(run))
-    log = RunLog(
-        store=store,
-        lease=lease,
-        view=view,
-        head=thread.head,
-        last_seq=thread.last_seq,
-        last_activation=max(thread.last_activation, view.activation_id),
-        last_observation=newest,
-        steps=0,
-        emit=order.on_event,
-        limits=resolved.limits,
-        interrupted=interrupted,
+    log = await begin_log(
+        store, thread, view, run, messages=messages, emit=request.on_event, limits=setup.limits
     )
-    log.begun(messages, rows, events, last_event)
     return log, log.view.entries[-1]
 
 
-async def _with_files(store: UserStore, thread: Thread, order: RunRequest) -> UserMessage | None:
-    """Return the task with its files kept. Raises `InvalidFile`."""
-    task = order.task
-    if task is None or not (task.files or order.files):
+async def begin_log(
+    store: UserStore,
+    thread: Thread,
+    view: View,
+    run: NewRun,
+    *,
+    messages: Sequence[LoggedMessage] = (),
+    emit: Callable[[Event], None],
+    limits: Limits,
+) -> RunLog:
+    """Begin a run in the store and return its log.
+
+    Call `announce` next: it emits the run's first events and raises a cancellation that came
+    meanwhile.
+
+    Args:
+        thread: as it was read for this run.
+        messages: those of the run's nodes.
+    """
+    newest = await store.last_observation(thread.id)
+    (lease, last_event), interrupted = await run_shielded(store.begin_run(run))
+    log = RunLog.of(store, lease, thread, view, last_observation=newest, emit=emit, limits=limits)
+    log.interrupted = interrupted
+    log.begun(messages, run.nodes, run.events, last_event)
+    return log
+
+
+async def _with_files(store: UserStore, thread: Thread, request: RunRequest) -> UserMessage | None:
+    """Return the task with its files stored. Raises `InvalidFile`."""
+    task = request.task
+    if task is None or not (task.files or request.files):
         return task
-    given = (*task.files, *order.files)
-    return replace(task, files=await attach(store, thread.id, given, order.max_file_bytes))
+    given = (*task.files, *request.files)
+    return replace(task, files=await attach(store, thread.id, given, request.max_file_bytes))
 
 
 def _rows(messages: Sequence[LoggedMessage], thread: Thread, view: View) -> list[NewNode]:
-    """Return the messages as nodes of the thread, each below the one before."""
+    """Return the messages as nodes of the thread, each the child of the one before."""
     return [
         node_row(
             message,
@@ -182,7 +198,7 @@ def _rows(messages: Sequence[LoggedMessage], thread: Thread, view: View) -> list
 
 
 async def end_upkeep(store: UserStore, thread: Thread) -> None:
-    """End a run that looked after the thread's memory when its process died: nothing is lost."""
+    """End a maintenance run of the thread's memory whose process died; its work is saved."""
     if thread.active_run is None:
         return
     run = await store.run(thread.active_run)
@@ -190,19 +206,19 @@ async def end_upkeep(store: UserStore, thread: Thread) -> None:
         await end_if_dead(store, run)
 
 
-def first_view(old: View, resolved: RunSetup) -> View:
-    """Return the view under a thread's first activation."""
+def first_view(old: View, setup: RunSetup) -> View:
+    """Return the view after a thread's first activation."""
     return plan_activation(
         old,
-        resolved.room,
+        setup.room,
         cause="start",
-        estimate=resolved.calibration.estimate,
+        estimate=setup.calibration.estimate,
         nonce=old.start.nonce or new_nonce(),
         task=None,
-        model=resolved.model.name,
-        prefix=resolved.prefix,
-        repeat_system=resolved.repeat_system,
-        remembers=resolved.remembering is not None,
+        model=setup.model.name,
+        prefix=setup.prefix,
+        repeat_system=setup.repeat_system,
+        remembers=setup.memory is not None,
     )
 
 
@@ -217,10 +233,10 @@ def opening(view: View, task: UserMessage | None) -> list[LoggedMessage]:
         task = replace(task, text=encodable(task.text), files=encodable_files(task.files))
     if task is None:
         if last is None or last.message.type != "user":
-            raise ConfigError("There is no task.", cure="Say what is to be done.")
+            raise ConfigError("There is no task.", cure="Give the run a task.")
         return []
     if not task.text.strip() and not task.files:
-        raise ConfigError("The task is empty.", cure="Say what is to be done.")
+        raise ConfigError("The task is empty.", cure="Give the run a task.")
     if last is not None and (last.results or not last.prompt):
         # Several providers refuse a user message right after a tool result.
         return [AssistantMessage(UNANSWERED), task]
@@ -230,129 +246,122 @@ def opening(view: View, task: UserMessage | None) -> list[LoggedMessage]:
 async def take_over(
     store: UserStore,
     run: Run,
-    resolved: RunSetup,
+    setup: RunSetup,
     agent: str,
     on_event: Callable[[Event], None],
 ) -> TakenOverRun:
-    """Take a run over that is free, as `check_free` tells.
+    """Take over a run that `check_free` accepts.
 
     Raises:
-        ThreadBusy: somebody else was quicker, or another run is active on its thread.
-        RunCancelled: its cancel was asked for while nobody worked on it; it is ended now.
-        Conflict: it has succeeded, or its thread went on without it.
+        ThreadBusy: another process took it over first, or another run is active on its thread.
+        RunCancelled: its cancellation was requested while nobody worked on it; it is ended now.
+        Conflict: it has succeeded, or its thread has continued without it.
     """
     check_own(run)
     if RunSpec.of(run).upkeep:
         raise Conflict(
-            f"Run {run.id} looked after the memory of its thread; it has no task to go on with.",
+            f"Run {run.id} maintained the memory of its thread; it has no task to resume.",
             cure="Start a new run on the thread.",
         )
-    over = run.status not in ACTIVE
-    if over:
+    ended = run.status not in ACTIVE
+    if ended:
         await _check_head(store, run, (await store.thread(run.thread_id)).head)
     try:
-        if not over and run.cancel_requested:
+        if not ended and run.cancel_requested:
             await end_dead(store, run)
             raise RunCancelled(
                 f"Run {run.id} was cancelled while nobody worked on it.",
-                cure="Resume it once more to go on with it all the same.",
+                cure="Resume it once more to continue all the same.",
             )
         owner = run.owner
         log, run = await take_log(store, run, on_event)
     except LeaseLost as error:
         raise ThreadBusy(
-            f"Run {run.id} has just been taken over, or ended, by somebody else.",
+            f"Run {run.id} has just been taken over or ended by another process.",
             run_id=run.id,
-            cure="Look at it again (`agent-runtime runs`); resume it once it stands still.",
+            cure="Check it again (`agent-runtime runs`); resume it when nobody works on it.",
         ) from error
     async with finish_on_error(store, log.lease):
-        if over:
-            # Until the lease was taken the head could be moved.
+        if ended:
+            # The head may have moved until the lease was taken.
             await _check_head(store, run, log.head)
-        log.limits = resolved.limits
-        taken = TakenOverRun(log, limit=step_limit(run, resolved))
+        log.limits = setup.limits
+        taken = TakenOverRun(log, step_limit=step_limit(run, setup))
         again: set[str] = set()
         if run.open_node is not None:
             node = await store.node(run.thread_id, run.open_node)
-            log.exchange, taken.uncertain = reopen(node, resolved.tools)
-            known = log.exchange.results.keys() | taken.uncertain.keys()
+            log.exchange, taken.unverified = reopen(node, setup.tools)
+            known = log.exchange.results.keys() | taken.unverified.keys()
             calls = enumerate(log.exchange.message.calls)
             again = {call.id for index, call in calls if index not in known}
-            await _tell_of_commands(run, owner, log.exchange, taken.uncertain)
+            await _name_left_commands(run, owner, log.exchange, taken.unverified)
         await _end_children(store, run, again)
         if run.task_id is not None:
             taken.task = entry_of(await store.node(run.thread_id, run.task_id))
-        begun = run_start_event(agent, resolved, taken.limit, made=run.steps)
-        await log.tell_of(child_start_event(begun, run.parent_run_id, RunSpec.of(run)))
+        start = run_start_event(agent, setup, taken.step_limit, made=run.steps)
+        await log.tell_of(child_start_event(start, run.parent_run_id, RunSpec.of(run)))
     return taken
 
 
-async def _tell_of_commands(
-    run: Run, owner: LeaseOwner | None, exchange: Exchange, uncertain: dict[int, ToolResult]
+async def _name_left_commands(
+    run: Run, owner: LeaseOwner | None, exchange: Exchange, unverified: dict[int, ToolResult]
 ) -> None:
-    """Say in the results of interrupted commands what of them may still run."""
-    if not uncertain:
+    """Add to the results of interrupted commands which of their processes may still run."""
+    if not unverified:
         return
     left = await anyio.to_thread.run_sync(commands.end_of_run, run.id)
-    for index, result in uncertain.items():
+    for index, result in unverified.items():
         call = exchange.message.calls[index]
         if names := left.get(call.id):
-            text = f"What it started could not all be ended; still there: {', '.join(names)}."
-        elif call.name == COMMAND_TOOL and owner is not None and leases.may_run_elsewhere(owner):
-            text = f"It ran on {owner.host}: what it started may still run there."
+            text = f"Some of its processes could not be ended: {', '.join(names)}."
+        elif call.name == SHELL and owner is not None and leases.may_run_elsewhere(owner):
+            text = f"It ran on {owner.host}: its processes may still run there."
         else:
             continue
-        uncertain[index] = replace(result, text=f"{result.text} {text}")
+        unverified[index] = replace(result, text=f"{result.text} {text}")
 
 
 def check_own(run: Run) -> None:
-    """Refuse to go on with what was imported: it is history. Raises `Conflict`."""
+    """Refuse to resume an imported run: imported data starts nothing. Raises `Conflict`."""
     if run.stop_reason == "imported":
         raise Conflict(
-            f"Run {run.id} was imported: it is history, and nothing of it goes on.",
+            f"Run {run.id} was imported, so it cannot be resumed.",
             cure=f"Start a new run on its thread, {run.thread_id}.",
         )
 
 
 def check_free(run: Run) -> None:
-    """Refuse to take over a run that somebody works on. Raises `ThreadBusy`."""
+    """Refuse to take over a run that a live process works on. Raises `ThreadBusy`."""
     if run.status in ACTIVE and not leases.is_dead(run):
-        raise _busy(run)
+        raise ThreadBusy(
+            f"Run {run.id} is already running.",
+            run_id=run.id,
+            cure="Wait for it, or cancel it.",
+        )
 
 
-def _busy(run: Run) -> ThreadBusy:
-    return ThreadBusy(
-        f"Run {run.id} is being worked on already.",
-        run_id=run.id,
-        cure="Wait for it, or cancel it.",
-    )
-
-
-def step_limit(run: Run, resolved: RunSetup) -> int:
-    """Return up to how many steps a run may go that is taken over.
-
-    One that has used up its steps gets as many again.
-    """
-    limit = max(run.max_steps, resolved.max_steps)
-    return limit if run.steps < limit else run.steps + resolved.max_steps
+def step_limit(run: Run, setup: RunSetup) -> int:
+    """Return a resumed run's step limit; one that has used up its steps gets as many again."""
+    limit = max(run.max_steps, setup.max_steps)
+    return limit if run.steps < limit else run.steps + setup.max_steps
 
 
 def run_start_event(
-    agent: str, resolved: RunSetup, limit: int, *, made: int | None = None
+    agent: str, setup: RunSetup, limit: int, *, made: int | None = None
 ) -> NewEvent:
-    """Return the event that tells of a run's beginning.
+    """Return the event of a run's beginning.
 
     Args:
-        made: the steps that a run had made which goes on; None for a new one.
+        made: the steps that a resumed run has made; None for a new one.
     """
     data: dict[str, Any] = {
         "agent": agent,
-        "model": resolved.model.name,
+        "model": setup.model.name,
         "max_steps": limit,
         "resumed": made is not None,
         "steps": made or 0,
     }
-    if (memory := resolved.remembering) is not None:
+    if (memory := setup.memory) is not None:
         data |= {"observe_at": memory.bands.observe, "reflect_at": memory.bands.reflect}
         if memory.warnings:
             data["warnings"] = list(memory.warnings)
@@ -360,21 +369,15 @@ def run_start_event(
 
 
 def child_start_event(event: NewEvent, parent: str | None, spec: RunSpec) -> NewEvent:
-    """Return a run's start as it is told of a child run: whose it is, and for which task."""
+    """Return the event with the parent and the task of a child run, if it is one."""
     if parent is None:
         return event
-    return replace(
-        event,
-        data={
-            **event.data,
-            "parent": parent,
-            "task_key": spec.delegation.key if spec.delegation else "",
-        },
-    )
+    key = spec.delegation.key if spec.delegation else ""
+    return replace(event, data={**event.data, "parent": parent, "task_key": key})
 
 
 async def _check_head(store: UserStore, run: Run, head: int | None) -> None:
-    """Refuse to go on with an ended run whose thread went on without it, or on another branch."""
+    """Refuse to resume an ended run if its thread continued without it or on another branch."""
     node = None if head is None else await store.node(run.thread_id, head)
     own = node is not None and (node.run_id == run.id or node.seq == run.task_id)
     if own and run.open_node is not None:
@@ -390,14 +393,14 @@ async def _end_children(store: UserStore, run: Run, again: Collection[str]) -> N
     """End the descendants that died with the process that the run is taken over from.
 
     Args:
-        again: the calls that run again: they go on with the sub-agents that they began.
+        again: the ids of the calls that run again; they resume the sub-agents that they began.
     """
     tree = await store.runs(root_run_id=run.root_run_id, status=ACTIVE, limit=10_000)
-    gone = {run.id}
-    for one in sorted(tree, key=lambda one: one.created_at):
-        record = delegation_record(one) if one.parent_run_id == run.id else None
+    ended = {run.id}
+    for child in sorted(tree, key=lambda child: child.created_at):
+        record = delegation_record(child) if child.parent_run_id == run.id else None
         if record is not None and record.call in again:
             continue
-        if one.parent_run_id in gone and leases.is_dead(one):
-            gone.add(one.id)
-            await end_if_dead(store, one)
+        if child.parent_run_id in ended and leases.is_dead(child):
+            ended.add(child.id)
+            await end_if_dead(store, child)

@@ -1,4 +1,4 @@
-"""The state note: what is current of a run beside its task, restated when prompts begin anew."""
+"""The state note: restates at each activation what is current in a run, apart from its task."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _log = logging.getLogger(__name__)
 
 
 SECONDS = 5.0
-"""How long one function may take: a run never waits longer for what only restates."""
+"""Timeout of one state function."""
 TOKENS = 2000
-"""How much of the prompt the state note may have, beside the task, in our count."""
+"""Limit of the state note, without the task, in our tokens."""
 
 
 async def state_note(functions: Sequence[StateFunction], context: ToolContext) -> str:
-    """Return what the functions say, in their order; empty if they say nothing.
+    """Return the functions' texts in their order; empty if all are empty.
 
-    A function that fails or takes too long is passed over, with a warning.
+    A function that fails or exceeds its timeout is skipped with a warning.
     """
     said: list[str] = []
     for function in functions:

@@ -1,9 +1,8 @@
-"""The crash sweep: runs whose process is gone are left so that they can be gone on with.
+"""The crash sweep: suspend runs whose process is dead, so that they can be resumed.
 
-A run that died stays `running` until somebody looks at it.  The sweep looks at all of an owner's:
-each is suspended, with what was under way, and its thread tells of it.  Nothing is settled that is
-not known: what the run had reserved counts as spent at its bound, and a tool that was running is
-told to the model as interrupted when the run is resumed.
+A run whose process died stays `running` until it is examined.  The sweep examines all runs of an
+owner, suspends each and names the tools that were running.  What the run had reserved counts as
+spent at its bound; the result of a running tool is `interrupted` when the run is resumed.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ from agent_runtime_storage.contract.records import ACTIVE, Commit, Finish, Run
 from agent_runtime_storage.contract.store import UserStore
 
 MOST = 10_000
-"""The most runs that one sweep looks at, the newest first."""
+"""The most runs that one sweep examines, the newest first."""
 _NAMED = 10
-"""So many tools that were under way are named."""
+"""The most running tools that a detail names."""
 
 ContinuationWay = Literal["resume", "answer", "root", "task"]
 
@@ -38,12 +37,12 @@ class Sweep:
     """What a sweep did and found.
 
     Attributes:
-        interrupted: runs that were at work in a process that is gone, sub-agents included; they
-            are suspended now, and their `detail` says what was under way.
-        ended: runs that nobody would go on with, as they are now: a cancel was asked for, or they
-            looked after the memory of a thread.
-        resumable: runs that stand still and wait for nobody, by this sweep or since before it, the
-            oldest first: `resume` goes on with each.  Those that were paused are left out.
+        interrupted: runs that were `running` in a dead process, including sub-agents; they are
+            suspended now, and their `detail` names the tools that were running.
+        ended: runs that it ended, because their cancellation was requested or they only maintained
+            a thread's memory.
+        resumable: suspended runs that `resume` can continue at once, the oldest first, whoever
+            suspended them; paused runs are left out.
     """
 
     interrupted: tuple[Run, ...]
@@ -52,10 +51,10 @@ class Sweep:
 
 
 async def sweep(store: UserStore) -> Sweep:
-    """Suspend an owner's runs whose process is gone; see `Sweep`.
+    """Suspend an owner's runs whose process is dead; see `Sweep`.
 
-    A run is taken from its process by its lease, so of several sweeps one takes it, and a process
-    that only seemed to be gone can write nothing for it any more.
+    The sweep takes each run's lease, so only one of several sweeps suspends it, and a process that
+    only seemed dead can write nothing for it any more.
 
     Raises:
         StoreError: the store cannot be reached; what was done until then stays.
@@ -74,18 +73,18 @@ async def sweep(store: UserStore) -> Sweep:
                     await _suspend(store, run)
                     interrupted.append(await store.run(run.id))
             except (LeaseLost, Conflict, NotFound):
-                # Somebody else was quicker: took it over, ended it, or deleted its thread.
+                # Another process was faster: it took the run over, ended it or deleted its thread.
                 continue
             except CorruptThread as error:
-                _log.warning("Run %s is left as it is: %s", run.id, error.message)
+                _log.warning("Run %s was not swept: %s", run.id, error.message)
     return Sweep(tuple(interrupted), tuple(ended), await _resumable(store))
 
 
 async def continuation_of(store: UserStore, run: Run) -> ContinuationWay | None:
-    """Return how a run goes on that stands still; None if it is at work, or over.
+    """Return how a run that nobody works on can continue; None if it is running or over.
 
-    `resume`; `answer` a question of its own, or of one below it, first; with its `root`; or, for
-    a `task` in the background, when its agent delegates it again.
+    By `resume`; after an `answer` to a question of its own or of a run below it; with its `root`;
+    or, for a background `task`, when its agent delegates it again.
     """
     if run.status not in ACTIVE or not leases.is_dead(run) or RunSpec.of(run).upkeep:
         return None
@@ -98,7 +97,7 @@ async def continuation_of(store: UserStore, run: Run) -> ContinuationWay | None:
 
 
 async def _dead(store: UserStore) -> Sequence[Run]:
-    """Return the runs that are `running` in a process that is gone."""
+    """Return the runs that are `running` in a dead process."""
     return [run for run in await store.runs(status=["running"], limit=MOST) if leases.is_dead(run)]
 
 

@@ -1,4 +1,4 @@
-"""Taking a run over whose process is gone, and ending one without what drives it."""
+"""Take over a run whose process is dead, and end a run without its driver."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from agent_runtime_storage.contract.records import ACTIVE, Commit, Finish, Lease
 from agent_runtime_storage.contract.store import UserStore
 
 END_SECONDS = 10.0
-"""How long the end of a cancelled or failed run may take to be written."""
+"""How long recording the end of a cancelled or failed run may take."""
 DEAD_RESULT_TOKENS = 4000
-"""What the results of an exchange may show whose run is ended without its model at hand."""
+"""The tokens that an exchange's results may show when its run ends without its model."""
 
 
 async def take_lease(store: UserStore, run: Run) -> Lease:
-    """Take over the lease of a run, for this process, if it still is as it was read.
+    """Take over the lease of a run for this process, if the run has not changed since it was read.
 
-    The commands that its former owner left at work on this machine are ended.
+    Commands that its former owner left running on this machine are ended.
     """
     lease = await store.take_lease(
         run.id,
@@ -47,10 +47,12 @@ async def take_lease(store: UserStore, run: Run) -> Lease:
 
 
 async def take_log(store: UserStore, run: Run, emit: Callable[[Event], None]) -> tuple[RunLog, Run]:
-    """Take over the lease of a run that nobody works on; return its log, and the run as it is now.
+    """Take over a run that nobody works on; return its log, and the run as it is now.
 
-    Raises `LeaseLost` if it is not as it was read any more, `ThreadBusy`, and `Conflict` if it
-    succeeded.
+    Raises:
+        LeaseLost: the run has changed since it was read.
+        ThreadBusy: another run is active on its thread.
+        Conflict: it has succeeded.
     """
     lease, interrupted = await run_shielded(take_lease(store, run))
     async with finish_on_error(store, lease):
@@ -62,26 +64,18 @@ async def take_log(store: UserStore, run: Run, emit: Callable[[Event], None]) ->
 async def _load(
     store: UserStore, lease: Lease, emit: Callable[[Event], None]
 ) -> tuple[RunLog, Run]:
-    # Its owner may have written until the lease was taken.
+    # Its former owner may have written until the lease was taken, so read the run again.
     run = await store.run(lease.run_id)
     thread = await store.thread(run.thread_id)
-    log = RunLog(
-        store=store,
-        lease=lease,
-        view=await load_view(store, thread.id, thread.head),
-        head=thread.head,
-        last_seq=thread.last_seq,
-        last_activation=thread.last_activation,
-        last_observation=await store.last_observation(thread.id),
-        steps=run.steps,
-        emit=emit,
-    )
+    view = await load_view(store, thread.id, thread.head)
+    newest = await store.last_observation(thread.id)
+    log = RunLog.of(store, lease, thread, view, last_observation=newest, steps=run.steps, emit=emit)
     return log, run
 
 
 @asynccontextmanager
 async def finish_on_error(store: UserStore, lease: Lease) -> AsyncGenerator[None]:
-    """End the run if what is done under its lease fails, so that it is not left running."""
+    """End the run if the body fails, so that it is not left `running`."""
     try:
         yield
     except asyncio.CancelledError:
@@ -100,14 +94,14 @@ async def _end_held(store: UserStore, lease: Lease) -> None:
         try:
             await _end(*await _load(store, lease, lambda event: None))
         except AgentRuntimeError:
-            # What the store holds does not agree with itself; the lease alone still ends the run.
+            # The thread is corrupt; the lease alone still ends the run.
             await give_up(store, lease, cancelled_finish())
 
 
 async def give_up(store: UserStore, lease: Lease, finish: Finish) -> None:
-    """End a run by its lease alone; an open exchange stays open, for a resume to go on with.
+    """End a run by its lease alone; an open exchange stays open for a resume.
 
-    Where the store cannot do it any more, the lease has to expire.
+    If the store cannot be reached, the lease expires later.
     """
     commit = Commit(finish=finish, events=(finish_event(finish),))
     with anyio.move_on_after(END_SECONDS, shield=True), suppress(StoreError):
@@ -115,9 +109,9 @@ async def give_up(store: UserStore, lease: Lease, finish: Finish) -> None:
 
 
 async def end_if_dead(store: UserStore, run: Run) -> bool:
-    """End a run that is not over and that nobody works on; return whether it was ended here.
+    """End an active run that nobody works on; return whether it was ended here.
 
-    Somebody else may be quicker: take it over, end it, or delete it with its thread.
+    False also if another process took it over, ended it or deleted its thread first.
     """
     if run.status not in ACTIVE or not leases.is_dead(run):
         return False
@@ -128,7 +122,7 @@ async def end_if_dead(store: UserStore, run: Run) -> bool:
 
 
 async def end_dead(store: UserStore, run: Run) -> None:
-    """End a run whose process is dead as cancelled, its open exchange closed as far as known."""
+    """End a run whose process is dead as cancelled; its open exchange gets what is known."""
     log, run = await take_log(store, run, lambda event: None)
     async with finish_on_error(store, log.lease):
         await _end(log, run)
@@ -138,12 +132,12 @@ async def _end(log: RunLog, run: Run) -> None:
     finish = cancelled_finish()
     node = run.open_node and await log.store.node(run.thread_id, run.open_node)
     if not node or node.parent_id != log.head:
-        # An exchange belongs to its branch; the head of a run that was over may be on another.
-        await log.append([], finish=finish, events=[finish_event(finish)])
+        # The head of a run that had ended may be on another branch than its open exchange.
+        await log.append([], finish=finish)
         return
     log.exchange, _ = reopen(node, Toolset(()))
     done = abandoned_results(log.exchange)
     results = log.exchange.results | done
     texts = [results[index].text for index in range(len(results))]
     shown = share_result_budget(texts, DEAD_RESULT_TOKENS, count_text)
-    await log.close(done, shown, finish=finish, events=[finish_event(finish)])
+    await log.close(done, shown, finish=finish)

@@ -1,14 +1,15 @@
-"""Running the calls of an exchange: check what is recorded, run, record.
+"""Run the calls of an exchange: check what is recorded, run the rest, record the results.
 
-A call is marked as started just before it runs and done with its result, so that after a crash
-at any instant `done` stays, `pending` runs, and `started` is known to be uncertain: it runs again
-only if its tool says that this does no harm.
+A call is marked as started just before it runs, and as done together with its result.  After a
+crash at any instant `done` stays and `pending` runs; the effect of `started` is unverified, so such
+a call runs again only if its tool is idempotent.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from types import MappingProxyType
 
 import anyio
 
@@ -39,16 +40,19 @@ SELF_CANCELLED = (
 CANCELLED = "The run was cancelled before this call was started. It did not run."
 
 
-def interrupted_result() -> ToolResult:
-    """Return the result of a call that was started and whose end nobody saw."""
+def _interrupted() -> ToolResult:
     return ToolResult(INTERRUPTED, outcome="interrupted")
 
 
+def _self_cancelled() -> ToolResult:
+    return ToolResult(SELF_CANCELLED, outcome="interrupted")
+
+
 def reopen(node: Node, tools: Toolset) -> tuple[Exchange, dict[int, ToolResult]]:
-    """Return an exchange that a dead process left open, and results for what is uncertain."""
+    """Return an exchange that a dead process left open, and results for its unverified calls."""
     message = decode_message(node.body)
     if not isinstance(message, AssistantMessage):
-        raise InvariantError(f"the open node {node.seq} is no exchange")
+        raise InvariantError(f"The open node {node.seq} is not an exchange.")
     exchange = Exchange(node.seq, message, node.created_at)
     uncertain: dict[int, ToolResult] = {}
     for row in node.calls:
@@ -58,14 +62,14 @@ def reopen(node: Node, tools: Toolset) -> tuple[Exchange, dict[int, ToolResult]]
             tool = tools.get(message.calls[row.index].name)
             exchange.started.add(row.index)
             if tool is None or not tool.idempotent:
-                uncertain[row.index] = interrupted_result()
+                uncertain[row.index] = _interrupted()
     return exchange, uncertain
 
 
 def partition_calls(
     exchange: Exchange, tools: Toolset
 ) -> tuple[list[ReadyCall], dict[int, ToolResult]]:
-    """Return which waiting calls can run, and the results of those that cannot."""
+    """Return the waiting calls that can run, and results for those that cannot."""
     ready: list[ReadyCall] = []
     done: dict[int, ToolResult] = {}
     for index, call in enumerate(exchange.message.calls):
@@ -81,7 +85,7 @@ def partition_calls(
             done[index] = ToolResult(call.cut, outcome="error")
         elif call.raw is not None:
             done[index] = ToolResult(
-                "The arguments are no JSON object, so the call was not made. You wrote: "
+                "The arguments are not a JSON object, so the call was not made. You wrote: "
                 f"{call.raw[:500]}",
                 outcome="error",
             )
@@ -95,27 +99,27 @@ async def run_calls(
     tools: Toolset,
     context: Callable[[str], ToolContext],
     close: Callable[[dict[int, ToolResult]], Awaitable[None]],
-    settled: dict[int, ToolResult] | None = None,
+    settled: Mapping[int, ToolResult] = MappingProxyType({}),
     gate: Gate | None = None,
 ) -> Finish | None:
-    """Run what waits in the open exchange, in parallel; record each result; close the exchange.
+    """Run the waiting calls of the open exchange in parallel, record each result, close it.
 
-    What has to wait for a person does, also a call whose sub-agent waits for one; the rest runs,
-    and then the run is suspended with the exchange open.  Returns that suspension, else None.
+    Calls that need a person wait, as does a call whose sub-agent waits for one.  The others run;
+    then the run is suspended with the exchange open.  Returns that suspension, else None.
 
     Args:
-        context: gives a tool its context, by the call's id.
+        context: returns a tool's context, given the call's id.
         close: closes the exchange with the results that are not recorded yet.
         settled: results that a resume already knows.
-        gate: says what has to wait for a person; None if nothing does.
+        gate: decides which calls need a person; None if none do.
 
-    Cancellation: running tools are cancelled; what finished is recorded, the rest is left for
-    `abandoned_results`.  The same holds where a tool raises what is no `Exception`: it is raised
-    here, with its call recorded as failed.  `SystemExit` is an error result like any other.
+    Cancellation: running tools are cancelled.  Results that were ready are recorded, the rest is
+    left for `abandoned_results`.  If a tool raises anything but an `Exception` or `SystemExit`, it
+    is raised here, and its call is recorded as failed; `SystemExit` gives an error result.
     """
     exchange = log.open_exchange()
     ready, done = partition_calls(exchange, tools)
-    done |= settled or {}
+    done |= settled
     gated = GateResult([one for one in ready if one.index not in done], done)
     if gate is not None:
         gated = await gate.sort(exchange, gated)
@@ -125,74 +129,79 @@ async def run_calls(
     fresh = [one.index for one in gated.ready if one.index not in exchange.started]
     if fresh or done:
         await log.start(fresh, done)
-    waiting = await _run_all(log, gated.ready, context, close)
+    waiting = await _ParallelCalls(log, context, close).run(gated.ready)
     if gate is None or not (gated.waiting or waiting):
         return None
     return await gate.suspend(gated, waiting)
 
 
-async def _run_all(
-    log: RunLog,
-    ready: Sequence[ReadyCall],
-    context: Callable[[str], ToolContext],
-    close: Callable[[dict[int, ToolResult]], Awaitable[None]],
-) -> list[AwaitingHuman]:
-    """Run calls in parallel and record each result; return what those wait for that have none."""
-    exchange, turn = log.open_exchange(), anyio.Lock()
-    waiting: dict[int, AwaitingHuman] = {}
+class _ParallelCalls:
+    """Calls of one exchange that run at the same time."""
 
-    async def record(index: int, result: ToolResult) -> None:
-        with anyio.CancelScope(shield=True):
-            async with turn:
-                if exchange.waiting == 1:
-                    await close({index: result})
-                else:
-                    await log.finish_call(index, result)
+    def __init__(
+        self,
+        log: RunLog,
+        context: Callable[[str], ToolContext],
+        close: Callable[[dict[int, ToolResult]], Awaitable[None]],
+    ) -> None:
+        self.log, self.exchange = log, log.open_exchange()
+        self.context, self.close = context, close
+        self.waiting: dict[int, AwaitingHuman] = {}
+        self._recording = anyio.Lock()
 
-    async def run(one: ReadyCall) -> None:
+    async def run(self, calls: Sequence[ReadyCall]) -> list[AwaitingHuman]:
+        """Run the calls and record their results; return what those without a result wait for."""
+        pending = calls
+        while pending:
+            async with single_error(), anyio.create_task_group() as group:
+                for call in pending:
+                    self.waiting.pop(call.index, None)
+                    group.start_soon(carried, self._run, call)
+            for call in pending:
+                # A tool found the task of its own call in the event loop and cancelled it.
+                if call.index not in self.waiting and call.index not in self.exchange.results:
+                    if self.log.exchange is not self.exchange:
+                        break
+                    await self._record(call.index, _self_cancelled())
+            if any(one.paused for one in self.waiting.values()):
+                break
+            # A sub-agent's question may have been answered while the other calls ran.
+            pending = [
+                call
+                for call in calls
+                if call.index in self.waiting
+                and not await questions_of(self.log.store, self.waiting[call.index].run_id)
+            ]
+        return list(self.waiting.values())
+
+    async def _run(self, call: ReadyCall) -> None:
         try:
-            result = await _result_of(one, context)
+            result = await _result_of(call, self.context)
         except (asyncio.CancelledError, Exception):
             raise
         except BaseException as error:
-            exchange.failed[one.index] = raised_result(error)
+            self.exchange.failed[call.index] = raised_result(error)
             raise
         if isinstance(result, AwaitingHuman):
-            waiting[one.index] = result
-            return
-        await record(one.index, result)
+            self.waiting[call.index] = result
+        else:
+            await self._record(call.index, result)
 
-    going = ready
-    while going:
-        async with single_error(), anyio.create_task_group() as group:
-            for one in going:
-                waiting.pop(one.index, None)
-                group.start_soon(carried, run, one)
-        for one in going:
-            # The task of the call itself was cancelled, by somebody who found it in the loop.
-            if one.index not in waiting and one.index not in exchange.results:
-                if log.exchange is not exchange:
-                    break
-                await record(one.index, ToolResult(SELF_CANCELLED, outcome="interrupted"))
-        held = [one for one in ready if one.index in waiting]
-        if any(one.paused for one in waiting.values()):
-            break
-        # What was answered while the other calls ran goes on at once.
-        going = [
-            one for one in held if not await questions_of(log.store, waiting[one.index].run_id)
-        ]
-    return list(waiting.values())
+    async def _record(self, index: int, result: ToolResult) -> None:
+        with anyio.CancelScope(shield=True):
+            async with self._recording:
+                if self.exchange.waiting == 1:
+                    await self.close({index: result})
+                else:
+                    await self.log.finish_call(index, result)
 
 
 async def _result_of(one: ReadyCall, context: Callable[[str], ToolContext]) -> ToolResult:
-    """Call a tool and return its result.
-
-    A tool that cancels its own task, or that would end the process, gives a result as well.
-    """
+    """Call a tool and return its result, even if it cancels its own task or exits."""
     try:
         return await contained(lambda: one.tool.call(one.call.arguments, context(one.call.id)))
     except SelfCancelled:
-        return ToolResult(SELF_CANCELLED, outcome="interrupted")
+        return _self_cancelled()
     except (SystemExit, GeneratorExit) as error:
         return raised_result(error)
     except BaseExceptionGroup as group:
@@ -206,7 +215,7 @@ def abandoned_results(exchange: Exchange, tools: Toolset | None = None) -> dict[
     """Return results for the calls that a cancellation left without one.
 
     Args:
-        tools: of a run that this process stops: those that work in threads go on after it.
+        tools: the tools of a run that this process stops; those in threads may still be running.
     """
     done: dict[int, ToolResult] = {}
     for index, call in enumerate(exchange.message.calls):
@@ -220,12 +229,12 @@ def abandoned_results(exchange: Exchange, tools: Toolset | None = None) -> dict[
         elif tool is not None and tool.in_thread:
             done[index] = ToolResult(f"{INTERRUPTED} {STILL_RUNNING}", outcome="interrupted")
         else:
-            done[index] = interrupted_result()
+            done[index] = _interrupted()
     return done
 
 
 def still_running(exchange: Exchange, tools: Toolset) -> list[str]:
-    """Return the names of the tools under way that nothing can stop."""
+    """Return the names of the running tools that nothing can stop, since they run in threads."""
     return [
         call.name
         for index, call in enumerate(exchange.message.calls)

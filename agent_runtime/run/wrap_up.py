@@ -1,8 +1,8 @@
-"""Wrapping up: a run whose steps, budget or time are nearly used up is told while there is room.
+"""Warn a run's model before its steps, budget or time run out.
 
-At nine tenths, or earlier where a budget would not pay for two more calls, the model gets a note
-once: it can still end its task well, and say what is open, before the limit stops it.  When the
-limits were raised after that, or the run is resumed with more steps or time, it is told so too.
+At nine tenths of a limit, or earlier if a budget would not pay for two more calls, the model gets
+one note, so that it can finish and say what is open before the limit stops it.  If the limits are
+raised after that, or the run is resumed with more steps or time, a second note says so.
 """
 
 from __future__ import annotations
@@ -23,42 +23,41 @@ NOTE = (
 )
 ROOM_AGAIN = "There is room again for this run: go on with the task, without wrapping up."
 _TENTH = 10
-"""With fewer steps than that, a tenth is no step, and nothing is told of them."""
+"""Step limits below this get no note: a tenth of them is less than one step."""
 
 
 @dataclass(slots=True)
 class WrapUp:
-    """Looks how near a run is to its limits.
+    """Watches how near a run is to its limits.
 
     Attributes:
         limit: how long this execution may take; None for no limit.
-        told: whether its model has to wrap up, for all it knows.
+        warned: whether the model's newest note about limits says to wrap up.
     """
 
     limit: TimeLimit | None = None
-    told: bool = False
+    warned: bool = False
     _limits: tuple[object, ...] = ()
     _began: float = field(default_factory=time.monotonic)
 
     def start(self, limit: TimeLimit | None, entries: Sequence[Entry] = ()) -> None:
-        """Take the time from now on; the branch says what the model was told before."""
+        """Start the clock; read from the branch whether the model was warned before."""
         self.limit, self._began = limit, time.monotonic()
-        self.told = _was_told(entries)
+        self.warned = _was_warned(entries)
 
     def notes(
         self, *, steps: Sequence[tuple[int, int]], budgets: Sequence[BudgetState], call: Amount
     ) -> list[Note]:
-        """Return the note if it is time for it, or if there is room again since it was told.
+        """Return a note if a limit is near, or if there is room again since the warning.
 
         Args:
-            steps: those that the run has made and that it may make, then those of its tree if they
-                are limited.
-            budgets: those that it has to keep to.
-            call: the most that the next call can take of them.
+            steps: the run's steps and its limit, then those of its tree if it has a limit.
+            budgets: the budgets that the run must keep to.
+            call: an upper bound of the next call.
         """
         limits = (self.limit, *(most for _, most in steps), *(one.limit for one in budgets))
-        if self.told and limits == self._limits:
-            # A prompt that became shorter is no reason to begin anything new.
+        if self.warned and limits == self._limits:
+            # A shorter prompt makes the next call cheaper, but is no reason to begin new work.
             return []
         self._limits = limits
         reasons = (
@@ -67,9 +66,9 @@ class WrapUp:
             *(_budget(one, call) for one in budgets),
         )
         what = next(filter(None, reasons), "")
-        if bool(what) == self.told:
+        if bool(what) == self.warned:
             return []
-        self.told = bool(what)
+        self.warned = bool(what)
         return [Note(NOTE.format(what=what) if what else ROOM_AGAIN, source="limits")]
 
     def _time(self) -> str:
@@ -80,7 +79,7 @@ class WrapUp:
         return f"{took:,.0f} of its {self.limit.of:,.0f} seconds" if due else ""
 
 
-def _was_told(entries: Sequence[Entry]) -> bool:
+def _was_warned(entries: Sequence[Entry]) -> bool:
     for entry in reversed(entries):
         message = entry.message
         if message.type == "user":

@@ -27,7 +27,7 @@ from anyio.abc import TaskGroup
 from agent_runtime.concurrency import carried, single_error
 from agent_runtime.errors import NodeFailed, PromptTooLarge, WorkflowDiverged
 from agent_runtime.log.branch import node_row
-from agent_runtime.log.run_log import Exchange, cancelled_finish, finish_event
+from agent_runtime.log.run_log import Exchange, cancelled_finish
 from agent_runtime.log.run_spec import RunSpec
 from agent_runtime.messages import (
     AssistantMessage,
@@ -152,14 +152,14 @@ class WorkflowLoop:
         if self.log.exchange is not None:
             await self._close(abandoned_results(self.log.exchange), finish)
         else:
-            await self.log.append([], finish=finish, events=[finish_event(finish)])
+            await self.log.append([], finish=finish)
         return finish
 
     async def _answer(self, output: Any) -> Finish:
         value = plain_output(output)
         finish = Finish("succeeded", "completed", output=encode_output(value))
         message = AssistantMessage(describe_value(value))
-        await self.log.append([message], finish=finish, events=[finish_event(finish)])
+        await self.log.append([message], finish=finish)
         return finish
 
     async def _load(self) -> None:
@@ -344,8 +344,7 @@ class WorkflowLoop:
         calls = exchange.message.calls
         texts = [results[index].text for index in range(len(calls))]
         shown_chars = await self.state.fit(calls, texts)
-        events = [finish_event(finish)] if finish else []
-        await self.log.close(done, shown_chars, finish=finish, events=events)
+        await self.log.close(done, shown_chars, finish=finish)
 
     async def earlier(self, step: NodeIteration) -> Run | None:
         """Return the newest child run of this iteration of the node; None if none began."""

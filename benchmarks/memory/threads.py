@@ -142,7 +142,7 @@ async def remember(
     resolved = await resolve_run(
         speaking, runtime.settings, None, offline_model, store, thread_id=thread_id, child=False
     )
-    remembering = resolved.remembering
+    remembering = resolved.memory
     if remembering is None:
         raise ValueError("the runtime's observational memory is off")
     if remembering.warnings:

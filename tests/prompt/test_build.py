@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from agent_runtime import ScriptedModel
 from agent_runtime.errors import InvariantError
 from agent_runtime.log.branch import load_view
-from agent_runtime.log.run_log import RunLog
+from agent_runtime.log.run_log import Billing, RunLog
 from agent_runtime.messages import (
     AssistantMessage,
     FileRef,
@@ -243,10 +243,10 @@ async def write(log: RunLog, task: Entry, room: PromptLimits, move: Move) -> Non
     """Write a move as the orchestrator does."""
     usage = Usage("run", "run", None, "step", "m", 1, 0, 0, 1, 1, 0)
     seq = log.next_seq
+    event = NewEvent("answer", seq)
     match move:
         case Work(results, notes):
-            event = NewEvent("answer", seq)
-            await log.open(work(seq, results), usage, Amount(), Amount(), event)
+            await log.open(work(seq, results), Billing(usage, Amount(), Amount(), event))
             await log.start(range(1, len(results)), {0: seen(results[0])})
             for index in range(2, len(results)):
                 await log.finish_call(index, seen(results[index]))
@@ -255,7 +255,7 @@ async def write(log: RunLog, task: Entry, room: PromptLimits, move: Move) -> Non
             await log.close(done, shown, notes=[note(seq + 1 + i) for i in range(notes)])
         case Reply(words, notes):
             said = [answer(seq, words), *(note(seq + 1 + i) for i in range(notes))]
-            await log.append(said, step=True)
+            await log.append(said, billing=Billing(usage, Amount(), Amount(), event))
         case Say(words):
             await log.append(opening(log.view, user(seq, words)))
         case _:

@@ -159,7 +159,7 @@ async def test_what_a_dead_run_holds_of_the_day_is_not_waited_for(play: Play) ->
         await world.store.begin_run(lost)
         result = await world.run(Agent())
         assert (result.stop_reason, result.steps) == ("budget", 0)
-        assert "9,000 tokens reserved" in result.detail and "has died" in result.detail
+        assert "9,000 tokens reserved" in result.detail and "have died" in result.detail
         # Nothing of it is lost: it counts as spent once somebody has taken the run over.
         assert (await world.store.run("lost")).status == "running"
         await world.store.take_lease("lost", leases.this_process_owner(), seconds=60, replaces=1)

@@ -166,7 +166,7 @@ async def test_no_prompt_is_built_while_an_exchange_is_open(play: Play) -> None:
     async def build_now() -> str:
         """Do what the loop must not: build a prompt before the results are there."""
         try:
-            await drivers[0].prepare()
+            await drivers[0].next_prompt()
         except InvariantError as error:
             seen.append(type(error))
         return "built"

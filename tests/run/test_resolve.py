@@ -42,7 +42,7 @@ def final_result() -> str:
 def test_the_names_of_the_runtimes_own_tools_are_kept(
     own: Tool | Callable[..., Any], name: str
 ) -> None:
-    with pytest.raises(ConfigError, match=f"'{name}' is kept for a tool of the runtime's own"):
+    with pytest.raises(ConfigError, match=f"The tool name '{name}' is reserved for the runtime"):
         toolset(Agent(tools=[work, own]), None)
 
 

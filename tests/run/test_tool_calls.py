@@ -104,9 +104,9 @@ async def hang() -> str:
 
 
 BAD_CALLS: dict[str, tuple[RawCall, str, str]] = {
-    "no JSON": (RawCall("double", '{"number": '), "error", "no JSON object"),
-    "no object": (RawCall("double", "[1]"), "error", "no JSON object"),
-    "null": (RawCall("double", "null"), "error", "no JSON object"),
+    "no JSON": (RawCall("double", '{"number": '), "error", "not a JSON object"),
+    "no object": (RawCall("double", "[1]"), "error", "not a JSON object"),
+    "null": (RawCall("double", "null"), "error", "not a JSON object"),
     "a missing argument": (raw_call("double"), "error", "number"),
     "a wrong type": (raw_call("double", number="x"), "error", "number"),
     "an unknown tool": (raw_call("triple", number=1), "error", "There is no tool 'triple'"),

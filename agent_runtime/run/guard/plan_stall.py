@@ -1,4 +1,4 @@
-"""The loop guard's other half: what to do about a plan that stands still while its run goes on.
+"""The second half of the loop guard: notice a plan that does not move while its run makes steps.
 
 A plan moves when one of its items changes its status, its result or its text; of real runs that
 keep a list of what they do, 99 of 100 changes come within 32 steps of the one before, and the
@@ -22,12 +22,12 @@ SOURCE = "plan"
 NUDGE = (
     "In your last {count} answers no step of your plan has changed. {where} Bring the plan up to "
     "date with what you have done: complete what is done, write down as a result what you have "
-    "found, split what is larger than it looked, skip what is not needed any more. If something "
-    "blocks a step, set it to failed and say what; then go on with another one, or end the task "
+    "found, split what is larger than it looked, skip what is no longer needed. If something "
+    "blocks a step, set it to failed and say what; then continue with another one, or end the task "
     "and say what is missing."
 )
 WINDOW = 8
-"""Of so many nodes for each step of the limit the walk back reads at most."""
+"""Nodes read back at most for each step of the limit."""
 
 
 @dataclass(slots=True)
@@ -35,8 +35,9 @@ class PlanStall:
     """Watches a run for a plan that does not move.
 
     Attributes:
-        limit: after how many steps the model is told; the run is stopped half as many later, and
-            again after as many each time that it goes on all the same. 0 for never.
+        limit: steps without progress after which the model gets a note; the run is stopped after
+            half as many more, and again after each further half if a person lets it continue. 0 for
+            never.
         reason: why the run has to stop now; empty if it need not.
     """
 
@@ -44,14 +45,13 @@ class PlanStall:
     limit: int
     reason: str = ""
     _due: int = field(init=False)
-    """No count can reach a limit before the run has made so many steps: till then nothing is read.
-    """
+    """No count can reach a limit before this step of the run, so nothing is read until then."""
 
     def __post_init__(self) -> None:
         self._due = self.limit
 
     async def look(self) -> list[Note]:
-        """Look at the open exchange, and return what the model is told now; sets `reason`.
+        """Examine the open exchange and return the note for the model, if any; sets `reason`.
 
         Raises:
             CorruptThread: the plan cannot be read.
@@ -84,10 +84,10 @@ class PlanStall:
         return []
 
     async def _count(self, moved: int) -> tuple[int, int | None]:
-        """Return how many steps there are since a node, and how many since the model was told.
+        """Return the number of steps since a node, and since the model got its note.
 
-        The open one counts in both; None if the model was not told.  What a user says begins the
-        count anew.
+        Both include the open step; the second is None without a note.  A user's message restarts
+        both counts.
         """
         lease = self.log.lease
         assert self.log.head is not None
@@ -114,7 +114,7 @@ def _is_step(node: Node, run_id: str) -> bool:
 
 
 def _waits(message: object) -> bool:
-    """Return whether a step does nothing but wait for tasks in the background."""
+    """Return whether a step only waits for background tasks."""
     return (
         isinstance(message, AssistantMessage)
         and bool(message.calls)

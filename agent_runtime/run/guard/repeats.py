@@ -1,7 +1,7 @@
-"""The loop guard: what to do about the same calls with the same results, over and over.
+"""The loop guard: notice the same calls with the same results, warn the model, stop the run.
 
-All is read from the log, so a run that is resumed counts as one that was never stopped.  A plan
-that stands still is found by `plan_stall`; what follows from it is the same.
+All is read from the log, so a resumed run counts as one that was never stopped.  `plan_stall`
+notices a plan that does not move; the consequences are the same.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class LoopGuard:
         return cls(log, settings.loop_limit, asks, settings.answer_timeout, plan)
 
     async def look(self, results: Sequence[ToolResult]) -> list[Note]:
-        """Look at the open exchange, whose results are known, and return what the model is told."""
+        """Examine the open exchange, given its results; return the notes for the model."""
         self._repeats = await self.repeats(results)
         notes: list[Note] = []
         if self.limit and self._repeats == self.limit:
@@ -94,9 +94,10 @@ class LoopGuard:
         return count + 1
 
     async def stop(self) -> Finish | None:
-        """Stop a run that makes no progress, by the last look, and return how; None if it may run.
+        """Return how the run ends by the last `look`; None if it may continue.
 
-        Where nobody can be asked, the run's end is still to be written.
+        If a person can be asked, the run is suspended here with a question; else the caller has to
+        record the end.
         """
         about, detail = "plan", self.plan.reason
         if self.limit and self._repeats >= 2 * self.limit:

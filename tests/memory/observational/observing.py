@@ -10,8 +10,8 @@ from agent_runtime.memory.observational.configure import MemorySetup
 from agent_runtime.memory.observational.memory import ObservationalMemory
 from agent_runtime.memory.observational.observer.base import Observer
 from agent_runtime.models.tokens import Calibration
-from agent_runtime.run import compose as composing
-from agent_runtime.run.memory_maintenance import memory_of
+from agent_runtime.run import state as run_state
+from agent_runtime.run.state import memory_of
 
 
 def observe_with(
@@ -31,4 +31,4 @@ def observe_with(
         memory.deadline = memory.deadline if deadline is None else deadline
         return memory
 
-    patch.setattr(composing, "memory_of", observed)
+    patch.setattr(run_state, "memory_of", observed)

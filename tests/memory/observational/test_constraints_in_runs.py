@@ -32,9 +32,8 @@ from agent_runtime.models.scripted import Scripted, call, raw_call, say
 from agent_runtime.models.tokens import Calibration, count_text
 from agent_runtime.prompt.constraints import Constraints
 from agent_runtime.prompt.observation import ObservationLine, ObservationNotes
-from agent_runtime.run import compose as composing
 from agent_runtime.run import state
-from agent_runtime.run.memory_maintenance import memory_of
+from agent_runtime.run.state import memory_of
 
 FILLER = "what was seen there, in a few words\n" * 12
 LIMITS: dict[str, Any] = {
@@ -325,7 +324,7 @@ def reflector(monkeypatch: pytest.MonkeyPatch) -> Copying:
         found.limit = memory.limit
         return memory
 
-    monkeypatch.setattr(composing, "memory_of", dense)
+    monkeypatch.setattr(state, "memory_of", dense)
     return found
 
 

@@ -1,0 +1,233 @@
+"""What the next model call may take: of the window, of its answer's limit, and of the budgets."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import anyio
+
+from agent_runtime.errors import BudgetExceeded
+from agent_runtime.log import leases
+from agent_runtime.log.run_log import Exchange, RunLog
+from agent_runtime.messages import ToolResult
+from agent_runtime.models.cost import affordable_output, max_call_cost, scale_amount
+from agent_runtime.prompt.build import extend_view
+from agent_runtime.prompt.incomplete_answers import OutputLimit
+from agent_runtime.prompt.view import Entry, View
+from agent_runtime.prompt.window import PromptLimits
+from agent_runtime.run.budget import (
+    NO_END,
+    BudgetState,
+    allowances,
+    held_by_the_dead,
+    least_left,
+    root_reserve,
+)
+from agent_runtime.run.resolve import RunSetup
+from agent_runtime.run.takeover import end_if_dead
+from agent_runtime_storage.contract.records import Amount
+from agent_runtime_storage.log.spending import is_below
+
+LEAST_OUTPUT = 256
+"""A budget that affords a shorter answer than this counts as spent."""
+BUDGET_WAIT = 0.1
+"""Seconds between attempts to reserve what other runs of the tree hold."""
+LOOK_EVERY = 10
+"""Attempts between two checks whether one of those runs has died."""
+ESTIMATE_MARGIN = 1.1
+"""Factor on a prompt's estimate when the rest of the window is given to the answer: some providers
+refuse a call whose prompt and longest answer do not fit together."""
+BUDGET_SHARE = 8
+"""A long answer reserves at most this part of a budget, so that other runs can call meanwhile."""
+LAST_OUTPUT = 1024
+"""Output tokens reserved for the last answer of a run that has sub-agents."""
+NOTES = 500
+"""Tokens assumed for the notes that follow the results of an exchange."""
+USUAL_RESULT = "word " * 200
+"""Assumed as the result of a call that has none yet, when its next prompt is estimated."""
+
+
+@dataclass(slots=True)
+class Reservation:
+    """What is reserved for the next model call of a run, and what limits that call.
+
+    Attributes:
+        room: the window; narrower than the model's once a provider refused a prompt.
+        max_output: tokens of an answer, where window and budget have room; set by `output_limit`.
+        next_output: tokens of the next answer by what is reserved; set by `limited_by`.
+        calling: whether a model call is in progress, or was answered and is not recorded yet.
+        lost: failed attempts of it that may be billed and are not recorded yet.
+    """
+
+    log: RunLog
+    setup: RunSetup
+    room: PromptLimits
+    max_output: int
+    output_limit: OutputLimit
+    next_output: int = 0
+    limited_by: OutputLimit = "model"
+    calling: bool = False
+    lost: int = 0
+
+    @classmethod
+    def of(cls, log: RunLog, setup: RunSetup) -> Reservation:
+        """Return that of a run's first call; nothing is reserved yet."""
+        return cls(log, setup, setup.room, setup.max_output, setup.output_limit)
+
+    @property
+    def usual_output(self) -> int:
+        """The tokens of answer that the window always has room for."""
+        return min(self.max_output, self.room.reserve)
+
+    def bound(self, view: View, left: Amount | None = None) -> Amount:
+        """Return an upper bound of the next call, and set how long its answer may be.
+
+        Args:
+            left: what the budgets have left; the answer shrinks to it.
+        """
+        prompt_tokens = self.setup.calibration.estimate(view.tokens)
+        most, self.limited_by = self.max_output, self.output_limit
+        room = self.room.window - int(prompt_tokens * ESTIMATE_MARGIN)
+        if (room := max(room, self.usual_output)) < most:
+            most, self.limited_by = room, "window"
+        affordable = affordable_output(self.setup.info, prompt_tokens, left)
+        if left is not None:
+            share = max(affordable // BUDGET_SHARE, min(affordable, self.usual_output))
+            if (share := max(share, LEAST_OUTPUT)) < most:
+                most, self.limited_by = share, "budget"
+        self.next_output = most
+        return max_call_cost(self.setup.info, prompt_tokens, most)
+
+    def usual_bound(self, view: View) -> Amount:
+        """Return an upper bound of the next call if its answer has the usual length."""
+        prompt_tokens = self.setup.calibration.estimate(view.tokens)
+        return max_call_cost(self.setup.info, prompt_tokens, self.usual_output)
+
+    def shorten(self) -> bool:
+        """Limit answers to the usual length from now on; return whether they could be longer."""
+        if self.next_output <= self.usual_output:
+            return False
+        self.max_output, self.output_limit = self.usual_output, "window"
+        return True
+
+    async def reserve(self) -> None:
+        """Reserve the next call; wait while other runs hold what it needs.
+
+        Raises:
+            BudgetExceeded: it would not fit even if all others gave back what they hold, or those
+                that hold it have died.
+        """
+        alone = False
+        for waited in itertools.count():
+            left = least_left(await self.budgets()) if self.setup.limited else None
+            wanted = self.bound(self.log.view, left)
+            try:
+                await self.log.reserve(wanted)
+                return
+            except BudgetExceeded as error:
+                if left is None or wanted.tokens > left.tokens or wanted.cost > left.cost:
+                    raise
+                if error.budget == "steps" and not await self._steps_may_return():
+                    raise
+                refused = error
+            if waited % LOOK_EVERY == 0 or alone:
+                await self._end_dead_runs()
+                alive, dead = await self._holders()
+                if alone and not alive:
+                    raise held_by_the_dead(refused, dead)
+                # The holders may have given it back since the refusal: try once more at once.
+                alone = not alive
+            if not alone:
+                await anyio.sleep(BUDGET_WAIT)
+
+    async def _steps_may_return(self) -> bool:
+        """Return whether other runs of the tree have steps reserved that they may give back."""
+        lease, limits = self.log.lease, self.log.limits
+        kept = limits.kept_steps if is_below(lease) else 0
+        made = await self.log.store.tree_steps(lease.root_run_id)
+        return made + kept < (limits.steps or 0)
+
+    async def _holders(self) -> tuple[list[str], list[str]]:
+        """Return the user's runs that have reserved something: the live ones, and the dead."""
+        store = self.log.store
+        alive: list[str] = []
+        dead: list[str] = []
+        for run_id in await store.holders():
+            if run_id == self.log.lease.run_id:
+                # This run holds more than the refused call only if its memory does.
+                alive += [run_id] if self.log.held != Amount() else []
+                continue
+            run = await store.run(run_id)
+            (dead if leases.is_dead(run) else alive).append(run_id)
+        return alive, dead
+
+    async def _end_dead_runs(self) -> None:
+        """End the tree's runs whose process is dead: they would never give back what they hold."""
+        store, root = self.log.store, self.log.lease.root_run_id
+        for run in await store.runs(root_run_id=root, status=["running"], limit=10_000):
+            await end_if_dead(store, run)
+
+    async def record_lost(self) -> None:
+        """Record lost attempts at their bound and reserve the next one, if budgets are limited.
+
+        Raises:
+            BudgetExceeded: the next attempt might exceed the budget, so it must not be made.
+        """
+        if not self.setup.limited or not self.lost:
+            return
+        amount = self.log.reserved or Amount()
+        self.calling = False
+        await self.log.reserve(amount, unsettle=scale_amount(amount, self.lost))
+        self.calling, self.lost = True, 0
+
+    def recorded(self) -> None:
+        """Note that the model call is in the log, with all its attempts."""
+        self.calling, self.lost = False, 0
+
+    async def budgets(self) -> list[BudgetState]:
+        """Return the budgets that the run must keep to, as they are now."""
+        return await allowances(self.log.store, self.log.lease, self.log.limits)
+
+    # What a root leaves for its own next call
+
+    async def affordable_results(self) -> int | None:
+        """Return how many of our tokens of results leave a root enough for its next call.
+
+        None for a child run, or if nothing is limited.
+        """
+        if not self.setup.limited or is_below(self.log.lease):
+            return None
+        price, left = self.setup.info.price, NO_END
+        for budget in await self.budgets():
+            reserved = budget.spending.reserved
+            left = min(left, budget.left.tokens - reserved.tokens - LAST_OUTPUT)
+            if price is not None and (each := max(price.input, price.cache_write)):
+                rest = budget.left.cost - reserved.cost - LAST_OUTPUT * price.output
+                left = min(left, rest // each)
+        calibration = self.setup.calibration
+        bare = self._with_results(self.log.open_exchange(), "")
+        room = left - calibration.estimate(bare.tokens) - NOTES
+        return max(0, int(room / calibration.safe_ratio))
+
+    async def kept_for_root(self) -> Callable[[Exchange], Amount | None]:
+        """Return what child runs must leave unspent for a root while the exchange's calls run."""
+        if not self.setup.limited or is_below(self.log.lease):
+            return lambda exchange: None
+        budgets = await self.budgets()
+
+        def keep(exchange: Exchange) -> Amount:
+            view = self._with_results(exchange, USUAL_RESULT)
+            prompt_tokens = self.setup.calibration.estimate(view.tokens)
+            output = min(self.max_output, LAST_OUTPUT)
+            return root_reserve(max_call_cost(self.setup.info, prompt_tokens, output), budgets)
+
+        return keep
+
+    def _with_results(self, exchange: Exchange, text: str) -> View:
+        """Return the view with an exchange of which each result is this text."""
+        results = tuple(ToolResult(text) for _ in exchange.message.calls)
+        shown = (None,) * len(results)
+        entry = Entry(exchange.seq, self.log.head, exchange.message, results, shown)
+        return extend_view(self.log.view, entry)
