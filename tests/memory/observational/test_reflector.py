@@ -360,6 +360,20 @@ async def test_what_a_model_lost_is_put_back_as_it_was_written() -> None:
     assert done.observation.notes.task == "Port part 2 to the new schema"
 
 
+async def test_a_date_without_a_time_lasts_until_its_end() -> None:
+    lines = [
+        ObservationLine("2026-11-02", "info", "Looked at every module and at what it imports"),
+        ObservationLine("2026-11-03 08:00", "done", "Changed the parser, all tests of it pass now"),
+        ObservationLine("2026-11-03", "info", "Read the notes of the release before this one"),
+    ]
+    parts = chain([ObservationNotes(tuple(lines * 3), task="Port it")] * 2)
+    reflector, _ = model(
+        ["2026-11-03 21:15 | done | The parser is ported\n2026-11-04 | info | It was tried again"]
+    )
+    done = await reflector.reflect(of(parts), ())
+    assert [line.at for line in done.notes.lines] == ["2026-11-03 21:15", ""]
+
+
 async def test_the_smallest_usable_answer_is_kept_and_attempts_end_without_progress() -> None:
     parts = chain([work(0), work(1), work(2)])
     longer = GOOD + "".join(

@@ -178,11 +178,9 @@ class _Attempts:
         self._ledger = ledger
         self._nonce = nonce_for(format_notes(part.notes) for part in reflection.parts)
         self._text = _message(reflection, self._nonce)
-        latest = max(
-            (line.at for part in reflection.parts for line in part.notes.lines), default=""
-        )
-        # A day alone lasts until its end.
-        self._latest = f"{latest} 24:00" if len(latest) == 10 else latest
+        times = (line.at for part in reflection.parts for line in part.notes.lines)
+        # A date without a time lasts until its end.
+        self._latest = max((f"{at} 24:00" if len(at) == 10 else at for at in times), default="")
         self.calls: list[MemoryCall] = []
         self.best: ObservationNotes | None = None
         self.rejected = ""
@@ -243,9 +241,7 @@ class _Attempts:
             tokens=int(self._of.most / SHARE),
             instructions=INSTRUCTIONS,
             nonce=self._nonce,
-            latest=max(
-                (line.at for part in self._of.parts for line in part.notes.lines), default=""
-            ),
+            latest=self._latest,
             telling=True,
         )
         notes = validate_notes(text, source, cut_off=cut_off)
