@@ -1,11 +1,11 @@
-"""The form in which a model writes notes, read tolerantly.
+"""The format in which a model writes notes, and a tolerant parser for it.
 
     2026-11-21 14:05 | critical | The user wants the report in French.
     TASK: write the report
     NEXT: translate the summary
 
-Weak models put bullets, code fences, brackets, headings or a table around it, use other words for
-priorities, or leave the time out.  All that is understood; prose is not.
+Weak models add bullets, code fences, brackets, headings or a table, use other words for priorities,
+or omit the time.  All of that is understood; prose is not.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from agent_runtime.messages import encodable
 from agent_runtime.prompt.observation import ObservationLine, ObservationNotes, Priority
 
 NOTHING = "NOTHING TO OBSERVE"
-"""The verdict that there is nothing to observe."""
+"""What a model writes if there is nothing to observe."""
 LONGEST_LINE = 800
-"""A line with more characters is split."""
+"""Characters above which a line is split."""
 
 _SPELLINGS: dict[Priority, str] = {
     "critical": "critical crit high highest urgent blocker must p0 🔴 !!",
@@ -75,15 +75,15 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """What a model wrote.
+    """A model's answer, parsed.
 
     Attributes:
         notes: what was understood of it.
-        nothing: whether the verdict stands there, on a line of its own.
-        proper: how many lines have a time or a priority.
-        loose: how many bullets have neither; they are taken for information.
-        joined: how many lines were taken to continue the one before.
-        stray: how many lines are no notes at all; they are left out.
+        nothing: whether a line says that there is nothing to observe.
+        proper: lines with a time or a priority.
+        loose: bullets with neither, which are taken for information.
+        joined: lines that continue the line before.
+        stray: lines that are not notes, which are dropped.
     """
 
     notes: ObservationNotes
@@ -96,13 +96,11 @@ class Parsed:
 
 @dataclass(slots=True)
 class _Reader:
-    """Reads line by line."""
-
     day: str = ""
     lines: list[ObservationLine] = field(default_factory=list[ObservationLine])
     last: dict[str, str] = field(default_factory=dict[str, str])
     open: str = ""
-    """What a line without a form of its own continues: a `line`, the `task`, the `next` step."""
+    """What a line without a form continues: a `line`, the `task` or the `next` step."""
     nothing: bool = False
     proper: int = 0
     loose: int = 0
@@ -111,7 +109,7 @@ class _Reader:
 
 
 def format_notes(notes: ObservationNotes) -> str:
-    """Return notes in the form in which a model is to write them."""
+    """Format notes as a model should write them."""
     shown = [f"{line.at or 'unknown'} | {line.priority} | {line.text}" for line in notes.lines]
     if notes.task:
         shown.append(f"TASK: {notes.task}")
@@ -121,7 +119,7 @@ def format_notes(notes: ObservationNotes) -> str:
 
 
 def parse_notes(text: str) -> Parsed:
-    """Return what a model wrote, understood as far as it has the form of notes."""
+    """Parse a model's answer as far as it has the form of notes."""
     reader = _Reader()
     thought = _THOUGHT.match(text)
     for raw in text[thought.end() if thought else 0 :].splitlines():
@@ -140,7 +138,7 @@ def parse_notes(text: str) -> Parsed:
 
 def _read(reader: _Reader, raw: str) -> None:
     if not raw.strip():
-        # After an empty line nothing is continued, but for a task that has not begun yet.
+        # An empty line ends what could be continued, except a task whose text has yet to begin.
         if not (reader.open in reader.last and not reader.last[reader.open]):
             reader.open = ""
         return
@@ -177,7 +175,7 @@ def _read(reader: _Reader, raw: str) -> None:
 
 
 def _line(body: str, day: str) -> ObservationLine | None:
-    """Return the line that begins with a time or a priority; None if it begins with neither."""
+    """Parse a line that begins with a time or a priority; None if it begins with neither."""
     fields = body.strip("|" if body.startswith("|") else "").split("|", 2)
     if len(fields) == 3:
         for first, second in ((0, 1), (1, 0)):
@@ -194,7 +192,7 @@ def _line(body: str, day: str) -> ObservationLine | None:
         if not timed and (when := _WHEN.match(rest)):
             at, rest, timed = _time(when, day), rest[when.end() :], True
         if (priority is None or sign) and (found := _PRIORITY.match(rest)) and _marks(found):
-            # A sign is often followed by its meaning in words.
+            # A sign is often followed by the same priority in words.
             priority, sign = _WORDS[found["word"].lower()], not found["word"].isalnum()
             rest = rest[found.end() :]
     text = _clean(rest)
@@ -204,7 +202,7 @@ def _line(body: str, day: str) -> ObservationLine | None:
 
 
 def _marks(found: re.Match[str]) -> bool:
-    """Return whether a word is a priority: it is known, and set apart from what follows."""
+    """Return whether a word is a priority: a known one, set apart from what follows."""
     word = found["word"]
     if word.lower() not in _WORDS:
         return False
@@ -213,7 +211,7 @@ def _marks(found: re.Match[str]) -> bool:
 
 
 def _heading(plain: str) -> str:
-    """Return the day that a line names and nothing else."""
+    """Return the day if the line names nothing else; else an empty text."""
     found = _HEADING.fullmatch(plain) if len(plain) < 40 else None
     if found is None:
         return ""
@@ -231,7 +229,7 @@ def _heading(plain: str) -> str:
 
 
 def _time(when: re.Match[str], day: str) -> str:
-    """Return a time as `2026-11-21 14:05`, or its day alone; empty if it is none."""
+    """Return a time as `2026-11-21 14:05`, or only its day; empty if it is neither."""
     day = _date(when["date"]) if when["date"] else day
     clock = when["time"] or when["only"]
     if not day or not clock:
@@ -259,7 +257,7 @@ def _clean(text: str) -> str:
 
 
 def _split(line: ObservationLine) -> Iterator[ObservationLine]:
-    """Yield a line, or several where it is too long."""
+    """Split a line that is too long."""
     text = line.text
     while len(text) > LONGEST_LINE:
         end = text.rfind(". ", LONGEST_LINE // 2, LONGEST_LINE) + 1
