@@ -91,7 +91,7 @@ class ThreadMemory:
         bands = MemoryThresholds(*tokens, resolved.room.last_messages).within(resolved.room.limit)
         ratio = resolved.calibration.ratio
         return await memory_report(
-            store, thread, found.bands if found else bands, ratio, on=found is not None
+            store, thread, found.thresholds if found else bands, ratio, on=found is not None
         )
 
     async def observe(
@@ -181,14 +181,14 @@ def memory_of(
     log: RunLog, found: MemorySetup, calibration: Calibration, settings: Settings
 ) -> ObservationalMemory:
     """Return the observational memory of a run, or of what looks after a thread's memory."""
-    by_rules, folder = RuleObserver(), RuleReflector()
+    rule_observer, rule_reflector = RuleObserver(), RuleReflector()
     return ObservationalMemory(
         log=log,
-        bands=found.bands,
-        observer=found.observer or by_rules,
-        fallback=by_rules,
-        reflector=found.reflector or folder,
-        folder=folder,
+        thresholds=found.thresholds,
+        observer=found.observer or rule_observer,
+        rule_observer=rule_observer,
+        reflector=found.reflector or rule_reflector,
+        rule_reflector=rule_reflector,
         deadline=settings.observer_timeout,
         ratio=lambda: calibration.ratio,
     )
@@ -217,12 +217,12 @@ class OnDemandMemoryWorker(MemoryWorker):
     async def observe_all(self) -> None:
         """Observe all that has left or may leave, then what rules wrote while a model failed."""
         memory = self.memory
-        while chunk := await memory.left_out(self.log.view):
+        while chunk := await memory.next_of_past(self.log.view):
             await self.observe(chunk)
-        while chunk := oldest(memory.raw(self.log.view), memory.bands):
+        while chunk := oldest(memory.raw(self.log.view), memory.thresholds):
             await self.observe(chunk)
         while provisional := self.provisional(self.log.view):
-            await self.again(provisional)
+            await self.rewrite(provisional)
 
     async def reflect_all(self) -> None:
         """Condense the oldest observations, but for those that are spared as usual."""

@@ -17,7 +17,7 @@ from agent_runtime.human.gate import Gate
 from agent_runtime.log import leases
 from agent_runtime.log.exchange import Exchange
 from agent_runtime.log.run_log import RunLog
-from agent_runtime.memory.observational.branch_constraints import constraints_of
+from agent_runtime.memory.observational.constraint_reader import constraints_of
 from agent_runtime.memory.observational.memory import ObservationalMemory
 from agent_runtime.memory.observational.worker import MemoryWorker
 from agent_runtime.memory.transcript import characters
@@ -219,7 +219,7 @@ class RunState:
         window = min(self.room.window, refused + self.room.reserve)
         self.room = replace(self.room, window=window)
         if self.memory is not None:
-            self.memory.bands = self.memory.bands.within(self.room.limit)
+            self.memory.thresholds = self.memory.thresholds.within(self.room.limit)
 
     async def fit(self, calls: Sequence[ToolCall], texts: Sequence[str]) -> list[int | None]:
         """Return how many characters of each call's result prompts show, so that none floods them.

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from agent_runtime.memory.observational.observer.base import ObserverInput
 from agent_runtime.memory.observational.observer.rules import (
     LEAST,
+    NoteExtractor,
     RuleObserver,
-    extract_notes,
 )
 from agent_runtime.memory.observational.observer.sentences import (
     error_lines,
@@ -94,6 +94,18 @@ def user(text: str) -> Made:
 
 def agent(text: str, *calls: Call) -> Made:
     return AssistantMessage(text), calls
+
+
+def extract_notes(
+    branch: Sequence[Entry],
+    wanted: int,
+    limit: int | None = None,
+    earlier: ObservationNotes | None = None,
+) -> ObservationNotes:
+    extractor = NoteExtractor()
+    for entry in branch:
+        extractor.read(entry)
+    return extractor.notes(wanted, wanted if limit is None else limit, earlier)
 
 
 def told(notes: ObservationNotes) -> str:
