@@ -1,0 +1,1 @@
+"""What an agent remembers: observations of its own run, recall, conversations and node memory."""

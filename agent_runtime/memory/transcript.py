@@ -201,8 +201,8 @@ def _end(text: str, start: int, end: int) -> int:
     if end >= len(text):
         return len(text)
     least = start + int((end - start) * _NEAR)
-    found = max(text.rfind("\n", least, end), text.rfind(" ", least, end))
-    return found + 1 if found > start else end
+    space = max(text.rfind("\n", least, end), text.rfind(" ", least, end))
+    return space + 1 if space > start else end
 
 
 # From nodes to messages

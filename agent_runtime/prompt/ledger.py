@@ -192,8 +192,8 @@ def _split(run: str) -> tuple[tuple[IdentifierKind, str], ...]:
 @functools.lru_cache(maxsize=16_384)
 def _split_short(run: str) -> tuple[tuple[IdentifierKind, str], ...]:
     if "://" in run and (url := _URL.search(run)):
-        found = _closed(url[0]).rstrip(_TRAILING)
-        return (("url", found),) if len(found) >= _LEAST else ()
+        whole = _closed(url[0]).rstrip(_TRAILING)
+        return (("url", whole),) if len(whole) >= _LEAST else ()
     if "/" not in run:
         return tuple(_names(_NAME, run))
     names: list[tuple[IdentifierKind, str]] = []

@@ -304,13 +304,13 @@ def _context(
 
 def _within(newest_first: Iterable[ObservationLine], budget: int) -> tuple[ObservationLine, ...]:
     """Return the newest lines that fit into a token budget, oldest first."""
-    kept: list[ObservationLine] = []
+    lines: list[ObservationLine] = []
     for line in newest_first:
         budget -= count_text(format_notes(ObservationNotes((line,)))) + 1
         if budget < 0:
             break
-        kept.append(line)
-    return tuple(reversed(kept))
+        lines.append(line)
+    return tuple(reversed(lines))
 
 
 def _joined(noted: Sequence[ObservationNotes]) -> ObservationNotes:

@@ -150,9 +150,9 @@ def _read(reader: _Reader, raw: str) -> None:
     plain = body.strip(" *_`.\"'")
     if len(plain) < 40 and _VERDICT.fullmatch(plain):
         reader.nothing, reader.open = True, ""
-    elif found := _LAST.fullmatch(body):
-        reader.open = "task" if found["task"] else "next"
-        reader.last[reader.open] = _clean(found["text"])
+    elif match := _LAST.fullmatch(body):
+        reader.open = "task" if match["task"] else "next"
+        reader.last[reader.open] = _clean(match["text"])
     elif day := _heading(plain):
         reader.day, reader.open = day, ""
     elif line := _line(body, reader.day):
@@ -191,31 +191,31 @@ def _line(body: str, day: str) -> ObservationLine | None:
     for _ in range(3):
         if not timed and (when := _WHEN.match(rest)):
             at, rest, timed = _time(when, day), rest[when.end() :], True
-        if (priority is None or sign) and (found := _PRIORITY.match(rest)) and _marks(found):
+        if (priority is None or sign) and (match := _PRIORITY.match(rest)) and _marks(match):
             # A sign is often followed by the same priority in words.
-            priority, sign = _WORDS[found["word"].lower()], not found["word"].isalnum()
-            rest = rest[found.end() :]
+            priority, sign = _WORDS[match["word"].lower()], not match["word"].isalnum()
+            rest = rest[match.end() :]
     text = _clean(rest)
     if not text or not (timed or priority):
         return None
     return ObservationLine(at, priority or "info", text)
 
 
-def _marks(found: re.Match[str]) -> bool:
+def _marks(match: re.Match[str]) -> bool:
     """Return whether a word is a priority: a known one, set apart from what follows."""
-    word = found["word"]
+    word = match["word"]
     if word.lower() not in _WORDS:
         return False
-    apart = found["separator"].strip() or set(found["open"] + found["close"]) & set("[(<*_`")
+    apart = match["separator"].strip() or set(match["open"] + match["close"]) & set("[(<*_`")
     return bool(apart) or not word.isalnum()
 
 
 def _heading(plain: str) -> str:
     """Return the day if the line names nothing else; else an empty text."""
-    found = _HEADING.fullmatch(plain) if len(plain) < 40 else None
-    if found is None:
+    match = _HEADING.fullmatch(plain) if len(plain) < 40 else None
+    if match is None:
         return ""
-    day = found["day"].strip()
+    day = match["day"].strip()
     if re.fullmatch(_DAY, day):
         return _date(day)
     for form in _MONTHS:

@@ -148,16 +148,16 @@ def binding(text: str) -> bool:
 
 def exit_code(text: str) -> int | None:
     """Return the exit status that a command's output names, if any."""
-    found = _EXIT.search(text[:400]) or _EXIT.search(text[-400:])
-    return int(found[1]) if found else None
+    match = _EXIT.search(text[:400]) or _EXIT.search(text[-400:])
+    return int(match[1]) if match else None
 
 
 def error_lines(text: str, most: int = 6) -> list[str]:
     """Return at most `most` error lines of an output: the first and the last ones."""
     head: list[str] = []
     tail: deque[str] = deque(maxlen=max(1, most - most // 3))
-    for found in _ERROR_LINE.finditer(text):
-        line = one_line(found[0])
+    for match in _ERROR_LINE.finditer(text):
+        line = one_line(match[0])
         if line.startswith("Traceback ") or line in head or line in tail:
             continue
         (head if len(head) < most // 3 else tail).append(line)

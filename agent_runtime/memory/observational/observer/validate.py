@@ -155,10 +155,10 @@ def _shape(parsed: Parsed) -> NotesRejected | None:
 
 def _tidied(notes: ObservationNotes, latest: str) -> ObservationNotes:
     """Remove repeated lines, and times later than `latest`."""
-    kept = dict.fromkeys(
+    lines = dict.fromkeys(
         replace(line, at="") if latest and line.at[:16] > latest else line for line in notes.lines
     )
-    return replace(notes, lines=tuple(kept))
+    return replace(notes, lines=tuple(lines))
 
 
 # Loops

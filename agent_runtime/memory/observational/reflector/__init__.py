@@ -1,0 +1,1 @@
+"""Reflectors: condense old observations into one, with a model or by rules."""
