@@ -1,4 +1,4 @@
-"""Reflection: what is condensed and when, by a model and by rule, and what must never be lost."""
+"""Reflection: what is condensed and when, by a model and by rules, and what must never be lost."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ NOTES = st.builds(
 def chain(
     notes: Sequence[ObservationNotes], ledgers: Sequence[tuple[str, ...]] = ()
 ) -> list[Observation]:
-    """Return observations that follow each other, of ten nodes each."""
+    """Return consecutive observations of ten nodes each."""
     return [
         Observation(
             id=place + 1,
@@ -91,9 +91,9 @@ def chain(
 
 
 def work(place: int, lines: int = 20) -> ObservationNotes:
-    """Return notes of ordinary work, none of it critical but a rule of the user."""
+    """Return notes of ordinary work, with one critical line, a rule of the user."""
     at = f"2026-11-{place % 28 + 1:02} 10:00"
-    told = [
+    looks = [
         ObservationLine(
             at, "info", f"Looked at module {place}.{number} and what it imports from elsewhere"
         )
@@ -103,7 +103,7 @@ def work(place: int, lines: int = 20) -> ObservationNotes:
     done = ObservationLine(
         at, "done", f"Changed the parser of part {place}, all of its tests pass now"
     )
-    return ObservationNotes((rule, *told, done), task=f"Port part {place} to the new schema")
+    return ObservationNotes((rule, *looks, done), task=f"Port part {place} to the new schema")
 
 
 def of(parts: Sequence[Observation], share: float = 0.4) -> Reflection:
@@ -141,7 +141,7 @@ def test_what_is_restored_has_lost_nothing(
 
 
 @pytest.mark.parametrize(
-    "told",
+    "text",
     [
         "User: deploy to port 8443 on Friday",
         "User: never deploy to port 8080 on Friday",
@@ -149,7 +149,7 @@ def test_what_is_restored_has_lost_nothing(
         "",
     ],
 )
-def test_a_line_that_says_something_else_does_not_stand_for_a_critical_one(told: str) -> None:
+def test_a_line_that_says_something_else_does_not_stand_for_a_critical_one(text: str) -> None:
     parts = chain(
         [
             ObservationNotes(
@@ -157,7 +157,7 @@ def test_a_line_that_says_something_else_does_not_stand_for_a_critical_one(told:
             )
         ]
     )
-    candidate = ObservationNotes((ObservationLine("", "critical", told),) if told else ())
+    candidate = ObservationNotes((ObservationLine("", "critical", text),) if text else ())
     assert lost_critical_lines(candidate, parts) == list(parts[0].notes.lines)
     assert restore_lost_lines(candidate, parts).lines[-1] == parts[0].notes.lines[0]
 
@@ -170,11 +170,11 @@ def test_a_line_that_stands_for_a_critical_one_becomes_critical() -> None:
             )
         ]
     )
-    told = ObservationLine(
+    reworded = ObservationLine(
         "2026-11-21", "info", "The user said: never deploy on a Friday, port 8443"
     )
-    assert restore_lost_lines(ObservationNotes((told,)), parts).lines == (
-        replace(told, priority="critical"),
+    assert restore_lost_lines(ObservationNotes((reworded,)), parts).lines == (
+        replace(reworded, priority="critical"),
     )
 
 
@@ -254,7 +254,7 @@ async def test_what_cannot_be_condensed_is_refused_and_archived() -> None:
 
 
 def dense(start: int, lines: int = 40) -> ObservationNotes:
-    """Return notes of which nothing can be left out."""
+    """Return notes that cannot be shortened."""
     return ObservationNotes(
         tuple(
             ObservationLine(
@@ -281,16 +281,16 @@ async def test_nothing_is_archived_while_there_is_room() -> None:
 
 async def test_what_was_archived_is_pointed_to_and_counted_ever_after() -> None:
     parts = chain([dense(1000), dense(2000), work(2), work(3), work(4)])
-    told: list[Observation] = [*parts]
+    standing: list[Observation] = [*parts]
     for count in (1, 2):
-        note = replace(archived(told[:count]), id=10 + count)
-        told = list(apply_reflections(told, [note]))
-    archive = told[0].archive
+        note = replace(archived(standing[:count]), id=10 + count)
+        standing = list(apply_reflections(standing, [note]))
+    archive = standing[0].archive
     assert archive is not None
     assert (archive.first, archive.last) == (1, 20)
-    shown = [line for line in told[0].notes.lines if line.priority == "critical"]
+    shown = [line for line in standing[0].notes.lines if line.priority == "critical"]
     assert archive.lines == archive.critical == 80 - len(shown)
-    done = await reflect_or_fallback(of(told), RULES, RULES, deadline=5)
+    done = await reflect_or_fallback(of(standing), RULES, RULES, deadline=5)
     one = done.observation
     assert one.origin == "rules"
     assert one.archive == archive
@@ -494,7 +494,7 @@ def test_reflections_stand_where_all_of_their_parts_stood() -> None:
 
 
 class Useless:
-    """A Reflector that never gives anything."""
+    """A Reflector that always fails."""
 
     async def reflect(self, reflection: Reflection, ledger: Sequence[str]) -> ReflectorResult:
         raise ObserverFailed("It gives nothing.")
@@ -504,7 +504,7 @@ class Useless:
 
 
 def check_tiles(observations: Sequence[Observation]) -> None:
-    """Assert that observations stand for all nodes from the root, each once."""
+    """Assert that observations cover every node from the root exactly once."""
     assert observations[0].parent_id is None
     assert observations[0].first == 1
     for before, after in itertools.pairwise(observations):

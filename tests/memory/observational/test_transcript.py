@@ -1,4 +1,4 @@
-"""What an Observer reads: every message with its speaker, and nothing that can pass for another."""
+"""Transcripts: every message has its speaker, and no text can pass for another."""
 
 from __future__ import annotations
 
@@ -236,10 +236,10 @@ messages = st.builds(
 
 @given(st.lists(messages, max_size=12), st.integers(0, 3000))
 def test_pieces_hold_everything_in_order_within_the_limit(
-    told: list[TranscriptMessage], limit: int
+    shown: list[TranscriptMessage], limit: int
 ) -> None:
-    nonce = nonce_for(one.text for one in told)
-    split = pieces(told, limit=limit, nonce=nonce)
+    nonce = nonce_for(one.text for one in shown)
+    split = pieces(shown, limit=limit, nonce=nonce)
     for piece in split:
         assert count_text(piece.text) <= max(limit, LEAST)
         assert piece.text.startswith(f"<transcript {nonce}>\n")
@@ -252,10 +252,10 @@ def test_pieces_hold_everything_in_order_within_the_limit(
             rf"(?:\n\n)?\[{nonce} \| node .*\]\n", piece.text.split("\n", 1)[1].rsplit("\n", 1)[0]
         )[1:]
     ]
-    assert "".join(parts) == "".join(one.text for one in told)
-    assert any(piece.noteworthy for piece in split) == any(one.noteworthy for one in told)
+    assert "".join(parts) == "".join(one.text for one in shown)
+    assert any(piece.noteworthy for piece in split) == any(one.noteworthy for one in shown)
     assert max((piece.latest for piece in split), default="") == max(
-        (one.at for one in told), default=""
+        (one.at for one in shown), default=""
     )
 
 
@@ -269,6 +269,6 @@ def test_any_text_can_be_read_and_sent(text: str, where: str) -> None:
             text if where == "text" else "", (made,), text if where == "reasoning" else ""
         )
         results = (ToolResult(text if where == "result" else ""),)
-    told = said([node(1, message, *results)])
-    for piece in pieces(told, limit=1000, nonce=nonce_for(one.text for one in told)):
+    shown = said([node(1, message, *results)])
+    for piece in pieces(shown, limit=1000, nonce=nonce_for(one.text for one in shown)):
         piece.text.encode()

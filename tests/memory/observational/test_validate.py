@@ -1,4 +1,4 @@
-"""What is rejected: whatever cannot stand for what was read."""
+"""Validation: notes are rejected if they cannot replace what was read."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ OBJECTS = [
 
 
 def sound(count: int, seed: int = 0) -> str:
-    """Return so many lines of notes with nothing wrong in them."""
+    """Return `count` lines of flawless notes."""
     rng = random.Random(seed)
     every = [f"{s} {v} {o}." for s in SUBJECTS for v in VERBS for o in OBJECTS]
     return "\n".join(
