@@ -44,9 +44,10 @@ LEAST = 256
 """Least tokens of a piece of a transcript."""
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+# A split may be moved back by this share of a part to end a line or a word.
 _NEAR = 0.5
-_FENCE_TOKENS = 24
-_PART_TOKENS = 12
+# Upper bounds of a fence, and of what a part adds to a header.
+_FENCE_TOKENS, _PART_TOKENS = 24, 12
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,15 +10,16 @@ How a message becomes an observation:
 3. From T/2 on `thresholds` gives the oldest raw nodes that may leave, in chunks.
 4. The worker claims a durable job for the chunk, so that no other process pays for the same work,
    and reserves its budget (`jobs`).
-5. The Observer writes notes: a model's (`observer.model`), which `observer.notes_format` parses and
-   `observer.validate` accepts or rejects, or those of rules (`observer.rules`) if the model fails.
-   The latter are provisional: the worker has a model rewrite them later.
-6. `memory` commits the observation with its ledger and cost (`records`).  It is now prepared.
-7. At T, or once it pays, `thresholds` asks for an activation.  The prepared observations are active:
-   they replace their messages in prompts, byte for byte the same until the next activation.
-8. Below R the worker has the Reflector condense the oldest observations into one; above R that
-   takes effect.  `reflector.retention` puts lost critical lines back; `reflector.archive` replaces
-   notes that cannot be condensed by a pointer to the log.
+5. The Observer writes notes.  A model reads a transcript (`observer.model`, `memory.transcript`),
+   and its notes are parsed (`observer.notes_format`) and validated (`observer.validate`).  If it
+   fails, rules write them (`observer.rules`); a model rewrites these provisional notes later.
+6. `memory` commits the observation with its ledger and cost (`records`, `memory.accounting`).  It
+   is now prepared.
+7. At T, or once it pays, `thresholds` asks for an activation.  The observation is then active: it
+   replaces its messages in prompts and stays the same byte for byte.
+8. From 0.7 R on the worker has the Reflector condense the oldest observations into one, which takes
+   effect above R.  `reflector.retention` puts lost critical lines back; `reflector.archive` puts a
+   pointer to the log in place of notes that cannot be condensed.
 
 Where each decision is made:
 

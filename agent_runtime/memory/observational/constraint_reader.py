@@ -89,6 +89,7 @@ _STEERED = re.compile(
 )
 """What the runtime puts before a steering message."""
 _FENCE = re.compile(r"^\s*(?:```|~~~)")
+# Characters from which a line without an end may be wrapped.
 _WRAPPED = 40
 
 _NO_LONGER = re.compile(

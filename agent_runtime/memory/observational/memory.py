@@ -57,7 +57,7 @@ from agent_runtime.prompt.constraints import stated
 from agent_runtime.prompt.observation import Observation, ObservationLine, ObservationNotes
 from agent_runtime.prompt.view import ActivationCause, Entry, Gap, View
 from agent_runtime.prompt.window import covered, last_exchange, saved_by_cuts
-from agent_runtime_storage.contract.records import Amount, Job
+from agent_runtime_storage.contract.records import Amount, Job, NewEvent
 
 OBSERVE, REFLECT = "observe", "reflect"
 """Kinds of jobs, and purposes of usage rows."""
@@ -338,18 +338,10 @@ class ObservationalMemory:
             model=result.model,
         )
         tokens = sum(entry.tokens for entry in entries) or first_sent(entries)
-        committed = await accounting.commit_observation(
-            self.log,
-            new,
-            job,
-            usage=usage_rows(self.log, result.calls, OBSERVE, new.last),
-            event=observation_event(new, tokens, outcome.why, again=instead is not None),
-            held=held,
-            lost=outcome.lost or unreported(result.calls),
-        )
+        event = observation_event(new, tokens, outcome.why, again=instead is not None)
+        committed = await self._commit(job, new, event, result.calls, held, lost=outcome.lost)
         # An activation in the meantime has replaced the list, so it is read only now.
         self.prepared.append(committed)
-        self.written.append(committed)
 
     async def commit_reflection(
         self,
@@ -361,17 +353,27 @@ class ObservationalMemory:
         again: bool = False,
     ) -> None:
         """Commit a reflection, its cost and the end of its job; see `commit`."""
+        event = observation_event(done.observation, reflection.tokens, done.why, again=again)
+        new, calls = done.observation, done.calls
+        self.reflections.append(await self._commit(job, new, event, calls, held, lost=done.lost))
+
+    async def _commit(
+        self,
+        job: Job | None,
+        new: Observation,
+        event: NewEvent,
+        calls: Sequence[MemoryCall],
+        held: Amount | None,
+        *,
+        lost: bool,
+    ) -> Observation:
+        usage = usage_rows(self.log, calls, REFLECT if new.level else OBSERVE, new.last)
+        lost = lost or unreported(calls)
         committed = await accounting.commit_observation(
-            self.log,
-            done.observation,
-            job,
-            usage=usage_rows(self.log, done.calls, REFLECT, done.observation.last),
-            event=observation_event(done.observation, reflection.tokens, done.why, again=again),
-            held=held,
-            lost=done.lost or unreported(done.calls),
+            self.log, new, job, usage=usage, event=event, held=held, lost=lost
         )
-        self.reflections.append(committed)
         self.written.append(committed)
+        return committed
 
     async def record_failure(
         self, calls: Sequence[MemoryCall], purpose: str, held: Amount, *, lost: bool

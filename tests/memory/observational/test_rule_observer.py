@@ -11,11 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agent_runtime.memory.observational.observer.base import ObserverInput
-from agent_runtime.memory.observational.observer.rules import (
-    LEAST,
-    NoteExtractor,
-    RuleObserver,
-)
+from agent_runtime.memory.observational.observer.rules import LEAST, NoteExtractor, RuleObserver
 from agent_runtime.memory.observational.observer.sentences import (
     error_lines,
     exit_code,

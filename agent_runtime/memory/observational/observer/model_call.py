@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from agent_runtime.errors import (
-    AgentRuntimeError,
-    ModelError,
-    ModelProtocolError,
-    ModelRejected,
-)
+from agent_runtime.errors import AgentRuntimeError, ModelError, ModelProtocolError, ModelRejected
 from agent_runtime.memory.observational.observer.base import MemoryCall
 from agent_runtime.messages import PromptMessage
 from agent_runtime.models.base import Model, ModelAnswer, ModelRequest, Retrying

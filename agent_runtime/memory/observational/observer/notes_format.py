@@ -73,39 +73,37 @@ _VERDICT = re.compile(
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
 
-@dataclass(frozen=True, slots=True)
-class Parsed:
-    """A model's answer, parsed.
+@dataclass(slots=True)
+class ParsedNotes:
+    """A model's answer, read line by line.
 
     Attributes:
-        notes: what was understood of it.
         nothing: whether a line says that there is nothing to observe.
         proper: lines with a time or a priority.
         loose: bullets with neither, which are taken for information.
         joined: lines that continue the line before.
         stray: lines that are not notes, which are dropped.
+        day: the newest day that a heading or a line named.
+        last: the texts of `task` and `next`.
+        open: what a line without a form continues: a `line`, the `task` or the `next` step.
     """
 
-    notes: ObservationNotes
-    nothing: bool
-    proper: int
-    loose: int
-    joined: int
-    stray: int
-
-
-@dataclass(slots=True)
-class _Reader:
-    day: str = ""
-    lines: list[ObservationLine] = field(default_factory=list[ObservationLine])
-    last: dict[str, str] = field(default_factory=dict[str, str])
-    open: str = ""
-    """What a line without a form continues: a `line`, the `task` or the `next` step."""
     nothing: bool = False
     proper: int = 0
     loose: int = 0
     joined: int = 0
     stray: int = 0
+    day: str = ""
+    lines: list[ObservationLine] = field(default_factory=list[ObservationLine])
+    last: dict[str, str] = field(default_factory=dict[str, str])
+    open: str = ""
+
+    @property
+    def notes(self) -> ObservationNotes:
+        """What was understood of the answer."""
+        lines = tuple(part for line in self.lines for part in _split(line))
+        task, following = (_value(self.last.get(name, "")) for name in ("task", "next"))
+        return ObservationNotes(lines, task, following)
 
 
 def format_notes(notes: ObservationNotes) -> str:
@@ -118,29 +116,20 @@ def format_notes(notes: ObservationNotes) -> str:
     return "\n".join(shown)
 
 
-def parse_notes(text: str) -> Parsed:
+def parse_notes(text: str) -> ParsedNotes:
     """Parse a model's answer as far as it has the form of notes."""
-    reader = _Reader()
+    parsed = ParsedNotes()
     thought = _THOUGHT.match(text)
     for raw in text[thought.end() if thought else 0 :].splitlines():
-        _read(reader, raw)
-    lines = tuple(part for line in reader.lines for part in _split(line))
-    task, following = (_value(reader.last.get(name, "")) for name in ("task", "next"))
-    return Parsed(
-        ObservationNotes(lines, task, following),
-        reader.nothing,
-        reader.proper,
-        reader.loose,
-        reader.joined,
-        reader.stray,
-    )
+        _read(parsed, raw)
+    return parsed
 
 
-def _read(reader: _Reader, raw: str) -> None:
+def _read(parsed: ParsedNotes, raw: str) -> None:
     if not raw.strip():
         # An empty line ends what could be continued, except a task whose text has yet to begin.
-        if not (reader.open in reader.last and not reader.last[reader.open]):
-            reader.open = ""
+        if not (parsed.open in parsed.last and not parsed.last[parsed.open]):
+            parsed.open = ""
         return
     if len(raw) < 200 and _SKIPPED.fullmatch(raw):
         return
@@ -149,29 +138,29 @@ def _read(reader: _Reader, raw: str) -> None:
     body = raw[start.end() :].rstrip() if start else raw.strip()
     plain = body.strip(" *_`.\"'")
     if len(plain) < 40 and _VERDICT.fullmatch(plain):
-        reader.nothing, reader.open = True, ""
+        parsed.nothing, parsed.open = True, ""
     elif match := _LAST.fullmatch(body):
-        reader.open = "task" if match["task"] else "next"
-        reader.last[reader.open] = _clean(match["text"])
+        parsed.open = "task" if match["task"] else "next"
+        parsed.last[parsed.open] = _clean(match["text"])
     elif day := _heading(plain):
-        reader.day, reader.open = day, ""
-    elif line := _line(body, reader.day):
-        reader.lines.append(line)
-        reader.day = line.at[:10] or reader.day
-        reader.proper, reader.open = reader.proper + 1, "line"
-    elif reader.open in reader.last:
-        reader.last[reader.open] = f"{reader.last[reader.open]} {_clean(body)}".strip()
-    elif reader.open == "line" and (not bullet or raw[0].isspace()):
-        before = reader.lines[-1]
-        reader.lines[-1] = ObservationLine(
+        parsed.day, parsed.open = day, ""
+    elif line := _line(body, parsed.day):
+        parsed.lines.append(line)
+        parsed.day = line.at[:10] or parsed.day
+        parsed.proper, parsed.open = parsed.proper + 1, "line"
+    elif parsed.open in parsed.last:
+        parsed.last[parsed.open] = f"{parsed.last[parsed.open]} {_clean(body)}".strip()
+    elif parsed.open == "line" and (not bullet or raw[0].isspace()):
+        before = parsed.lines[-1]
+        parsed.lines[-1] = ObservationLine(
             before.at, before.priority, f"{before.text} {_clean(body)}"
         )
-        reader.joined += 1
+        parsed.joined += 1
     elif bullet and not bullet.endswith("#") and _clean(body):
-        reader.lines.append(ObservationLine("", "info", _clean(body)))
-        reader.loose, reader.open = reader.loose + 1, "line"
+        parsed.lines.append(ObservationLine("", "info", _clean(body)))
+        parsed.loose, parsed.open = parsed.loose + 1, "line"
     else:
-        reader.stray += 1
+        parsed.stray += 1
 
 
 def _line(body: str, day: str) -> ObservationLine | None:

@@ -35,13 +35,7 @@ from agent_runtime.memory.observational.observer.sentences import (
     words,
 )
 from agent_runtime.memory.transcript import time_of
-from agent_runtime.messages import (
-    AssistantMessage,
-    Note,
-    ToolCall,
-    ToolResult,
-    UserMessage,
-)
+from agent_runtime.messages import AssistantMessage, Note, ToolCall, ToolResult, UserMessage
 from agent_runtime.models.tokens import count_text
 from agent_runtime.prompt.ledger import LONGEST, identifiers
 from agent_runtime.prompt.observation import ObservationNotes, Priority
@@ -56,14 +50,18 @@ MOST = 0.5
 LEAST = 200
 """Tokens that notes may always have: a tenth of a short interval would say nothing."""
 
+# Calls that look at something and share a line.
 _RUN = 6
 _MOST_NAMES = 240
+# The line number that a search puts after a path.
 _PLACE = re.compile(r"[-:][0-9]+[-:]?$")
+# Weights of a name in a result: used by the agent as well, and defined there.
 _OWN, _DEFINED = 6, 3
 _DEFINING = words(
     "def class func function fn struct interface type enum const let var val trait impl module "
     "export package namespace record"
 )
+# Arguments that hold contents, which a line about the call leaves out.
 _TEXT_KEYS = words(
     "content new_string old_string new_str old_str file_text text body patch todos edits"
 )

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from agent_runtime.memory.observational.observer.notes_format import Parsed, parse_notes
+from agent_runtime.memory.observational.observer.notes_format import ParsedNotes, parse_notes
 from agent_runtime.models.tokens import count_text
 from agent_runtime.prompt.ledger import identifiers
 from agent_runtime.prompt.observation import ObservationLine, ObservationNotes, render_notes
@@ -35,14 +35,15 @@ SMALL = 150
 """Tokens that notes of a short text may have, if the text has more."""
 _ECHO = 40
 """A line of at least this many characters that is also in the instructions was copied."""
+# Repetition is judged from this many lines on, and lines that differ in numbers from this many.
 _LOOP_LINES = 6
 _LOOP_SHAPES = 20
-_LOOP_TEXT = 1_200
-_LOOP_RATIO = 0.06
-_RUN = 400
-_RUN_RATIO = 0.1
-_GRAM = 4
-_GRAMS = 60
+# A text, or a single line, of this many characters is a loop if zlib shrinks it below the ratio.
+_LOOP_TEXT, _LOOP_RATIO = 1_200, 0.06
+_RUN, _RUN_RATIO = 400, 0.1
+# Sequences of four words, judged from this many on.
+_GRAM, _GRAMS = 4, 60
+# Identifiers from which on most must occur in the source.
 _UNFOUNDED = 8
 _NUMBER = re.compile(r"\d+")
 _DATE = re.compile(r"[\d:./+-]+")
@@ -104,8 +105,9 @@ def validate_notes(
         return NotesRejected(
             "cut off", "It was cut at its length limit. Write fewer, shorter lines."
         )
-    notes = _tidied(parsed.notes, source.latest)
-    if (wrong := _repeats(parsed.notes.lines) or _echoes(notes, source.instructions)) is not None:
+    written = parsed.notes
+    notes = _tidied(written, source.latest)
+    if (wrong := _repeats(written.lines) or _echoes(notes, source.instructions)) is not None:
         return wrong
     tokens = count_text(render_notes(notes))
     return _too_long(tokens, most) if tokens > most else _unfounded(notes, source) or notes
@@ -125,10 +127,10 @@ def _too_long(tokens: int, most: int) -> NotesRejected:
 # Form
 
 
-def _verdict(parsed: Parsed, source: NotesSource) -> NotesRejected | None:
+def _verdict(parsed: ParsedNotes, source: NotesSource) -> NotesRejected | None:
     if not parsed.nothing:
         return None
-    if parsed.notes.lines:
+    if parsed.lines:
         return NotesRejected(
             "contradictory", "It has notes and says that there is nothing to observe."
         )
@@ -141,11 +143,11 @@ def _verdict(parsed: Parsed, source: NotesSource) -> NotesRejected | None:
     return None
 
 
-def _shape(parsed: Parsed) -> NotesRejected | None:
+def _shape(parsed: ParsedNotes) -> NotesRejected | None:
     if parsed.nothing:
         return None
     form = "Write each line as `YYYY-MM-DD HH:MM | priority | text` and nothing else."
-    if not parsed.notes.lines:
+    if not parsed.lines:
         return NotesRejected("malformed", f"It has no line of notes. {form}")
     other = parsed.loose + parsed.joined + parsed.stray
     if parsed.proper < other or parsed.stray > 2 + parsed.proper // 10:
