@@ -104,7 +104,7 @@ class MemoryReport:
 
 
 async def memory_report(
-    store: UserStore, thread_id: str, bands: MemoryThresholds, ratio: float, *, on: bool
+    store: UserStore, thread_id: str, thresholds: MemoryThresholds, ratio: float, *, on: bool
 ) -> MemoryReport:
     """Read the state of a thread's memory.
 
@@ -133,8 +133,8 @@ async def memory_report(
     return MemoryReport(
         thread_id=thread_id,
         on=on,
-        observe_at=bands.observe,
-        reflect_at=bands.reflect,
+        observe_at=thresholds.observe,
+        reflect_at=thresholds.reflect,
         ratio=ratio,
         activation=row and CurrentActivation(row.id, row.cause, row.anchor, row.created_at),
         tokens=prompt_tokens(view, ratio),
@@ -171,7 +171,6 @@ async def _places(
     branch = [] if head is None else await store.lineage(thread_id, head, first=first)
     on_branch = frozenset(branch)
     active = {one.id: one for one in view.observations}
-    seen = view.observations
     raw = view.entries[0].seq if view.entries else None
     known = {one.id: one for one in rows}
     replaced = set(_parts(active, known))
@@ -187,7 +186,9 @@ async def _places(
             return "replaced"
         if not one.level and raw is not None and one.first >= raw:
             return "prepared"
-        if not one.level and not any(each.first <= one.first <= each.last for each in seen):
+        if not one.level and not any(
+            each.first <= one.first <= each.last for each in active.values()
+        ):
             # It left the prompt when memory was turned off, and returns with it.
             return "prepared"
         if one.level and one.id in condensed:

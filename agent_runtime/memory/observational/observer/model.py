@@ -182,13 +182,13 @@ class ModelObserver:
     ) -> ObservationNotes | None:
         while True:
             try:
-                return await self._noted(interval, calls)
+                return await self._write_all(interval, calls)
             except ModelOverflow:
                 if self.limit <= LEAST:
                     raise
                 self.limit = max(LEAST, self.limit // 2)
 
-    async def _noted(
+    async def _write_all(
         self, interval: ObserverInput, calls: list[MemoryCall]
     ) -> ObservationNotes | None:
         """Return the notes of all pieces; None if there is nothing to observe in any."""
@@ -197,12 +197,12 @@ class ModelObserver:
         else:
             nonce, read = self._read(interval)
         earlier = [one.notes for one in interval.earlier]
-        noted: list[ObservationNotes] = []
+        written: list[ObservationNotes] = []
         for piece in read:
-            notes = await self._piece(piece, nonce, [*earlier, *noted], calls)
+            notes = await self._write_piece(piece, nonce, [*earlier, *written], calls)
             if notes is not None:
-                noted.append(notes)
-        return _joined(noted) if noted else None
+                written.append(notes)
+        return _joined(written) if written else None
 
     def _read(self, interval: ObserverInput) -> tuple[str, tuple[TranscriptPart, ...]]:
         """Return a mark that occurs in none of the texts, and the transcript in pieces."""
@@ -213,7 +213,7 @@ class ModelObserver:
         nonce = nonce_for([*texts, *(format_notes(one.notes) for one in interval.earlier)])
         return nonce, pieces(messages, limit=self.limit, nonce=nonce)
 
-    async def _piece(
+    async def _write_piece(
         self,
         piece: TranscriptPart,
         nonce: str,
@@ -313,10 +313,10 @@ def _within(newest_first: Iterable[ObservationLine], budget: int) -> tuple[Obser
     return tuple(reversed(lines))
 
 
-def _joined(noted: Sequence[ObservationNotes]) -> ObservationNotes:
+def _joined(written: Sequence[ObservationNotes]) -> ObservationNotes:
     """Join the notes of all pieces; the task and the next step are the last known ones."""
     return ObservationNotes(
-        tuple(line for one in noted for line in one.lines),
-        next((one.task for one in reversed(noted) if one.task), ""),
-        next((one.next_step for one in reversed(noted) if one.next_step), ""),
+        tuple(line for one in written for line in one.lines),
+        next((one.task for one in reversed(written) if one.task), ""),
+        next((one.next_step for one in reversed(written) if one.next_step), ""),
     )

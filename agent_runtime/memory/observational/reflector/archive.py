@@ -63,16 +63,20 @@ def _note(parts: Sequence[Observation], stated: Sequence[str]) -> Observation:
         until=max(times, default=""),
     )
     archive = _joined([*(part.archive for part in parts if part.archive), own])
+    notes = pointing(ObservationNotes(tuple(kept)), archive)
+    return replace(covering(parts), notes=notes, origin="archive", archive=archive)
+
+
+def covering(parts: Sequence[Observation]) -> Observation:
+    """Return an observation without notes that covers exactly the interval of its parts."""
     return Observation(
         id=0,
         level=max(part.level for part in parts) + 1,
         parent_id=parts[0].parent_id,
         first=parts[0].first,
         last=parts[-1].last,
-        notes=pointing(ObservationNotes(tuple(kept)), archive),
+        notes=ObservationNotes(()),
         parts=tuple(part.id for part in parts),
-        origin="archive",
-        archive=archive,
     )
 
 

@@ -17,6 +17,7 @@ from agent_runtime.memory.observational.observer.base import MemoryCall, Observe
 from agent_runtime.memory.observational.reflector.archive import (
     archive_of,
     archived,
+    covering,
     pointer,
     pointing,
 )
@@ -275,18 +276,12 @@ async def reflect_or_fallback(
 def observation_of_reflection(
     reflection: Reflection, done: ReflectorResult, ledger: tuple[str, ...]
 ) -> Observation:
-    """Return the observation that covers exactly the interval of the parts."""
-    parts = reflection.parts
-    archive = archive_of(parts)
-    return Observation(
-        id=0,
-        level=max(part.level for part in parts) + 1,
-        parent_id=parts[0].parent_id,
-        first=parts[0].first,
-        last=parts[-1].last,
+    """Return the observation that replaces the parts of a reflection."""
+    archive = archive_of(reflection.parts)
+    return replace(
+        covering(reflection.parts),
         notes=pointing(done.notes, archive),
         ledger=ledger,
-        parts=tuple(part.id for part in parts),
         origin=done.origin,
         model=done.model,
         archive=archive,
