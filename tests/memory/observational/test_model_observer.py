@@ -81,7 +81,7 @@ async def observer(script: Any, **options: Any) -> tuple[ModelObserver, Scripted
     model = ScriptedModel(
         script, window=options.pop("window", 128_000), price=PRICE, delay=options.pop("delay", 0)
     )
-    options = {"timeout": 60.0, "wait": 0.0} | options
+    options = {"timeout": 600.0, "wait": 0.0} | options
     return ModelObserver(model, await model.info(), **options), model
 
 
@@ -255,7 +255,7 @@ async def test_a_model_that_breaks_its_protocol_is_no_reason_to_raise_anything_e
     events: list[ModelEvent | Exception], lost: list[int]
 ) -> None:
     model = Broken(events)
-    watcher = ModelObserver(model, await model.info(), 60.0, wait=0.0)
+    watcher = ModelObserver(model, await model.info(), 600.0, wait=0.0)
     with pytest.raises(ObserverFailed) as caught:
         await watcher.observe(INTERVAL)
     assert [made.answer.lost for made in caught.value.calls] == lost
@@ -388,14 +388,14 @@ async def test_the_bound_covers_every_attempt_of_every_piece() -> None:
     info = ModelInfo("m", 128_000, 8_192, PRICE, start_ratio=1.6)
     long = ObserverInput((user(1, " ".join(f"word{n}" for n in range(2000))),))
     model = ScriptedModel(lambda _: "", price=PRICE)
-    watcher = ModelObserver(model, info, 60.0, limit=1000, wait=0.0)
+    watcher = ModelObserver(model, info, 600.0, limit=1000, wait=0.0)
     tokens, cost = watcher.bound(long)
     one = max_call_cost(info, 500, 8_192)
     assert tokens > 8 * one.tokens
     assert cost > 8 * one.cost
     scripted = iter(["", GOOD] * 100)
     model = ScriptedModel(lambda _: next(scripted), price=PRICE)
-    watcher = ModelObserver(model, info, 60.0, limit=1000, wait=0.0)
+    watcher = ModelObserver(model, info, 600.0, limit=1000, wait=0.0)
     seen = await watcher.observe(long)
     used = [made.answer.usage for made in seen.calls]
     assert sum(usage.prompt + usage.completion for usage in used if usage) <= tokens
@@ -459,7 +459,7 @@ async def test_a_note_that_closes_a_fence_of_the_next_call_cannot() -> None:
 
 async def test_it_observes_through_litellm(play: Play) -> None:
     async with play([Reply(text="Hm."), Reply(text=GOOD)], price=PRICE) as talk:
-        watcher = ModelObserver(talk.model, await talk.model.info(), 60.0, "thread-1", wait=0.0)
+        watcher = ModelObserver(talk.model, await talk.model.info(), 600.0, "thread-1", wait=0.0)
         seen = await watcher.observe(INTERVAL)
     first, second = (recorded.json for recorded in talk.server.requests)
     assert seen.notes == NOTES
@@ -474,7 +474,7 @@ async def test_it_observes_through_litellm(play: Play) -> None:
 
 async def test_a_model_that_litellm_knows_to_take_no_temperature(play: Play) -> None:
     async with play([Reply(text=GOOD)], name="openai/gpt-5-mini") as talk:
-        watcher = ModelObserver(talk.model, await talk.model.info(), 60.0)
+        watcher = ModelObserver(talk.model, await talk.model.info(), 600.0)
         seen = await watcher.observe(INTERVAL)
     assert seen.notes == NOTES
     (recorded,) = talk.server.requests
@@ -484,10 +484,10 @@ async def test_a_model_that_litellm_knows_to_take_no_temperature(play: Play) -> 
 async def test_a_provider_that_is_down_or_whose_window_is_smaller(play: Play) -> None:
     down = [server_error(503)] * 10
     async with play(down, retries=1) as talk:
-        watcher = ModelObserver(talk.model, await talk.model.info(), 60.0, wait=0.0)
+        watcher = ModelObserver(talk.model, await talk.model.info(), 600.0, wait=0.0)
         with pytest.raises(ObserverFailed, match="cannot be reached or failed"):
             await watcher.observe(INTERVAL)
         assert len(talk.server.requests) == 4
     async with play([overflow(), Reply(text=GOOD)]) as talk:
-        watcher = ModelObserver(talk.model, await talk.model.info(), 60.0)
+        watcher = ModelObserver(talk.model, await talk.model.info(), 600.0)
         assert (await watcher.observe(INTERVAL)).notes == NOTES
