@@ -1,1 +1,1 @@
-"""What an agent remembers: observations, recall, conversations and the memory of nodes."""
+"""What an agent remembers: observations of its own run, recall, conversations and node memory."""

@@ -1,6 +1,6 @@
-"""How memory writes to its run's log: observations with what they cost, and what may be spent.
+"""What memory writes to its run's log: observations, their cost, and budget reservations.
 
-The loop and memory commit one after the other, since each takes the ids that come next.
+The loop and memory commit in turn (`RunLog.writing`), because each takes the next ids.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ from agent_runtime_storage.contract.records import (
 
 
 async def reserve_for_memory(log: RunLog, amount: Amount) -> None:
-    """Reserve what memory is about to spend; nothing where that is nothing.
+    """Reserve what memory is about to spend; an amount of zero writes nothing.
 
     Raises:
         BudgetExceeded: it does not fit; nothing was written.
     """
-    # A run's own memory leaves what its sub-agents leave, too, and takes no steps.
+    # Like sub-agents, memory leaves the run's spare amount unspent; it takes no steps.
     limits = replace(log.limits, steps=None, spare=True)
     await _spend(log, Commit(reserve=amount, limits=limits), amount)
 
 
 async def release_as_unsettled(log: RunLog, held: Amount) -> None:
-    """Count what was held as spent at its bound: what was billed of it is not known."""
+    """Count the whole reservation as spent, because the billed part of it is unknown."""
     await _spend(log, Commit(release=held, unsettle=held), negate_amount(held))
 
 
 async def record_failed_calls(
     log: RunLog, usage: Sequence[Usage], *, held: Amount, lost: bool
 ) -> None:
-    """Record what calls of memory cost that came to nothing; see `commit_observation`."""
+    """Record the cost of calls that gave no observation; see `commit_observation`."""
     settle, unsettle = spent_by(usage), held if lost else None
     commit = Commit(usage=tuple(usage), release=held, settle=settle, unsettle=unsettle)
     await _spend(log, commit, negate_amount(held))
@@ -59,11 +59,6 @@ async def _spend(log: RunLog, commit: Commit, amount: Amount) -> None:
         raise interrupted
 
 
-async def count_observations(log: RunLog) -> None:
-    """Read how many observations the thread has: others may have written some before."""
-    log.last_observation = await log.store.last_observation(log.lease.thread_id)
-
-
 async def commit_observation(
     log: RunLog,
     written: Observation,
@@ -74,32 +69,32 @@ async def commit_observation(
     held: Amount | None = None,
     lost: bool = False,
 ) -> Observation:
-    """Commit an observation with the end of its job and what it cost; return it with its id.
+    """Commit an observation, the end of its job and its cost; return it with its id.
 
-    After the run's end the claim on the job is what allows it, and nothing is settled: what
-    was held counts as spent already.
+    After the run's end the claim on the job is what permits the commit, and nothing is settled:
+    the reservation counts as spent already.
 
     Args:
         held: what `reserve_for_memory` reserved for it.
-        lost: whether attempts may be billed of which nobody reported the usage; they count as
-            spent at the bound that was held.
+        lost: whether attempts may be billed whose usage nobody reported; the whole reservation
+            then counts as spent.
 
     Raises:
-        Conflict: somebody else has the job, or ended it; nothing was written.
+        Conflict: somebody else has the job or ended it; nothing was written.
     """
     async with log.writing:
         try:
-            return await _remember(log, written, job, usage, event, held, lost=lost)
+            return await _write(log, written, job, usage, event, held, lost=lost)
         except Conflict:
             known = log.last_observation
-            await count_observations(log)
+            log.last_observation = await log.store.last_observation(log.lease.thread_id)
             if log.last_observation == known:
                 raise
-        # What an earlier run was at when it ended came in between.
-        return await _remember(log, written, job, usage, event, held, lost=lost)
+        # The id was taken: an earlier run committed an observation after its end.
+        return await _write(log, written, job, usage, event, held, lost=lost)
 
 
-async def _remember(
+async def _write(
     log: RunLog,
     written: Observation,
     job: Job | None,
@@ -109,21 +104,21 @@ async def _remember(
     *,
     lost: bool,
 ) -> Observation:
-    kept = replace(written, id=log.last_observation + 1)
+    committed = replace(written, id=log.last_observation + 1)
     new = NewObservation(
-        id=kept.id,
-        level=kept.level,
-        parent_id=kept.parent_id,
-        first=kept.first,
-        last=kept.last,
-        body=encode_body(kept),
-        tokens=kept.tokens,
-        parts=kept.parts,
-        provisional=kept.provisional,
+        id=committed.id,
+        level=committed.level,
+        parent_id=committed.parent_id,
+        first=committed.first,
+        last=committed.last,
+        body=encode_body(committed),
+        tokens=committed.tokens,
+        parts=committed.parts,
+        provisional=committed.provisional,
     )
-    told = replace(event, data={**event.data, "id": kept.id, **usage_data(usage)})
+    event = replace(event, data={**event.data, "id": committed.id, **usage_data(usage)})
     if log.ended and job is not None:
-        late = LateObservation(new, job, tuple(usage), (told,))
+        late = LateObservation(new, job, tuple(usage), (event,))
         writing = log.store.commit_late(log.lease, late)
     else:
         commit = Commit(
@@ -133,15 +128,15 @@ async def _remember(
             release=held,
             settle=spent_by(usage),
             unsettle=held if lost else None,
-            events=(told,),
+            events=(event,),
         )
         writing = log.store.commit(log.lease, commit)
     last, interrupted = await run_shielded(writing)
-    log.last_observation = kept.id
+    log.last_observation = committed.id
     if not log.ended:
         log.held = add_amounts(log.held, negate_amount(held or Amount()))
-        # After the end whoever listened has left.
-        log.tell(told, last)
+        # After the end nobody listens any more.
+        log.tell(event, last)
     if interrupted is not None:
         raise interrupted
-    return kept
+    return committed

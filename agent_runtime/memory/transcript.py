@@ -1,8 +1,8 @@
-"""What an Observer reads of an interval: every message with its node, its time and its speaker.
+"""Transcripts: what an Observer reads of an interval, each message with its node, time and speaker.
 
-Messages are data, fenced by a mark that occurs nowhere in them: nothing that they say can close
-the fence, or pass for another speaker's words.  Beside that they are shown as they are; only long
-tool output is shortened, to its head, its tail and the identifiers between them.
+Messages are data, fenced by a nonce that occurs nowhere in them, so that no text can close the
+fence or pass for another speaker.  They are otherwise shown as they are; only long tool results
+are truncated, to head, tail and the identifiers in between.
 """
 
 from __future__ import annotations
@@ -31,22 +31,23 @@ from agent_runtime.prompt.truncate import share_result_budget, truncate_text
 from agent_runtime.prompt.view import Entry
 
 RESULT_TOKENS = 4_000
-"""A tool result, or an argument of a call, is read whole up to so many tokens."""
+"""Tokens up to which a tool result or an argument of a call is read whole."""
 REASONING_TOKENS = 300
-"""How much is read of what the agent thought: the reasons of what it did may stand only there."""
+"""Tokens of the agent's reasoning, which may be the only place that gives its reasons."""
 IDENTIFIER_TOKENS = 200
-"""How many tokens of identifiers stand for what is left out of a long result."""
+"""Tokens of identifiers that are listed for the truncated part of a result."""
 SCANNED = 200_000
-"""How many characters of what is left out are looked through for them."""
+"""Characters of the truncated part that are searched for them."""
 MOST_CHARS = 8
-"""A token of what is read whole stands for no more characters than that, on average."""
+"""Upper bound of the average characters of a token."""
 LEAST = 256
-"""No piece of a transcript is made smaller than so many tokens."""
+"""Least tokens of a piece of a transcript."""
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+# A split may be moved back by this share of a part to end a line or a word.
 _NEAR = 0.5
-_FENCE_TOKENS = 24
-_PART_TOKENS = 12
+# Upper bounds of a fence, and of what a part adds to a header.
+_FENCE_TOKENS, _PART_TOKENS = 24, 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,56 +57,42 @@ class TranscriptMessage:
     Attributes:
         at: `2026-11-21 14:05` in UTC; empty if unknown.
         speaker: who said it, and how.
-        telling: whether notes of it can be expected: the user said something, or something failed.
+        noteworthy: whether it requires a note: the user said something, or a tool failed.
     """
 
     node: int
     at: str
     speaker: str
     text: str
-    telling: bool = False
+    noteworthy: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class TranscriptPart:
-    """A transcript, or a part of one that was too long.
+    """A transcript, or a piece of a long one.
 
     Attributes:
-        text: between its fences.
+        text: with its fences.
         tokens: our count of it.
         latest: the time of the newest message in it; empty if unknown.
-        telling: whether it cannot be that there is nothing to observe.
+        noteworthy: whether one of its messages is.
     """
 
     text: str
     tokens: int
     latest: str
-    telling: bool
-
-
-def transcript(
-    entries: Sequence[Entry], *, limit: int, nonce: str, result_limit: int = RESULT_TOKENS
-) -> tuple[TranscriptPart, ...]:
-    """Return what an Observer reads of nodes, in pieces of at most about `limit` tokens.
-
-    Args:
-        nonce: marks the fences and headers; see `nonce_for`.
-
-    Raises:
-        ValueError: the nonce occurs in what is fenced.
-    """
-    return pieces(said(entries, result_limit=result_limit), limit=limit, nonce=nonce)
+    noteworthy: bool
 
 
 def said(
     entries: Iterable[Entry], *, result_limit: int = RESULT_TOKENS
 ) -> tuple[TranscriptMessage, ...]:
-    """Return the messages and results of nodes, oldest first, long results shortened."""
+    """Return the messages and results of nodes, oldest first, long results truncated."""
     return tuple(one for entry in entries for one in _of(entry, result_limit))
 
 
 def characters(entries: Iterable[Entry]) -> int:
-    """Return about how many characters nodes have: how much work it is to read them."""
+    """Return about how many characters nodes have, as a measure of the work to read them."""
     return sum(
         len(entry.message.text) + sum(len(result.text) for result in entry.results)
         for entry in entries
@@ -113,7 +100,7 @@ def characters(entries: Iterable[Entry]) -> int:
 
 
 def nonce_for(texts: Iterable[str]) -> str:
-    """Return a mark that occurs in none of the texts, always the same for the same ones."""
+    """Return a nonce that occurs in none of the texts; equal texts give an equal nonce."""
     known = list(texts)
     digest = hashlib.sha256()
     for text in known:
@@ -126,19 +113,22 @@ def nonce_for(texts: Iterable[str]) -> str:
 
 
 def time_of(at: float) -> str:
-    """Return a time in seconds as `2026-11-21 14:05` in UTC; nothing for 0, which is unknown."""
+    """Format seconds since the epoch as `2026-11-21 14:05` in UTC; 0 (unknown) gives nothing."""
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M") if at > 0 else ""
 
 
 def pieces(
     messages: Iterable[TranscriptMessage], *, limit: int, nonce: str
 ) -> tuple[TranscriptPart, ...]:
-    """Return transcripts of the messages, each with at most about `limit` tokens.
+    """Return the messages as transcripts of at most about `limit` tokens each.
 
-    A message that alone is longer is split, and each of its parts says so.
+    A longer message is split, and each of its parts says so.
+
+    Args:
+        nonce: marks the fences and headers; see `nonce_for`.
 
     Raises:
-        ValueError: the nonce occurs in them.
+        ValueError: the nonce occurs in a message.
     """
     room = max(LEAST, limit) - _FENCE_TOKENS
     packed: list[TranscriptPart] = []
@@ -168,7 +158,7 @@ def _piece(packed: Sequence[tuple[TranscriptMessage, str, int]], nonce: str) -> 
         text,
         sum(tokens for _, _, tokens in packed) + _FENCE_TOKENS,
         max(one.at for one, _, _ in packed),
-        any(one.telling for one, _, _ in packed),
+        any(one.noteworthy for one, _, _ in packed),
     )
 
 
@@ -181,8 +171,8 @@ def _header(one: TranscriptMessage, nonce: str) -> str:
 
 
 def _parts(one: TranscriptMessage, room: int) -> list[TranscriptMessage]:
-    """Return a message as it is, or in parts of at most about `room` tokens."""
-    # A token has at least one character in four and rarely more than sixteen.
+    """Return a message, split into parts of at most about `room` tokens."""
+    # A token rarely has less than a quarter of a character or more than sixteen.
     size = len(one.text)
     if size <= room // 4 or (size <= room * 16 and count_text(one.text) <= room):
         return [one]
@@ -194,7 +184,7 @@ def _parts(one: TranscriptMessage, room: int) -> list[TranscriptMessage]:
 
 
 def _split(text: str, room: int) -> Iterator[str]:
-    """Yield the text in parts of at most `room` tokens each, where a line or a word ends."""
+    """Yield a text in parts of at most `room` tokens, split after a line or a word."""
     start, size = 0, room * 4
     while start < len(text):
         end = _end(text, start, start + size)
@@ -203,7 +193,7 @@ def _split(text: str, room: int) -> Iterator[str]:
             end = _end(text, start, start + max(1, (end - start) * room * 9 // (tokens * 10)))
             tokens = count_text(text[start:end])
         yield text[start:end]
-        # Texts are mostly alike all through: what fitted here fits again, or a little more does.
+        # Most texts are uniform: begin the next part at this size and a little more.
         size = max(room // 4, min(room * 8, (end - start) * 5 // 4))
         start = end
 
@@ -212,11 +202,11 @@ def _end(text: str, start: int, end: int) -> int:
     if end >= len(text):
         return len(text)
     least = start + int((end - start) * _NEAR)
-    found = max(text.rfind("\n", least, end), text.rfind(" ", least, end))
-    return found + 1 if found > start else end
+    space = max(text.rfind("\n", least, end), text.rfind(" ", least, end))
+    return space + 1 if space > start else end
 
 
-# From nodes to what was said
+# From nodes to messages
 
 
 def _of(entry: Entry, result_limit: int) -> Iterator[TranscriptMessage]:
@@ -224,11 +214,11 @@ def _of(entry: Entry, result_limit: int) -> Iterator[TranscriptMessage]:
     if isinstance(message, UserMessage):
         files = [placeholder(file) for file in message.files]
         text = _clean("\n".join([message.text, *files]))
-        yield TranscriptMessage(entry.seq, at, "user", text, telling=bool(text.strip()))
+        yield TranscriptMessage(entry.seq, at, "user", text, noteworthy=bool(text.strip()))
     elif isinstance(message, Note):
         steered = message.source == "steer"
         speaker = "user, to the agent at work" if steered else f"runtime note ({message.source})"
-        yield TranscriptMessage(entry.seq, at, speaker, _clean(message.text), telling=steered)
+        yield TranscriptMessage(entry.seq, at, speaker, _clean(message.text), noteworthy=steered)
     else:
         yield from _exchange(entry, message, at, result_limit)
 
@@ -237,7 +227,7 @@ def _exchange(
     entry: Entry, message: AssistantMessage, at: str, limit: int
 ) -> Iterator[TranscriptMessage]:
     if message.reasoning.strip():
-        thought = _clean(_shortened(message.reasoning, REASONING_TOKENS))
+        thought = _clean(_truncated(message.reasoning, REASONING_TOKENS))
         yield TranscriptMessage(entry.seq, at, "agent, thinking", thought)
     said = "\n".join([message.text, *map(placeholder, message.files)])
     if said.strip():
@@ -252,15 +242,15 @@ def _exchange(
             text = _clean(_result(result, call.id, limit))
             failed = result.outcome not in ("ok", "cancelled")
             speaker = f"tool {name} ({result.outcome})"
-            yield TranscriptMessage(entry.seq, at, speaker, text, telling=failed)
+            yield TranscriptMessage(entry.seq, at, speaker, text, noteworthy=failed)
 
 
 def _arguments(call: ToolCall, limit: int) -> str:
-    """Return a call's arguments, a line each; texts as they are, not as JSON escapes them."""
+    """Return a call's arguments, one a line, with texts unescaped."""
     if call.raw is not None:
-        return _shortened(call.raw, limit)
+        return _truncated(call.raw, limit)
     return "\n".join(
-        f"{name}: {_shortened(_value(value), limit)}" for name, value in call.arguments.items()
+        f"{name}: {_truncated(_value(value), limit)}" for name, value in call.arguments.items()
     )
 
 
@@ -283,11 +273,11 @@ def _result(result: ToolResult, handle: str, limit: int) -> str:
 
 
 def _chars(text: str, tokens: int) -> int | None:
-    """Return how many characters of a text have so many tokens; None if it has no more of them."""
+    """Return how many characters of a text make up `tokens`; None if the whole text fits."""
     most = tokens * MOST_CHARS
     if len(text) <= most:
         return share_result_budget([text], tokens, _count)[0]
-    # Of a text of a megabyte no more than this is counted.
+    # Counting a text of megabytes would be slow: count its head and tail.
     known = text[: most * 3 // 5] + text[len(text) - most * 2 // 5 :]
     chars = share_result_budget([known], tokens, _count)[0]
     return len(known) if chars is None else chars
@@ -298,7 +288,7 @@ def _count(text: str) -> int:
 
 
 def _with_identifiers(shown: str, whole: str, chars: int) -> str:
-    """Return a shortened result with the identifiers that only what is left out has."""
+    """Append the identifiers that occur only in the truncated part of a result."""
     middle = whole[chars // 2 : len(whole) - chars // 4]
     if len(middle) > SCANNED:
         middle = f"{middle[: SCANNED // 2]}\n{middle[-SCANNED // 2 :]}"
@@ -316,8 +306,8 @@ def _with_identifiers(shown: str, whole: str, chars: int) -> str:
     return f"{shown}\n[identifiers in what is left out: {' '.join(chosen)}]"
 
 
-def _shortened(text: str, tokens: int) -> str:
-    """Return the text, or its head and tail where it has more than so many tokens."""
+def _truncated(text: str, tokens: int) -> str:
+    """Return the text, or its head and tail if it has more tokens."""
     chars = _chars(text, tokens)
     if chars is None or chars >= len(text):
         return text
@@ -327,7 +317,7 @@ def _shortened(text: str, tokens: int) -> str:
 
 
 def _clean(text: str) -> str:
-    """Return the text as it can be sent, with control characters made visible."""
+    """Return the text with control characters made visible, so that it can be sent."""
     return _CONTROL.sub(_picture, encodable(text).replace("\r\n", "\n"))
 
 

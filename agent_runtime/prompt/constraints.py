@@ -1,9 +1,8 @@
-"""The user's constraints: what prompts show of what the user requires, forbids or corrects.
+"""The user's constraints: what the user requires, forbids or corrects, as prompts show it.
 
-They are the user's own words, kept apart from the observations: no Reflector condenses them, and
-nothing archives them.  They leave only where the user supersedes them.  They have a budget: where
-they do not fit, the newest and the most general stay as they were said, the others are named with
-the node that `recall` opens.
+They are the user's own words, apart from the observations: no Reflector condenses them, and nothing
+archives them.  They leave only when the user supersedes them.  Over their token budget, the newest
+and the most general are shown whole, and the others are named with the node that `recall` opens.
 """
 
 from __future__ import annotations
@@ -17,17 +16,17 @@ from agent_runtime.prompt.ledger import identifiers
 from agent_runtime.prompt.text import numbers, shorten
 
 SHARE = 0.1
-"""What share of R the constraints may take, unless the settings say otherwise."""
+"""Default share of R that the constraints may take."""
 NAMED = 0.25
-"""What share of that names what does not stand as it was said."""
+"""Share of that for naming the constraints that are not shown whole."""
 GENERAL = 0.5
-"""What share of the rest goes to the most general ones first, however old they are."""
+"""Share of the rest for the most general ones, whatever their age."""
 NAME_CHARS = 48
-"""How much of a constraint names it."""
+"""Characters that name a constraint."""
 NODES_CHARS = 48
-"""How much names the nodes of those that have no name of their own."""
+"""Characters that list the nodes of constraints which are not named."""
 KEPT_CHARS = 64_000
-"""How many characters of constraints are kept for prompts; older ones are only in the log."""
+"""Characters of constraints that are stored for prompts; older ones are only in the log."""
 HEADER = (
     "What the user requires, forbids or corrected, in the user's own words; the later one holds:"
 )
@@ -52,8 +51,8 @@ class Constraint:
     Attributes:
         node: where the user said it.
         text: the user's words, without a line break.
-        whole: whether prompts show it as it was said; else it is named at most.
-        untold: whether its node does not show it, as the reason for an approval.
+        whole: whether prompts show it whole; else they name it at most.
+        untold: whether its node does not show it, like the reason for an approval.
     """
 
     node: int
@@ -64,13 +63,13 @@ class Constraint:
 
 @dataclass(frozen=True, slots=True)
 class Constraints:
-    """All that the user requires, as far as a branch was read.
+    """Everything that the user requires on a branch, as far as it was read.
 
     Attributes:
         items: in the order in which they were said.
         read: the node up to which the branch was read.
-        dropped: how many older ones are in the log only.
-        budget: how many tokens prompts show of them, in our count.
+        dropped: how many older ones are only in the log.
+        budget: tokens that they may take of a prompt, in our count.
     """
 
     items: tuple[Constraint, ...] = ()
@@ -80,35 +79,35 @@ class Constraints:
 
 
 def comparison_key(text: str) -> str:
-    """Return what two texts have in common that say the same in the same words."""
+    """Return a text without case, spacing and outer punctuation, for comparison."""
     return _SPACE.sub(" ", text.casefold()).strip(" \"'`“”„")
 
 
 def merge_constraints(known: Constraints, items: Iterable[Constraint], read: int) -> Constraints:
-    """Return constraints with those in force, each once, where it was said last."""
+    """Return the constraints in force, each once, at the node where it was said last."""
     newest: dict[str, Constraint] = {}
     for one in items:
         key = comparison_key(one.text)
         newest.pop(key, None)
         newest[key] = one
-    left, found = KEPT_CHARS, list(newest.values())
-    first = len(found)
-    while first and left >= len(found[first - 1].text):
+    left, merged = KEPT_CHARS, list(newest.values())
+    first = len(merged)
+    while first and left >= len(merged[first - 1].text):
         first -= 1
-        left -= len(found[first].text)
+        left -= len(merged[first].text)
     return Constraints(
-        tuple(found[first:]), max(known.read, read), known.dropped + first, known.budget
+        tuple(merged[first:]), max(known.read, read), known.dropped + first, known.budget
     )
 
 
 def constraints_left(
     known: Constraints, first: int | None, task: int | None
 ) -> tuple[Constraint, ...]:
-    """Return the constraints whose own nodes prompts do not show any more.
+    """Return the constraints whose own nodes are no longer in prompts.
 
     Args:
-        first: the first raw node; None where the branch is raw from its root.
-        task: the node of the task, which prompts show whole.
+        first: the first raw node; None if the branch is raw from its root.
+        task: the node of the task, which prompts always show whole.
     """
     return tuple(
         one
@@ -118,7 +117,7 @@ def constraints_left(
 
 
 def fit_constraints(known: Constraints, *, first: int | None, task: int | None) -> Constraints:
-    """Return the constraints with what prompts show whole decided, within their budget."""
+    """Decide which constraints prompts show whole, within their budget."""
     leaving = constraints_left(known, first, task)
     costs = {one.text: count_text(one.text) + _LINE_TOKENS for one in leaving}
     whole = set(costs)
@@ -131,7 +130,7 @@ def fit_constraints(known: Constraints, *, first: int | None, task: int | None) 
 
 
 def _chosen(leaving: Sequence[Constraint], costs: Mapping[str, int], room: int) -> set[str]:
-    """Return the texts of the constraints that stand as they were said."""
+    """Return the texts of the constraints that are shown whole."""
     newest = list(reversed(leaving))
     whole: set[str] = set()
     left = int(room * GENERAL)
@@ -148,13 +147,13 @@ def _chosen(leaving: Sequence[Constraint], costs: Mapping[str, int], room: int) 
 
 
 def _general(one: Constraint) -> bool:
-    """Return whether a constraint is about everything, not about one thing that it names."""
+    """Return whether a constraint is general: about everything, naming nothing in particular."""
     universal = _UNIVERSAL.search(one.text) is not None
     return universal and not _NUMBER.search(one.text) and not any(identifiers(one.text))
 
 
 def render_constraints(known: Constraints, *, first: int | None, task: int | None) -> str:
-    """Return what prompts show of fitted constraints; empty where there is nothing to show."""
+    """Return the text of fitted constraints in prompts; empty if there is none."""
     standing = constraints_left(known, first, task)
     others = [one for one in standing if not one.whole]
     lines = [HEADER, *(f"- {one.text}" for one in standing if one.whole)] if standing else []
@@ -181,5 +180,5 @@ def stated(known: Constraints, *, first: int | None, task: int | None) -> tuple[
 
 
 def unstated(known: Constraints, *, first: int | None, task: int | None) -> int:
-    """Return how many constraints prompts do not show whole, though their nodes have left."""
+    """Return how many constraints are shown neither whole nor by their nodes."""
     return known.dropped + sum(not one.whole for one in constraints_left(known, first, task))

@@ -1,11 +1,11 @@
-"""The ledger: the identifiers that a stretch of the log held, listed under its observation.
+"""The ledger: the identifiers in a stretch of the log, listed under its observation.
 
-A summary drops what it cannot know to matter: the path, the symbol, the hash that the agent needs
-again a hundred steps later.  The ledger keeps them, without a model: each identifier once, the
-likeliest to be needed for their tokens first, within a budget.
+A summary drops what it cannot know to matter: the path, the symbol or the hash that the agent needs
+again a hundred steps later.  The ledger lists them without a model, each once, within a budget, in
+the order of how likely they are needed for their tokens.
 
-Where several paths lie in one folder, the folder is stated once, as a variable, and the paths by
-it: `$=/home/ann/shop $/src/cart.py $/tests/test_cart.py`.  Each ledger states its own.
+A folder of several paths is stated once, as a variable: `$=/home/ann/shop $/src/cart.py
+$/tests/test_cart.py`.  Each ledger states its own.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from typing import Literal
 from agent_runtime.models.tokens import count_text
 
 TOKENS_PER_THOUSAND = 25
-"""How large a ledger may be, for each thousand tokens of what it stands for."""
+"""Tokens of a ledger for each thousand tokens that leave the prompt."""
 LEAST_TOKENS = 8
-"""What a cut leaves out is not looked through for fewer: that is hardly one identifier."""
+"""Least budget of a truncated result's identifiers; less is hardly one identifier."""
 LONGEST = 200
-"""Characters of an identifier that is listed; what is longer is data."""
+"""Characters of an identifier; anything longer is data."""
 MOST_READ = 200_000
-"""Characters of a passage that are read; of a longer one the beginning and the end."""
+"""Characters of a passage that are read: of a longer one the beginning and the end."""
 ROOT = "$="
-"""Before the folder in which the paths lie that begin with `$/`."""
+"""Precedes the folder of the paths that begin with `$/`."""
 
 Count = Callable[[str], int]
 IdentifierKind = Literal["path", "file", "url", "symbol", "hash", "other"]
 
-# Finding: first what stands between spaces and quotes, then what is an identifier in it.  Nothing
-# is looked for in more than `LONGEST` characters at once, so the time is linear in any text.
+# Finding: split at spaces and quotes, then search each run for identifiers.  A search covers at
+# most `LONGEST` characters, so the time is linear in any text.
 _RUN = re.compile(r"[^\s\"'`<>{}|\\^,;!*\u2018-\u201f\u2026\u2500-\u259f]{3,}")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://\S+")
 _PATH = re.compile(r"[\w.@%+~$\[\]()-]*(?:/[\w.@%+~$\[\]()-]*)+")
@@ -50,14 +50,14 @@ _NAME = re.compile(
     rf"|(?P<file>(?<![\w.])[\w-]+(?:\.[\w-]+)*\.(?:{_EXTENSIONS})\b(?!\())"
     r"|(?P<option>(?<![\w-])--?[A-Za-z]\w*(?:-\w+)*(?![\w-]))"
     r"|(?P<ticket>(?<![\w-])[A-Z][A-Z0-9]+-[0-9]+\b|(?<![\w&])\#[0-9]+\b)"
-    # Words joined by dashes are prose but with a digit among them, or from three words on.
+    # Words joined by dashes are prose, unless they have a digit or are at least three.
     r"|(?P<dashed>(?<![\w.-])[A-Za-z][A-Za-z0-9]*"
     r"(?:(?:-[A-Za-z0-9]+){2,}|-(?=[A-Za-z]*[0-9])[A-Za-z0-9.]+)(?![\w-]))"
     r"|(?P<word>\w+)"
 )
-# In a path a round bracket begins a segment; here it is a call, or a link in Markdown.
+# A round bracket may begin a segment of a path; after a word it is a call or a Markdown link.
 _CALL = re.compile(r"(?<=[\w\])])\(")
-# The number that grep writes behind a file's name in lines around a match.
+# The number that grep writes after a file's name in the lines around a match.
 _CONTEXT_LINE = re.compile(rf"(\.(?:{_EXTENSIONS}))-[0-9]+(?:-.*)?$")
 _WORD = re.compile(r"(?P<word>\w+)")
 _SYMBOL = re.compile(
@@ -69,8 +69,8 @@ _TRAILING = ".,:;!?)]}-'\""
 _LEAST, _MOST_DIGITS = 3, 24
 _BRACKETS = ("()", "[]")
 
-# Ranking: about how often, in recorded coding runs, an identifier of this kind was needed again
-# and not shown in between: those that the agent or its user wrote, and those of results alone.
+# Ranking: how often, in recorded coding runs, an identifier of this kind was needed again without
+# being shown in between; first if the agent or its user wrote it, then if only results had it.
 _WORTH: dict[IdentifierKind, tuple[float, float]] = {
     "path": (0.3, 0.08),
     "file": (0.06, 0.025),
@@ -87,10 +87,10 @@ _LEAST_ROOT = 2
 
 @dataclass(frozen=True, slots=True)
 class LedgerSource:
-    """A piece of what is removed from the prompt.
+    """A text that leaves the prompt.
 
     Attributes:
-        own: whether the agent or its user wrote it; tool results are not theirs.
+        own: whether the agent or its user wrote it, unlike a tool result.
     """
 
     text: str
@@ -98,7 +98,7 @@ class LedgerSource:
 
 
 def identifiers(text: str) -> Iterator[str]:
-    """Yield the identifiers of a text in their order, as they are written, with repetitions."""
+    """Yield the identifiers of a text in order, as they are written, with repetitions."""
     for run in _RUN.findall(text):
         for _, name in _split(run):
             yield name
@@ -112,12 +112,12 @@ def compile_ledger(
     roots: bool = True,
     count: Count = count_text,
 ) -> tuple[str, ...]:
-    """Return the identifiers to list, at most `budget` tokens of them, the most needed first.
+    """Return at most `budget` tokens of identifiers, the likeliest to be needed first.
 
     The same passages give the same ledger, in time linear in their length.
 
     Args:
-        listed: what the prompt holds already of ledgers; what occurs there is not listed again.
+        listed: ledgers already in the prompt; what occurs there is not listed again.
         roots: whether a folder of several paths may be stated once.
         count: returns the tokens of a text.
     """
@@ -125,7 +125,7 @@ def compile_ledger(
     worth = {name: fact.worth() for name, fact in _facts(passages).items()}
     likely = sorted(worth, key=lambda name: (-worth[name] / _estimate(name), name))
     unlisted = (name for name in likely if not _occurs(name, known))
-    # Each costs a token at least, and some are left out because others contain them.
+    # Each costs at least a token, and some are dropped because others contain them.
     names = list(itertools.islice(unlisted, 2 * max(0, budget)))
 
     def density(root: str) -> Callable[[str], tuple[float, str]]:
@@ -135,9 +135,9 @@ def compile_ledger(
 
 
 def left_out(text: str, shown: str, *, count: Count = count_text) -> tuple[str, ...]:
-    """Return identifiers of a result that was cut, which what is shown of it lacks; paths whole.
+    """Return identifiers of a truncated result that its shown part lacks, with whole paths.
 
-    They have at most `TOKENS_PER_THOUSAND` for each thousand tokens that are left out.
+    They have at most `TOKENS_PER_THOUSAND` for each thousand tokens left out.
     """
     budget = (count(text) - count(shown)) * TOKENS_PER_THOUSAND // 1000
     if budget < LEAST_TOKENS:
@@ -154,12 +154,12 @@ def merge_ledgers(
     *,
     count: Count = count_text,
 ) -> tuple[str, ...]:
-    """Return one ledger in the place of several, oldest first, of at most `budget` tokens.
+    """Merge ledgers, oldest first, into one of at most `budget` tokens.
 
-    What is preferred stays first; then what stood in front in its ledger, of newer ones rather.
+    Preferred identifiers come first, then by rank in their ledger, then those of newer ledgers.
 
     Args:
-        prefer: says whether an identifier, its path spelled out, is needed more than others.
+        prefer: returns whether an identifier, with its path spelled out, is preferred.
     """
     place: dict[str, tuple[bool, int, int]] = {}
     for age, ledger in enumerate(reversed(ledgers)):
@@ -170,7 +170,7 @@ def merge_ledgers(
 
 
 def spelled_out(ledger: Iterable[str]) -> Iterator[str]:
-    """Yield what a ledger lists, each path whole."""
+    """Yield the entries of a ledger, with whole paths."""
     root = ""
     for name in ledger:
         if name.startswith(ROOT):
@@ -185,15 +185,15 @@ def spelled_out(ledger: Iterable[str]) -> Iterator[str]:
 
 
 def _split(run: str) -> tuple[tuple[IdentifierKind, str], ...]:
-    # What a long run splits into may itself be long: it is not remembered.
+    # The parts of a long run may be long themselves, so they are not cached.
     return _split_short(run) if len(run) <= LONGEST else tuple(_names(_WORD, run))
 
 
 @functools.lru_cache(maxsize=16_384)
 def _split_short(run: str) -> tuple[tuple[IdentifierKind, str], ...]:
     if "://" in run and (url := _URL.search(run)):
-        found = _closed(url[0]).rstrip(_TRAILING)
-        return (("url", found),) if len(found) >= _LEAST else ()
+        whole = _closed(url[0]).rstrip(_TRAILING)
+        return (("url", whole),) if len(whole) >= _LEAST else ()
     if "/" not in run:
         return tuple(_names(_NAME, run))
     names: list[tuple[IdentifierKind, str]] = []
@@ -209,7 +209,7 @@ def _split_short(run: str) -> tuple[tuple[IdentifierKind, str], ...]:
 
 
 def _path(text: str) -> str:
-    """Return the path in a text without spaces, empty if that has none."""
+    """Return the path in a text without spaces; empty if it has none."""
     path = _closed(_CALL.split(text)[-1])
     path = _CONTEXT_LINE.sub(r"\1", path).rstrip(".,:;!?-").lstrip("-")
     if path.startswith("$/"):
@@ -219,7 +219,7 @@ def _path(text: str) -> str:
 
 
 def _closed(text: str) -> str:
-    """Return the text without what lies outside of a bracket that is not closed in it."""
+    """Cut a text at a bracket that has no counterpart in it."""
     for opening, closing in _BRACKETS:
         opened, closed = text.count(opening), text.count(closing)
         if opened > closed:
@@ -252,13 +252,13 @@ def _kind(name: str, group: str) -> IdentifierKind | None:
 
 @dataclass(slots=True)
 class _Fact:
-    """What is known of an identifier.
+    """Statistics of an identifier.
 
     Attributes:
-        own: in how many passages of the agent and the user it occurs.
-        others: in how many results.
-        times: how often in all.
-        last: where it occurred last, from 0 for the beginning to 1.
+        own: how many passages of the agent and the user contain it.
+        others: how many results contain it.
+        times: its occurrences in all passages.
+        last: its last position, from 0 for the beginning to 1.
     """
 
     kind: IdentifierKind
@@ -323,12 +323,12 @@ def _fit(
     *,
     roots: bool = True,
 ) -> tuple[str, ...]:
-    """Return what of the names fits, in the order that a root gives them."""
+    """Return the names that fit, in the order that a root gives them."""
     root = _root(names, count) if roots else ""
     ledger = _listing(sorted(names, key=order(root)), root, budget, count)
     if root and sum(name.startswith("$/") for name in ledger) < _FEWEST_UNDER_ROOT:
         ledger = _listing(sorted(names, key=order("")), "", budget, count)
-    # Together they may have a token more than one by one.
+    # Joined they may have a token more than one by one.
     while ledger and count(" ".join(ledger)) > budget:
         ledger.pop()
     return tuple(ledger)
@@ -344,7 +344,7 @@ def _listing(names: Sequence[str], root: str, budget: int, count: Count) -> list
         if _occurs(name, text):
             continue
         cost = count(f" {_short(name, root)}")
-        # What this one contains need not be listed beside it.
+        # What this name contains need not be listed as well.
         inside = [one for one in costs if len(one) < len(name) and _occurs(one, name)]
         freed = sum(costs[one] for one in inside)
         if cost - freed > left:
@@ -358,7 +358,7 @@ def _listing(names: Sequence[str], root: str, budget: int, count: Count) -> list
 
 
 def _root(names: Sequence[str], count: Count) -> str:
-    """Return the folder that is worth stating once, empty if none is."""
+    """Return the folder whose statement saves most tokens; empty if none saves any."""
     inside: Counter[str] = Counter()
     for name in names:
         if name.startswith("/"):
@@ -383,7 +383,7 @@ def _spelled_out(text: str) -> str:
 
 
 def _occurs(name: str, text: str) -> bool:
-    """Return whether a name occurs in a text, not as a part of a longer word."""
+    """Return whether a name occurs in a text, other than as a part of a longer word."""
     start = text.find(name)
     while start >= 0:
         end = start + len(name)

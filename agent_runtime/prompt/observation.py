@@ -1,8 +1,8 @@
-"""An observation: what stands for an interval of the log once its messages have left the prompt.
+"""An observation: the immutable notes that replace an interval of the log in prompts.
 
-It is immutable.  At level 0 an Observer wrote it of nodes; above that a Reflector wrote it of
-observations, and an archive note is one too.  What it says was derived from data by a model or by
-rules, so prompts show it between fences; it is rendered the same, byte for byte, ever after.
+At level 0 an Observer wrote it of nodes; above, a Reflector wrote it of observations, or it is an
+archive note.  Its content is derived from data by a model or by rules, so prompts fence it.  It is
+always rendered the same, byte for byte.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ Priority = Literal["critical", "important", "info", "done"]
 Origin = Literal["model", "rules", "archive"]
 
 MARKS: dict[Priority, str] = {"critical": "!!", "important": "!", "info": "-", "done": "+"}
-"""How a line's priority is shown; a token each."""
+"""Marks of the priorities in prompts; one token each."""
 LEGEND = "!! critical, ! important, - information, + done"
 
 
 @dataclass(frozen=True, slots=True)
 class ObservationLine:
-    """One thing that was observed.
+    """One line of notes.
 
     Attributes:
-        at: when it happened, as `2026-11-21 14:05` in UTC, never relative; empty if unknown.
+        at: when it happened, as `2026-11-21 14:05` in UTC or as a date; empty if unknown.
         text: without a line break.
     """
 
@@ -41,7 +41,7 @@ class ObservationLine:
 
 @dataclass(frozen=True, slots=True)
 class ObservationNotes:
-    """What an Observer or a Reflector wrote.
+    """Notes of an interval.
 
     Attributes:
         task: what the agent was working on at the interval's end.
@@ -55,12 +55,12 @@ class ObservationNotes:
 
 @dataclass(frozen=True, slots=True)
 class Archive:
-    """What an observation only points to: notes that were left out of it for good.
+    """Notes that an observation dropped for good and only points to.
 
     Attributes:
         first, last: the nodes that the notes were of.
-        lines, critical: how many lines there were, and how many of them were critical.
-        since, until: the times of the oldest and the newest one; empty if unknown.
+        lines, critical: how many lines were dropped, and how many of these were critical.
+        since, until: the times of the oldest and the newest line; empty if unknown.
     """
 
     first: int
@@ -73,20 +73,20 @@ class Archive:
 
 @dataclass(frozen=True)
 class Observation:
-    """Notes that stand for an interval of a branch.
+    """Notes that replace an interval of a branch in prompts.
 
     Attributes:
         id: counts up within the thread; 0 before it is committed.
         level: 0 over nodes, one more than its parts over observations.
-        parent_id: the node before the first; None if that is the root.
-        first: the first node that it stands for.
-        last: the last one; what it covers is that node and its ancestors down to `first`.
+        parent_id: the node before `first`; None if `first` is the root.
+        first: the first node that it covers.
+        last: the last node that it covers, with its ancestors down to `first`.
         parts: the observations that it replaces, in order; empty at level 0.
-        ledger: identifiers seen in the interval, as they were written.
-        origin: whether a `model` wrote the notes, or `rules`, or it is an `archive` note.
-        provisional: whether a model is to write it again when it can.
-        model: which one wrote it; empty for rules.
-        archive: what it points to, all that its parts pointed to included.
+        ledger: identifiers in the interval, as they were written.
+        origin: whether a `model` or `rules` wrote the notes, or it is an `archive` note.
+        provisional: whether a model should rewrite it when it can.
+        model: the model that wrote it; empty for rules.
+        archive: what it points to, including what its parts pointed to.
     """
 
     id: int
@@ -104,17 +104,17 @@ class Observation:
 
     @functools.cached_property
     def text(self) -> str:
-        """What prompts show of it, without a fence."""
+        """Its text in prompts, without the fence."""
         return render_observation_body(self)
 
     @functools.cached_property
     def tokens(self) -> int:
-        """Our own count of that."""
+        """Tokens of that, in our count."""
         return count_text(self.text)
 
 
 def render_observation_body(observation: Observation) -> str:
-    """Return what prompts show of an observation: its lines under their day, then the ledger."""
+    """Render an observation for prompts: its lines under their day, then the ledger."""
     shown = [render_notes(observation.notes)]
     if observation.ledger:
         shown.append(f"Seen: {' '.join(observation.ledger)}")
@@ -122,7 +122,7 @@ def render_observation_body(observation: Observation) -> str:
 
 
 def render_notes(notes: ObservationNotes) -> str:
-    """Return notes as lines of `time mark text`, each day named once, task and next step last."""
+    """Render notes as lines of `time mark text` under their day, then task and next step."""
     shown: list[str] = []
     day = ""
     for line in notes.lines:
@@ -140,7 +140,7 @@ def render_notes(notes: ObservationNotes) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Body:
-    """What the store keeps of an observation beside its columns."""
+    """The fields of an observation without columns, which are stored as JSON."""
 
     notes: ObservationNotes
     ledger: tuple[str, ...]
@@ -157,7 +157,7 @@ def _body() -> TypeAdapter[_Body]:
 
 
 def encode_body(observation: Observation) -> bytes:
-    """Return what the store keeps of an observation beside its columns: JSON."""
+    """Encode what an observation stores apart from its columns, as JSON."""
     body = _Body(
         observation.notes,
         observation.ledger,
@@ -179,19 +179,19 @@ def decode_body(
     parts: Sequence[int],
     provisional: bool,
 ) -> Observation:
-    """Return the observation that a row stands for."""
-    kept = _body().validate_json(body)
+    """Return the observation of a stored row."""
+    stored = _body().validate_json(body)
     return Observation(
         id=identity,
         level=level,
         parent_id=parent_id,
         first=first,
         last=last,
-        notes=kept.notes,
-        ledger=kept.ledger,
+        notes=stored.notes,
+        ledger=stored.ledger,
         parts=tuple(parts),
-        origin=kept.origin,
+        origin=stored.origin,
         provisional=provisional,
-        model=kept.model,
-        archive=kept.archive,
+        model=stored.model,
+        archive=stored.archive,
     )

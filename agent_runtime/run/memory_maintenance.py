@@ -89,7 +89,7 @@ class ThreadMemory:
         return await memory_report(
             store,
             thread,
-            memory.bands if memory else default,
+            memory.thresholds if memory else default,
             setup.calibration.ratio,
             on=memory is not None,
         )
@@ -206,12 +206,12 @@ class OnDemandMemoryWorker(MemoryWorker):
     async def observe_all(self) -> None:
         """Observe all that has left or may leave, then what rules wrote while a model failed."""
         memory = self.memory
-        while chunk := await memory.left_out(self.log.view):
+        while chunk := await memory.next_of_past(self.log.view):
             await self.observe(chunk)
-        while chunk := oldest(memory.raw(self.log.view), memory.bands):
+        while chunk := oldest(memory.raw(self.log.view), memory.thresholds):
             await self.observe(chunk)
         while provisional := self.provisional(self.log.view):
-            await self.again(provisional)
+            await self.rewrite(provisional)
 
     async def reflect_all(self) -> None:
         """Condense the oldest observations, except those that are spared as usual."""

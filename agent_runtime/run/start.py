@@ -362,7 +362,7 @@ def run_start_event(
         "steps": made or 0,
     }
     if (memory := setup.memory) is not None:
-        data |= {"observe_at": memory.bands.observe, "reflect_at": memory.bands.reflect}
+        data |= {"observe_at": memory.thresholds.observe, "reflect_at": memory.thresholds.reflect}
         if memory.warnings:
             data["warnings"] = list(memory.warnings)
     return NewEvent("run-start", data=data)

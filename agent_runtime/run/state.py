@@ -12,8 +12,8 @@ import anyio.to_thread
 
 from agent_runtime.human.gate import Gate
 from agent_runtime.log.run_log import RunLog
-from agent_runtime.memory.observational.branch_constraints import constraints_of
 from agent_runtime.memory.observational.configure import MemorySetup
+from agent_runtime.memory.observational.constraint_reader import constraints_of
 from agent_runtime.memory.observational.memory import ObservationalMemory
 from agent_runtime.memory.observational.observer.rules import RuleObserver
 from agent_runtime.memory.observational.reflector.rules import RuleReflector
@@ -190,7 +190,7 @@ class RunState:
         window = min(reservation.room.window, refused + reservation.room.reserve)
         reservation.room = replace(reservation.room, window=window)
         if self.memory is not None:
-            self.memory.bands = self.memory.bands.within(reservation.room.limit)
+            self.memory.thresholds = self.memory.thresholds.within(reservation.room.limit)
 
     async def fit(self, calls: Sequence[ToolCall], texts: Sequence[str]) -> list[int | None]:
         """Return how many characters of each call's result prompts show; None for all.
@@ -237,11 +237,11 @@ def memory_of(
     by_rules, folder = RuleObserver(), RuleReflector()
     return ObservationalMemory(
         log=log,
-        bands=setup.bands,
+        thresholds=setup.thresholds,
         observer=setup.observer or by_rules,
-        fallback=by_rules,
+        rule_observer=by_rules,
         reflector=setup.reflector or folder,
-        folder=folder,
+        rule_reflector=folder,
         deadline=settings.observer_timeout,
         ratio=lambda: calibration.ratio,
     )

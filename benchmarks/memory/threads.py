@@ -151,7 +151,7 @@ async def remember(
             cure="To measure rules, say so: --observer extractive.",
         )
     patience = runtime.settings.observer_timeout + GRACE
-    replayer = Replayer(store, thread_id, remembering.bands, patience)
+    replayer = Replayer(store, thread_id, remembering.thresholds, patience)
     for exchange in exchanges:
         replayer.answer = exchange.answer
         # A model keeps every request that it was sent, so each turn has one of its own.

@@ -195,7 +195,7 @@ class ReplayRuntime(Runtime):
         state = super()._state(log, resolved, task=task, limit=limit, spec=spec)
         memory = state.memory
         assert memory is not None
-        player.last_messages = memory.bands.last_messages
+        player.last_messages = memory.thresholds.last_messages
         hand = player.clock.hand()
         if player.policy.ratio is not None:
             _observe_by_script(memory, player, hand, player.policy.ratio)
@@ -208,8 +208,8 @@ def _observe_by_script(
 ) -> None:
     model = scripted_observer(ratio)
     observer = ModelObserver(model, scripted_info(model), memory.deadline)
-    if (prices := memory.bands.prices) is not None:
-        memory.bands = replace(memory.bands, prices=replace(prices, observer=OBSERVER))
+    if (prices := memory.thresholds.prices) is not None:
+        memory.thresholds = replace(memory.thresholds, prices=replace(prices, observer=OBSERVER))
     memory.observer = PacedObserver(
         observer,
         hand,

@@ -1,14 +1,16 @@
-"""From the settings to a run's observational memory: who observes, who condenses, and by when."""
+"""Configure a run's observational memory from the settings: thresholds, Observer, Reflector."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
 from agent_runtime.errors import AgentRuntimeError
-from agent_runtime.memory.observational.activation_price import ActivationPrices
 from agent_runtime.memory.observational.observer.base import Observer
+from agent_runtime.memory.observational.observer.model import ModelObserver
 from agent_runtime.memory.observational.reflector.base import Reflector
-from agent_runtime.memory.observational.thresholds import MemoryThresholds
+from agent_runtime.memory.observational.reflector.model import ModelReflector
+from agent_runtime.memory.observational.thresholds import ActivationPrices, MemoryThresholds
+from agent_runtime.models import model_from_name
 from agent_runtime.models.base import Model, ModelInfo
 from agent_runtime.models.scripted import ScriptedModel
 from agent_runtime_config import Settings
@@ -20,11 +22,11 @@ class MemorySetup:
     """What a run's observational memory works with.
 
     Attributes:
-        observer: None for rules; so is `reflector`.
-        warnings: what is not as the settings ask for, and why.
+        observer: None for rules, as is `reflector`.
+        warnings: settings that could not be followed, and why.
     """
 
-    bands: MemoryThresholds
+    thresholds: MemoryThresholds
     observer: Observer | None = None
     reflector: Reflector | None = None
     warnings: tuple[str, ...] = ()
@@ -38,21 +40,17 @@ class _Choice:
     warnings: list[str] = field(default_factory=list[str])
 
     async def named(self, name: str, role: Role, job: str) -> tuple[Model, ModelInfo] | None:
-        """Return the model of a name; None for rules, also where it cannot be called."""
-        # A script answers what it was written for, and nothing else.
+        """Return the model of this name; None for rules, also if it cannot be called."""
+        # A script has answers only for the run it was written for.
         if name == "extractive" or (name == "same" and isinstance(self.model, ScriptedModel)):
             return None
         if name == "same":
             return self.model, self.info
-        from agent_runtime.models import model_from_name
-
         try:
             other = model_from_name(name, self.settings, role=role)
             await other.check()
         except AgentRuntimeError as error:
-            self.warnings.append(
-                f"{error.message} Rules {job} instead. {error.cure}".strip(),
-            )
+            self.warnings.append(f"{error.message} Rules {job} instead. {error.cure}".strip())
             return None
         info = await other.info()
         if info.price is None and self.settings.needs_prices:
@@ -73,30 +71,30 @@ async def configure_memory(
     room: int,
     last_messages: int,
 ) -> MemorySetup | None:
-    """Return the observational memory of a run; None where it is off.
+    """Return the observational memory of a run; None if it is off.
 
-    A model that cannot be called, for want of its key, is no error: rules take its place, and a
-    warning says so.
+    A model that cannot be called, for example without a key, is replaced by rules with a warning.
 
     Args:
-        room: the most tokens that a prompt may have.
+        room: the most tokens a prompt may have.
         last_messages: N.
     """
     if not settings.observational_memory:
         return None
+    timeout = settings.observer_timeout
     choice = _Choice(settings, model, info)
     observing = await choice.named(settings.observer_model, "observer", "observe")
     reflecting = await choice.named(settings.reflector_model, "reflector", "condense observations")
     tokens = settings.observer_message_tokens, settings.reflector_observation_tokens
-    bands = MemoryThresholds(*tokens, last_messages, required=settings.constraint_share).within(
-        room
-    )
+    thresholds = MemoryThresholds(*tokens, last_messages, required=settings.constraint_share)
+    thresholds = thresholds.within(room)
     if settings.activation == "price":
-        bands = replace(bands, prices=_prices(choice, observing))
+        thresholds = replace(thresholds, prices=_prices(choice, observing))
     return MemorySetup(
-        bands,
-        _observer(observing, settings, thread_id),
-        _reflector(reflecting, settings, thread_id),
+        thresholds,
+        # Sessions apart from the run's own calls, whose cached prefix differs.
+        observing and ModelObserver(*observing, timeout, session=f"{thread_id}-observer"),
+        reflecting and ModelReflector(*reflecting, timeout, session=f"{thread_id}-reflector"),
         tuple(dict.fromkeys(choice.warnings)),
     )
 
@@ -110,24 +108,3 @@ def _prices(choice: _Choice, observing: tuple[Model, ModelInfo] | None) -> Activ
         )
         return None
     return ActivationPrices(choice.info.price, observing[1].price if observing else None)
-
-
-def _observer(
-    found: tuple[Model, ModelInfo] | None, settings: Settings, thread_id: str
-) -> Observer | None:
-    if found is None:
-        return None
-    from agent_runtime.memory.observational.observer.model import ModelObserver
-
-    # Not the session of the run's own calls: these have a prefix of their own to be cached.
-    return ModelObserver(*found, settings.observer_timeout, session=f"{thread_id}-observer")
-
-
-def _reflector(
-    found: tuple[Model, ModelInfo] | None, settings: Settings, thread_id: str
-) -> Reflector | None:
-    if found is None:
-        return None
-    from agent_runtime.memory.observational.reflector.model import ModelReflector
-
-    return ModelReflector(*found, settings.observer_timeout, session=f"{thread_id}-reflector")

@@ -1,32 +1,39 @@
-"""Reading what the user requires out of what the user said, and what supersedes it.
+"""Read the user's constraints from a branch, and find what supersedes them.
 
-Only the user's own words count: messages, what is said to a run at work, answers, and reasons given
-with a decision.  Nothing that a tool, a model or the runtime says becomes a constraint.
+Only the user's own words count: messages, steering, answers, and reasons given with a decision.
+Nothing that a tool, a model or the runtime says becomes a constraint.
 """
 
 from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 
+import anyio.to_thread
+
+from agent_runtime.log.run_log import RunLog
 from agent_runtime.memory.observational.observer.sentences import binding, words
 from agent_runtime.memory.observational.reflector.retention import verbatim_terms
-from agent_runtime.messages import LoggedMessage, Note, UserMessage
+from agent_runtime.messages import LoggedMessage, Note, UserMessage, decode_message
 from agent_runtime.prompt.constraints import Constraint, Constraints, merge_constraints
 from agent_runtime.prompt.text import one_line, shorten
 from agent_runtime_storage.contract.question_records import QuestionRow
 
+OFF_LOOP = 20_000
+"""Above this many characters the user's words are read in a thread."""
+ANSWERS = 10_000
+"""How many of the thread's newest answers are read."""
 LONGEST = 800
-"""How many characters of one constraint are kept; a longer one names its node."""
+"""Characters of a constraint; a longer one is shortened and names its node."""
 PIECE = 20_000
-"""How many characters of a line are read at once."""
+"""Characters of a line that are read at once."""
 SENTENCE = 2_000
-"""How much of a sentence is looked through; what goes on without an end is data."""
+"""Characters of a sentence that are searched; a longer one is data."""
 QUESTION_CHARS = 160
-"""How much of a question is kept with its answer."""
+"""Characters of a question that are stored with its answer."""
 _SAYS_SO = re.compile(
-    # Imperatives, and what sets a limit or corrects, beside what `binding` knows.
+    # Imperatives, limits and corrections, in addition to what `binding` finds.
     r"^(?:(?:please|and|also|so|then|now|but|ok(?:ay)?|again)[,:]? )*(?:keep|use|follow|respect|"
     r"stick|stay|limit|treat|leave|assume|cap|refrain|answer|reply|respond|wrong|no[,.;:]|nope|"
     r"correction|hands off|actually)\b"
@@ -80,8 +87,9 @@ _STEERED = re.compile(
     r"^(?:The user says, (?:while you work|to an earlier run): "
     r"|You were stopped because .{1,80}\. The user says: go on[^.]{0,40}\.)"
 )
-"""What the runtime puts before what the user says to a run at work."""
+"""What the runtime puts before a steering message."""
 _FENCE = re.compile(r"^\s*(?:```|~~~)")
+# Characters from which a line without an end may be wrapped.
 _WRAPPED = 40
 
 _NO_LONGER = re.compile(
@@ -129,16 +137,58 @@ _GENERIC = words(
 )
 
 
+async def constraints_of(log: RunLog) -> Constraints:
+    """Return what the user requires on the run's branch, up to its head.
+
+    Nodes that the activation's constraints cover are not read again.  Nodes that left the prompt
+    before constraints were recorded, in an earlier version, are read from the store once.
+    """
+    view, known = log.view, log.view.start.constraints
+    if not view.entries or view.entries[-1].seq <= known.read:
+        return known
+    messages = [(one.seq, one.message) for one in view.entries if one.seq > known.read]
+    answers = await log.store.questions(
+        thread_id=log.lease.thread_id, status="answered", limit=ANSWERS
+    )
+    answered = {row.node_id for row in answers}
+    messages = [*await _before(log, known, answered), *messages]
+    if sum(len(one.text) for _, one in messages if one.type != "assistant") > OFF_LOOP:
+        return await anyio.to_thread.run_sync(read_constraints, known, messages, answers)
+    return read_constraints(known, messages, answers)
+
+
+async def _before(
+    log: RunLog, known: Constraints, answered: Container[int]
+) -> list[tuple[int, LoggedMessage]]:
+    """Read the unread nodes before the raw ones.
+
+    Args:
+        answered: the agent's nodes at which people answered.
+    """
+    parent = log.view.entries[0].parent_id
+    if parent is None or parent <= known.read:
+        return []
+    nodes = await log.store.branch(log.lease.thread_id, parent)
+    unread = [
+        node
+        for node in nodes
+        if node.seq > known.read and (node.role != "assistant" or node.seq in answered)
+    ]
+    return await anyio.to_thread.run_sync(
+        lambda: [(node.seq, decode_message(node.body)) for node in unread]
+    )
+
+
 def read_constraints(
     known: Constraints,
     messages: Iterable[tuple[int, LoggedMessage]],
     answers: Sequence[QuestionRow] = (),
 ) -> Constraints:
-    """Return constraints with those of more nodes of the branch, without what these supersede.
+    """Add the constraints of more nodes of the branch, and remove what they supersede.
 
     Args:
-        messages: the nodes behind those that were read, in order; those read already are skipped.
-        answers: what people answered on the thread.
+        messages: the nodes that follow those already read, in order; older ones are skipped.
+        answers: people's answers on the thread.
     """
     by_node: dict[int, list[Constraint]] = {}
     for row in answers:
@@ -158,7 +208,7 @@ def read_constraints(
 
 
 def _words_of(message: LoggedMessage) -> str:
-    """Return the user's own words in a message; empty where there are none."""
+    """Return the user's own words in a message; empty if it has none."""
     if isinstance(message, UserMessage):
         return message.text
     if isinstance(message, Note) and message.source == "steer":
@@ -172,7 +222,7 @@ def _constraint(node: int, text: str, *, untold: bool = False) -> Constraint:
 
 
 def _answered(row: QuestionRow) -> Iterator[Constraint]:
-    """Yield what an answer of a person requires: the answer, or the reason of a decision."""
+    """Yield the constraint in a person's answer: the answer, or the reason of a decision."""
     if row.status != "answered":
         return
     if row.kind in ("single", "multiple", "text"):
@@ -239,7 +289,7 @@ def _blocks(text: str) -> Iterator[list[str]]:
 
 
 def _continues(before: str, line: str) -> bool:
-    """Return whether a line goes on with the sentence of the one before it."""
+    """Return whether a line continues the sentence of the line before it."""
     if _ITEM.match(line) or before.rstrip().endswith((".", "!", "?", ":", ";", "。", "！", "：")):
         return False
     if len(before) > 4 * LONGEST or _HEADING.match(before):
@@ -249,7 +299,7 @@ def _continues(before: str, line: str) -> bool:
 
 def _sentences(text: str) -> Iterator[str]:
     """Yield the sentences of a line, as they were written."""
-    # Nothing is looked for in more than a piece at once, so the time is linear in any text.
+    # A search covers one piece at most, so the time is linear in any text.
     start = 0
     while True:
         piece = text[start : start + PIECE]
@@ -257,7 +307,7 @@ def _sentences(text: str) -> Iterator[str]:
         if start + len(piece) >= len(text):
             ends.append(len(piece))
         begin = 0
-        # What a piece does not end is read with the next one, unless it fills a whole piece.
+        # An unfinished sentence is read with the next piece, unless it fills a whole piece.
         for end in ends or [len(piece)]:
             yield piece[begin:end].strip()
             begin = end
@@ -267,7 +317,7 @@ def _sentences(text: str) -> Iterator[str]:
 
 
 def _ends(text: str) -> Iterator[int]:
-    """Yield where sentences end."""
+    """Yield the ends of sentences."""
     begin = 0
     for end in _ENDS.finditer(text):
         if not _SHORT_FOR.search(text[max(begin, end.start() - 8) : end.start()]):
@@ -285,14 +335,14 @@ def _is(sentence: str) -> bool:
     return binding(sentence) or _SAYS_SO.search(sentence) is not None
 
 
-# What supersedes what
+# Superseding
 
 
 def supersedes(new: str, old: str) -> bool:
-    """Return whether a constraint says that an older one holds no longer.
+    """Return whether a constraint says that an older one no longer holds.
 
-    It has to say so ("no longer", "from now on … instead"), and to name what ends: where it is not
-    clear that it means the older one, both stand.
+    It has to say so ("no longer", "from now on … instead") and to name what ends.  If it is not
+    clear that it means the older one, both stay.
     """
     for ended in _ended(new):
         named = _content(ended)
@@ -309,16 +359,15 @@ def _ended(new: str) -> Iterator[str]:
     """Yield the parts of a constraint that name what ends with it."""
     for clause in _CLAUSE.split(new):
         if _NO_LONGER.search(clause):
-            # What stands between the words that end it names what ends, as "not use tabs any more".
+            # The words in between name what ends, as in "not use tabs any more".
             yield _NO_LONGER.sub(lambda said: f" {' '.join(filter(None, said.groups()))} ", clause)
-    for found in _INSTEAD_OF.finditer(new):
-        if _FROM_NOW_ON.search(new):
-            yield found[1]
+    if _FROM_NOW_ON.search(new):
+        yield from (match[1] for match in _INSTEAD_OF.finditer(new))
 
 
 @functools.lru_cache(8192)
 def _content(text: str) -> frozenset[str]:
-    """Return the words of a text that say what it is about, without their endings."""
+    """Return the stems of the words that say what a text is about."""
     plain = _NUMBERED.sub(r"rule_\1", text.casefold())
     words = (_stem(match[0]) for match in _WORD.finditer(plain))
     return frozenset(word for word in words if word not in _GENERIC)

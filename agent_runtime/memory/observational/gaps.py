@@ -1,8 +1,8 @@
-"""What has left the prompt of a branch while nothing observed it, and what stands for it since.
+"""Gaps: nodes that left the prompt unobserved, and the observations that fill them.
 
-With observational memory off messages leave unobserved.  Once it is on again, the observations
-that the thread has are shown again, the prompt names the gaps between them, and these are observed
-in the background, in chunks.
+With observational memory off, messages leave unobserved.  Once it is on again, the thread's stored
+observations are shown again, the prompt names the gaps between them, and the worker observes these
+in chunks.
 """
 
 from __future__ import annotations
@@ -22,38 +22,38 @@ from agent_runtime_storage.contract.records import Node
 from agent_runtime_storage.contract.store import UserStore
 
 MOST_NODES = 200
-"""How many nodes are read at once."""
+"""Nodes per read."""
 OFF_LOOP = 200_000
-"""Characters from which on nodes are counted in a thread."""
+"""Above this many characters nodes are counted in a thread."""
 
 
 @dataclass(frozen=True, slots=True)
 class PastNodes:
-    """The nodes of a branch before its raw ones, from the root on.
+    """The nodes of a branch from its root to its first raw node.
 
     Attributes:
-        nodes: their numbers; on a branch these only rise.
-        messages: how many unobserved messages they and those before them have.
+        nodes: their seqs, rising.
+        messages: for each, the unobserved messages up to and including it.
     """
 
     nodes: tuple[int, ...]
     messages: tuple[int, ...]
 
     def uncovered(self, observations: Sequence[Observation]) -> list[tuple[int, int]]:
-        """Return the places of the stretches that are in none of the observations."""
-        found: list[tuple[int, int]] = []
+        """Return index ranges of `nodes` that none of the observations covers."""
+        ranges: list[tuple[int, int]] = []
         reached = 0
         for one in sorted(observations, key=lambda one: one.first):
             begin = bisect_left(self.nodes, one.first)
             if begin > reached:
-                found.append((reached, begin))
+                ranges.append((reached, begin))
             reached = max(reached, bisect_right(self.nodes, one.last))
         if reached < len(self.nodes):
-            found.append((reached, len(self.nodes)))
-        return found
+            ranges.append((reached, len(self.nodes)))
+        return ranges
 
     def gaps(self, observations: Sequence[Observation]) -> tuple[Gap, ...]:
-        """Return those stretches as prompts name them."""
+        """Return these ranges in the form in which prompts name them."""
         return tuple(
             Gap(
                 parent_id=self.nodes[begin - 1] if begin else None,
@@ -67,32 +67,32 @@ class PastNodes:
     def filling(
         self, standing: Sequence[Observation], stored: Sequence[Observation]
     ) -> list[Observation]:
-        """Return stored observations of this branch that fill gaps between those that stand.
+        """Return stored observations of this branch that fill the gaps, without overlaps.
 
-        None overlaps another one.  Of several that begin at a node the longest is taken, of those
-        the first that was written, which reflections name as their part.
+        Of several that begin at a node the longest is taken; of equal ones the oldest, because
+        reflections name that one as their part.
         """
         known = sorted((one.first, -one.last, one.id, one) for one in stored if not one.level)
-        found: list[Observation] = []
+        filling: list[Observation] = []
         for begin, end in self.uncovered(standing):
             reached = begin
             for first, last, _, one in known:
                 place = bisect_left(self.nodes, first, reached, end)
                 until = bisect_left(self.nodes, -last, place, end)
                 if until < end and (self.nodes[place], self.nodes[until]) == (first, -last):
-                    found.append(one)
+                    filling.append(one)
                     reached = until + 1
-        return found
+        return filling
 
     def next(self, present: Sequence[Observation]) -> tuple[int, ...]:
-        """Return the oldest nodes that are in none of the observations, and not too many."""
+        """Return the oldest unobserved nodes, at most `MOST_NODES`."""
         for begin, end in self.uncovered(present):
             return self.nodes[begin : min(end, begin + MOST_NODES)]
         return ()
 
 
 def observed_throughout(view: View) -> bool:
-    """Return whether the view's observations stand for all nodes before its raw ones."""
+    """Return whether the view's observations cover every node before its raw ones."""
     reached: int | None = None
     for one in view.observations:
         if one.parent_id != reached:
@@ -102,29 +102,29 @@ def observed_throughout(view: View) -> bool:
 
 
 async def read_past(store: UserStore, thread_id: str, view: View) -> PastNodes:
-    """Read the nodes before a view's raw ones, with the sizes of those that are not observed."""
+    """Read the nodes before a view's raw ones, and the sizes of the unobserved ones."""
     before = view.entries[0].parent_id
     nodes = tuple(await store.lineage(thread_id, before)) if before is not None else ()
     sizes = [0] * len(nodes)
     for begin, end in PastNodes(nodes, ()).uncovered(view.observations):
         for at in range(begin, end, MOST_NODES):
             until = min(end, at + MOST_NODES)
-            found = await store.branch(thread_id, nodes[until - 1], first=nodes[at])
-            sizes[at:until] = [1 + len(node.calls) for node in found]
+            unobserved = await store.branch(thread_id, nodes[until - 1], first=nodes[at])
+            sizes[at:until] = [1 + len(node.calls) for node in unobserved]
     return PastNodes(nodes, tuple(accumulate(sizes)))
 
 
 async def stretch_to_observe(
     nodes: Sequence[Node], start: ActivationContent, tokens: float
 ) -> tuple[Entry, ...]:
-    """Return as many of the nodes as one observation stands for.
+    """Return as many of the nodes as one observation covers.
 
     Args:
         tokens: T, in our count.
     """
 
     def measured() -> tuple[Entry, ...]:
-        # Measured as they were first sent: what was cut since has been cut for another prompt.
+        # Measured as first sent: later truncation belonged to another prompt.
         shown = ActivationContent(nonce=start.nonce)
         entries = view_of(
             0, None, shown, PromptPrefix(""), None, list(map(entry_of, nodes))
@@ -132,21 +132,19 @@ async def stretch_to_observe(
         size = 0.0
         for place, entry in enumerate(entries[:-1], 1):
             size += entry.tokens
-            # A note that rides in an exchange's last result stays with that exchange.
+            # A note inside an exchange's last result stays with that exchange.
             if size >= tokens * CHUNK and entries[place].prompt:
                 return entries[:place]
         return entries
 
-    if (
-        sum(len(node.body) + sum(len(call.body) for call in node.calls) for node in nodes)
-        > OFF_LOOP
-    ):
+    size = sum(len(node.body) + sum(len(call.body) for call in node.calls) for node in nodes)
+    if size > OFF_LOOP:
         return await anyio.to_thread.run_sync(measured)
     return measured()
 
 
 def in_a_row(observations: Sequence[Observation]) -> list[list[Observation]]:
-    """Return observations, those that follow each other without a gap together."""
+    """Group observations into rows without a gap."""
     rows: list[list[Observation]] = []
     for one in observations:
         if rows and one.parent_id == rows[-1][-1].last:

@@ -1,4 +1,4 @@
-"""Jobs of memory: claimed by one worker at a time, given back when their work comes to nothing."""
+"""Durable jobs of memory, each claimed by one worker at a time, and what they may spend."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ import anyio
 from agent_runtime.concurrency import run_shielded
 from agent_runtime.errors import StoreError
 from agent_runtime.log.run_log import RunLog
-from agent_runtime.memory import accounting as keeping
+from agent_runtime.memory.accounting import release_as_unsettled, reserve_for_memory
 from agent_runtime_storage.contract.records import Amount, Job
 
-GIVE_BACK_SECONDS = 5.0
-"""How long giving a job back may take; then its claim has to expire."""
+RELEASE_SECONDS = 5.0
+"""Timeout for giving a job back; after that its claim has to expire."""
 
 
 @asynccontextmanager
 async def claim_memory_job(
     log: RunLog, kind: str, key: str, *, seconds: float, retry_after: float
 ) -> AsyncGenerator[Job | None]:
-    """Claim a job of the run's thread for a `with` that commits its end; None if it cannot be had.
+    """Claim a job of the run's thread for a `with` that commits its end.
 
-    It is done already then, or somebody else has it.  Where the `with` is left by an error, or by
-    a cancellation, the job is given back: so the next run can take it up at once.
+    Yields None if the job is done or another worker has it.  An error or a cancellation inside the
+    `with` gives the job back, so that the next run can take it at once.
 
     Args:
         seconds: how long the claim lasts.
@@ -32,7 +32,7 @@ async def claim_memory_job(
     """
     store, thread_id = log.store, log.lease.thread_id
     await store.enqueue(thread_id, kind, key, b"")
-    # A claim that a cancellation overtook would stand, though nobody has it, until it expires.
+    # Shielded: a claim whose answer a cancellation discards would block the job until it expires.
     claim = store.claim(kind, seconds=seconds, thread_id=thread_id, key=key)
     job, interrupted = await run_shielded(claim)
     if job is None:
@@ -46,26 +46,26 @@ async def claim_memory_job(
         yield job
     except BaseException as error:
         wait = retry_after if isinstance(error, Exception) else 0.0
-        with anyio.move_on_after(GIVE_BACK_SECONDS, shield=True), suppress(StoreError):
+        with anyio.move_on_after(RELEASE_SECONDS, shield=True), suppress(StoreError):
             await store.fail_job(job, retry_after=wait, detail=type(error).__name__)
         raise
 
 
 @asynccontextmanager
 async def reserve_and_settle(log: RunLog, amount: Amount) -> AsyncGenerator[None]:
-    """Hold what a `with` may spend, which settles it by what it commits.
+    """Reserve what a `with` may spend; its commit settles the reservation.
 
-    Where it is left by an error, what was held counts as spent: nobody knows what was billed.
+    After an error the whole reservation counts as spent, because the billed part is unknown.
 
     Raises:
-        BudgetExceeded: it does not fit; nothing was held.
+        BudgetExceeded: it does not fit; nothing was reserved.
     """
-    await keeping.reserve_for_memory(log, amount)
+    await reserve_for_memory(log, amount)
     try:
         yield
     except Exception:
-        # A listener may fail after the commit that settled it, and the run's end settles all.
+        # The error may come from a listener after the commit, or the run's end has settled it.
         if log.held != Amount():
             with suppress(StoreError):
-                await keeping.release_as_unsettled(log, amount)
+                await release_as_unsettled(log, amount)
         raise

@@ -1,4 +1,4 @@
-"""What is recorded with an observation: its ledger, its event, and what its calls cost."""
+"""What is committed with an observation: its ledger, its event and the usage of its calls."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import cast
 
 import anyio.to_thread
 
+from agent_runtime.log.run_log import RunLog
 from agent_runtime.memory.observational.observer.base import MemoryCall
 from agent_runtime.memory.transcript import characters
 from agent_runtime.messages import AssistantMessage, repeats
@@ -20,13 +21,13 @@ from agent_runtime.prompt.view import Entry, handle_of
 from agent_runtime_storage.contract.records import Amount, NewEvent, Usage
 
 OFF_LOOP = 50_000
-"""Characters from which on a ledger is compiled in a thread: that many take some milliseconds."""
+"""Above this many characters a ledger is compiled in a thread; it takes some milliseconds."""
 
 
 async def ledger_of_nodes(
     entries: Sequence[Entry], active: Sequence[Observation]
 ) -> tuple[str, ...]:
-    """Return the ledger of nodes, without what those of the observations list already."""
+    """Return the ledger of nodes, without what the ledgers of `active` list already."""
     listed = "\n".join(name for one in active for name in one.ledger)
 
     def compiled() -> tuple[str, ...]:
@@ -39,7 +40,7 @@ async def ledger_of_nodes(
 
 
 def first_sent(entries: Sequence[Entry]) -> int:
-    """Return our count of nodes as they were first sent: by their caps, before any later cut."""
+    """Return our token count of nodes as they were first sent, before later truncation."""
     return sum(
         message_tokens(entry.message)
         + sum(
@@ -51,24 +52,24 @@ def first_sent(entries: Sequence[Entry]) -> int:
 
 
 def ledger_sources(entries: Sequence[Entry]) -> list[LedgerSource]:
-    """Return what the ledger is made of: what was said and called, and what came back."""
-    found: list[LedgerSource] = []
+    """Return the texts a ledger is compiled from: messages, arguments of calls, and results."""
+    sources: list[LedgerSource] = []
     for entry in entries:
         message = entry.message
         if repeats(message):
             continue
-        found.append(LedgerSource(message.text, own=True))
+        sources.append(LedgerSource(message.text, own=True))
         if isinstance(message, AssistantMessage):
-            found += [
+            sources += [
                 LedgerSource("\n".join(_strings(call.arguments)), own=True)
                 for call in message.calls
             ]
-        found += [LedgerSource(result.text, own=False) for result in entry.results]
-    return found
+        sources += [LedgerSource(result.text, own=False) for result in entry.results]
+    return sources
 
 
 def _strings(value: object) -> Iterator[str]:
-    """Yield the texts of a JSON value, as they are, not as JSON escapes them."""
+    """Yield the texts of a JSON value, unescaped."""
     match value:
         case str():
             yield value
@@ -84,13 +85,13 @@ def _strings(value: object) -> Iterator[str]:
             yield str(value)
 
 
-def event_of(written: Observation, of: int, why: str, *, again: bool = False) -> NewEvent:
-    """Return the event that tells of an observation.
+def observation_event(written: Observation, of: int, why: str, *, again: bool = False) -> NewEvent:
+    """Return the event of a committed observation.
 
     Args:
-        of: the tokens of what it stands for, in our count.
-        why: why it is not what the Observer or the Reflector was asked for; empty if it is.
-        again: whether it stands for what a provisional one stood for.
+        of: tokens of what it replaces, in our count.
+        why: why the Observer's or Reflector's own notes are not used; empty if they are.
+        again: whether it replaces a provisional observation.
     """
     data = {
         "level": written.level,
@@ -107,14 +108,14 @@ def event_of(written: Observation, of: int, why: str, *, again: bool = False) ->
 
 
 def usage_rows(
-    calls: Sequence[MemoryCall], purpose: str, *, run_id: str, root_run_id: str, node_id: int | None
+    log: RunLog, calls: Sequence[MemoryCall], purpose: str, node_id: int | None
 ) -> list[Usage]:
     """Return the usage rows of model calls that memory made for a run."""
     rows = [
         usage_of(
             call.answer,
-            run_id=run_id,
-            root_run_id=root_run_id,
+            run_id=log.lease.run_id,
+            root_run_id=log.lease.root_run_id,
             node_id=node_id,
             counted=call.counted,
             bound=Amount(call.counted, 0),
@@ -125,5 +126,5 @@ def usage_rows(
 
 
 def unreported(calls: Sequence[MemoryCall]) -> bool:
-    """Return whether an attempt may be billed of which nobody reported the usage."""
+    """Return whether an attempt may be billed whose usage nobody reported."""
     return any(call.answer.usage is None or call.answer.lost for call in calls)

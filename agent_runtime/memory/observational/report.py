@@ -1,4 +1,4 @@
-"""What a thread's memory holds, for people and programs to look at; nothing here changes it."""
+"""A report of what a thread's memory holds; read only."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from agent_runtime_storage.contract.records import ObservationRow, UsageTotal
 from agent_runtime_storage.contract.store import UserStore
 
 STEP = "step"
-"""The purpose of the calls that are not memory's own."""
+"""The purpose of the usage of the run's own model calls."""
 
 ObservationPlace = Literal["active", "prepared", "replaced", "elsewhere"]
-"""Where an observation stands: in prompts; ready for the next activation; replaced by another one;
+"""Where an observation is: in prompts, ready for the next activation, replaced by another one, or
 on another branch of the thread."""
 
 
@@ -27,8 +27,8 @@ class ReportedObservation:
     """An observation of the thread.
 
     Attributes:
-        tokens: of it in a prompt.
-        of: tokens of the messages that it stands for, as they were first sent.
+        tokens: its tokens in a prompt.
+        of: tokens of the messages that it replaces, as they were first sent.
         created_at: in seconds since the epoch.
     """
 
@@ -40,13 +40,13 @@ class ReportedObservation:
 
     @property
     def ratio(self) -> float:
-        """How many times smaller it is than what it stands for."""
+        """How many times smaller it is than what it replaces."""
         return self.of / max(1, self.tokens)
 
 
 @dataclass(frozen=True, slots=True)
 class CurrentActivation:
-    """The activation in force: how prompts begin since when, and why."""
+    """The activation in force."""
 
     id: int
     cause: str
@@ -56,7 +56,7 @@ class CurrentActivation:
 
 @dataclass(frozen=True, slots=True)
 class PromptTokens:
-    """What the parts of the next prompt have in tokens."""
+    """Tokens of the parts of the next prompt."""
 
     system: int
     observations: int
@@ -65,21 +65,21 @@ class PromptTokens:
 
     @property
     def total(self) -> int:
-        """Of the whole prompt."""
+        """Tokens of the whole prompt."""
         return self.system + self.observations + self.state + self.raw
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryReport:
-    """The state of a thread's memory; tokens are as the provider counts them, by what it reported.
+    """The state of a thread's memory; tokens are estimates of the provider's count.
 
     Attributes:
         on: whether observational memory is on, by the settings.
         observe_at: T, of raw messages.
         reflect_at: R, of observations.
-        ratio: how many of the provider's tokens one of ours is taken for.
+        ratio: the provider's tokens per token of our count.
         activation: None on a thread without one.
-        held: all observations of the thread, in the order of the log.
+        held: every observation of the thread, in the order of the log.
         task: what the agent was working on, by the newest observation of the branch.
         ledger: the identifiers that the active observations list.
         usage: what memory has spent on this thread, by purpose.
@@ -99,17 +99,17 @@ class MemoryReport:
     usage: Mapping[str, UsageTotal]
 
     def at(self, *places: ObservationPlace) -> list[ReportedObservation]:
-        """Return the observations that stand there."""
+        """Return the observations at these places."""
         return [one for one in self.held if one.place in places]
 
 
 async def memory_report(
-    store: UserStore, thread_id: str, bands: MemoryThresholds, ratio: float, *, on: bool
+    store: UserStore, thread_id: str, thresholds: MemoryThresholds, ratio: float, *, on: bool
 ) -> MemoryReport:
     """Read the state of a thread's memory.
 
     Raises:
-        NotFound: the thread is not there.
+        NotFound: there is no such thread.
     """
     thread = await store.thread(thread_id)
     row = await store.activation(thread_id, thread.head)
@@ -133,8 +133,8 @@ async def memory_report(
     return MemoryReport(
         thread_id=thread_id,
         on=on,
-        observe_at=bands.observe,
-        reflect_at=bands.reflect,
+        observe_at=thresholds.observe,
+        reflect_at=thresholds.reflect,
         ratio=ratio,
         activation=row and CurrentActivation(row.id, row.cause, row.anchor, row.created_at),
         tokens=prompt_tokens(view, ratio),
@@ -147,7 +147,7 @@ async def memory_report(
 
 
 def prompt_tokens(view: View, ratio: float) -> PromptTokens:
-    """Return what the parts of a view's prompt have, in tokens of so many times ours."""
+    """Return the tokens of the parts of a view's prompt: our count times `ratio`."""
     begin = 1 + view.start.repeat_system
     end = begin + len(view.observations)
     observations = sum(map(count_message, view.front[begin:end]))
@@ -171,11 +171,10 @@ async def _places(
     branch = [] if head is None else await store.lineage(thread_id, head, first=first)
     on_branch = frozenset(branch)
     active = {one.id: one for one in view.observations}
-    seen = view.observations
     raw = view.entries[0].seq if view.entries else None
     known = {one.id: one for one in rows}
-    gone = set(_parts(active, known))
-    # A reflection of reflections stands for them, also before it is active.
+    replaced = set(_parts(active, known))
+    # A reflection of reflections replaces them even before it is active.
     condensed = {part for one in rows if one.last in on_branch for part in one.parts}
 
     def place(one: ObservationRow) -> ObservationPlace:
@@ -183,25 +182,27 @@ async def _places(
             return "active"
         if one.last not in on_branch:
             return "elsewhere"
-        if one.id in gone:
+        if one.id in replaced:
             return "replaced"
         if not one.level and raw is not None and one.first >= raw:
             return "prepared"
-        if not one.level and not any(each.first <= one.first <= each.last for each in seen):
-            # It left the prompt with observational memory, and is back with it.
+        if not one.level and not any(
+            each.first <= one.first <= each.last for each in active.values()
+        ):
+            # It left the prompt when memory was turned off, and returns with it.
             return "prepared"
         if one.level and one.id in condensed:
             return "replaced"
-        # It stands in for what is active: for provisional notes, or for several observations.
+        # It replaces what is active: a provisional observation, or several.
         again = any(_same(one, each) and each.provisional for each in active.values())
-        inside = bool(one.parts) and all(part not in gone for part in one.parts)
+        inside = bool(one.parts) and all(part not in replaced for part in one.parts)
         return "prepared" if (again and not one.provisional) or inside else "replaced"
 
     return {one.id: place(one) for one in rows}
 
 
 def _parts(ids: Iterable[int], known: Mapping[int, ObservationRow]) -> Iterable[int]:
-    """Yield the observations that these have replaced, and those that they had replaced."""
+    """Yield the ids that these observations replaced, directly or through others."""
     for identity in ids:
         parts = known[identity].parts
         yield from parts
@@ -215,7 +216,7 @@ def _same(one: ObservationRow, other: Observation) -> bool:
 async def _sizes(
     store: UserStore, thread_id: str, rows: Sequence[ObservationRow]
 ) -> dict[int, int]:
-    """Return how many of our tokens the messages have that each observation stands for."""
+    """Return, for each observation, the tokens of the messages that it replaces."""
     sizes: dict[int, int] = {}
     intervals: dict[tuple[int, int], int] = {}
     for one in sorted(rows, key=lambda one: one.level):

@@ -1,52 +1,107 @@
-"""When observational memory works: pure decisions over what is raw, what is prepared, and limits.
+"""When observational memory works: pure decisions over raw tokens, thresholds and prices.
 
-Three bands on the raw tokens, with T the threshold.  From T/2 on, observations of the oldest part
-are prepared in the background, in chunks.  At T what is prepared takes the place of its messages,
-and about 0.2 T stay raw.  Past 1.2 T without observations, old tool output is cut until they come.
+With T the threshold of raw tokens:
 
-By price, T is the upper bound: observations are prepared, and take the place of their messages, as
-soon as that pays.
+- From T/2 on, observations of the oldest messages are prepared in the background, in chunks.
+- At T the prepared observations replace their messages, and about 0.2 T stays raw.
+- Past 1.2 T without observations, old tool results are truncated until they arrive.
+
+With activation by price, T is only the upper bound.  Each call pays for what the prompt carries, at
+the price of a cache read; an activation pays once, for observing, for the observations and for
+rewriting what follows them.  Messages leave once carrying them has cost as much as removing them
+(the ski-rental rule: at most twice the cost of knowing in advance how long the run will last).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from agent_runtime.memory.observational.activation_price import (
-    AHEAD,
-    ActivationPrices,
-    carrying_calls,
-)
+from agent_runtime.models.base import Price
 from agent_runtime.prompt.constraints import SHARE
 from agent_runtime.prompt.observation import Observation
 from agent_runtime.prompt.view import ActivationCause, Entry
 from agent_runtime.prompt.window import covered
 
 PREPARE_FROM = 0.5
-"""From this share of T on, observations are prepared."""
+"""Share of T from which observations are prepared."""
 CHUNK = 0.2
-"""What share of T one observation stands for."""
+"""Share of T that one observation covers."""
 TAIL = 0.2
-"""What share of T stays raw after an activation."""
+"""Share of T that stays raw after an activation."""
 CUT_FROM = 1.2
-"""From this share of T on, old tool output is cut where observations are late."""
+"""Share of T from which old tool results are truncated if observations are late."""
 LARGE = 0.5
-"""An entry of more than this share of T is too expensive to carry until a tail has grown."""
+"""An entry larger than this share of T leaves without waiting for a raw tail behind it."""
 LEAST_CUT = 0.1
-"""Cuts that take less than this share of T out would rewrite the rest too often."""
+"""Least share of T that a truncation must remove; less would rewrite the prompt too often."""
 LEAST_GAIN = 0.3
-"""An activation that takes less than this share of T out would rewrite the rest too often."""
+"""Least share of T that an activation must remove, for the same reason."""
 WINDOW_RAW = 0.5
-"""T is at most this share of what a prompt may have."""
+"""Upper bound of T, as a share of what a prompt may have."""
 WINDOW_OBSERVED = 0.25
-"""R is at most this share of it."""
+"""Upper bound of R, as a share of it."""
 PREPARE_BY_PRICE = 0.8
-"""By price, observations are prepared from this share of T on though they do not pay yet."""
+"""By price, share of T from which observations are prepared even if they do not pay yet."""
 TAIL_BY_PRICE = 0.1
-"""By price, so much of T stays raw: on recorded runs 4% cheaper than `TAIL`."""
+"""By price, share of T that stays raw: on recorded runs 4% cheaper than `TAIL`."""
 LEAST_CHUNK = 0.1
-"""By price, no fewer raw tokens than this share of T leave at once."""
+"""By price, least share of T that leaves at once."""
+OBSERVED_SHARE = 0.125
+"""Expected size of observations and their ledgers, as a share of what they replace."""
+AHEAD = 0.5
+"""Observations are prepared once carrying has cost this share of what removing costs."""
+
+
+@dataclass(frozen=True, slots=True)
+class ActivationPrices:
+    """The prices that decide when old messages leave.
+
+    Attributes:
+        actor: prices of the run's own model.
+        observer: prices of the Observer's model; None if rules observe, which costs nothing.
+    """
+
+    actor: Price
+    observer: Price | None = None
+
+    def carried(self, tokens: Sequence[int], calls: Sequence[int], end: int) -> int:
+        """Return what carrying the entries before `end` has cost, in nanodollars.
+
+        Args:
+            tokens: of each entry, as the provider counts them.
+            calls: how many calls have carried each entry.
+        """
+        carried = sum(t * n for t, n in zip(tokens[:end], calls[:end], strict=True))
+        return carried * self.actor.cache_read
+
+    def removing(self, tokens: Sequence[int], end: int) -> int:
+        """Return what replacing the entries before `end` costs, in nanodollars."""
+        removed, rest = sum(tokens[:end]), sum(tokens[end:])
+        written = int(removed * OBSERVED_SHARE)
+        cost = rest * max(0, self.actor.cache_write - self.actor.cache_read)
+        cost += written * self.actor.cache_write
+        if self.observer is not None:
+            cost += removed * self.observer.input + written * self.observer.output
+        return cost
+
+    def pays(self, tokens: Sequence[int], calls: Sequence[int], end: int, share: float) -> bool:
+        """Return whether carrying has cost at least this share of what removing costs."""
+        carried = self.carried(tokens, calls, end)
+        return carried > 0 and carried >= share * self.removing(tokens, end)
+
+
+def carrying_calls(entries: Sequence[Entry], anchor: int | None) -> tuple[int, ...]:
+    """Return how many calls since the activation at `anchor` have carried each entry.
+
+    Each answer after the activation is a call that carried every entry before it.
+    """
+    calls: list[int] = []
+    after = 0
+    for entry in reversed(entries):
+        calls.append(after)
+        after += entry.message.type == "assistant" and entry.seq > (anchor or 0)
+    return tuple(reversed(calls))
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +112,8 @@ class MemoryThresholds:
         observe: T, of raw messages.
         reflect: R, of observations.
         last_messages: N, which always stay raw.
-        prices: what decides within T when messages leave; None for T alone.
-        required: what share of R the user's constraints may take beside the observations.
+        prices: decide within T when messages leave; None for T alone.
+        required: share of R that the user's constraints may take in addition to the observations.
     """
 
     observe: int
@@ -69,12 +124,9 @@ class MemoryThresholds:
 
     def within(self, limit: int) -> MemoryThresholds:
         """Return them as a prompt of at most `limit` tokens allows."""
-        return MemoryThresholds(
-            min(self.observe, int(limit * WINDOW_RAW)),
-            min(self.reflect, int(limit * WINDOW_OBSERVED)),
-            self.last_messages,
-            self.prices,
-            self.required,
+        observe = min(self.observe, int(limit * WINDOW_RAW))
+        return replace(
+            self, observe=observe, reflect=min(self.reflect, int(limit * WINDOW_OBSERVED))
         )
 
 
@@ -84,7 +136,7 @@ class RawNodes:
 
     Attributes:
         tokens: of each entry, as the provider counts them.
-        prepared: how many entries, from the first on, have observations that are not active yet.
+        prepared: how many entries at the front have observations that are not active yet.
         calls: how many calls have carried each entry since the activation.
     """
 
@@ -95,7 +147,7 @@ class RawNodes:
 
     @property
     def total(self) -> int:
-        """Tokens of all of them."""
+        """Tokens of all entries."""
         return sum(self.tokens)
 
 
@@ -105,9 +157,9 @@ def measure(
     ratio: float,
     anchor: int | None = None,
 ) -> RawNodes:
-    """Return the raw nodes, with those at the front that the observations stand for counted.
+    """Measure raw nodes, and count those at the front that prepared observations cover.
 
-    Observations of another branch, and what comes after a gap, do not count.
+    Observations of another branch, and those after a gap, do not count.
 
     Args:
         anchor: the node of the newest activation.
@@ -120,76 +172,76 @@ def measure(
     )
 
 
-def movable(raw: RawNodes, bands: MemoryThresholds) -> int:
-    """Return how many entries, from the first on, may leave: not the last N, not the raw tail.
+def movable(raw: RawNodes, thresholds: MemoryThresholds) -> int:
+    """Return how many entries at the front may leave: all but the last N and the raw tail.
 
-    One that is larger than half of T leaves without waiting for a tail behind it.
+    An entry larger than half of T leaves without waiting for a tail behind it.
     """
-    tail = bands.observe * (TAIL_BY_PRICE if bands.prices else TAIL)
+    tail = thresholds.observe * (TAIL_BY_PRICE if thresholds.prices else TAIL)
+    large = thresholds.observe * LARGE
     messages = tokens = 0
     for index in reversed(range(len(raw.entries))):
         entry = raw.entries[index]
         messages, tokens = messages + entry.size, tokens + raw.tokens[index]
-        enough = tokens >= tail or (index and raw.tokens[index - 1] > bands.observe * LARGE)
-        # A note that rides in an exchange's last result stays with that exchange.
-        if messages >= bands.last_messages and enough and entry.prompt:
+        enough = tokens >= tail or (index and raw.tokens[index - 1] > large)
+        # A note inside an exchange's last result stays with that exchange.
+        if messages >= thresholds.last_messages and enough and entry.prompt:
             return index
     return 0
 
 
-def threshold(raw: RawNodes, bands: MemoryThresholds) -> int:
-    """Return T; where the messages that stay exceed half of it, their tokens and half of it."""
-    staying = sum(raw.tokens[movable(raw, bands) :])
-    return max(bands.observe, staying + bands.observe // 2)
+def threshold(raw: RawNodes, thresholds: MemoryThresholds) -> int:
+    """Return T, raised to the tokens of the messages that stay plus T/2 where these exceed T/2."""
+    staying = sum(raw.tokens[movable(raw, thresholds) :])
+    return max(thresholds.observe, staying + thresholds.observe // 2)
 
 
-def next_chunk(raw: RawNodes, bands: MemoryThresholds) -> tuple[Entry, ...]:
+def next_chunk(raw: RawNodes, thresholds: MemoryThresholds) -> tuple[Entry, ...]:
     """Return the entries to observe next, none if nothing is due.
 
-    At the threshold what is left of the part that may leave is taken, though it be a small chunk;
-    so it is once that pays.
+    At the threshold, or once it pays, even a small chunk of what may leave is taken.
     """
-    total, most = raw.total, threshold(raw, bands)
-    end = movable(raw, bands)
-    pays = _pays(raw, bands, end, AHEAD)
-    if total < most * (PREPARE_BY_PRICE if bands.prices else PREPARE_FROM) and not pays:
+    total, most = raw.total, threshold(raw, thresholds)
+    pays = _pays(raw, thresholds, movable(raw, thresholds), AHEAD)
+    if total < most * (PREPARE_BY_PRICE if thresholds.prices else PREPARE_FROM) and not pays:
         return ()
-    found = oldest(raw, bands)
-    size = sum(raw.tokens[raw.prepared : raw.prepared + len(found)])
-    least = bands.observe * LEAST_CHUNK if total < most else 1
-    enough = size >= bands.observe * CHUNK or ((pays or total >= most) and size >= least)
-    return found if enough else ()
+    chunk = oldest(raw, thresholds)
+    size = sum(raw.tokens[raw.prepared : raw.prepared + len(chunk)])
+    least = thresholds.observe * LEAST_CHUNK if total < most else 1
+    enough = size >= thresholds.observe * CHUNK or ((pays or total >= most) and size >= least)
+    return chunk if enough else ()
 
 
-def oldest(raw: RawNodes, bands: MemoryThresholds) -> tuple[Entry, ...]:
-    """Return the oldest entries that may leave and are not observed: a chunk, or what is left."""
-    end, size = movable(raw, bands), 0
+def oldest(raw: RawNodes, thresholds: MemoryThresholds) -> tuple[Entry, ...]:
+    """Return the oldest unobserved entries that may leave: a chunk, or all that are left."""
+    end, size = movable(raw, thresholds), 0
     for index in range(raw.prepared, end):
         size += raw.tokens[index]
-        # A note that rides in an exchange's last result stays with that exchange.
-        if size >= bands.observe * CHUNK and raw.entries[index + 1].prompt:
+        # A note inside an exchange's last result stays with that exchange.
+        if size >= thresholds.observe * CHUNK and raw.entries[index + 1].prompt:
             return raw.entries[raw.prepared : index + 1]
     return raw.entries[raw.prepared : end]
 
 
-def activation_due(raw: RawNodes, bands: MemoryThresholds) -> ActivationCause | None:
-    """Return why what is prepared is to take the place of its messages now, or None."""
+def activation_due(raw: RawNodes, thresholds: MemoryThresholds) -> ActivationCause | None:
+    """Return why prepared observations should replace their messages now, or None."""
     if not raw.prepared:
         return None
-    if _pays(raw, bands, raw.prepared, 1.0):
+    if _pays(raw, thresholds, raw.prepared, 1.0):
         return "price"
     gain = sum(raw.tokens[: raw.prepared])
-    large = gain >= bands.observe * LEAST_GAIN
-    return "observed" if large and raw.total >= threshold(raw, bands) else None
+    large = gain >= thresholds.observe * LEAST_GAIN
+    return "observed" if large and raw.total >= threshold(raw, thresholds) else None
 
 
-def _pays(raw: RawNodes, bands: MemoryThresholds, end: int, share: float) -> bool:
-    """Return whether it pays to remove the entries before `end`, or did to such a share."""
-    if bands.prices is None or sum(raw.tokens[:end]) < bands.observe * LEAST_CHUNK:
+def _pays(raw: RawNodes, thresholds: MemoryThresholds, end: int, share: float) -> bool:
+    """Return whether carrying the entries before `end` has cost this share of removing them."""
+    least = thresholds.observe * LEAST_CHUNK
+    if thresholds.prices is None or sum(raw.tokens[:end]) < least:
         return False
-    return bands.prices.pays(raw.tokens, raw.calls, end, share)
+    return thresholds.prices.pays(raw.tokens, raw.calls, end, share)
 
 
-def observations_late(raw: RawNodes, bands: MemoryThresholds) -> bool:
-    """Return whether observations are so late that old tool output is to be cut meanwhile."""
-    return raw.total >= threshold(raw, bands) * CUT_FROM
+def observations_late(raw: RawNodes, thresholds: MemoryThresholds) -> bool:
+    """Return whether old tool results should be truncated because observations are late."""
+    return raw.total >= threshold(raw, thresholds) * CUT_FROM

@@ -1,8 +1,8 @@
-"""What prepares observations in the background: one worker a run, in the run's task group.
+"""The background worker that prepares observations, one for each run, in the run's task group.
 
-It observes the oldest chunk that is due, condenses the oldest observations when they are many, and
-has a model write again what rules wrote while it failed.  It never raises into the run, and never
-makes a step wait.
+It observes the oldest chunk that is due, condenses the oldest observations when there are many, and
+has a model rewrite what rules wrote while the model failed.  It never raises into the run and never
+delays a step.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from agent_runtime.memory.observational.reflector.base import (
     Reflection,
     ReflectionOutcome,
     Reflector,
-    condensing,
     reflect_or_fallback,
+    reflection_of,
 )
 from agent_runtime.memory.observational.thresholds import next_chunk
 from agent_runtime.prompt.build import entry_of
@@ -46,30 +46,30 @@ from agent_runtime_storage.contract.records import Amount, Job, NewEvent
 _log = logging.getLogger(__name__)
 
 CLAIM_SECONDS = 30.0
-"""How much longer than the Observer's deadline a claim lasts."""
+"""A claim lasts this much longer than the Observer's deadline."""
 RETRY_SECONDS = 5.0
-"""How long the worker waits after the store, or another claim, was in its way."""
+"""Pause after a failure of the store or a conflict with another worker."""
 GRACE_SECONDS = 5.0
-"""How much longer than its deadline an Observer is waited for."""
+"""Time after its deadline in which an Observer or Reflector may still hand over its result."""
 REST_SECONDS = 3600.0
-"""How long the same observations are left as they are once nothing gets any further with them."""
+"""Pause before the same observations are tried again after none of them could be condensed."""
 AGAIN_SECONDS = 60.0
-"""How long after a failure a model is left in peace before it is to write again what rules did."""
+"""Pause after a model's failure before it is asked to rewrite provisional observations."""
 
 
 @dataclass(slots=True)
 class MemoryWorker:
-    """Does the work of a run's memory."""
+    """Does the background work of a run's memory."""
 
     memory: ObservationalMemory
     _stale: bool = False
-    """Whether others have written observations since they were read."""
+    """Whether another process has written observations since they were read."""
     _retired: bool = False
-    """Whether the run is over, so that nothing new begins."""
+    """Whether the run has ended, so that no new work begins."""
     _past_next: bool = False
-    """Whether what left unobserved is next: it takes turns with what is about to leave."""
+    """Whether the next chunk is one of the past; it alternates with what leaves next."""
     _again_at: float = 0.0
-    """When provisional observations may be written again, by the event loop's clock."""
+    """When provisional observations may be rewritten, by the event loop's clock."""
 
     @property
     def log(self) -> RunLog:
@@ -77,49 +77,48 @@ class MemoryWorker:
         return self.memory.log
 
     def retire(self) -> None:
-        """Have `work` end with what it is at: the run is over."""
+        """Have `work` return after its current job."""
         self._retired = True
         self.memory.wake()
 
     async def work(self) -> None:
-        """Do what is due, until it is retired or cancelled."""
+        """Do what is due until retired or cancelled."""
         while not self._retired:
             try:
                 while not self._retired and await self.next():
                     continue
             except StoreUnavailable:
-                await self._rest()
+                await self._pause()
                 continue
             except LeaseLost:
-                # The run's own next write says so to whoever runs it.
+                # The run's own next write reports it.
                 return
             except Conflict:
-                # Somebody else observed the same meanwhile.
-                await self._rest()
+                # Another process observed the same nodes.
+                await self._pause()
                 self._stale = True
                 continue
             except Exception as error:
-                # Memory never fails a turn: what is raw stays raw, and is tried again.
+                # Memory never fails a turn: the nodes stay raw and are tried again.
                 _log.warning("Observational memory failed: %s", type(error).__name__)
-                await self._rest()
+                await self._pause()
                 continue
             if not self._retired:
                 await self.memory.woken.wait()
                 self.memory.woken = anyio.Event()
 
-    async def _rest(self) -> None:
-        """Wait a while, but not for what is over."""
+    async def _pause(self) -> None:
         if not self._retired:
             await anyio.sleep(RETRY_SECONDS)
 
     async def next(self) -> bool:
-        """Do what is due next; False if nothing is."""
+        """Do the next job that is due; return False if there is none."""
         memory = self.memory
         if self._stale:
             await memory.load()
             self._stale = False
         view = self.log.view
-        chunk = next_chunk(memory.raw(view), memory.bands)
+        chunk = next_chunk(memory.raw(view), memory.thresholds)
         if chunk and not (self._past_next and memory.past):
             self._past_next = True
             await self.observe(chunk)
@@ -128,47 +127,46 @@ class MemoryWorker:
             await self.reflect(reflection)
             return True
         self._past_next = False
-        if chunk := await memory.left_out(view) or chunk:
+        if chunk := await memory.next_of_past(view) or chunk:
             await self.observe(chunk)
             return True
         if provisional := self.provisional(view):
-            await self.again(provisional)
+            await self.rewrite(provisional)
             return True
         return False
 
     # Observations
 
     async def observe(self, entries: tuple[Entry, ...]) -> None:
-        """Observe nodes and commit it, unless somebody else does."""
+        """Observe nodes and commit the observation, unless another worker has the job.
+
+        Rules write it where the Observer fails (provisionally) or the budget does not allow it.
+        """
         memory = self.memory
         async with self._claimed(OBSERVE, f"{entries[0].seq}-{entries[-1].seq}") as job:
             if job is None:
                 await self._wait_for_others()
                 return
-            self._tell(OBSERVE, sum(entry.tokens for entry in entries))
+            self._announce(OBSERVE, sum(entry.tokens for entry in entries))
             interval = ObserverInput(entries, memory.earlier(entries))
             held = Amount(*memory.observer.bound(interval))
             try:
                 async with reserve_and_settle(self.log, held):
-                    noted = await self._notes(interval)
-                    await memory.commit(job, entries, noted, held)
+                    outcome = await self._ask_observer(interval)
+                    if outcome.why:
+                        self._again_at = anyio.current_time() + AGAIN_SECONDS
+                        by_rules = await memory.rule_observer.observe(interval)
+                        calls = outcome.result.calls
+                        result = ObserverResult(by_rules.notes, calls, by_rules.origin)
+                        outcome = replace(outcome, result=result, provisional=True)
+                    await memory.commit(job, entries, outcome, held)
             except BudgetExceeded as error:
-                by_rules = await memory.fallback.observe(interval)
+                by_rules = await memory.rule_observer.observe(interval)
                 await memory.commit(job, entries, ObservationOutcome(by_rules, why=error.message))
 
-    async def _notes(self, interval: ObserverInput) -> ObservationOutcome:
-        """Return what was observed; by rules, marked provisional, where the Observer failed."""
-        noted = await self._asked(interval)
-        if not noted.why:
-            return noted
-        self._again_at = anyio.current_time() + AGAIN_SECONDS
-        by_rules = await self.memory.fallback.observe(interval)
-        seen = ObserverResult(by_rules.notes, noted.seen.calls, by_rules.origin)
-        return replace(noted, seen=seen, provisional=True)
-
-    async def _asked(self, interval: ObserverInput) -> ObservationOutcome:
+    async def _ask_observer(self, interval: ObserverInput) -> ObservationOutcome:
         """Return what the Observer wrote, or why it wrote nothing."""
-        # Observers keep to the deadline themselves, and say what it cost; this is for one that
+        # Observers keep the deadline themselves and report what they spent; this stops one that
         # hangs.
         with anyio.move_on_after(self.memory.deadline + GRACE_SECONDS):
             try:
@@ -176,7 +174,7 @@ class MemoryWorker:
             except ObserverFailed as error:
                 return ObservationOutcome(ObserverResult(None, error.calls), why=error.message)
             except Exception as error:
-                # A mistake of who wrote the Observer must not end the run.
+                # A bug in a user's Observer must not end the run.
                 return ObservationOutcome(why=f"Unexpected {type(error).__name__}.", lost=True)
         return ObservationOutcome(
             why=f"It took longer than {self.memory.deadline:g} seconds.", lost=True
@@ -185,95 +183,90 @@ class MemoryWorker:
     # Reflections
 
     async def reflect(self, reflection: Reflection) -> None:
-        """Condense observations and commit it, unless somebody else does."""
+        """Condense observations and commit the reflection, unless another worker has the job.
+
+        Rules condense them where the budget does not allow a model.
+        """
         memory = self.memory
         key = ",".join(str(part.id) for part in reflection.parts)
-        # What came to nothing while there was room is done once there is none.
+        # Above R the job is another one: what made no progress within R is then archived.
         key = key if reflection.room else f"{key} over"
         async with self._claimed(REFLECT, key) as job:
             if job is None:
                 await self._wait_for_others()
                 if reflection.room and memory.to_condense(self.log.view) == reflection:
-                    # It came to nothing in an earlier run, or whoever does it is slow.
+                    # An earlier run made no progress with it, or its worker is slow.
                     memory.rest(self.log.view)
                 return
-            self._tell(REFLECT, reflection.tokens)
+            self._announce(REFLECT, reflection.tokens)
             held = Amount(*memory.reflector.bound(reflection))
             try:
                 async with reserve_and_settle(self.log, held):
-                    await self._reflect(job, reflection, held)
+                    await self._condense_and_commit(job, reflection, memory.reflector, held)
             except BudgetExceeded as error:
-                await self._fold(job, reflection, error.message)
+                why = error.message
+                await self._condense_and_commit(job, reflection, memory.rule_reflector, why=why)
 
-    async def _reflect(self, job: Job, reflection: Reflection, held: Amount) -> None:
+    async def _condense_and_commit(
+        self,
+        job: Job,
+        reflection: Reflection,
+        reflector: Reflector,
+        held: Amount | None = None,
+        why: str = "",
+    ) -> None:
         memory = self.memory
         try:
-            done = await self._condensed(reflection, memory.reflector)
+            done = await self._condense(reflection, reflector)
         except CannotCondense as error:
-            await memory.book(error.calls, REFLECT, held, lost=error.lost)
-            await self._give_up(job, error)
+            if held is not None:
+                await memory.record_failure(error.calls, REFLECT, held, lost=error.lost)
+            memory.rest(self.log.view)
+            await self.log.store.fail_job(job, retry_after=REST_SECONDS, detail=error.message)
             return
+        done = replace(done, why=why) if why else done
         await memory.commit_reflection(job, reflection, done, held)
-        self._condensed_to(done)
-
-    async def _fold(self, job: Job, reflection: Reflection, why: str) -> None:
-        """Condense by rules what there is no budget for."""
-        memory = self.memory
-        try:
-            done = await self._condensed(reflection, memory.folder)
-        except CannotCondense as error:
-            await self._give_up(job, error)
-            return
-        await memory.commit_reflection(job, reflection, replace(done, why=why))
-        self._condensed_to(done)
-
-    def _condensed_to(self, done: ReflectionOutcome) -> None:
-        """Rest after an archive: what was not condensed now will not be at once."""
-        self.memory.resting = 0
+        memory.resting = 0
         if done.observation.origin == "archive":
-            self.memory.rest(self.log.view)
+            # What could not be condensed now cannot be at once either.
+            memory.rest(self.log.view)
 
-    async def _give_up(self, job: Job, error: CannotCondense) -> None:
-        """Leave observations as they are until there is more to condense."""
-        self.memory.rest(self.log.view)
-        await self.log.store.fail_job(job, retry_after=REST_SECONDS, detail=error.message)
-
-    async def _condensed(self, reflection: Reflection, reflector: Reflector) -> ReflectionOutcome:
+    async def _condense(self, reflection: Reflection, reflector: Reflector) -> ReflectionOutcome:
         deadline = self.memory.deadline + GRACE_SECONDS
         done = await reflect_or_fallback(
-            reflection, reflector, self.memory.folder, deadline=deadline
+            reflection, reflector, self.memory.rule_reflector, deadline=deadline
         )
         if done.why:
             self._again_at = anyio.current_time() + AGAIN_SECONDS
         return done
 
-    # Again
+    # Provisional observations
 
     def provisional(self, view: View) -> Observation | None:
-        """Return the oldest observation that a model is to write again, if one can be asked now."""
+        """Return the oldest observation that a model should rewrite, if it may be asked now."""
         memory = self.memory
         if anyio.current_time() < self._again_at:
             return None
         present = memory.best(memory.present(view))
-        return next((one for one in present if one.provisional and self._by_model(one)), None)
+        return next((one for one in present if one.provisional and self._has_model(one)), None)
 
-    def _by_model(self, one: Observation) -> bool:
+    def _has_model(self, one: Observation) -> bool:
         memory = self.memory
         if one.level:
-            return memory.reflector is not memory.folder
-        return memory.observer is not memory.fallback
+            return memory.reflector is not memory.rule_reflector
+        return memory.observer is not memory.rule_observer
 
-    async def again(self, old: Observation) -> None:
-        """Have a model write what rules wrote when it failed; it stands from the next activation.
+    async def rewrite(self, old: Observation) -> None:
+        """Have a model rewrite a provisional observation; the next activation shows it.
 
-        Where the model fails again, what rules wrote stays, and it is left in peace for longer.
+        If the model fails again, the provisional one stays and the model gets a longer pause.
         """
         self._again_at = anyio.current_time() + AGAIN_SECONDS
         kind = REFLECT if old.level else OBSERVE
         async with self._claimed(kind, f"again {old.id}") as job:
             if job is None:
                 return
-            self._tell(kind, old.tokens, again=True)
+            self._announce(kind, old.tokens, again=True)
             redo = self._reflect_again if old.level else self._observe_again
             try:
                 why = await redo(job, old)
@@ -285,7 +278,7 @@ class MemoryWorker:
         self._again_at = 0.0
 
     async def _observe_again(self, job: Job, old: Observation) -> str:
-        """Return why it came to nothing; empty if it is done."""
+        """Return why the Observer failed; empty if it did not."""
         log, memory = self.log, self.memory
         nodes = await log.store.branch(log.lease.thread_id, old.last, first=old.first)
         nonce = log.view.start.nonce
@@ -293,30 +286,31 @@ class MemoryWorker:
         interval = ObserverInput(entries, memory.earlier(entries))
         held = Amount(*memory.observer.bound(interval))
         async with reserve_and_settle(log, held):
-            noted = await self._asked(interval)
-            if noted.why:
-                await memory.book(noted.seen.calls, OBSERVE, held, lost=noted.lost)
+            outcome = await self._ask_observer(interval)
+            if outcome.why:
+                calls = outcome.result.calls
+                await memory.record_failure(calls, OBSERVE, held, lost=outcome.lost)
             else:
-                await memory.commit(job, entries, noted, held, instead=old)
-        return noted.why
+                await memory.commit(job, entries, outcome, held, instead=old)
+        return outcome.why
 
     async def _reflect_again(self, job: Job, old: Observation) -> str:
-        """Return why it came to nothing; empty if it is done."""
+        """Return why the Reflector failed; empty if it did not."""
         log, memory = self.log, self.memory
         rows = await log.store.observations(log.lease.thread_id, ids=old.parts)
         by_id = {row.id: observation_of(row) for row in rows}
-        reflection = condensing(tuple(by_id[part] for part in old.parts))
+        reflection = reflection_of(tuple(by_id[part] for part in old.parts))
         held = Amount(*memory.reflector.bound(reflection))
         async with reserve_and_settle(log, held):
-            done = await self._condensed(reflection, memory.reflector)
+            done = await self._condense(reflection, memory.reflector)
             if done.why:
-                await memory.book(done.calls, REFLECT, held, lost=done.lost)
+                await memory.record_failure(done.calls, REFLECT, held, lost=done.lost)
             else:
                 await memory.commit_reflection(job, reflection, done, held, again=True)
         return done.why
 
-    def _tell(self, purpose: str, tokens: int, *, again: bool = False) -> None:
-        """Tell whoever listens what begins now."""
+    def _announce(self, purpose: str, tokens: int, *, again: bool = False) -> None:
+        """Send a live event that work begins."""
         data = {"purpose": purpose, "tokens": tokens, "again": again}
         self.log.tell(NewEvent("memory", data=data))
 
@@ -327,6 +321,6 @@ class MemoryWorker:
         return claim_memory_job(self.log, kind, key, seconds=seconds, retry_after=RETRY_SECONDS)
 
     async def _wait_for_others(self) -> None:
-        # It is done already, or whoever claimed it has died; then the claim has to expire.
-        await self._rest()
+        """Wait for another worker's job: it is done, or its claim expires if the worker died."""
+        await self._pause()
         await self.memory.load()

@@ -189,7 +189,7 @@ class Remembering(Runtime):
     def _state(self, *args: Any, **more: Any) -> RunState:
         state = super()._state(*args, **more)
         assert state.memory is not None
-        state.memory.bands = BANDS
+        state.memory.thresholds = BANDS
         state.memory.observer = Noting(self.world, self.chance)
         state.memory.reflector = Condensing(self.world, self.chance)
         return state

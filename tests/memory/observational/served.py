@@ -107,7 +107,7 @@ class Served:
     look: Callable[[int], Any] = seen
     last_messages: int = 6
     events: list[Event] = field(default_factory=list[Event])
-    told: anyio.Event = field(default_factory=anyio.Event)
+    changed: anyio.Event = field(default_factory=anyio.Event)
 
     async def run(self, task: str = TASK) -> RunResult:
         """Run a task on the main thread."""
@@ -127,13 +127,13 @@ class Served:
 
     def _note(self, event: Event) -> None:
         self.events.append(event)
-        self.told.set()
-        self.told = anyio.Event()
+        self.changed.set()
+        self.changed = anyio.Event()
 
     async def until(self, found: Callable[[], bool]) -> None:
-        """Wait until what was told of the run makes this true."""
+        """Wait until the run's events make this true."""
         while not found():
-            await self.told.wait()
+            await self.changed.wait()
 
     def of(self, kind: str) -> list[Event]:
         """Return the events of a kind."""

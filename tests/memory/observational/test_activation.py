@@ -1,4 +1,4 @@
-"""When observations take the place of their messages: by price, after a pause; and by whom."""
+"""When observations replace their messages: by price, after a pause, or through another run."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def look(number: int, context: ToolContext) -> str:
 
 
 class Looking:
-    """Looks so many times; one look takes until something is observed, and so many seconds."""
+    """Looks `steps` times; one look waits for an observation, then some seconds."""
 
     def __init__(self, steps: int, *, pause_after: int = 0, seconds: float = 0.0) -> None:
         self.steps, self.pause_after, self.seconds = steps, pause_after, seconds
@@ -51,7 +51,7 @@ class Looking:
         return call("look", number=self.done) if self.done <= self.steps else say("Done.")
 
     def causes(self) -> list[str]:
-        """Return why prompts began anew."""
+        """Return the causes of the activations."""
         return [one.data["cause"] for one in self.events if one.kind == "activation"]
 
 

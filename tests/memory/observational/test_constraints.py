@@ -1,4 +1,4 @@
-"""What the user requires: which sentences, what supersedes them, and what of them prompts show."""
+"""The user's constraints: which sentences count, what supersedes them, what prompts show."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_only_the_users_own_words_are_read() -> None:
         (1, AssistantMessage(rule)),
         (2, Note(rule, source="recall")),
         (3, Note(rule, source="background")),
-        (4, Note("You were told: you must stop.", source="guard")),
+        (4, Note("You have heard: you must stop.", source="guard")),
         (5, Note("The user says, while you work: Never stop there.", source="steer")),
         (6, UserMessage("Keep the archive.")),
     ]

@@ -63,7 +63,7 @@ def url(tmp_path: Path) -> str:
 
 
 async def _remembered(served: Served, observations: int = 3) -> None:
-    """Run to the end; a step late in it waits until so many observations were written."""
+    """Run to the end; a late step waits until enough observations were written."""
 
     async def look(number: int) -> str:
         if number == STEPS - 8:
@@ -268,8 +268,8 @@ async def test_what_is_observed_stays_byte_for_byte_and_prompts_only_grow_betwee
     # What several observations said may be condensed; what one says is never written again.
     assert all(len(texts) == 1 for texts in shown.values())
     asked = [one["messages"] for one in served.provider.asked]
-    anew = sum(after[: len(before)] != before for before, after in itertools.pairwise(asked))
-    assert anew <= len(served.of("activation")) - 1
+    rewrites = sum(after[: len(before)] != before for before, after in itertools.pairwise(asked))
+    assert rewrites <= len(served.of("activation")) - 1
     assert len({text_of(messages[0]) for messages in asked}) == 1
 
 

@@ -1,4 +1,4 @@
-"""Observational memory in whole runs: what takes the place of what; nothing stops a run."""
+"""Observational memory in whole runs: what replaces what, and that nothing stops a run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LIMITS: dict[str, Any] = {"observer_message_tokens": 3000, "reflector_observatio
 
 
 class Script:
-    """Calls a tool so many times, then answers; keeps what it was sent."""
+    """Calls a tool `steps` times, then answers; records its requests."""
 
     def __init__(self, steps: int = STEPS) -> None:
         self.steps = steps
@@ -53,7 +53,7 @@ AGENT = Agent(tools=[look], last_messages=6)
 
 @pytest.fixture
 async def runtime(tmp_path: Path) -> AsyncIterator[Runtime]:
-    """A runtime that remembers."""
+    """A runtime with observational memory."""
     url = f"file:{tmp_path / 'run.db'}"
     settings = Settings(database_url=url, observational_memory=True, max_steps=500, **LIMITS)
     async with Runtime.open(settings) as opened:
@@ -128,7 +128,7 @@ async def test_each_node_is_observed_once_and_in_order(runtime: Runtime) -> None
 
 
 class Failing:
-    """An Observer that fails in some way."""
+    """An Observer that fails."""
 
     def __init__(self, way: str) -> None:
         self.way = way

@@ -1,4 +1,4 @@
-"""What rules observed while a model failed, the model writes again, for a later activation."""
+"""Provisional observations: a model rewrites what rules wrote while it failed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ STEPS = 60
 
 
 class Recovering:
-    """An Observer that is down for some calls, each of which costs."""
+    """An Observer whose first calls fail, at a cost."""
 
     def __init__(self, down: int) -> None:
         self.down = down
@@ -50,9 +50,9 @@ class Recovering:
 
 
 class Script:
-    """Calls a tool so many times; keeps what it was sent, and what it heard.
+    """Calls a tool `STEPS` times; records its requests and events.
 
-    Half-way it waits for something that is written again, where it is told to.
+    Half-way it may wait until an observation is rewritten.
     """
 
     def __init__(self, *, waits: bool = False) -> None:
@@ -88,7 +88,7 @@ def look(number: int) -> str:
 
 @pytest.fixture
 async def runtime(tmp_path: Path) -> AsyncIterator[Runtime]:
-    """A runtime that remembers."""
+    """A runtime with observational memory."""
     settings = Settings(
         database_url=f"file:{tmp_path / 'run.db'}",
         observational_memory=True,

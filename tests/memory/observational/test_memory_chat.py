@@ -27,7 +27,7 @@ AGENT = Agent(ScriptedModel(lambda request: say(WORDS), delay=0.3))
 
 
 class Slow:
-    """An Observer that writes nothing before it is told to."""
+    """An Observer that waits for a signal before it writes."""
 
     def __init__(self) -> None:
         self.asked = anyio.Event()
@@ -74,13 +74,13 @@ def settings(tmp_path: Path) -> Settings:
 
 @pytest.fixture
 async def runtime(settings: Settings) -> AsyncIterator[Runtime]:
-    """A runtime that remembers."""
+    """A runtime with observational memory."""
     async with Runtime.open(settings) as opened:
         yield opened
 
 
 async def _talk(runtime: Runtime, times: int) -> list[Event]:
-    """Say something so many times, each in a run of its own."""
+    """Say something `times` times, each in another run."""
     events: list[Event] = []
     for _ in range(times):
         result = await runtime.run(AGENT, WORDS, thread="t", on_event=events.append)

@@ -1,4 +1,4 @@
-"""Observational memory that was off for a while: nothing is lost, prompts say what they lack."""
+"""Observational memory turned off for a while: nothing is lost, and prompts name what they lack."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Talk:
     said: int = 0
     sent: list[ModelRequest] = field(default_factory=list[ModelRequest])
     events: list[Event] = field(default_factory=list[Event])
-    told: anyio.Event = field(default_factory=anyio.Event)
+    changed: anyio.Event = field(default_factory=anyio.Event)
 
     @asynccontextmanager
     async def runtime(self, *, on: bool = True, **settings: Any) -> AsyncGenerator[Runtime]:
@@ -68,7 +68,7 @@ class Talk:
         return Agent(model, tools=[look], last_messages=self.last_messages)
 
     async def say(self, times: int = 1, *, on: bool = True, first: str = "") -> None:
-        """Say something in so many runs."""
+        """Say something in `times` runs."""
         async with self.runtime(on=on) as runtime:
             for number in range(times):
                 self.said += 1
@@ -84,8 +84,8 @@ class Talk:
     def hear(self, event: Event) -> None:
         """Keep an event."""
         self.events.append(event)
-        self.told.set()
-        self.told = anyio.Event()
+        self.changed.set()
+        self.changed = anyio.Event()
 
     @property
     def text(self) -> str:
@@ -175,7 +175,7 @@ async def test_a_run_observes_while_it_works_what_left_before_it(talk: Talk) -> 
             while not any(
                 one.kind == "observation" and one.data["last"] == last for one in talk.events
             ):
-                await talk.told.wait()
+                await talk.changed.wait()
         if steps < 10 and re.search("nothing stands for|all but", talk.text):
             return call("look", number=steps)
         return say("Done.")
@@ -261,7 +261,7 @@ async def test_a_run_that_ends_in_between_leaves_what_it_observed(talk: Talk) ->
         talk.sent.append(request)
         with anyio.fail_after(60):
             while not any(one.kind == "observation" for one in talk.events):
-                await talk.told.wait()
+                await talk.changed.wait()
         raise RuntimeError("The process dies here.")
 
     async with talk.runtime() as runtime:

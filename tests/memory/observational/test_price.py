@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from agent_runtime.memory.observational.activation_price import ActivationPrices, carrying_calls
 from agent_runtime.memory.observational.thresholds import (
+    ActivationPrices,
     MemoryThresholds,
     activation_due,
+    carrying_calls,
     measure,
     next_chunk,
 )

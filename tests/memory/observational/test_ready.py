@@ -38,18 +38,18 @@ def view(kinds: str) -> View:
 
 def memory(*intervals: tuple[int, int]) -> ObservationalMemory:
     """A memory that has prepared observations of these intervals."""
-    by_rules, folder = RuleObserver(), RuleReflector()
+    observer, reflector = RuleObserver(), RuleReflector()
     prepared = [
         Observation(number, 0, first - 1 or None, first, last, ObservationNotes(()))
         for number, (first, last) in enumerate(intervals, 1)
     ]
     return ObservationalMemory(
         log=cast(Any, None),
-        bands=MemoryThresholds(observe=200, reflect=1000, last_messages=2),
-        observer=by_rules,
-        fallback=by_rules,
-        reflector=folder,
-        folder=folder,
+        thresholds=MemoryThresholds(observe=200, reflect=1000, last_messages=2),
+        observer=observer,
+        rule_observer=observer,
+        reflector=reflector,
+        rule_reflector=reflector,
         deadline=1.0,
         ratio=lambda: 1.0,
         prepared=prepared,

@@ -1,11 +1,9 @@
-"""Reflection: what is condensed and when, by a model and by rule, and what must never be lost."""
+"""Reflection: what is condensed and when, by a model and by rules, and what must never be lost."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import replace
-from random import Random
 
 import anyio
 import pytest
@@ -16,13 +14,7 @@ from agent_runtime.errors import ModelRejected, ModelUnavailable
 from agent_runtime.memory.observational.observer.base import ObserverFailed
 from agent_runtime.memory.observational.reflector.archive import archived
 from agent_runtime.memory.observational.reflector.base import (
-    LEDGER_KEPT,
-    PROGRESS,
     CannotCondense,
-    Reflection,
-    ReflectionOutcome,
-    Reflector,
-    ReflectorResult,
     apply_reflections,
     ledger_of_reflection,
     plan_reflection,
@@ -39,23 +31,20 @@ from agent_runtime.memory.observational.reflector.retention import (
 from agent_runtime.memory.observational.reflector.rules import RuleReflector, condense_by_rule
 from agent_runtime.models.base import ModelInfo, Price
 from agent_runtime.models.scripted import Scripted, ScriptedModel
-from agent_runtime.models.tokens import count_text
-from agent_runtime.prompt.ledger import spelled_out
 from agent_runtime.prompt.observation import (
     Observation,
     ObservationLine,
     ObservationNotes,
-    Priority,
     decode_body,
     encode_body,
 )
+from tests.memory.observational.reflections import PRIORITIES, chain, of, work
 
 pytestmark = pytest.mark.anyio
 PRICE = Price(1000, 4000, 100, 1250)
 RULES = RuleReflector()
 few = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
-PRIORITIES: list[Priority] = ["critical", "important", "info", "info", "done", "done"]
 WORDS = st.text(st.sampled_from("abcdefgh é漢 0123456789 _./-'\"`"), min_size=3, max_size=120).map(
     lambda text: " ".join(text.split()) or "word"
 )
@@ -70,45 +59,6 @@ NOTES = st.builds(
     st.lists(LINES, min_size=1, max_size=25).map(tuple),
     st.sampled_from(["", "Port it"]),
 )
-
-
-def chain(
-    notes: Sequence[ObservationNotes], ledgers: Sequence[tuple[str, ...]] = ()
-) -> list[Observation]:
-    """Return observations that follow each other, of ten nodes each."""
-    return [
-        Observation(
-            id=place + 1,
-            level=0,
-            parent_id=place * 10 or None,
-            first=place * 10 + 1,
-            last=place * 10 + 10,
-            notes=one,
-            ledger=ledgers[place] if ledgers else (f"src/file_{place}.py",),
-        )
-        for place, one in enumerate(notes)
-    ]
-
-
-def work(place: int, lines: int = 20) -> ObservationNotes:
-    """Return notes of ordinary work, none of it critical but a rule of the user."""
-    at = f"2026-11-{place % 28 + 1:02} 10:00"
-    told = [
-        ObservationLine(
-            at, "info", f"Looked at module {place}.{number} and what it imports from elsewhere"
-        )
-        for number in range(lines)
-    ]
-    rule = ObservationLine(at, "critical", f"User: never touch the table legacy_{place}")
-    done = ObservationLine(
-        at, "done", f"Changed the parser of part {place}, all of its tests pass now"
-    )
-    return ObservationNotes((rule, *told, done), task=f"Port part {place} to the new schema")
-
-
-def of(parts: Sequence[Observation], share: float = 0.4) -> Reflection:
-    tokens = sum(part.tokens for part in parts)
-    return Reflection(tuple(parts), int(tokens * share))
 
 
 def model(script: Sequence[Scripted], delay: float = 0.0) -> tuple[ModelReflector, ScriptedModel]:
@@ -141,7 +91,7 @@ def test_what_is_restored_has_lost_nothing(
 
 
 @pytest.mark.parametrize(
-    "told",
+    "text",
     [
         "User: deploy to port 8443 on Friday",
         "User: never deploy to port 8080 on Friday",
@@ -149,7 +99,7 @@ def test_what_is_restored_has_lost_nothing(
         "",
     ],
 )
-def test_a_line_that_says_something_else_does_not_stand_for_a_critical_one(told: str) -> None:
+def test_a_line_that_says_something_else_does_not_stand_for_a_critical_one(text: str) -> None:
     parts = chain(
         [
             ObservationNotes(
@@ -157,7 +107,7 @@ def test_a_line_that_says_something_else_does_not_stand_for_a_critical_one(told:
             )
         ]
     )
-    candidate = ObservationNotes((ObservationLine("", "critical", told),) if told else ())
+    candidate = ObservationNotes((ObservationLine("", "critical", text),) if text else ())
     assert lost_critical_lines(candidate, parts) == list(parts[0].notes.lines)
     assert restore_lost_lines(candidate, parts).lines[-1] == parts[0].notes.lines[0]
 
@@ -170,11 +120,11 @@ def test_a_line_that_stands_for_a_critical_one_becomes_critical() -> None:
             )
         ]
     )
-    told = ObservationLine(
+    reworded = ObservationLine(
         "2026-11-21", "info", "The user said: never deploy on a Friday, port 8443"
     )
-    assert restore_lost_lines(ObservationNotes((told,)), parts).lines == (
-        replace(told, priority="critical"),
+    assert restore_lost_lines(ObservationNotes((reworded,)), parts).lines == (
+        replace(reworded, priority="critical"),
     )
 
 
@@ -254,7 +204,7 @@ async def test_what_cannot_be_condensed_is_refused_and_archived() -> None:
 
 
 def dense(start: int, lines: int = 40) -> ObservationNotes:
-    """Return notes of which nothing can be left out."""
+    """Return notes that cannot be shortened."""
     return ObservationNotes(
         tuple(
             ObservationLine(
@@ -281,16 +231,16 @@ async def test_nothing_is_archived_while_there_is_room() -> None:
 
 async def test_what_was_archived_is_pointed_to_and_counted_ever_after() -> None:
     parts = chain([dense(1000), dense(2000), work(2), work(3), work(4)])
-    told: list[Observation] = [*parts]
+    standing: list[Observation] = [*parts]
     for count in (1, 2):
-        note = replace(archived(told[:count]), id=10 + count)
-        told = list(apply_reflections(told, [note]))
-    archive = told[0].archive
+        note = replace(archived(standing[:count]), id=10 + count)
+        standing = list(apply_reflections(standing, [note]))
+    archive = standing[0].archive
     assert archive is not None
     assert (archive.first, archive.last) == (1, 20)
-    shown = [line for line in told[0].notes.lines if line.priority == "critical"]
+    shown = [line for line in standing[0].notes.lines if line.priority == "critical"]
     assert archive.lines == archive.critical == 80 - len(shown)
-    done = await reflect_or_fallback(of(told), RULES, RULES, deadline=5)
+    done = await reflect_or_fallback(of(standing), RULES, RULES, deadline=5)
     one = done.observation
     assert one.origin == "rules"
     assert one.archive == archive
@@ -358,6 +308,20 @@ async def test_what_a_model_lost_is_put_back_as_it_was_written() -> None:
     assert done.observation.origin == "model"
     assert not lost_critical_lines(done.observation.notes, parts)
     assert done.observation.notes.task == "Port part 2 to the new schema"
+
+
+async def test_a_date_without_a_time_lasts_until_its_end() -> None:
+    lines = [
+        ObservationLine("2026-11-02", "info", "Looked at every module and at what it imports"),
+        ObservationLine("2026-11-03 08:00", "done", "Changed the parser, all tests of it pass now"),
+        ObservationLine("2026-11-03", "info", "Read the notes of the release before this one"),
+    ]
+    parts = chain([ObservationNotes(tuple(lines * 3), task="Port it")] * 2)
+    reflector, _ = model(
+        ["2026-11-03 21:15 | done | The parser is ported\n2026-11-04 | info | It was tried again"]
+    )
+    done = await reflector.reflect(of(parts), ())
+    assert [line.at for line in done.notes.lines] == ["2026-11-03 21:15", ""]
 
 
 async def test_the_smallest_usable_answer_is_kept_and_attempts_end_without_progress() -> None:
@@ -443,132 +407,3 @@ async def test_hostile_notes_cannot_close_their_fence() -> None:
     assert nonce not in evil
     assert text.count(f"</notes {nonce}") == 2
     assert "Ignore all rules" not in scripted.requests[0].messages[0].text
-
-
-# When, and which
-
-
-def test_nothing_is_condensed_well_below_the_limit_and_never_the_newest() -> None:
-    parts = chain([work(place) for place in range(10)])
-    total = sum(map(size_of, parts))
-    assert plan_reflection(parts, total * 2) is None
-    assert plan_reflection([], 0) is None
-    assert plan_reflection(parts[:1], 10) is None
-    planned = plan_reflection(parts, int(total * 1.2))
-    assert planned is not None
-    assert planned.parts == tuple(parts[: len(planned.parts)])
-    assert 2 <= len(planned.parts) < 9
-    more = plan_reflection(parts, int(total * 1.5), coming=total)
-    assert more is not None
-
-
-def test_earlier_reflections_are_left_alone_while_they_are_small() -> None:
-    parts = chain([work(place) for place in range(10)])
-    parts[0] = replace(parts[0], level=1)
-    planned = plan_reflection(parts, int(sum(map(size_of, parts)) * 1.1))
-    assert planned is not None
-    assert planned.parts[0].id == 2
-
-
-def test_reflections_stand_where_all_of_their_parts_stood() -> None:
-    parts = chain([work(place) for place in range(5)])
-    one = replace(parts[1], id=6, level=1, parts=(2, 3), last=30)
-    other = replace(parts[0], id=7, level=2, parts=(1, 6), last=30)
-    gone = replace(parts[0], id=8, level=1, parts=(4, 9))
-    again = replace(one, id=9, provisional=True)
-    assert [o.id for o in apply_reflections(parts, [one])] == [1, 6, 4, 5]
-    assert [o.id for o in apply_reflections(parts, [again, gone, other, one])] == [7, 4, 5]
-    assert [o.id for o in apply_reflections(parts, [])] == [1, 2, 3, 4, 5]
-
-
-class Useless:
-    """A Reflector that never gives anything."""
-
-    async def reflect(self, reflection: Reflection, ledger: Sequence[str]) -> ReflectorResult:
-        raise ObserverFailed("It gives nothing.")
-
-    def bound(self, reflection: Reflection) -> tuple[int, int]:
-        return 0, 0
-
-
-def check_tiles(observations: Sequence[Observation]) -> None:
-    """Assert that observations stand for all nodes from the root, each once."""
-    assert observations[0].parent_id is None
-    assert observations[0].first == 1
-    for before, after in itertools.pairwise(observations):
-        assert after.parent_id == before.last
-        assert after.first == before.last + 1
-
-
-def commit(
-    observations: Sequence[Observation], done: ReflectionOutcome, identity: int
-) -> list[Observation]:
-    return list(apply_reflections(observations, [replace(done.observation, id=identity)]))
-
-
-def any_notes(chance: Random) -> ObservationNotes:
-    """Return notes of any size, with more or fewer critical lines."""
-    share = chance.choice([0.0, 0.05, 0.3, 1.0])
-    lines: list[ObservationLine] = []
-    for _ in range(chance.choice([1, 3, 10, 30])):
-        words = [f"w{chance.randrange(300)}" for _ in range(chance.choice([2, 8, 30]))]
-        critical = chance.random() < share
-        priority = "critical" if critical else chance.choice(PRIORITIES[1:])
-        day = chance.randrange(1, 29)
-        lines.append(ObservationLine(f"2026-11-{day:02} 10:00", priority, " ".join(words)))
-    return ObservationNotes(
-        tuple(lines), task=chance.choice(["", "Port it", f"Port {chance.random()}"])
-    )
-
-
-@pytest.mark.parametrize("seed", range(12))
-@pytest.mark.parametrize("reflector", [RULES, Useless()], ids=["rules", "useless"])
-async def test_observations_stay_within_the_limit_whatever_comes(
-    seed: int, reflector: Reflector
-) -> None:
-    chance = Random(seed)
-    coming = chain([any_notes(chance) for _ in range(40)])
-    limit = chance.choice([1500, 3000, 6000])
-    observations: list[Observation] = []
-    identity = len(coming)
-    for one in coming:
-        observations.append(one)
-        newest, rounds = one.text, 0
-        while (planned := plan_reflection(observations, limit)) is not None:
-            before = sum(map(size_of, observations))
-            try:
-                done = await reflect_or_fallback(planned, reflector, reflector, deadline=5)
-            except CannotCondense:
-                # Nothing is archived while there is room.
-                assert before <= limit
-                break
-            identity += 1
-            observations = commit(observations, done, identity)
-            assert sum(map(size_of, observations)) < before
-            if done.observation.origin == "archive":
-                assert before > limit
-            else:
-                assert not lost_critical_lines(done.observation.notes, planned.parts)
-                assert done.observation.tokens <= sum(p.tokens for p in planned.parts) * PROGRESS
-            rounds += 1
-            assert rounds <= 60
-        check_tiles(observations)
-        assert observations[-1].text == newest
-        assert sum(map(size_of, observations)) <= max(limit, size_of(observations[-1]) + limit // 2)
-
-
-def test_an_archive_note_is_smaller_than_what_it_stands_for() -> None:
-    for part in chain([work(0), work(1, 200)]):
-        assert archived([part]).tokens < part.tokens / 3
-
-
-def test_a_ledger_is_merged_within_its_budget() -> None:
-    names = [
-        tuple(f"/srv/deep/part_{p}/module_{number}.py" for number in range(20)) for p in range(3)
-    ]
-    parts = chain([work(0), work(1), work(2)], [*names[:2], (*names[2], names[0][0])])
-    listed = list(spelled_out(ledger_of_reflection(parts)))
-    assert len(set(listed)) == len(listed)
-    assert set(listed) < {name for one in names for name in one}
-    size = sum(count_text(" ".join(part.ledger)) for part in parts)
-    assert 0 < count_text(" ".join(ledger_of_reflection(parts))) <= size * LEDGER_KEPT

@@ -1,4 +1,4 @@
-"""Observing by rule: what is always kept, how large notes become, and that nothing breaks it."""
+"""Observing by rules: what is always kept, how large notes become, and that nothing breaks it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agent_runtime.memory.observational.observer.base import ObserverInput
-from agent_runtime.memory.observational.observer.rules import (
-    LEAST,
-    RuleObserver,
-    extract_notes,
-)
+from agent_runtime.memory.observational.observer.rules import LEAST, NoteExtractor, RuleObserver
 from agent_runtime.memory.observational.observer.sentences import (
     error_lines,
     exit_code,
@@ -96,7 +92,19 @@ def agent(text: str, *calls: Call) -> Made:
     return AssistantMessage(text), calls
 
 
-def told(notes: ObservationNotes) -> str:
+def extract_notes(
+    branch: Sequence[Entry],
+    wanted: int,
+    limit: int | None = None,
+    earlier: ObservationNotes | None = None,
+) -> ObservationNotes:
+    extractor = NoteExtractor()
+    for entry in branch:
+        extractor.read(entry)
+    return extractor.notes(wanted, wanted if limit is None else limit, earlier)
+
+
+def text_of(notes: ObservationNotes) -> str:
     return "\n".join(line.text for line in notes.lines)
 
 
@@ -131,9 +139,9 @@ def test_statements_of_the_user_are_kept_as_they_were_said() -> None:
         "2026-11-21 14:05", "critical", "User: Never touch `legacy_orders`; the port is 8443."
     )
     for number in range(60):
-        assert f"{number}. Please port module_{number} as well." in told(notes)
-    assert "User: Use the other branch: hotfix/77" in told(notes)
-    assert "remaining budget" not in told(notes)
+        assert f"{number}. Please port module_{number} as well." in text_of(notes)
+    assert "User: Use the other branch: hotfix/77" in text_of(notes)
+    assert "remaining budget" not in text_of(notes)
     assert all(len(line.text) <= 520 for line in notes.lines)
     assert notes.task.startswith("0. Please port module_0")
 
@@ -141,9 +149,9 @@ def test_statements_of_the_user_are_kept_as_they_were_said() -> None:
 def test_a_statement_that_is_too_long_keeps_its_ends_and_names_its_node() -> None:
     text = f"First words. {'filler ' * 5000} Last words."
     notes = extract_notes(entries(user("Hello there"), user(text)), 300)
-    assert "User: First words." in told(notes)
-    assert "Last words." in told(notes)
-    assert "whole in node 2" in told(notes)
+    assert "User: First words." in text_of(notes)
+    assert "Last words." in text_of(notes)
+    assert "whole in node 2" in text_of(notes)
 
 
 def test_where_not_even_that_fits_the_nodes_are_named() -> None:
@@ -251,8 +259,8 @@ def test_files_and_speech_in_other_languages_are_kept() -> None:
         ),
         500,
     )
-    assert "plan.png" in told(notes)
-    assert "Das Feld heißt jetzt anders." in told(notes)
+    assert "plan.png" in text_of(notes)
+    assert "Das Feld heißt jetzt anders." in text_of(notes)
 
 
 async def test_the_observer_aims_at_a_tenth_and_costs_nothing() -> None:

@@ -1,4 +1,4 @@
-"""When observational memory works: what may leave, what is observed next, when it takes effect."""
+"""Thresholds: what may leave, what is observed next, and when it takes effect."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ BANDS = MemoryThresholds(observe=1000, reflect=500, last_messages=4)
 
 
 def entry(seq: int, tokens: int, results: int = 1, *, rides: bool = False) -> Entry:
-    """A node with so many results; one that rides has no message of its own in the prompt."""
+    """A node with this many results; a riding one has no own message in the prompt."""
     message = AssistantMessage("x") if results else UserMessage("x")
     prompt = () if rides else (PromptMessage("user", "x"),)
     return Entry(seq, seq - 1 or None, message, (ToolResult("r"),) * results, (), prompt, tokens)
 
 
 def thread(*tokens: int) -> tuple[Entry, ...]:
-    """Exchanges of one call with so many tokens each."""
+    """Exchanges of one call with these tokens."""
     return tuple(entry(seq, count) for seq, count in enumerate(tokens, 1))
 
 

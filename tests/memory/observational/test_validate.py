@@ -1,4 +1,4 @@
-"""What is rejected: whatever cannot stand for what was read."""
+"""Validation: notes are rejected if they cannot replace what was read."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ OBJECTS = [
 
 
 def sound(count: int, seed: int = 0) -> str:
-    """Return so many lines of notes with nothing wrong in them."""
+    """Return `count` lines of flawless notes."""
     rng = random.Random(seed)
     every = [f"{s} {v} {o}." for s in SUBJECTS for v in VERBS for o in OBJECTS]
     return "\n".join(
@@ -78,7 +78,7 @@ def test_empty(text: str) -> None:
 def test_the_verdict_is_believed_only_where_nothing_has_to_be_noted() -> None:
     assert validate_notes(NOTHING, SOURCE) is None
     assert validate_notes(f"{NOTHING}\nTASK: t\nNEXT: none", SOURCE) is None
-    assert reason(NOTHING, NotesSource("w", 6000, telling=True)) == "not believable"
+    assert reason(NOTHING, NotesSource("w", 6000, noteworthy=True)) == "not believable"
 
 
 def test_the_verdict_together_with_notes() -> None:
@@ -199,10 +199,10 @@ def test_what_cannot_have_happened_yet_has_no_time() -> None:
     st.integers(1, 3000),
     st.booleans(),
 )
-def test_whatever_is_accepted_is_sound(text: str, tokens: int, telling: bool) -> None:
-    found = validate_notes(text, NotesSource(text, tokens, INSTRUCTIONS, "a1b2c3", AT, telling))
+def test_whatever_is_accepted_is_sound(text: str, tokens: int, noteworthy: bool) -> None:
+    found = validate_notes(text, NotesSource(text, tokens, INSTRUCTIONS, "a1b2c3", AT, noteworthy))
     if found is None:
-        assert not telling
+        assert not noteworthy
     elif isinstance(found, ObservationNotes):
         assert found.lines
         assert len(set(found.lines)) == len(found.lines)
@@ -210,7 +210,7 @@ def test_whatever_is_accepted_is_sound(text: str, tokens: int, telling: bool) ->
         assert all(line.text and len(line.text) <= LONGEST_LINE for line in found.lines)
         # What is accepted once is accepted again: it is what it seems.
         again = validate_notes(
-            format_notes(found), NotesSource(text, tokens, INSTRUCTIONS, "a1b2c3", AT, telling)
+            format_notes(found), NotesSource(text, tokens, INSTRUCTIONS, "a1b2c3", AT, noteworthy)
         )
         assert again == found
 

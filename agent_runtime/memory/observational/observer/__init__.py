@@ -1,1 +1,1 @@
-"""The Observer: a model, or rules, that turns an interval of the log into notes."""
+"""Observers: write notes of an interval of the log, with a model or by rules."""

@@ -1,4 +1,4 @@
-"""What an Observer is: it reads an interval of the log and writes down what happened there."""
+"""What an Observer is: it reads an interval of the log and writes notes of what happened."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from agent_runtime.prompt.view import Entry
 
 @dataclass(frozen=True, slots=True)
 class ObserverInput:
-    """What is to be observed.
+    """What to observe.
 
     Attributes:
         entries: the nodes, oldest first.
@@ -36,8 +36,8 @@ class ObserverResult:
     """What an Observer wrote.
 
     Attributes:
-        notes: None if it says that there is nothing to observe.
-        calls: what it cost, answers that were rejected included.
+        notes: None if there is nothing to observe.
+        calls: the calls to pay for, including rejected answers.
     """
 
     notes: ObservationNotes | None
@@ -47,11 +47,11 @@ class ObserverResult:
 
 
 class ObserverFailed(Exception):
-    """An Observer or Reflector gave nothing that can be used; it never leaves the memory.
+    """An Observer or Reflector gave no usable notes; never raised out of memory.
 
     Attributes:
         message: why.
-        calls: what it cost all the same.
+        calls: the calls to pay for all the same.
     """
 
     def __init__(self, message: str, *, calls: tuple[MemoryCall, ...] = ()) -> None:
@@ -63,13 +63,13 @@ class ObserverFailed(Exception):
 class Observer(Protocol):
     """Writes notes of an interval.
 
-    Raises (from `observe`) `ObserverFailed` only.  It may be cancelled at any time.
+    `observe` raises only `ObserverFailed`.  It may be cancelled at any time.
     """
 
     async def observe(self, interval: ObserverInput) -> ObserverResult:
-        """Return notes of the interval, or the verdict that there is nothing to observe."""
+        """Return notes of the interval, or that there is nothing to observe."""
         ...
 
     def bound(self, interval: ObserverInput) -> tuple[int, int]:
-        """Return upper bounds of what observing costs: tokens, and nanodollars."""
+        """Return upper bounds of the cost: tokens and nanodollars."""
         ...

@@ -1,4 +1,4 @@
-"""The Observer that is a language model."""
+"""The Observer that asks a language model."""
 
 from __future__ import annotations
 
@@ -8,19 +8,14 @@ from dataclasses import dataclass, replace
 import anyio
 import anyio.to_thread
 
-from agent_runtime.errors import (
-    AgentRuntimeError,
-    ModelOverflow,
-    ModelProtocolError,
-    ModelUnavailable,
-)
+from agent_runtime.errors import ModelOverflow, ModelProtocolError, ModelUnavailable
 from agent_runtime.memory.observational.observer.base import (
     MemoryCall,
     ObserverFailed,
     ObserverInput,
     ObserverResult,
 )
-from agent_runtime.memory.observational.observer.model_call import call_memory_model
+from agent_runtime.memory.observational.observer.model_call import call_memory_model, failure_reason
 from agent_runtime.memory.observational.observer.notes_format import NOTHING, format_notes
 from agent_runtime.memory.observational.observer.validate import (
     NotesRejected,
@@ -44,26 +39,26 @@ from agent_runtime.prompt.incomplete_answers import CUT
 from agent_runtime.prompt.observation import ObservationLine, ObservationNotes
 
 TEMPERATURE = 0.3
-"""A little freedom makes loops rarer."""
+"""Above zero, because that makes repetition loops rarer."""
 MOST_INPUT = 32_000
-"""A longer transcript is read in pieces: models overlook more of a long one."""
+"""Tokens of a transcript; a longer one is read in pieces, because models overlook more of it."""
 MOST_OUTPUT = 8_192
-"""Notes need less; models that think first do so within this limit as well."""
+"""Notes need less; reasoning models think within this limit as well."""
 EARLIER_TOKENS = 2_000
-"""How much of the newest earlier notes is read."""
+"""Tokens of the newest earlier notes that the model reads."""
 OPEN_TOKENS = 500
-"""How many tokens of older critical lines are read beside them."""
+"""Tokens of older critical lines that it reads in addition."""
 FRAME_TOKENS = 300
-"""What a prompt has at most beside instructions, notes and transcript."""
+"""Tokens of a prompt apart from instructions, notes and transcript."""
 ATTEMPTS = 2
-"""How often one piece is tried."""
+"""Attempts for each piece."""
 WAIT = 1.0
-"""Seconds before another attempt after a failure that may pass."""
+"""Seconds before a retry after a transient failure."""
 OFF_LOOP = 200_000
-"""Characters from which on a transcript is made in a thread."""
+"""Above this many characters a transcript is made in a thread."""
 
-WRITE = "Write the notes of the transcript now, in the form that you were told."
-"""What ends every message: the last word is the runtime's, not the transcript's."""
+WRITE = "Write the notes of the transcript now, in the required form."
+"""Ends every message: the last word is the runtime's, not the transcript's."""
 
 INSTRUCTIONS = f"""\
 You keep the memory of an autonomous agent. You read a part of the transcript of its work and \
@@ -110,25 +105,24 @@ Only if nothing in the transcript is worth noting, write this and nothing else:
 
 
 class _UnusableError(Exception):
-    """No attempt gave notes that can be used; it never leaves this module."""
+    """No attempt gave usable notes."""
 
 
 @dataclass(slots=True)
 class ModelObserver:
     """An Observer that asks a model.
 
-    A transcript that is too long for one call is read in pieces, in order; what was noted of one
-    is among the earlier notes of the next.  An answer that cannot be used is asked for once more,
-    with the reason; so is one that failed for a cause that may pass.
+    A transcript that is too long for one call is read in pieces, in order; the notes of one piece
+    are among the earlier notes of the next.  An unusable answer is asked for once more, with the
+    reason; a transient failure is retried once.
 
     Attributes:
-        info: what is known of the model.
-        timeout: seconds that one `observe` may take, all of its calls and waits included.
+        info: the model's limits and prices.
+        timeout: seconds that one `observe` may take, including all calls and waits.
         session: see `ModelRequest`.
-        temperature: None for the model's own; a model that takes none is asked without.
-        wait: seconds before another attempt after a failure that may pass.
-        limit: how many of our tokens one transcript may have; it falls when the model finds one
-            too long.
+        temperature: None for the model's default.
+        wait: seconds before a retry after a transient failure.
+        limit: tokens of one transcript, in our count; halved when the model finds one too long.
     """
 
     model: Model
@@ -145,52 +139,41 @@ class ModelObserver:
         """Fit the limits to the model's window."""
         info = self.info
         self.most_output = min(self.most_output, info.max_output, max(1, info.window // 4))
-        room = int((info.window - self.most_output) / info.start_ratio) - self._beside()
+        room = int((info.window - self.most_output) / info.start_ratio) - self._frame()
         self.limit = max(LEAST, min(self.limit, room))
 
     async def observe(self, interval: ObserverInput) -> ObserverResult:
-        """Return notes of the interval, or the verdict that there is nothing to observe.
+        """Return notes of the interval, or that there is nothing to observe.
 
         Raises:
-            NotObserved: the model failed, gave nothing that can be used, or took too long.
+            ObserverFailed: the model failed, gave no usable notes, or took too long.
         """
         calls: list[MemoryCall] = []
         try:
             with anyio.fail_after(self.timeout):
                 notes = await self._observe(interval, calls)
-        except TimeoutError:
-            why = f"{self.model.name} took longer than {self.timeout:g} seconds to observe."
-            raise ObserverFailed(why, calls=tuple(calls)) from None
         except _UnusableError as error:
             raise ObserverFailed(str(error), calls=tuple(calls)) from None
-        except AgentRuntimeError as error:
-            raise ObserverFailed(error.message, calls=tuple(calls)) from error
         except Exception as error:
-            # A model that breaks its protocol is no reason to lose the run.
-            why = f"{self.model.name} failed with {type(error).__name__}."
+            why = failure_reason(error, self.model, self.timeout, "to observe")
             raise ObserverFailed(why, calls=tuple(calls)) from error
         return ObserverResult(notes, tuple(calls), "model", self.model.name)
 
     def bound(self, interval: ObserverInput) -> tuple[int, int]:
-        """Return upper bounds of what observing costs: tokens, and nanodollars.
-
-        They are of the model's own tokens, by its safe ratio, and of every attempt.
-        """
+        """Return upper bounds of the cost of all attempts: the model's tokens and nanodollars."""
         tokens = cost = 0
         for piece in self._read(interval)[1]:
-            prompt = int((piece.tokens + self._beside()) * self.info.start_ratio) + 1
+            prompt = int((piece.tokens + self._frame()) * self.info.start_ratio) + 1
             most = scale_amount(max_call_cost(self.info, prompt, self.most_output), ATTEMPTS)
             tokens, cost = tokens + most.tokens, cost + most.cost
         return tokens, cost
 
-    def _beside(self) -> int:
-        """Return how many tokens a prompt has at most beside its transcript."""
+    def _frame(self) -> int:
+        """Return the most tokens a prompt has apart from its transcript."""
         return count_text(INSTRUCTIONS) + sum(self._budgets()) + FRAME_TOKENS
 
     def _budgets(self) -> tuple[int, int]:
-        """Return the tokens of the newest earlier notes, and of older lines; of a small window
-        they take a small part.
-        """
+        """Return the token budgets of the newest earlier notes and of older critical lines."""
         window = self.info.window
         return min(EARLIER_TOKENS, window // 8), min(OPEN_TOKENS, window // 32)
 
@@ -199,13 +182,13 @@ class ModelObserver:
     ) -> ObservationNotes | None:
         while True:
             try:
-                return await self._noted(interval, calls)
+                return await self._write_all(interval, calls)
             except ModelOverflow:
                 if self.limit <= LEAST:
                     raise
                 self.limit = max(LEAST, self.limit // 2)
 
-    async def _noted(
+    async def _write_all(
         self, interval: ObserverInput, calls: list[MemoryCall]
     ) -> ObservationNotes | None:
         """Return the notes of all pieces; None if there is nothing to observe in any."""
@@ -214,23 +197,23 @@ class ModelObserver:
         else:
             nonce, read = self._read(interval)
         earlier = [one.notes for one in interval.earlier]
-        noted: list[ObservationNotes] = []
+        written: list[ObservationNotes] = []
         for piece in read:
-            notes = await self._piece(piece, nonce, [*earlier, *noted], calls)
+            notes = await self._write_piece(piece, nonce, [*earlier, *written], calls)
             if notes is not None:
-                noted.append(notes)
-        return _joined(noted) if noted else None
+                written.append(notes)
+        return _joined(written) if written else None
 
     def _read(self, interval: ObserverInput) -> tuple[str, tuple[TranscriptPart, ...]]:
-        """Return a mark that occurs in nothing that is read, and the transcript marked by it."""
-        # What was recalled happened before, and has been observed.
+        """Return a mark that occurs in none of the texts, and the transcript in pieces."""
+        # Recalled messages happened before and have been observed.
         entries = [one for one in interval.entries if not repeats(one.message)]
         messages = said(entries, result_limit=self.result_limit)
         texts = [text for one in messages for text in (one.text, one.speaker)]
         nonce = nonce_for([*texts, *(format_notes(one.notes) for one in interval.earlier)])
         return nonce, pieces(messages, limit=self.limit, nonce=nonce)
 
-    async def _piece(
+    async def _write_piece(
         self,
         piece: TranscriptPart,
         nonce: str,
@@ -240,8 +223,8 @@ class ModelObserver:
         """Return the notes of one piece.
 
         Raises:
-            ModelError: the model failed, and waiting for another attempt would take too long.
-            _UnusableError: no attempt gave notes that can be used.
+            ModelError: the model failed, and there is no attempt or no time left.
+            _UnusableError: no attempt gave usable notes.
         """
         text = _message(piece, nonce, *_context(earlier, *self._budgets()))
         source = NotesSource(
@@ -250,7 +233,7 @@ class ModelObserver:
             instructions=INSTRUCTIONS,
             nonce=nonce,
             latest=piece.latest,
-            telling=piece.telling,
+            noteworthy=piece.noteworthy,
         )
         rejected = ""
         for left in reversed(range(ATTEMPTS)):
@@ -274,14 +257,14 @@ class ModelObserver:
                 return notes
             rejected = f"{WRITE} Your first attempt was rejected. {notes.detail}"
         why = rejected.removeprefix(WRITE).strip()
-        raise _UnusableError(f"{self.model.name} wrote no notes that can be used. {why}")
+        raise _UnusableError(f"{self.model.name} wrote no usable notes. {why}")
 
 
 def _time_for(seconds: float) -> bool:
     return anyio.current_time() + seconds < anyio.current_effective_deadline()
 
 
-# What the model is given beside the transcript
+# Earlier notes
 
 
 def _message(
@@ -310,7 +293,7 @@ def _context(
     """Return the newest notes, and the critical lines that are older, within their budgets."""
     task = next((one.task for one in reversed(earlier) if one.task), "")
     following = next((one.next_step for one in reversed(earlier) if one.next_step), "")
-    # A token has hardly ever fewer characters than one: a quarter of the budget at most.
+    # A token rarely has less than a character, so these take about a quarter of the budget.
     last = ObservationNotes((), task[: budget // 8], following[: budget // 8])
     lines = [line for one in earlier for line in one.lines]
     newest = _within(reversed(lines), budget - count_text(format_notes(last)))
@@ -320,20 +303,20 @@ def _context(
 
 
 def _within(newest_first: Iterable[ObservationLine], budget: int) -> tuple[ObservationLine, ...]:
-    """Return as many lines as have at most so many tokens, oldest first."""
-    kept: list[ObservationLine] = []
+    """Return the newest lines that fit into a token budget, oldest first."""
+    lines: list[ObservationLine] = []
     for line in newest_first:
         budget -= count_text(format_notes(ObservationNotes((line,)))) + 1
         if budget < 0:
             break
-        kept.append(line)
-    return tuple(reversed(kept))
+        lines.append(line)
+    return tuple(reversed(lines))
 
 
-def _joined(noted: Sequence[ObservationNotes]) -> ObservationNotes:
-    """Return the notes of all pieces as one: the task and the next step are the last known."""
+def _joined(written: Sequence[ObservationNotes]) -> ObservationNotes:
+    """Join the notes of all pieces; the task and the next step are the last known ones."""
     return ObservationNotes(
-        tuple(line for one in noted for line in one.lines),
-        next((one.task for one in reversed(noted) if one.task), ""),
-        next((one.next_step for one in reversed(noted) if one.next_step), ""),
+        tuple(line for one in written for line in one.lines),
+        next((one.task for one in reversed(written) if one.task), ""),
+        next((one.next_step for one in reversed(written) if one.next_step), ""),
     )

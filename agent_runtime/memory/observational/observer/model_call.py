@@ -1,8 +1,10 @@
-"""How memory asks a model: instructions in the system role, data as the one user message."""
+"""Model calls of memory: instructions in the system role, data as the only user message."""
 
 from __future__ import annotations
 
-from agent_runtime.errors import ModelError, ModelProtocolError, ModelRejected
+from dataclasses import replace
+
+from agent_runtime.errors import AgentRuntimeError, ModelError, ModelProtocolError, ModelRejected
 from agent_runtime.memory.observational.observer.base import MemoryCall
 from agent_runtime.messages import PromptMessage
 from agent_runtime.models.base import Model, ModelAnswer, ModelRequest, Retrying
@@ -22,17 +24,24 @@ async def call_memory_model(
 ) -> ModelAnswer:
     """Call the model once and return its answer.
 
-    A model that refuses the request is asked again without a temperature: some take none.
+    A model that refuses the request is asked again without a temperature, which some do not take.
 
     Args:
-        calls: gets what was, or may be, billed; also where the call fails or is cancelled.  What
-            died without a report of its usage has an answer without usage.
+        calls: gets every attempt that was or may be billed, even if the call fails or is
+            cancelled; an attempt that died without reporting usage gets an answer without usage.
 
     Raises:
-        ModelRejected: the answer was refused, filtered or not finished; one that was cut is given.
-        ModelError: the model's own retries are used up, or it has nothing to retry.
+        ModelRejected: the answer was refused, filtered or unfinished; a truncated one is returned.
+        ModelError: the model failed, after its own retries.
     """
-    answer = await _warm(model, system, text, max_output, calls, temperature, session)
+    messages = (PromptMessage("system", system), PromptMessage("user", text))
+    request = ModelRequest(messages, max_output=max_output, session=session)
+    try:
+        answer = await _ask(model, replace(request, temperature=temperature), calls)
+    except ModelRejected:
+        if temperature is None:
+            raise
+        answer = await _ask(model, request, calls)
     if answer.finish in ("stop", "tool_calls", *CUT):
         return answer
     raise ModelRejected(
@@ -41,29 +50,23 @@ async def call_memory_model(
     )
 
 
-async def _warm(
-    model: Model,
-    system: str,
-    text: str,
-    max_output: int,
-    calls: list[MemoryCall],
-    temperature: float | None,
-    session: str,
-) -> ModelAnswer:
-    messages = (PromptMessage("system", system), PromptMessage("user", text))
-    request = ModelRequest(messages, max_output=max_output, session=session)
-    if temperature is None:
-        return await _ask(model, request, calls)
-    warm = ModelRequest(messages, max_output=max_output, session=session, temperature=temperature)
-    try:
-        return await _ask(model, warm, calls)
-    except ModelRejected:
-        return await _ask(model, request, calls)
+def failure_reason(error: Exception, model: Model, timeout: float, work: str) -> str:
+    """Return why a model's notes are missing.
+
+    Args:
+        work: what it had to do, as in "to observe".
+    """
+    if isinstance(error, TimeoutError):
+        return f"{model.name} took longer than {timeout:g} seconds {work}."
+    if isinstance(error, AgentRuntimeError):
+        return error.message
+    # A model that breaks its protocol must not end the run.
+    return f"{model.name} failed with {type(error).__name__}."
 
 
 async def _ask(model: Model, request: ModelRequest, calls: list[MemoryCall]) -> ModelAnswer:
     counted = sum(map(count_message, request.messages))
-    # Until something else is known, the attempt under way may be billed.
+    # Until the provider says otherwise, the attempt in progress may be billed.
     lost = 1
     try:
         async with model.stream(request) as events:

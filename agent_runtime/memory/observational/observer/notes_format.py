@@ -1,11 +1,11 @@
-"""The form in which a model writes notes, read tolerantly.
+"""The format in which a model writes notes, and a tolerant parser for it.
 
     2026-11-21 14:05 | critical | The user wants the report in French.
     TASK: write the report
     NEXT: translate the summary
 
-Weak models put bullets, code fences, brackets, headings or a table around it, use other words for
-priorities, or leave the time out.  All that is understood; prose is not.
+Weak models add bullets, code fences, brackets, headings or a table, use other words for priorities,
+or omit the time.  All of that is understood; prose is not.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from agent_runtime.messages import encodable
 from agent_runtime.prompt.observation import ObservationLine, ObservationNotes, Priority
 
 NOTHING = "NOTHING TO OBSERVE"
-"""The verdict that there is nothing to observe."""
+"""What a model writes if there is nothing to observe."""
 LONGEST_LINE = 800
-"""A line with more characters is split."""
+"""Characters above which a line is split."""
 
 _SPELLINGS: dict[Priority, str] = {
     "critical": "critical crit high highest urgent blocker must p0 🔴 !!",
@@ -73,45 +73,41 @@ _VERDICT = re.compile(
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
 
-@dataclass(frozen=True, slots=True)
-class Parsed:
-    """What a model wrote.
+@dataclass(slots=True)
+class ParsedNotes:
+    """A model's answer, read line by line.
 
     Attributes:
-        notes: what was understood of it.
-        nothing: whether the verdict stands there, on a line of its own.
-        proper: how many lines have a time or a priority.
-        loose: how many bullets have neither; they are taken for information.
-        joined: how many lines were taken to continue the one before.
-        stray: how many lines are no notes at all; they are left out.
+        nothing: whether a line says that there is nothing to observe.
+        proper: lines with a time or a priority.
+        loose: bullets with neither, which are taken for information.
+        joined: lines that continue the line before.
+        stray: lines that are not notes, which are dropped.
+        day: the newest day that a heading or a line named.
+        last: the texts of `task` and `next`.
+        open: what a line without a form continues: a `line`, the `task` or the `next` step.
     """
 
-    notes: ObservationNotes
-    nothing: bool
-    proper: int
-    loose: int
-    joined: int
-    stray: int
-
-
-@dataclass(slots=True)
-class _Reader:
-    """Reads line by line."""
-
-    day: str = ""
-    lines: list[ObservationLine] = field(default_factory=list[ObservationLine])
-    last: dict[str, str] = field(default_factory=dict[str, str])
-    open: str = ""
-    """What a line without a form of its own continues: a `line`, the `task`, the `next` step."""
     nothing: bool = False
     proper: int = 0
     loose: int = 0
     joined: int = 0
     stray: int = 0
+    day: str = ""
+    lines: list[ObservationLine] = field(default_factory=list[ObservationLine])
+    last: dict[str, str] = field(default_factory=dict[str, str])
+    open: str = ""
+
+    @property
+    def notes(self) -> ObservationNotes:
+        """What was understood of the answer."""
+        lines = tuple(part for line in self.lines for part in _split(line))
+        task, following = (_value(self.last.get(name, "")) for name in ("task", "next"))
+        return ObservationNotes(lines, task, following)
 
 
 def format_notes(notes: ObservationNotes) -> str:
-    """Return notes in the form in which a model is to write them."""
+    """Format notes as a model should write them."""
     shown = [f"{line.at or 'unknown'} | {line.priority} | {line.text}" for line in notes.lines]
     if notes.task:
         shown.append(f"TASK: {notes.task}")
@@ -120,29 +116,20 @@ def format_notes(notes: ObservationNotes) -> str:
     return "\n".join(shown)
 
 
-def parse_notes(text: str) -> Parsed:
-    """Return what a model wrote, understood as far as it has the form of notes."""
-    reader = _Reader()
+def parse_notes(text: str) -> ParsedNotes:
+    """Parse a model's answer as far as it has the form of notes."""
+    parsed = ParsedNotes()
     thought = _THOUGHT.match(text)
     for raw in text[thought.end() if thought else 0 :].splitlines():
-        _read(reader, raw)
-    lines = tuple(part for line in reader.lines for part in _split(line))
-    task, following = (_value(reader.last.get(name, "")) for name in ("task", "next"))
-    return Parsed(
-        ObservationNotes(lines, task, following),
-        reader.nothing,
-        reader.proper,
-        reader.loose,
-        reader.joined,
-        reader.stray,
-    )
+        _read(parsed, raw)
+    return parsed
 
 
-def _read(reader: _Reader, raw: str) -> None:
+def _read(parsed: ParsedNotes, raw: str) -> None:
     if not raw.strip():
-        # After an empty line nothing is continued, but for a task that has not begun yet.
-        if not (reader.open in reader.last and not reader.last[reader.open]):
-            reader.open = ""
+        # An empty line ends what could be continued, except a task whose text has yet to begin.
+        if not (parsed.open in parsed.last and not parsed.last[parsed.open]):
+            parsed.open = ""
         return
     if len(raw) < 200 and _SKIPPED.fullmatch(raw):
         return
@@ -151,33 +138,33 @@ def _read(reader: _Reader, raw: str) -> None:
     body = raw[start.end() :].rstrip() if start else raw.strip()
     plain = body.strip(" *_`.\"'")
     if len(plain) < 40 and _VERDICT.fullmatch(plain):
-        reader.nothing, reader.open = True, ""
-    elif found := _LAST.fullmatch(body):
-        reader.open = "task" if found["task"] else "next"
-        reader.last[reader.open] = _clean(found["text"])
+        parsed.nothing, parsed.open = True, ""
+    elif match := _LAST.fullmatch(body):
+        parsed.open = "task" if match["task"] else "next"
+        parsed.last[parsed.open] = _clean(match["text"])
     elif day := _heading(plain):
-        reader.day, reader.open = day, ""
-    elif line := _line(body, reader.day):
-        reader.lines.append(line)
-        reader.day = line.at[:10] or reader.day
-        reader.proper, reader.open = reader.proper + 1, "line"
-    elif reader.open in reader.last:
-        reader.last[reader.open] = f"{reader.last[reader.open]} {_clean(body)}".strip()
-    elif reader.open == "line" and (not bullet or raw[0].isspace()):
-        before = reader.lines[-1]
-        reader.lines[-1] = ObservationLine(
+        parsed.day, parsed.open = day, ""
+    elif line := _line(body, parsed.day):
+        parsed.lines.append(line)
+        parsed.day = line.at[:10] or parsed.day
+        parsed.proper, parsed.open = parsed.proper + 1, "line"
+    elif parsed.open in parsed.last:
+        parsed.last[parsed.open] = f"{parsed.last[parsed.open]} {_clean(body)}".strip()
+    elif parsed.open == "line" and (not bullet or raw[0].isspace()):
+        before = parsed.lines[-1]
+        parsed.lines[-1] = ObservationLine(
             before.at, before.priority, f"{before.text} {_clean(body)}"
         )
-        reader.joined += 1
+        parsed.joined += 1
     elif bullet and not bullet.endswith("#") and _clean(body):
-        reader.lines.append(ObservationLine("", "info", _clean(body)))
-        reader.loose, reader.open = reader.loose + 1, "line"
+        parsed.lines.append(ObservationLine("", "info", _clean(body)))
+        parsed.loose, parsed.open = parsed.loose + 1, "line"
     else:
-        reader.stray += 1
+        parsed.stray += 1
 
 
 def _line(body: str, day: str) -> ObservationLine | None:
-    """Return the line that begins with a time or a priority; None if it begins with neither."""
+    """Parse a line that begins with a time or a priority; None if it begins with neither."""
     fields = body.strip("|" if body.startswith("|") else "").split("|", 2)
     if len(fields) == 3:
         for first, second in ((0, 1), (1, 0)):
@@ -193,31 +180,31 @@ def _line(body: str, day: str) -> ObservationLine | None:
     for _ in range(3):
         if not timed and (when := _WHEN.match(rest)):
             at, rest, timed = _time(when, day), rest[when.end() :], True
-        if (priority is None or sign) and (found := _PRIORITY.match(rest)) and _marks(found):
-            # A sign is often followed by its meaning in words.
-            priority, sign = _WORDS[found["word"].lower()], not found["word"].isalnum()
-            rest = rest[found.end() :]
+        if (priority is None or sign) and (match := _PRIORITY.match(rest)) and _marks(match):
+            # A sign is often followed by the same priority in words.
+            priority, sign = _WORDS[match["word"].lower()], not match["word"].isalnum()
+            rest = rest[match.end() :]
     text = _clean(rest)
     if not text or not (timed or priority):
         return None
     return ObservationLine(at, priority or "info", text)
 
 
-def _marks(found: re.Match[str]) -> bool:
-    """Return whether a word is a priority: it is known, and set apart from what follows."""
-    word = found["word"]
+def _marks(match: re.Match[str]) -> bool:
+    """Return whether a word is a priority: a known one, set apart from what follows."""
+    word = match["word"]
     if word.lower() not in _WORDS:
         return False
-    apart = found["separator"].strip() or set(found["open"] + found["close"]) & set("[(<*_`")
+    apart = match["separator"].strip() or set(match["open"] + match["close"]) & set("[(<*_`")
     return bool(apart) or not word.isalnum()
 
 
 def _heading(plain: str) -> str:
-    """Return the day that a line names and nothing else."""
-    found = _HEADING.fullmatch(plain) if len(plain) < 40 else None
-    if found is None:
+    """Return the day if the line names nothing else; else an empty text."""
+    match = _HEADING.fullmatch(plain) if len(plain) < 40 else None
+    if match is None:
         return ""
-    day = found["day"].strip()
+    day = match["day"].strip()
     if re.fullmatch(_DAY, day):
         return _date(day)
     for form in _MONTHS:
@@ -231,7 +218,7 @@ def _heading(plain: str) -> str:
 
 
 def _time(when: re.Match[str], day: str) -> str:
-    """Return a time as `2026-11-21 14:05`, or its day alone; empty if it is none."""
+    """Return a time as `2026-11-21 14:05`, or only its day; empty if it is neither."""
     day = _date(when["date"]) if when["date"] else day
     clock = when["time"] or when["only"]
     if not day or not clock:
@@ -259,7 +246,7 @@ def _clean(text: str) -> str:
 
 
 def _split(line: ObservationLine) -> Iterator[ObservationLine]:
-    """Yield a line, or several where it is too long."""
+    """Split a line that is too long."""
     text = line.text
     while len(text) > LONGEST_LINE:
         end = text.rfind(". ", LONGEST_LINE // 2, LONGEST_LINE) + 1

@@ -1,12 +1,12 @@
-"""The Observer without a model: it picks out what was said and done, by rule.
+"""The Observer without a model: it picks out what was said and done, by rules.
 
-It keeps every statement of the user and every error; then, as far as its size allows, the plan,
-what the agent found and decided, what it did in a line for each run of similar calls, and
-identifiers of what it saw.  The same interval gives the same notes, in time linear in its length.
+It keeps every statement of the user and every error; then, as far as its budget allows, the plan,
+the agent's findings and decisions, a line for each run of similar calls, and identifiers.  The same
+interval gives the same notes, in time linear in its length.
 
-What does not fit goes in this order: identifiers, the oldest actions, the oldest conclusions, the
-wording of errors, the wording of the user, each down to a beginning that names its node; at last a
-line that names the nodes.
+Over budget, it drops in this order: identifiers, the oldest actions, the oldest conclusions, the
+wording of errors, the wording of the user; a shortened statement names its node, and at the end a
+single line names the nodes of all that were dropped.
 """
 
 from __future__ import annotations
@@ -35,13 +35,7 @@ from agent_runtime.memory.observational.observer.sentences import (
     words,
 )
 from agent_runtime.memory.transcript import time_of
-from agent_runtime.messages import (
-    AssistantMessage,
-    Note,
-    ToolCall,
-    ToolResult,
-    UserMessage,
-)
+from agent_runtime.messages import AssistantMessage, Note, ToolCall, ToolResult, UserMessage
 from agent_runtime.models.tokens import count_text
 from agent_runtime.prompt.ledger import LONGEST, identifiers
 from agent_runtime.prompt.observation import ObservationNotes, Priority
@@ -50,20 +44,24 @@ from agent_runtime.prompt.text import one_line, shorten
 from agent_runtime.prompt.view import Entry
 
 SHARE = 0.1
-"""How large notes are wanted, as a share of what they stand for."""
+"""Wanted size of notes, as a share of what they replace."""
 MOST = 0.5
-"""How large the user's statements and errors may make them."""
+"""Largest size, which only the user's statements and errors may use."""
 LEAST = 200
-"""Tokens that notes may always have; a short interval cannot be told in a tenth."""
+"""Tokens that notes may always have: a tenth of a short interval would say nothing."""
 
+# Calls that look at something and share a line.
 _RUN = 6
 _MOST_NAMES = 240
+# The line number that a search puts after a path.
 _PLACE = re.compile(r"[-:][0-9]+[-:]?$")
+# Weights of a name in a result: used by the agent as well, and defined there.
 _OWN, _DEFINED = 6, 3
 _DEFINING = words(
     "def class func function fn struct interface type enum const let var val trait impl module "
     "export package namespace record"
 )
+# Arguments that hold contents, which a line about the call leaves out.
 _TEXT_KEYS = words(
     "content new_string old_string new_str old_str file_text text body patch todos edits"
 )
@@ -73,16 +71,16 @@ class RuleObserver:
     """An `Observer` that needs no model and costs nothing.
 
     Args:
-        share: how large notes are wanted, as a share of what they stand for.
+        share: wanted size of notes, as a share of what they replace.
     """
 
     def __init__(self, share: float = SHARE) -> None:
         self._share = share
 
     async def observe(self, interval: ObserverInput) -> ObserverResult:
-        """Return notes of the interval by rule; never fails.
+        """Return notes written by rules; never fails.
 
-        The loop gets its turn between two nodes.
+        Yields to the event loop between nodes.
         """
         extract = NoteExtractor()
         for entry in interval.entries:
@@ -100,25 +98,6 @@ class RuleObserver:
         return 0, 0
 
 
-def extract_notes(
-    entries: Sequence[Entry],
-    wanted: int,
-    limit: int | None = None,
-    earlier: ObservationNotes | None = None,
-) -> ObservationNotes:
-    """Return notes of an interval by rule.
-
-    Args:
-        wanted: about how many tokens they should have.
-        limit: how many the user's statements and errors may make them; `wanted` unless given.
-        earlier: the notes before, which say the task where this interval does not.
-    """
-    extract = NoteExtractor()
-    for entry in entries:
-        extract.read(entry)
-    return extract.notes(wanted, wanted if limit is None else limit, earlier)
-
-
 def _size(entry: Entry) -> int:
     if entry.tokens:
         return entry.tokens
@@ -127,7 +106,7 @@ def _size(entry: Entry) -> int:
 
 @dataclass(slots=True)
 class _Run:
-    """Similar calls that follow each other."""
+    """Similar calls in a row."""
 
     at: str
     seq: int
@@ -140,7 +119,7 @@ class _Run:
 
 
 class NoteExtractor:
-    """What is picked out of an interval, node by node: `read` them in order, then take `notes`."""
+    """Extracts notes from an interval: `read` its nodes in order, then take `notes`."""
 
     def __init__(self) -> None:
         self._items: list[NoteItem] = []
@@ -153,10 +132,8 @@ class NoteExtractor:
         self._task = ""
         self._next = ""
 
-    # Reading
-
     def read(self, entry: Entry) -> None:
-        """Take in one node."""
+        """Read the next node."""
         at, message = time_of(entry.at), entry.message
         match message:
             case UserMessage():
@@ -196,17 +173,17 @@ class NoteExtractor:
 
     def _said(self, at: str, seq: int, message: AssistantMessage) -> None:
         text = read_part(message.text)
-        found = list(sentences(text))
+        said = list(sentences(text))
         self._own.update(set(_names(text)))
         final = not message.calls
-        self._next = "" if final or not found else found[-1]
-        weighed = [(*weight_of(sentence), sentence) for sentence in found]
+        self._next = "" if final or not said else said[-1]
+        weighed = [(*weight_of(sentence), sentence) for sentence in said]
         if final and weighed and not any(weight for weight, _, _ in weighed):
-            # What is not English, or says it plainly: its beginning and its end.
+            # No pattern matches, as in other languages: take its beginning and its end.
             weighed[0] = (1, *weighed[0][1:])
             weighed[-1] = (1, *weighed[-1][1:])
-        telling = sorted((w for w in weighed if w[0] > 0), key=lambda w: -w[0])
-        chosen = {id(one) for one in telling[: 8 if final else 3]}
+        informative = sorted((w for w in weighed if w[0] > 0), key=lambda w: -w[0])
+        chosen = {id(one) for one in informative[: 8 if final else 3]}
         for one in weighed:
             if id(one) in chosen:
                 self._add(NoteItem(at, seq, "conclusion", one[1], (one[2],)))
@@ -280,31 +257,31 @@ class NoteExtractor:
             known.times += 1
             self._run = None
             return
-        told = " | ".join(
-            dict.fromkeys(shorten(line, 240) for line in (*lines, *ends(result.text)))
-        )
+        shown = dict.fromkeys(shorten(line, 240) for line in (*lines, *ends(result.text)))
         forms = (
             f"{shorten(what, 80)} {how}: {shorten(last, 120)}",
-            f"{shorten(what, 240)} {how}: {shorten(told, 900)}",
+            f"{shorten(what, 240)} {how}: {shorten(' | '.join(shown), 900)}",
         )
         names = tuple(dict.fromkeys(_names(f"{_described(call)[1]}\n{' '.join(wrong)}")))
         item = NoteItem(at, seq, "error", "important", forms, names[:_MOST_NAMES])
         self._errors[key] = item
         self._add(item)
 
-    # Telling
-
     def notes(
         self, wanted: int, limit: int, earlier: ObservationNotes | None = None
     ) -> ObservationNotes:
-        """Return the notes: about `wanted` tokens, at most `limit` (which is at least `LEAST`)."""
+        """Return notes of about `wanted` tokens, at most `limit` (at least `LEAST`).
+
+        Args:
+            earlier: the notes before, whose task is used if this interval names none.
+        """
         limit = max(limit, wanted, LEAST)
         task = shorten(self._task or (earlier.task if earlier else ""), 300)
         following = shorten(self._next, 200)
         return select_notes(self._ordered(), ObservationNotes((), task, following), wanted, limit)
 
     def _ordered(self) -> list[NoteItem]:
-        """Return the items with the runs of calls among them, in the order of the interval."""
+        """Return the items and the runs of calls in the order of the interval."""
         ordered: list[NoteItem] = []
         done = 0
         for place, run in self._runs:
@@ -314,7 +291,7 @@ class NoteExtractor:
         return [*ordered, *self._items[done:]]
 
     def _action(self, run: _Run) -> NoteItem:
-        # What it used again and again it will use again.
+        # Names that the agent used often are likely to be used again.
         own = sorted(run.own, key=lambda name: -self._own[name])
         seen = sorted(
             (name for name in run.seen if name not in run.own),
@@ -335,7 +312,7 @@ class NoteExtractor:
 
 
 def _names(text: str) -> Iterator[str]:
-    """Yield the identifiers of a text; the places that a search puts behind a path are no part."""
+    """Yield the identifiers of a text, without the line numbers that a search puts after paths."""
     for name in identifiers(read_part(text)):
         plain = _PLACE.sub("", name) if "/" in name else name
         if (
@@ -347,7 +324,7 @@ def _names(text: str) -> Iterator[str]:
 
 
 def _values(value: object) -> Iterator[str]:
-    """Yield what the values of JSON say, in their order, however deep they are nested."""
+    """Yield the texts and numbers of a JSON value in order, at any depth."""
     stack = [value]
     while stack:
         one = stack.pop()
@@ -360,7 +337,7 @@ def _values(value: object) -> Iterator[str]:
 
 
 def _described(call: ToolCall) -> tuple[str, str]:
-    """Return what a call was made with, in short, and whole."""
+    """Return a call's arguments, shortened and whole."""
     if call.raw is not None:
         return shorten(one_line(call.raw), 400), call.raw
     short: list[str] = []

@@ -1,4 +1,4 @@
-"""Which of many things are told, and at what length, so that notes have the size they may have."""
+"""Select note lines, and the length of each, within a token budget."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from agent_runtime.prompt.observation import (
 from agent_runtime.prompt.text import numbers, one_line, shorten
 
 LINE_CHARS = 500
-"""The longest line of a statement; a longer statement is split."""
+"""Characters above which a statement is split into lines."""
 STATEMENT = (100, 500, 1600, 6000)
-"""To how many characters a statement of the user is shortened, from the shortest form on."""
+"""Lengths, in characters, to which a statement of the user may be shortened."""
 
 ItemKind = Literal["user", "error", "plan", "conclusion", "action", "background"]
 
@@ -27,8 +27,8 @@ _LINE_TOKENS = 10
 _FIRST_ROUNDS = (8, 20)
 _LAST_ROUNDS = (40, 240)
 
-# In this order what is wanted is granted, each kind's newest first: (kind, form).
-_KEPT: tuple[tuple[ItemKind, int], ...] = (("user", 0), ("error", 0), ("user", 1))
+# The order in which forms are granted, the newest item of each kind first: (kind, form).
+_REQUIRED: tuple[tuple[ItemKind, int], ...] = (("user", 0), ("error", 0), ("user", 1))
 _WANTED: tuple[tuple[ItemKind, int], ...] = (
     ("plan", 0),
     ("user", 2),
@@ -42,14 +42,14 @@ _WANTED: tuple[tuple[ItemKind, int], ...] = (
 
 @dataclass(slots=True)
 class NoteItem:
-    """Something that may be told.
+    """A candidate for a line of notes.
 
     Attributes:
-        forms: its text, from the shortest that is worth telling to the whole.
-        names: identifiers that belong to it, the likeliest to be needed first.
-        granted: which form is told; -1 for none.
-        added: the names that are told beside it.
-        reached: how many of its names were looked at for that.
+        forms: its text, from the shortest useful form to the whole.
+        names: its identifiers, the likeliest to be needed first.
+        granted: the selected form; -1 for none.
+        added: the names that are appended to it.
+        reached: how many of its names have been considered.
         times: how often it happened.
     """
 
@@ -65,7 +65,7 @@ class NoteItem:
     times: int = 1
 
     def text(self) -> str:
-        """Return what is told of it."""
+        """Return the text of the selected form, with its count and names."""
         text = self.forms[self.granted]
         if self.times > 1:
             text = f"{text} ({self.times} times)"
@@ -75,22 +75,22 @@ class NoteItem:
 def select_notes(
     items: Sequence[NoteItem], base: ObservationNotes, wanted: int, limit: int
 ) -> ObservationNotes:
-    """Return notes of items: about `wanted` tokens, at most `limit`.
+    """Return notes of about `wanted` tokens, at most `limit`.
 
     Args:
-        base: has the task and the next step.
+        base: the task and the next step.
     """
     about = count_text(base.task) + count_text(base.next_step) + 8
     spare = wanted - about
     notes = base
     for most in (limit - about, int((limit - about) * 0.85), int((limit - about) * 0.6)):
-        told, left_over = _granted(items, min(spare, most), most)
-        notes = replace(base, lines=_lines(told, left_over))
+        selected, dropped = _granted(items, min(spare, most), most)
+        notes = replace(base, lines=_lines(selected, dropped))
         size = count_text(render_notes(notes))
         if size < wanted:
-            # Lines were taken for longer than they are.
-            _name(told, size + _LINE_TOKENS, wanted, _LAST_ROUNDS)
-            notes = replace(notes, lines=_lines(told, left_over))
+            # The estimates were too high: there is room for more names.
+            _name(selected, size + _LINE_TOKENS, wanted, _LAST_ROUNDS)
+            notes = replace(notes, lines=_lines(selected, dropped))
             size = count_text(render_notes(notes))
         if size <= limit:
             return notes
@@ -100,30 +100,30 @@ def select_notes(
 def _granted(
     items: Sequence[NoteItem], wanted: int, limit: int
 ) -> tuple[list[NoteItem], dict[ItemKind, list[int]]]:
-    """Decide which form of each item is told; return those told, and the nodes of what is not.
+    """Select a form of each item; return the selected items, and the nodes of dropped ones.
 
-    The user's statements and errors may take up to `limit` tokens; all else stops at `wanted`.
+    The user's statements and errors may take up to `limit` tokens; everything else up to `wanted`.
     """
     used = 0
     for item in items:
         item.granted, item.added, item.reached = -1, [], 0
-    for kind, form in _KEPT:
+    for kind, form in _REQUIRED:
         used = _grant(items, kind, form, used, limit - 40)
     for kind, form in _WANTED:
         used = _grant(items, kind, form, used, wanted)
-    told = [item for item in items if item.granted >= 0]
-    used = _name(told, used, wanted, _FIRST_ROUNDS)
+    selected = [item for item in items if item.granted >= 0]
+    used = _name(selected, used, wanted, _FIRST_ROUNDS)
     used = _grant(items, "user", len(STATEMENT) - 1, used, wanted)
-    _name(told, used, wanted, _LAST_ROUNDS)
-    left_over: dict[ItemKind, list[int]] = {}
+    _name(selected, used, wanted, _LAST_ROUNDS)
+    dropped: dict[ItemKind, list[int]] = {}
     for item in items:
         if item.granted < 0 and item.kind in ("user", "error"):
-            left_over.setdefault(item.kind, []).append(item.seq)
-    return told, left_over
+            dropped.setdefault(item.kind, []).append(item.seq)
+    return selected, dropped
 
 
 def _grant(items: Sequence[NoteItem], kind: ItemKind, form: int, used: int, limit: int) -> int:
-    """Grant a form to the items of a kind, the newest first; return the tokens used then."""
+    """Grant a form to the items of a kind, newest first; return the tokens used so far."""
     for item in reversed(items):
         if item.kind != kind or not item.granted < form < len(item.forms):
             continue
@@ -142,14 +142,15 @@ def _cost(text: str) -> int:
     return count_text(text) + _LINE_TOKENS * (1 + len(text) // LINE_CHARS)
 
 
-def _name(told: Sequence[NoteItem], used: int, limit: int, rounds: Sequence[int]) -> int:
-    """Add identifiers to what is told, in rounds, the newest items first, none twice.
+def _name(selected: Sequence[NoteItem], used: int, limit: int, rounds: Sequence[int]) -> int:
+    """Append identifiers to items, newest first, none twice; return the tokens used so far.
 
-    Returns how many tokens are used then.
+    Args:
+        rounds: the most names of an item after each round.
     """
-    text = "\n".join(item.text() for item in told)
+    text = "\n".join(item.text() for item in selected)
     for most in rounds:
-        for item in reversed(told):
+        for item in reversed(selected):
             while item.reached < len(item.names) and len(item.added) < most:
                 name = item.names[item.reached]
                 item.reached += 1
@@ -167,14 +168,14 @@ def _name(told: Sequence[NoteItem], used: int, limit: int, rounds: Sequence[int]
 
 
 def _lines(
-    told: Sequence[NoteItem], left_over: dict[ItemKind, list[int]]
+    selected: Sequence[NoteItem], dropped: dict[ItemKind, list[int]]
 ) -> tuple[ObservationLine, ...]:
     lines: list[ObservationLine] = []
     names = {"user": "The user also wrote", "error": "There were also errors in"}
-    for kind, seqs in left_over.items():
+    for kind, seqs in dropped.items():
         text = f"{names[kind]} nodes {shorten(numbers(seqs), 60)}: recall opens them."
         lines.append(ObservationLine("", "critical" if kind == "user" else "important", text))
-    for item in told:
+    for item in selected:
         lines += _lines_of(item)
     return tuple(lines)
 
@@ -190,7 +191,7 @@ def _lines_of(item: NoteItem) -> Iterator[ObservationLine]:
 
 
 def _pieces(text: str) -> Iterator[str]:
-    """Yield a text in pieces of at most `LINE_CHARS`, cut between its lines, or else its words."""
+    """Yield a text in pieces of at most `LINE_CHARS`, split between lines or else words."""
     piece = ""
     for line in text.splitlines():
         rest = one_line(line)
@@ -211,16 +212,16 @@ def _pieces(text: str) -> Iterator[str]:
 
 
 def _shortest(notes: ObservationNotes, limit: int) -> ObservationNotes:
-    """Return as much of the notes as has at most `limit` tokens, the weightiest lines first."""
+    """Return the most important lines that fit into `limit` tokens."""
     order: dict[Priority, int] = {"critical": 0, "important": 1, "info": 2, "done": 3}
     ranked = sorted(range(len(notes.lines)), key=lambda i: (order[notes.lines[i].priority], -i))
     left = limit - count_text(notes.task) - count_text(notes.next_step) - 40
-    kept: list[int] = []
+    chosen: list[int] = []
     for index in ranked:
         cost = count_text(notes.lines[index].text) + _LINE_TOKENS
         if cost <= left:
             left -= cost
-            kept.append(index)
+            chosen.append(index)
     return ObservationNotes(
-        tuple(notes.lines[i] for i in sorted(kept)), notes.task, notes.next_step
+        tuple(notes.lines[i] for i in sorted(chosen)), notes.task, notes.next_step
     )

@@ -1,6 +1,6 @@
-"""Reading by rule: which sentences of an agent tell something, and which lines of output do.
+"""Patterns for observing by rules: informative sentences, error lines, exit codes, kinds of calls.
 
-Plain patterns, English where they are words.  What they miss is still in the log; what matters most
+Words in patterns are English.  What the patterns miss is still in the log, and what matters most
 (the user's own words, and errors) does not depend on them.
 """
 
@@ -17,9 +17,9 @@ from agent_runtime.prompt.text import one_line, shorten
 Verb = Literal["look", "edit", "run", "plan", "other"]
 
 LONGEST_SENTENCE = 400
-"""Characters of a sentence; a longer one is shortened in its middle."""
+"""Characters above which a sentence is shortened in its middle."""
 READ_CHARS = 48_000
-"""How much of a long text is read for what it tells: half from its beginning, half from its end."""
+"""Characters of a long text that are read: half from its beginning, half from its end."""
 
 _SENTENCE_END = re.compile(r"(?<=[.!?:])\s+(?=\S)|\s*\n\s*")
 _MARKUP = re.compile(r"^(?:#{1,6}|[-*+>]|\d{1,3}[.)])\s+")
@@ -108,7 +108,7 @@ _LOOKING = re.compile(
 
 
 def read_part(text: str) -> str:
-    """Return what is read of a text: all of it, or the two ends of a very long one."""
+    """Return a text, or the two ends of a very long one."""
     if len(text) <= READ_CHARS:
         return text
     half = READ_CHARS // 2
@@ -116,20 +116,20 @@ def read_part(text: str) -> str:
 
 
 def sentences(text: str) -> Iterator[str]:
-    """Yield the sentences and lines of prose, without its markup and without what is code."""
+    """Yield the sentences and lines of prose, without markup and code blocks."""
     for number, part in enumerate(read_part(text).split("```")):
         if number % 2:
             continue
-        for found in _SENTENCE_END.split(part):
-            if found.lstrip().startswith("#"):
+        for sentence in _SENTENCE_END.split(part):
+            if sentence.lstrip().startswith("#"):
                 continue
-            plain = _MARKUP.sub("", one_line(found)).replace("**", "")
+            plain = _MARKUP.sub("", one_line(sentence)).replace("**", "")
             if len(plain) >= 12 and any(map(str.isalpha, plain)):
                 yield shorten(plain, LONGEST_SENTENCE)
 
 
 def weight_of(sentence: str) -> tuple[int, Priority]:
-    """Return how much a sentence of the agent tells (0 for nothing), and its priority."""
+    """Return how informative a sentence of the agent is (0 for not at all), and its priority."""
     if sentence.endswith(":"):
         return 0, "info"
     announced = bool(_ANNOUNCED.match(sentence))
@@ -142,22 +142,22 @@ def weight_of(sentence: str) -> tuple[int, Priority]:
 
 
 def binding(text: str) -> bool:
-    """Return whether words of the user set a rule that later work has to keep."""
+    """Return whether the user's words set a rule for later work."""
     return bool(_BINDING.search(text))
 
 
 def exit_code(text: str) -> int | None:
-    """Return the exit status that the output of a command tells, if it does."""
-    found = _EXIT.search(text[:400]) or _EXIT.search(text[-400:])
-    return int(found[1]) if found else None
+    """Return the exit status that a command's output names, if any."""
+    match = _EXIT.search(text[:400]) or _EXIT.search(text[-400:])
+    return int(match[1]) if match else None
 
 
 def error_lines(text: str, most: int = 6) -> list[str]:
-    """Return the lines of an output that tell what went wrong: the first ones and the last ones."""
+    """Return at most `most` error lines of an output: the first and the last ones."""
     head: list[str] = []
     tail: deque[str] = deque(maxlen=max(1, most - most // 3))
-    for found in _ERROR_LINE.finditer(text):
-        line = one_line(found[0])
+    for match in _ERROR_LINE.finditer(text):
+        line = one_line(match[0])
         if line.startswith("Traceback ") or line in head or line in tail:
             continue
         (head if len(head) < most // 3 else tail).append(line)
@@ -165,20 +165,20 @@ def error_lines(text: str, most: int = 6) -> list[str]:
 
 
 def ends(text: str) -> list[str]:
-    """Return the first and the last line of an output that say anything."""
+    """Return the first and the last line of an output that are not empty."""
     lines = [one_line(line) for line in read_part(text).splitlines()]
     lines = [line for line in lines if line and not _TAG_LINE.match(line)]
     return list(dict.fromkeys([*lines[:1], *lines[-1:]]))
 
 
 def outcome_line(text: str) -> str:
-    """Return the line by which a command's output says how it went: its summary, or its last."""
-    found = [one_line(match[0]) for match in _SUMMARY.finditer(text[-4000:])]
-    return found[-1] if found else (ends(text[-4000:]) or [""])[-1]
+    """Return the line that summarises a command's output, or its last line."""
+    summaries = [one_line(match[0]) for match in _SUMMARY.finditer(text[-4000:])]
+    return summaries[-1] if summaries else (ends(text[-4000:]) or [""])[-1]
 
 
 def verb_of(tool: str, command: str) -> Verb:
-    """Return what kind of work a call is, by the tool's name and the command that it is given."""
+    """Classify a call by the tool's name and its command."""
     parts = {part.lower() for part in _WORD.findall(tool)} | {tool.lower()}
     for verb, names in _VERBS.items():
         if parts & names:

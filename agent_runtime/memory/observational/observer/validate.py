@@ -1,7 +1,6 @@
-"""Whether what a model wrote can stand for what it read.
+"""Validate notes that a model wrote: whether they can replace what it read.
 
-Everything here is deterministic, and takes time linear in the text.  A rejection says why, in
-words that the model can be told.
+The checks are deterministic and linear in the text.  A rejection says why, in words for the model.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from agent_runtime.memory.observational.observer.notes_format import Parsed, parse_notes
+from agent_runtime.memory.observational.observer.notes_format import ParsedNotes, parse_notes
 from agent_runtime.models.tokens import count_text
 from agent_runtime.prompt.ledger import identifiers
 from agent_runtime.prompt.observation import ObservationLine, ObservationNotes, render_notes
@@ -31,19 +30,20 @@ RejectionReason = Literal[
 ]
 
 SHARE = 0.5
-"""Notes may have this share of the tokens of what they stand for."""
+"""Upper bound of notes, as a share of the tokens that they replace."""
 SMALL = 150
-"""Notes of a short text may have so many tokens, if that is fewer than the text's."""
+"""Tokens that notes of a short text may have, if the text has more."""
 _ECHO = 40
-"""A line of so many characters that stands in the instructions as well was copied from there."""
+"""A line of at least this many characters that is also in the instructions was copied."""
+# Repetition is judged from this many lines on, and lines that differ in numbers from this many.
 _LOOP_LINES = 6
 _LOOP_SHAPES = 20
-_LOOP_TEXT = 1_200
-_LOOP_RATIO = 0.06
-_RUN = 400
-_RUN_RATIO = 0.1
-_GRAM = 4
-_GRAMS = 60
+# A text, or a single line, of this many characters is a loop if zlib shrinks it below the ratio.
+_LOOP_TEXT, _LOOP_RATIO = 1_200, 0.06
+_RUN, _RUN_RATIO = 400, 0.1
+# Sequences of four words, judged from this many on.
+_GRAM, _GRAMS = 4, 60
+# Identifiers from which on most must occur in the source.
 _UNFOUNDED = 8
 _NUMBER = re.compile(r"\d+")
 _DATE = re.compile(r"[\d:./+-]+")
@@ -51,15 +51,15 @@ _DATE = re.compile(r"[\d:./+-]+")
 
 @dataclass(frozen=True, slots=True)
 class NotesSource:
-    """What notes were written of, as far as they are judged by it.
+    """What the notes were written of.
 
     Attributes:
-        text: all that the model read beside its instructions.
-        tokens: our count of what the notes are to stand for.
-        instructions: what must not come back as notes.
-        nonce: the mark of the fences; empty if there was none.
-        latest: nothing can have happened later; empty if unknown.
-        telling: whether it cannot be that there is nothing to observe.
+        text: everything that the model read except its instructions.
+        tokens: tokens that the notes are to replace, in our count.
+        instructions: must not come back as notes.
+        nonce: marks the fences; empty if there were none.
+        latest: nothing happened later than this time; empty if unknown.
+        noteworthy: whether "nothing to observe" cannot be right.
     """
 
     text: str
@@ -67,12 +67,12 @@ class NotesSource:
     instructions: str = ""
     nonce: str = ""
     latest: str = ""
-    telling: bool = False
+    noteworthy: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class NotesRejected:
-    """Why notes are not accepted; `detail` tells it to whoever wrote them."""
+    """Why notes were rejected; `detail` is for the model that wrote them."""
 
     reason: RejectionReason
     detail: str
@@ -81,7 +81,7 @@ class NotesRejected:
 def validate_notes(
     text: str, source: NotesSource, *, cut_off: bool = False
 ) -> ObservationNotes | NotesRejected | None:
-    """Return the notes that a model wrote, None for the verdict that there is nothing to note.
+    """Return the notes that a model wrote, or None if it says that there is nothing to note.
 
     Args:
         cut_off: whether the answer ended at its length limit.
@@ -90,7 +90,7 @@ def validate_notes(
         return NotesRejected("empty", "The answer was empty.")
     most = max_notes_tokens(source.tokens)
     if len(text) > most * 40:
-        # Not even read: no notes of that length could be accepted.
+        # Too long to be worth parsing.
         return _too_long(count_text(text[: most * 40]), most)
     if loop := _loops(text):
         return loop
@@ -105,15 +105,16 @@ def validate_notes(
         return NotesRejected(
             "cut off", "It was cut at its length limit. Write fewer, shorter lines."
         )
-    notes = _tidied(parsed.notes, source.latest)
-    if (wrong := _repeats(parsed.notes.lines) or _echoes(notes, source.instructions)) is not None:
+    written = parsed.notes
+    notes = _tidied(written, source.latest)
+    if (wrong := _repeats(written.lines) or _echoes(notes, source.instructions)) is not None:
         return wrong
     tokens = count_text(render_notes(notes))
     return _too_long(tokens, most) if tokens > most else _unfounded(notes, source) or notes
 
 
 def max_notes_tokens(tokens: int) -> int:
-    """Return how many tokens notes of so many may have: a share of them, always fewer than them."""
+    """Return the most tokens that notes of a text of `tokens` may have, always fewer."""
     return max(int(tokens * SHARE), min(SMALL, tokens - 1), 1)
 
 
@@ -123,17 +124,17 @@ def _too_long(tokens: int, most: int) -> NotesRejected:
     )
 
 
-# Its shape
+# Form
 
 
-def _verdict(parsed: Parsed, source: NotesSource) -> NotesRejected | None:
+def _verdict(parsed: ParsedNotes, source: NotesSource) -> NotesRejected | None:
     if not parsed.nothing:
         return None
-    if parsed.notes.lines:
+    if parsed.lines:
         return NotesRejected(
             "contradictory", "It has notes and says that there is nothing to observe."
         )
-    if source.telling:
+    if source.noteworthy:
         return NotesRejected(
             "not believable",
             "It says that there is nothing to observe, but the user said something, or a tool "
@@ -142,11 +143,11 @@ def _verdict(parsed: Parsed, source: NotesSource) -> NotesRejected | None:
     return None
 
 
-def _shape(parsed: Parsed) -> NotesRejected | None:
+def _shape(parsed: ParsedNotes) -> NotesRejected | None:
     if parsed.nothing:
         return None
     form = "Write each line as `YYYY-MM-DD HH:MM | priority | text` and nothing else."
-    if not parsed.notes.lines:
+    if not parsed.lines:
         return NotesRejected("malformed", f"It has no line of notes. {form}")
     other = parsed.loose + parsed.joined + parsed.stray
     if parsed.proper < other or parsed.stray > 2 + parsed.proper // 10:
@@ -155,18 +156,18 @@ def _shape(parsed: Parsed) -> NotesRejected | None:
 
 
 def _tidied(notes: ObservationNotes, latest: str) -> ObservationNotes:
-    """Return the notes without repeated lines and without times that cannot be."""
-    kept = dict.fromkeys(
+    """Remove repeated lines, and times later than `latest`."""
+    lines = dict.fromkeys(
         replace(line, at="") if latest and line.at[:16] > latest else line for line in notes.lines
     )
-    return replace(notes, lines=tuple(kept))
+    return replace(notes, lines=tuple(lines))
 
 
 # Loops
 
 
 def _loops(text: str) -> NotesRejected | None:
-    """Reject a text that turns in circles, whatever form it has."""
+    """Reject a text that repeats itself, whatever its form."""
     runs = [line for line in text.splitlines() if len(line) >= _RUN]
     whole = len(text) >= _LOOP_TEXT and _ratio(text) < _LOOP_RATIO
     if whole or any(_ratio(line) < _RUN_RATIO for line in runs):
@@ -180,8 +181,8 @@ def _ratio(text: str) -> float:
 
 
 def _few_grams(text: str) -> bool:
-    """Return whether most runs of four words occurred before."""
-    # A path is one word: lists of files in one folder are no loop.
+    """Return whether most sequences of four words are repetitions."""
+    # A path is one word, so a list of files in one folder is not taken for a loop.
     words = text.split()
     grams = list(zip(*(words[place:] for place in range(_GRAM)), strict=False))
     return len(grams) >= _GRAMS and len(set(grams)) < len(grams) * 0.35
@@ -203,7 +204,7 @@ def _repeats(lines: Sequence[ObservationLine]) -> NotesRejected | None:
     return None
 
 
-# What it says
+# Content
 
 
 def _echoes(notes: ObservationNotes, instructions: str) -> NotesRejected | None:
@@ -218,7 +219,7 @@ def _echoes(notes: ObservationNotes, instructions: str) -> NotesRejected | None:
 
 
 def _unfounded(notes: ObservationNotes, source: NotesSource) -> NotesRejected | None:
-    """Reject notes of which most identifiers do not occur in what was read."""
+    """Reject notes most of whose identifiers do not occur in the source."""
     named = {name for text in _texts(notes) for name in identifiers(text)}
     named = {name for name in named if not _DATE.fullmatch(name)}
     missing = sum(name not in source.text for name in named)

@@ -1,1 +1,1 @@
-"""The Reflector: a model, or rules, that condenses the oldest observations."""
+"""Reflectors: condense old observations into one, with a model or by rules."""

@@ -1,6 +1,6 @@
-"""Archive notes: a line that stands for a whole interval, where condensing it got no further.
+"""Archive notes: one line that replaces an interval's notes when condensing made no progress.
 
-The line stays in front of whatever stands for the interval later, and counts all that was archived.
+The line stays in front of whatever replaces the interval later, and counts all archived notes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from agent_runtime.prompt.observation import Archive, Observation, ObservationLi
 from agent_runtime.prompt.text import shorten
 
 KEPT_TOKENS = 200
-"""How much of the critical lines stays beside the archive note, the newest first."""
+"""Tokens of critical lines that stay with the archive note, the newest first."""
 _LINE_CHARS = 160
 _POINTER = "Archived: nodes "
 
@@ -22,20 +22,20 @@ _POINTER = "Archived: nodes "
 def archived(
     parts: Sequence[Observation], *, least: int = 0, stated: Sequence[str] = ()
 ) -> Observation:
-    """Return the archive note that stands for the oldest of some observations; the log keeps all.
+    """Return an archive note of the oldest of these observations; the log keeps everything.
 
-    It stands for one, or for as many as it takes to be smaller than they are.
+    It replaces as few of them as make it smaller than they are.
 
     Args:
         least: by how many tokens it should be smaller.
-        stated: what prompts say beside the observations.
+        stated: constraints that prompts show anyway.
     """
     before, note = 0, None
     for count, part in enumerate(parts, 1):
         before += part.tokens
         note = _note(parts[:count], stated)
         if part.origin == "archive" and count == 1 < len(parts):
-            # It would only lose what is kept beside it.
+            # Archiving an archive note alone would only drop its critical lines.
             continue
         if note.tokens < before and before - note.tokens >= least:
             return note
@@ -63,23 +63,27 @@ def _note(parts: Sequence[Observation], stated: Sequence[str]) -> Observation:
         until=max(times, default=""),
     )
     archive = _joined([*(part.archive for part in parts if part.archive), own])
+    notes = pointing(ObservationNotes(tuple(kept)), archive)
+    return replace(covering(parts), notes=notes, origin="archive", archive=archive)
+
+
+def covering(parts: Sequence[Observation]) -> Observation:
+    """Return an observation without notes that covers exactly the interval of its parts."""
     return Observation(
         id=0,
         level=max(part.level for part in parts) + 1,
         parent_id=parts[0].parent_id,
         first=parts[0].first,
         last=parts[-1].last,
-        notes=pointing(ObservationNotes(tuple(kept)), archive),
+        notes=ObservationNotes(()),
         parts=tuple(part.id for part in parts),
-        origin="archive",
-        archive=archive,
     )
 
 
 def archive_of(parts: Sequence[Observation]) -> Archive | None:
-    """Return what observations point to, all together."""
-    found = [part.archive for part in parts if part.archive]
-    return _joined(found) if found else None
+    """Return one archive for all that observations point to."""
+    archives = [part.archive for part in parts if part.archive]
+    return _joined(archives) if archives else None
 
 
 def _joined(archives: Sequence[Archive]) -> Archive:
@@ -94,7 +98,7 @@ def _joined(archives: Sequence[Archive]) -> Archive:
 
 
 def pointing(notes: ObservationNotes, archive: Archive | None) -> ObservationNotes:
-    """Return notes that begin with the line that points to an archive, and with no other such."""
+    """Return notes whose first line, and no other, points to an archive."""
     lines = tuple(line for line in notes.lines if not is_pointer(line))
     if archive is None:
         return replace(notes, lines=lines)
@@ -112,5 +116,5 @@ def pointer(archive: Archive) -> str:
 
 
 def is_pointer(line: ObservationLine) -> bool:
-    """Return whether a line points to an archive; what says so of its own accord has a time."""
+    """Return whether a line points to an archive; notes that quote such a line have a time."""
     return not line.at and line.priority == "info" and line.text.startswith(_POINTER)

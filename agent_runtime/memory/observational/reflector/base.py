@@ -1,8 +1,8 @@
-"""What a Reflector is, and when one is needed: it condenses the oldest observations into one.
+"""What a Reflector is, and which observations it condenses into one.
 
-`plan_reflection` says which ones and how far, `reflect_or_fallback` does it, whatever fails on the
-way, and `apply_reflections` puts the result in their place.  All but the newest observations may be
-condensed; those that are not stay byte for byte as they are.
+`plan_reflection` chooses the oldest observations and a goal, `reflect_or_fallback` has them
+condensed whatever fails, and `apply_reflections` replaces them by the result.  The newest
+observations are never condensed, so they stay as they are byte for byte.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from agent_runtime.memory.observational.observer.base import MemoryCall, Observe
 from agent_runtime.memory.observational.reflector.archive import (
     archive_of,
     archived,
+    covering,
     pointer,
     pointing,
 )
@@ -25,41 +26,41 @@ from agent_runtime.prompt.ledger import merge_ledgers
 from agent_runtime.prompt.observation import Observation, ObservationNotes, Origin, render_notes
 
 START = 0.7
-"""From this share of R on, the oldest observations are condensed in the background: what the next
-activation adds, about a tenth of R with the defaults, still fits when the reflection is late."""
+"""Share of R from which the oldest observations are condensed in the background: what the next
+activation adds, about a tenth of R with the defaults, still fits if the reflection is late."""
 TARGET = 0.5
-"""To about this share of R observations shrink by one reflection: fewer rewrites of the prompt's
-front than if it aimed just below R, and more kept than if it condensed all."""
+"""Share of R to which one reflection shrinks the observations: aiming just below R would rewrite
+the prompt's front more often, and condensing all would lose more."""
 CONDENSED = 0.4
-"""How large a reflection should be, as a share of what it stands for."""
+"""Wanted size of a reflection, as a share of what it replaces."""
 PROGRESS = 0.85
-"""A reflection that is larger than this share of what it stands for is no progress."""
+"""A reflection larger than this share of what it replaces is no progress."""
 NEWEST = 0.2
-"""The newest observations, up to this share of R, are never condensed, nor is the last one."""
+"""The newest observations, up to this share of R, are not condensed; the last one never is."""
 SETTLED = 0.3
-"""Earlier reflections, up to this share of R, are left alone: each rewriting loses something."""
+"""Earlier reflections, up to this share of R, are left alone: each rewrite loses something."""
 LEDGER_KEPT = 0.6
-"""What share of the identifiers' tokens a reflection keeps."""
+"""Share of the ledgers' tokens that a reflection keeps."""
 ARCHIVED_TO = 0.8
-"""Where nothing gets further than R, the oldest observations are archived to this share of it."""
+"""If nothing can be condensed above R, the oldest observations are archived to this share of R."""
 GROWTH = 0.2
-"""After a reflection without progress none is tried before so much more of R is observed."""
+"""After a reflection without progress, wait for observations of this share of R."""
 GRACE = 1.0
-"""Seconds that a Reflector has after the deadline to hand over what it has, and what it cost."""
+"""Seconds after the deadline in which a Reflector hands over its result and its cost."""
 FENCE_TOKENS = 24
-"""What an observation costs in the prompt beside its text."""
+"""Tokens of the fence around an observation in a prompt."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reflection:
-    """What is to be condensed.
+    """What to condense.
 
     Attributes:
-        parts: observations that follow each other, the oldest first.
-        goal: how many tokens should stand for them, in our count.
-        room: whether all observations are within R, so that none of them is archived.
-        excess: how many tokens have to leave where they are not.
-        stated: what prompts say beside the observations, which may leave them.
+        parts: consecutive observations, oldest first.
+        goal: the wanted tokens of the result, in our count.
+        room: whether all observations are within R, so that none is archived.
+        excess: the tokens that must leave if they are not.
+        stated: constraints that prompts show anyway, so that the result may omit them.
     """
 
     parts: tuple[Observation, ...]
@@ -73,9 +74,13 @@ class Reflection:
         """Tokens of the parts."""
         return sum(part.tokens for part in self.parts)
 
+    def tokens_of(self, ids: Sequence[int]) -> int:
+        """Return the tokens of some parts: an archive note may replace fewer than all."""
+        return sum(part.tokens for part in self.parts if part.id in ids)
+
     @property
     def most(self) -> int:
-        """The most tokens that are progress, but for the line that points to an archive."""
+        """The most tokens that are progress, without the line that points to an archive."""
         archive = archive_of(self.parts)
         pointed = count_text(pointer(archive)) + 2 if archive else 0
         return int(self.tokens * PROGRESS) - pointed
@@ -83,13 +88,13 @@ class Reflection:
 
 @dataclass(frozen=True, slots=True)
 class ReflectionOutcome:
-    """What stands for the parts of a reflection.
+    """Outcome of a reflection.
 
     Attributes:
-        observation: not committed yet; its level is one more than that of any part.
-        calls: what it cost, answers that were rejected included.
-        why: why it is not what the Reflector was asked for; empty if it is.
-        lost: whether what was billed is not known.
+        observation: not committed yet; its level is one above that of any part.
+        calls: the calls to pay for, including rejected answers.
+        why: why it is not the Reflector's own; empty if it is.
+        lost: whether some billed usage is unknown.
     """
 
     observation: Observation
@@ -100,7 +105,7 @@ class ReflectionOutcome:
 
 @dataclass(frozen=True, slots=True)
 class ReflectorResult:
-    """What a Reflector wrote; at most `Reflection.most` tokens together with its ledger."""
+    """What a Reflector wrote: with the ledger at most `Reflection.most` tokens."""
 
     notes: ObservationNotes
     calls: tuple[MemoryCall, ...] = ()
@@ -109,11 +114,11 @@ class ReflectorResult:
 
 
 class CannotCondense(Exception):
-    """Nothing gets any further with observations that are within R, so they stay as they are.
+    """Neither the Reflector nor the rules made progress; the observations stay as they are.
 
     Attributes:
-        calls: what was paid for that.
-        lost: whether what was billed is not known.
+        calls: the calls to pay for.
+        lost: whether some billed usage is unknown.
     """
 
     def __init__(self, message: str, calls: tuple[MemoryCall, ...], *, lost: bool) -> None:
@@ -122,25 +127,25 @@ class CannotCondense(Exception):
 
 
 class Reflector(Protocol):
-    """Writes notes that stand for several observations.
+    """Writes notes that replace several observations.
 
-    Raises (from `reflect`) `ObserverFailed` only.  It may be cancelled at any time.
+    `reflect` raises only `ObserverFailed`.  It may be cancelled at any time.
     """
 
     async def reflect(self, reflection: Reflection, ledger: Sequence[str]) -> ReflectorResult:
-        """Return notes; with the ledger, which is not theirs to change, they have to be smaller."""
+        """Return notes that, with this ledger, are smaller than the parts."""
         ...
 
     def bound(self, reflection: Reflection) -> tuple[int, int]:
-        """Return upper bounds of what it costs: tokens, and nanodollars."""
+        """Return upper bounds of the cost: tokens and nanodollars."""
         ...
 
 
-# Which
+# What to condense
 
 
 def size_of(observation: Observation) -> int:
-    """Return what an observation takes of R, in our tokens."""
+    """Return the tokens that an observation takes of R, in our count."""
     return observation.tokens + FENCE_TOKENS
 
 
@@ -148,22 +153,20 @@ def plan_reflection(
     observations: Sequence[Observation],
     limit: int,
     *,
-    coming: int = 0,
     stated: tuple[str, ...] = (),
 ) -> Reflection | None:
-    """Return what to condense now; None if nothing is due, or nothing may be.
+    """Return what to condense now; None if nothing is due or nothing may be condensed.
 
     Args:
-        observations: those in the prompt and those prepared for it, in the order of the branch,
-            prepared reflections in the place of their parts.
+        observations: the active and the prepared ones, in the order of the branch, with
+            reflections applied.
         limit: R, in our tokens.
-        coming: how many tokens of observations are expected on top before a reflection is done.
-        stated: what prompts say beside the observations.
+        stated: constraints that prompts show anyway.
     """
     total = sum(map(size_of, observations))
-    if total + coming < limit * START:
+    if total < limit * START:
         return None
-    # Over the limit even what is usually spared has to give.
+    # Above R, what is usually spared is condensed as well.
     over = total > limit
     end = _movable(observations, 0 if over else int(limit * NEWEST))
     start = _settled(observations[:end], 0 if over else int(limit * SETTLED))
@@ -171,28 +174,28 @@ def plan_reflection(
         start = 0
     if not _condensable(observations[start:end], over=over):
         return None
-    excess = total + coming - limit * TARGET
+    excess = total - limit * TARGET
     stop, gained = start, 0.0
     while stop < end and (gained < excess or stop - start < min(2, end - start)):
         gained += size_of(observations[stop]) * (1 - CONDENSED)
         stop += 1
     parts = tuple(observations[start:stop])
     excess = max(0, int(total - limit * ARCHIVED_TO)) if over else 0
-    return replace(condensing(parts), room=not over, excess=excess, stated=stated)
+    return replace(reflection_of(parts), room=not over, excess=excess, stated=stated)
 
 
-def condensing(parts: tuple[Observation, ...]) -> Reflection:
-    """Return the reflection that stands for observations which follow each other."""
+def reflection_of(parts: tuple[Observation, ...]) -> Reflection:
+    """Return the reflection of consecutive observations, with the usual goal."""
     return Reflection(parts, max(1, int(sum(part.tokens for part in parts) * CONDENSED)))
 
 
 def _condensable(parts: Sequence[Observation], *, over: bool) -> bool:
-    """Return whether condensing gets any further: an archive note alone is as short as it gets."""
+    """Return whether condensing can make progress; a single archive note is as short as it gets."""
     return len(parts) > 1 or (over and len(parts) == 1 and parts[0].origin != "archive")
 
 
 def _movable(observations: Sequence[Observation], spared: int) -> int:
-    """Return how many observations, from the first on, may be condensed."""
+    """Return how many observations at the front may be condensed."""
     end, newest = len(observations) - 1, 0
     while (
         end > 0 and newest + size_of(observations[end]) + size_of(observations[end - 1]) <= spared
@@ -211,10 +214,10 @@ def _settled(observations: Sequence[Observation], spared: int) -> int:
 def apply_reflections(
     observations: Sequence[Observation], reflections: Sequence[Observation]
 ) -> tuple[Observation, ...]:
-    """Return observations with reflections in the place of their parts, where all of them stand.
+    """Replace observations by the reflections whose parts are all among them.
 
-    Reflections may have reflections for parts.  Of several for the same parts the one that is not
-    provisional counts, then the newest.
+    Parts may be reflections.  Of several for the same parts, one that is not provisional counts,
+    then the newest.
     """
     standing = list(observations)
     for one in sorted(reflections, key=lambda one: (one.level, one.provisional, -one.id)):
@@ -227,20 +230,20 @@ def apply_reflections(
     return tuple(standing)
 
 
-# How
+# Condensing
 
 
 async def reflect_or_fallback(
     reflection: Reflection, reflector: Reflector, fallback: Reflector, *, deadline: float
 ) -> ReflectionOutcome:
-    """Return what stands for the parts from now on.
+    """Condense the parts of a reflection.
 
-    The Reflector has until the deadline, in seconds, and a moment more to hand over what it has;
-    then the fallback writes it, marked provisional.  Where that gets no further either, and the
-    observations are over R, the oldest parts are archived.
+    If the Reflector fails or exceeds the deadline (seconds), the fallback writes the reflection,
+    marked provisional.  If that makes no progress either and the observations are above R, the
+    oldest parts are archived.
 
     Raises:
-        NotReflected: nothing gets any further, and there is room or nothing to archive.
+        CannotCondense: no progress, and the observations are within R or cannot be archived.
     """
     ledger = ledger_of_reflection(reflection.parts)
     calls: tuple[MemoryCall, ...] = ()
@@ -254,7 +257,7 @@ async def reflect_or_fallback(
         except ObserverFailed as error:
             why, calls, lost = error.message, error.calls, False
         except Exception as error:
-            # A mistake of who wrote the Reflector must not end the run.
+            # A bug in a user's Reflector must not end the run.
             why = f"Unexpected {type(error).__name__}."
     try:
         done = await fallback.reflect(reflection, ledger)
@@ -263,9 +266,7 @@ async def reflect_or_fallback(
         if reflection.room:
             raise CannotCondense(why, calls, lost=lost) from None
         oldest = archived(reflection.parts, least=reflection.excess, stated=reflection.stated)
-        if oldest.tokens >= sum(
-            part.tokens for part in reflection.parts if part.id in oldest.parts
-        ):
+        if oldest.tokens >= reflection.tokens_of(oldest.parts):
             raise CannotCondense(why, calls, lost=lost) from None
         return ReflectionOutcome(oldest, calls, f"{why} The oldest notes are archived.", lost)
     observation = replace(observation_of_reflection(reflection, done, ledger), provisional=True)
@@ -275,18 +276,12 @@ async def reflect_or_fallback(
 def observation_of_reflection(
     reflection: Reflection, done: ReflectorResult, ledger: tuple[str, ...]
 ) -> Observation:
-    """Return the observation that stands for exactly the interval of the parts."""
-    parts = reflection.parts
-    archive = archive_of(parts)
-    return Observation(
-        id=0,
-        level=max(part.level for part in parts) + 1,
-        parent_id=parts[0].parent_id,
-        first=parts[0].first,
-        last=parts[-1].last,
+    """Return the observation that replaces the parts of a reflection."""
+    archive = archive_of(reflection.parts)
+    return replace(
+        covering(reflection.parts),
         notes=pointing(done.notes, archive),
         ledger=ledger,
-        parts=tuple(part.id for part in parts),
         origin=done.origin,
         model=done.model,
         archive=archive,
@@ -294,13 +289,13 @@ def observation_of_reflection(
 
 
 def ledger_of_reflection(parts: Sequence[Observation]) -> tuple[str, ...]:
-    """Return the ledger of a reflection: what the parts list, each once, within its share."""
+    """Return the ledger of a reflection: the identifiers of the parts, within `LEDGER_KEPT`."""
     ledgers = [part.ledger for part in parts]
     budget = int(LEDGER_KEPT * sum(count_text(" ".join(ledger)) for ledger in ledgers))
     return merge_ledgers(ledgers, budget)
 
 
 def notes_tokens(notes: ObservationNotes, ledger: Sequence[str]) -> int:
-    """Return what notes and a ledger have together."""
+    """Return the tokens of notes and a ledger together."""
     listed = count_text(f"Seen: {' '.join(ledger)}") + 1 if ledger else 0
     return count_text(render_notes(notes)) + listed

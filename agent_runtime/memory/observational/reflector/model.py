@@ -1,4 +1,4 @@
-"""The Reflector that is a language model."""
+"""The Reflector that asks a language model."""
 
 from __future__ import annotations
 
@@ -7,14 +7,9 @@ from dataclasses import dataclass
 
 import anyio
 
-from agent_runtime.errors import (
-    AgentRuntimeError,
-    ModelError,
-    ModelProtocolError,
-    ModelUnavailable,
-)
+from agent_runtime.errors import ModelError, ModelProtocolError, ModelUnavailable
 from agent_runtime.memory.observational.observer.base import MemoryCall, ObserverFailed
-from agent_runtime.memory.observational.observer.model_call import call_memory_model
+from agent_runtime.memory.observational.observer.model_call import call_memory_model, failure_reason
 from agent_runtime.memory.observational.observer.notes_format import format_notes
 from agent_runtime.memory.observational.observer.validate import (
     SHARE,
@@ -39,24 +34,23 @@ from agent_runtime.prompt.incomplete_answers import CUT
 from agent_runtime.prompt.observation import ObservationNotes
 
 TEMPERATURE = 0.0
-"""It is to keep what is there."""
+"""It should retain what is there, not invent."""
 MOST_OUTPUT = 16_384
-"""What a reflection of a large memory needs; models that think first do so within it."""
+"""Enough for a reflection of a large memory; reasoning models think within it."""
 STRENGTHS = (
     "Join what belongs together; leave out what was superseded and small steps on the way.",
     "Join more: one line for each piece of work, with its result. Leave out passing details.",
     "Join most: one line for each theme, and for each decision with its reason.",
     "Keep only what a successor could not do without. Drop all else.",
 )
-"""How it is told to condense, one attempt after the other."""
+"""How each attempt is asked to condense."""
 SHARES = (1.0, 0.8, 0.6, 0.4)
-"""What share of the goal each of them is told to write."""
-
+"""Share of the goal that each attempt is asked to write."""
 MOST_DENSE = 2
-"""How many attempts are made where what may not be lost is no progress by itself."""
+"""Attempts if what must be retained is too large to be progress by itself."""
 
-WRITE = "Write the condensed notes now, in the form that you were told."
-"""What ends every message: the last word is the runtime's."""
+WRITE = "Write the condensed notes now, in the required form."
+"""Ends every message: the last word is the runtime's."""
 
 INSTRUCTIONS = """\
 You keep the long-term memory of an autonomous agent. You read notes that were taken of its work, \
@@ -102,15 +96,15 @@ TASK: what the agent was working on at the end
 class ModelReflector:
     """A Reflector that asks a model, up to four times, each time to condense more.
 
-    The first answer within the goal is taken; else the smallest that can be used and is progress.
-    What an answer lost of critical lines and open tasks is put back as it was written; one that is
-    no progress with that cannot be used.
+    The first answer within the goal is taken, or else the smallest usable one that is progress.
+    Critical lines and open tasks that an answer has lost are put back as they were written; if it
+    is then no progress, it is not usable.
 
     Attributes:
-        info: what is known of the model.
-        timeout: seconds that one `reflect` may take; what it has by then is taken.
+        info: the model's limits and prices.
+        timeout: seconds that one `reflect` may take; the best answer by then is taken.
         session: see `ModelRequest`.
-        temperature: None for the model's own; a model that takes none is asked without.
+        temperature: None for the model's default.
     """
 
     model: Model
@@ -127,37 +121,29 @@ class ModelReflector:
         )
 
     async def reflect(self, reflection: Reflection, ledger: Sequence[str]) -> ReflectorResult:
-        """Return notes that stand for the parts.
+        """Return notes that replace the parts.
 
         Raises:
-            NotObserved: the model failed, or gave nothing that can be used in time.
+            ObserverFailed: the model failed, or gave no usable notes in time.
         """
         attempts = _Attempts(self, reflection, tuple(ledger))
         why = ""
         try:
             with anyio.fail_after(self.timeout):
                 await attempts.run()
-        except TimeoutError:
-            why = f"{self.model.name} took longer than {self.timeout:g} seconds to reflect."
-        except AgentRuntimeError as error:
-            why = error.message
         except Exception as error:
-            # A model that breaks its protocol is no reason to lose the run.
-            why = f"{self.model.name} failed with {type(error).__name__}."
+            why = failure_reason(error, self.model, self.timeout, "to reflect")
         calls = tuple(attempts.calls)
         if attempts.best is not None:
             return ReflectorResult(attempts.best, calls, "model", self.model.name)
-        why = why or f"{self.model.name} wrote nothing that can be used. {attempts.rejected}"
+        why = why or f"{self.model.name} wrote no usable notes. {attempts.rejected}"
         raise ObserverFailed(why.strip(), calls=calls)
 
     def bound(self, reflection: Reflection) -> tuple[int, int]:
-        """Return upper bounds of what reflecting costs: tokens, and nanodollars, of all attempts.
-
-        They are of the model's own tokens, by its safe ratio.
-        """
-        beside = count_text(INSTRUCTIONS) + 500 + 40 * len(reflection.parts)
+        """Return upper bounds of the cost of all attempts: the model's tokens and nanodollars."""
+        frame = count_text(INSTRUCTIONS) + 500 + 40 * len(reflection.parts)
         lines = sum(len(part.notes.lines) for part in reflection.parts)
-        prompt = int((reflection.tokens + 12 * lines + beside) * self.info.start_ratio) + 1
+        prompt = int((reflection.tokens + 12 * lines + frame) * self.info.start_ratio) + 1
         most = scale_amount(max_call_cost(self.info, prompt, self.most_output), len(STRENGTHS))
         return most.tokens, most.cost
 
@@ -166,8 +152,8 @@ class _Attempts:
     """The attempts at one reflection.
 
     Attributes:
-        best: the smallest notes that can be used.
-        rejected: why the last attempt could not be.
+        best: the smallest usable notes.
+        rejected: why the last answer was not enough.
     """
 
     def __init__(
@@ -178,11 +164,9 @@ class _Attempts:
         self._ledger = ledger
         self._nonce = nonce_for(format_notes(part.notes) for part in reflection.parts)
         self._text = _message(reflection, self._nonce)
-        latest = max(
-            (line.at for part in reflection.parts for line in part.notes.lines), default=""
-        )
-        # A day alone lasts until its end.
-        self._latest = f"{latest} 24:00" if len(latest) == 10 else latest
+        times = (line.at for part in reflection.parts for line in part.notes.lines)
+        # A date without a time lasts until its end.
+        self._latest = max((f"{at} 24:00" if len(at) == 10 else at for at in times), default="")
         self.calls: list[MemoryCall] = []
         self.best: ObservationNotes | None = None
         self.rejected = ""
@@ -191,10 +175,10 @@ class _Attempts:
         self._dense = notes_tokens(floor, ledger) > reflection.most
 
     async def run(self) -> None:
-        """Ask until notes are within the goal, or four attempts are made.
+        """Ask until notes are within the goal or the attempts are used up.
 
         Raises:
-            ModelError: the model failed for good, or twice.
+            ModelError: the model failed permanently, or twice.
         """
         by, failed = self._by, False
         for attempt, (strength, share) in enumerate(zip(STRENGTHS, SHARES, strict=True), 1):
@@ -221,10 +205,10 @@ class _Attempts:
             if self._take(answer.text, cut_off=answer.finish in CUT):
                 return
             if self.best is not None and self._size >= before * 0.95:
-                # It does not get any further.
+                # No further progress.
                 return
             if self.best is None and self._dense and attempt == MOST_DENSE:
-                # Almost all has to stay, and it does not find what can be joined.
+                # Almost everything must be retained, and the model finds nothing to join.
                 return
 
     def _request(self, strength: str, share: float) -> str:
@@ -235,18 +219,16 @@ class _Attempts:
         return f"{strength} Aim at {goal // 20 * 15:,} words or fewer. {WRITE}{again}"
 
     def _take(self, text: str, *, cut_off: bool) -> bool:
-        """Keep what an answer gives, if it is the best so far; return whether it is enough."""
+        """Keep an answer if it is the best so far; return whether it is within the goal."""
         self.rejected = ""
         source = NotesSource(
             text=self._text,
-            # By that the judge's limit is ours: what is progress.
+            # So that the validator's limit is what counts as progress.
             tokens=int(self._of.most / SHARE),
             instructions=INSTRUCTIONS,
             nonce=self._nonce,
-            latest=max(
-                (line.at for part in self._of.parts for line in part.notes.lines), default=""
-            ),
-            telling=True,
+            latest=self._latest,
+            noteworthy=True,
         )
         notes = validate_notes(text, source, cut_off=cut_off)
         if notes is None or isinstance(notes, NotesRejected):

@@ -1,15 +1,15 @@
-"""What a reflection may not lose: critical lines and open tasks, checked without a model.
+"""Check without a model that a reflection loses no critical line and no open task.
 
-A line is kept if its identifiers, numbers and quoted words all occur, and some line has most of its
-words and each that turns its meaning (not, never, only, must).  A line that was put in other words
-entirely is taken for lost; that costs a few tokens, never a fact.
+A line is retained if all its identifiers, numbers and quoted words occur, and one line contains
+most of its words and each word that inverts a meaning (not, never, only, must).  A line that was
+completely reworded counts as lost and is put back: that costs a few tokens, never a fact.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from agent_runtime.prompt.ledger import identifiers
@@ -17,9 +17,9 @@ from agent_runtime.prompt.observation import Observation, ObservationLine, Obser
 from agent_runtime.prompt.text import one_line, shorten
 
 OVERLAP = 0.5
-"""What share of a line's words has to occur in the line that stands for it."""
+"""Share of a line's words that the line covering it must contain."""
 TASK_CHARS = 300
-"""How much of an earlier task is kept."""
+"""Characters of an earlier task that are retained."""
 
 _NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
 _QUOTED = re.compile(
@@ -35,7 +35,7 @@ _LEAST_STATED = 12
 
 
 def verbatim_terms(text: str) -> frozenset[str]:
-    """Return what of a line has to be kept as it is written: identifiers, numbers, quoted words."""
+    """Return what must be retained literally: identifiers, numbers and quoted words."""
     quoted = (part for match in _QUOTED.finditer(text) for part in match.groups() if part)
     return frozenset((*identifiers(text), *_NUMBER.findall(text), *map(str.strip, quoted))) - {""}
 
@@ -43,10 +43,10 @@ def verbatim_terms(text: str) -> frozenset[str]:
 def critical_lines(
     parts: Sequence[Observation], stated: Sequence[str] = ()
 ) -> list[ObservationLine]:
-    """Return the critical lines of observations, in order, the same words once: the newest.
+    """Return the critical lines of observations in order, of equal ones only the newest.
 
     Args:
-        stated: what prompts say beside the observations; a line that says nothing else is left out.
+        stated: constraints that prompts show anyway; lines that say nothing else are omitted.
     """
     newest = {
         " ".join(line.text.split()): line
@@ -59,11 +59,11 @@ def critical_lines(
 
 
 def _is_stated(text: str, known: set[str]) -> bool:
-    """Return whether all that the user says in a line is known, sentence by sentence."""
+    """Return whether a line says only what is known, sentence by sentence."""
     bare = _bare(_SPEAKER.sub("", text))
     if not known or bare in known:
         return bare in known
-    # A line of several sentences: what is left of it once the known ones are taken out.
+    # A line may hold several sentences: remove the known ones and see whether words remain.
     for one in known:
         if len(one) > _LEAST_STATED:
             bare = bare.replace(one, " ")
@@ -75,16 +75,16 @@ def _bare(text: str) -> str:
 
 
 def tasks(parts: Sequence[Observation]) -> list[ObservationLine]:
-    """Return the tasks of observations but the last one's, as lines at the time they were open."""
-    found: dict[str, ObservationLine] = {}
+    """Return the earlier tasks of observations, as lines at the time they were open."""
+    earlier: dict[str, ObservationLine] = {}
     last = open_task(parts)
     for part in parts:
         task = part.notes.task
         if task and task != last:
             at = next((line.at[:10] for line in reversed(part.notes.lines) if line.at), "")
             text = f"{_THEN}{shorten(one_line(task), TASK_CHARS)}"
-            found[task] = ObservationLine(at, "important", text)
-    return list(found.values())
+            earlier[task] = ObservationLine(at, "important", text)
+    return list(earlier.values())
 
 
 def open_task(parts: Sequence[Observation]) -> str:
@@ -95,27 +95,27 @@ def open_task(parts: Sequence[Observation]) -> str:
 def restore_lost_lines(
     notes: ObservationNotes, parts: Sequence[Observation], stated: Sequence[str] = ()
 ) -> ObservationNotes:
-    """Return notes with all that they may not lose: what is lost is put in, as it was written.
+    """Put back the critical lines and tasks that notes have lost, as they were written.
 
-    A line that stands for a critical one becomes critical itself, or the next reflection could
-    lose it.
+    A line that covers a critical one becomes critical itself, or the next reflection could lose it.
 
     Args:
-        stated: what prompts say beside the observations, which they may lose.
+        stated: constraints that prompts show anyway, which the notes may lose.
     """
     notes = replace(notes, task=open_task(parts) or notes.task)
     lines = list(notes.lines)
-    known = _Known([line.text for line in lines], notes.task)
+    index = _CoverageIndex([line.text for line in lines], notes.task)
     missing: list[ObservationLine] = []
     for line in critical_lines(parts, stated):
-        place = known.place_of(line.text)
+        place = index.line_covering(line.text)
         if place is None:
             missing.append(line)
         elif lines[place].priority != "critical":
             lines[place] = replace(lines[place], priority="critical")
     for line in tasks(parts):
-        told = line.text.removeprefix(_THEN)
-        if known.place_of(told) is None and _Known([notes.task], "").place_of(told) is None:
+        task = line.text.removeprefix(_THEN)
+        in_task = _CoverageIndex([notes.task], "").line_covering(task)
+        if index.line_covering(task) is None and in_task is None:
             missing.append(line)
     return replace(notes, lines=_merged(lines, missing))
 
@@ -123,18 +123,19 @@ def restore_lost_lines(
 def lost_critical_lines(
     notes: ObservationNotes, parts: Sequence[Observation], stated: Sequence[str] = ()
 ) -> list[ObservationLine]:
-    """Return the critical lines of observations that no critical line of notes stands for."""
+    """Return the critical lines of observations that no critical line of notes covers."""
     critical = [line.text for line in notes.lines if line.priority == "critical"]
     others = [line.text for line in notes.lines if line.priority != "critical"]
-    known = _Known(critical, "\n".join((*others, notes.task)))
-    return [line for line in critical_lines(parts, stated) if known.place_of(line.text) is None]
+    index = _CoverageIndex(critical, "\n".join((*others, notes.task)))
+    wanted = critical_lines(parts, stated)
+    return [line for line in wanted if index.line_covering(line.text) is None]
 
 
-class _Known:
-    """Lines that may stand for others, and what else is told beside them."""
+class _CoverageIndex:
+    """Index of lines that may cover others, with the rest of the text they occur in."""
 
-    def __init__(self, texts: Sequence[str], beside: str) -> None:
-        self._whole = "\n".join((*texts, beside))
+    def __init__(self, texts: Sequence[str], rest: str) -> None:
+        self._whole = "\n".join((*texts, rest))
         self._exact = {text: place for place, text in enumerate(texts)}
         self._words = [_words(text) for text in texts]
         self._having: dict[str, list[int]] = {}
@@ -142,8 +143,8 @@ class _Known:
             for word in words:
                 self._having.setdefault(word, []).append(place)
 
-    def place_of(self, text: str) -> int | None:
-        """Return the place of the line that stands for a text; None if there is none."""
+    def line_covering(self, text: str) -> int | None:
+        """Return the index of the line that covers a text, or None."""
         if text in self._exact:
             return self._exact[text]
         wanted = _words(text)
@@ -160,19 +161,16 @@ class _Known:
 
 
 def _words(text: str) -> frozenset[str]:
-    return frozenset(_told(text))
-
-
-def _told(text: str) -> Iterator[str]:
-    for match in _WORD.finditer(text.lower()):
-        if len(match[0]) > 3 or match[0] in _TURNING or not match[0].isascii():
-            yield match[0]
+    words = _WORD.findall(text.lower())
+    return frozenset(
+        word for word in words if len(word) > 3 or word in _TURNING or not word.isascii()
+    )
 
 
 def _merged(
     lines: Sequence[ObservationLine], more: Sequence[ObservationLine]
 ) -> tuple[ObservationLine, ...]:
-    """Return lines with more among them, each before the first that is later."""
+    """Insert more lines, each before the first that has a later day."""
     merged = list(lines)
     for line in more:
         later = (index for index, one in enumerate(merged) if one.at[:10] > line.at[:10])

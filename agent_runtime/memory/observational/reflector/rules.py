@@ -1,8 +1,8 @@
-"""The Reflector without a model: it folds observations into one by rule.
+"""The Reflector without a model: it merges observations into one by rules.
 
-Critical lines stay as they are.  What else has to go goes in this order, the oldest first: what was
-said twice; information; the wording of finished work, which is folded by day; the wording of the
-rest; finished work; the rest, at last what the user said.  A line tells how much is left out.
+Critical lines stay as they are.  The rest is removed in this order, oldest first: repetitions;
+information; the wording of finished work, which is merged by day; the wording of other lines;
+finished work; other lines, the user's last.  A line says how many were left out.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ class RuleReflector:
     """A `Reflector` that needs no model and costs nothing."""
 
     async def reflect(self, reflection: Reflection, ledger: Sequence[str]) -> ReflectorResult:
-        """Return notes by rule.
+        """Return notes written by rules.
 
         Raises:
-            NotObserved: what must stay is no progress by itself.
+            ObserverFailed: what must be retained is too large to be progress.
         """
         await anyio.lowlevel.checkpoint()
         notes = condense_by_rule(reflection.parts, reflection.goal, ledger, reflection.stated)
@@ -68,24 +68,25 @@ def condense_by_rule(
     ledger: Sequence[str] = (),
     stated: Sequence[str] = (),
 ) -> ObservationNotes:
-    """Return notes that stand for observations, with the ledger about `goal` tokens.
+    """Return notes that replace observations, with the ledger about `goal` tokens.
 
-    Critical lines alone may make it more, but for what prompts say beside the observations.
+    Critical lines, except those that only repeat `stated`, are retained even if that exceeds it.
     """
     base = ObservationNotes((), open_task(parts))
-    fold = _Fold(list(_distinct(parts, stated)))
-    beside = notes_tokens(base, ledger) + 24
+    lines = list(_distinct(parts, stated))
+    most = goal - notes_tokens(base, ledger) - 24
     notes = base
-    for room in (goal - beside, int((goal - beside) * 0.8), int((goal - beside) * 0.5)):
-        notes = restore_lost_lines(replace(base, lines=fold.within(room)), parts, stated)
+    for room in (most, int(most * 0.8), int(most * 0.5)):
+        shorter = replace(base, lines=_within(lines, room))
+        notes = restore_lost_lines(shorter, parts, stated)
         if notes_tokens(notes, ledger) <= goal:
             break
     return notes
 
 
 @dataclass(slots=True)
-class _Told:
-    """A line, and how it is told."""
+class _Candidate:
+    """A line, its possibly shortened text, and whether it is kept."""
 
     line: ObservationLine
     text: str
@@ -96,31 +97,25 @@ class _Told:
         return count_text(self.text) + _LINE_TOKENS
 
 
-@dataclass(slots=True)
-class _Fold:
-    """The lines of several observations, as they become fewer."""
-
-    lines: list[ObservationLine]
-
-    def within(self, room: int) -> tuple[ObservationLine, ...]:
-        """Return the lines with about `room` tokens at most; the critical ones in any case."""
-        told = [_Told(line, line.text) for line in self.lines]
-        used = sum(one.cost for one in told)
-        used = _shorten(told, "info", _INFO_CHARS, used, room)
-        used = _drop(told, "info", used, room)
-        used = _shorten(told, "done", _DONE_CHARS, used, room)
-        for chars in _SHORT:
-            used = _shorten(told, "important", chars, used, room)
-        used = _drop(told, "done", used, room)
-        # Whatever wrote the lines, what the user said begins so.
-        others = [one for one in told if not one.line.text.startswith(("User", "The user"))]
-        used = _drop(others, "important", used, room)
-        _drop(told, "important", used, room)
-        return tuple(_rendered(told))
+def _within(lines: Sequence[ObservationLine], room: int) -> tuple[ObservationLine, ...]:
+    """Shorten and drop lines until they have about `room` tokens; critical ones stay."""
+    candidates = [_Candidate(line, line.text) for line in lines]
+    used = sum(one.cost for one in candidates)
+    used = _shorten(candidates, "info", _INFO_CHARS, used, room)
+    used = _drop(candidates, "info", used, room)
+    used = _shorten(candidates, "done", _DONE_CHARS, used, room)
+    for chars in _SHORT:
+        used = _shorten(candidates, "important", chars, used, room)
+    used = _drop(candidates, "done", used, room)
+    # Models and rules alike begin the user's lines so.
+    others = [one for one in candidates if not one.line.text.startswith(("User", "The user"))]
+    used = _drop(others, "important", used, room)
+    _drop(candidates, "important", used, room)
+    return tuple(_rendered(candidates))
 
 
 def _distinct(parts: Sequence[Observation], stated: Sequence[str]) -> Iterator[ObservationLine]:
-    """Yield the lines of observations by their day, the same words once: where they came last."""
+    """Yield the lines of observations, dated by day; of equal ones only the last."""
     wanted = {line.text for line in critical_lines(parts, stated)}
     lines = [line for part in parts for line in part.notes.lines if not is_pointer(line)]
     seen: set[tuple[str, bool]] = set()
@@ -134,8 +129,10 @@ def _distinct(parts: Sequence[Observation], stated: Sequence[str]) -> Iterator[O
     yield from reversed(newest)
 
 
-def _shorten(told: Sequence[_Told], priority: Priority, chars: int, used: int, room: int) -> int:
-    for one in told:
+def _shorten(
+    candidates: Sequence[_Candidate], priority: Priority, chars: int, used: int, room: int
+) -> int:
+    for one in candidates:
         if used <= room:
             break
         if one.kept and one.line.priority == priority and len(one.text) > chars:
@@ -145,8 +142,8 @@ def _shorten(told: Sequence[_Told], priority: Priority, chars: int, used: int, r
     return used
 
 
-def _drop(told: Sequence[_Told], priority: Priority, used: int, room: int) -> int:
-    for one in told:
+def _drop(candidates: Sequence[_Candidate], priority: Priority, used: int, room: int) -> int:
+    for one in candidates:
         if used <= room:
             break
         if one.kept and one.line.priority == priority:
@@ -155,18 +152,19 @@ def _drop(told: Sequence[_Told], priority: Priority, used: int, room: int) -> in
     return used
 
 
-def _rendered(told: Sequence[_Told]) -> Iterator[ObservationLine]:
-    """Yield what is told; finished work of a day that was shortened is one line."""
-    # What was left out before is counted still.
-    left_out = sum(int(found[1]) for one in told if (found := _LEFT_OUT.match(one.line.text)))
-    told = [one for one in told if not _LEFT_OUT.match(one.line.text)]
-    left_out += sum(not one.kept for one in told)
+def _rendered(candidates: Sequence[_Candidate]) -> Iterator[ObservationLine]:
+    """Yield the kept lines; shortened lines of finished work are merged by day."""
+    # Lines that an earlier reflection left out are counted again.
+    counts = [_LEFT_OUT.match(one.line.text) for one in candidates]
+    candidates = [one for one, count in zip(candidates, counts, strict=True) if count is None]
+    left_out = sum(int(count[1]) for count in counts if count)
+    left_out += sum(not one.kept for one in candidates)
     if left_out:
         yield ObservationLine(
             "", "info", f"{left_out} older lines are left out; recall finds their messages."
         )
-    done: list[_Told] = []
-    for one in told:
+    done: list[_Candidate] = []
+    for one in candidates:
         if not one.kept:
             continue
         folds = one.line.priority == "done" and one.text != one.line.text
@@ -181,5 +179,5 @@ def _rendered(told: Sequence[_Told]) -> Iterator[ObservationLine]:
         yield _joined(done)
 
 
-def _joined(done: Sequence[_Told]) -> ObservationLine:
+def _joined(done: Sequence[_Candidate]) -> ObservationLine:
     return replace(done[0].line, text="; ".join(one.text for one in done))
