@@ -108,7 +108,7 @@ async def test_turns_written_at_once_follow_each_other(ann: UserStore) -> None:
 WRITE = """
 import sys, anyio
 from agent_runtime import NodeMemory
-from agent_runtime.memory.node import latest
+from agent_runtime.memory.node.memory import latest
 from agent_runtime_storage import open_store
 
 async def main(folder, name, count):
