@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from agent_runtime.messages import FileKind, FileRef, Opaque, PromptMessage, ToolSpec
 
@@ -199,6 +199,18 @@ class Model(Protocol):
         self, request: ModelRequest
     ) -> AbstractAsyncContextManager[AsyncIterator[ModelEvent]]:
         """Call the model once, with the model's own retries of what is worth retrying."""
+        ...
+
+
+@runtime_checkable
+class Checkable(Protocol):
+    """A model or embedder that can be checked before it is called; `check` is optional."""
+
+    async def check(self) -> None:
+        """Check whether calls are possible, without making one; may load a library.
+
+        Raises `ModelError` and its subclasses only.
+        """
         ...
 
 

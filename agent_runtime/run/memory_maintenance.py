@@ -28,7 +28,7 @@ from agent_runtime.memory.observational.reflector.rules import RuleReflector
 from agent_runtime.memory.observational.report import MemoryReport, memory_report
 from agent_runtime.memory.observational.thresholds import MemoryThresholds, oldest
 from agent_runtime.memory.observational.worker import MemoryWorker
-from agent_runtime.models.base import Model
+from agent_runtime.models.base import Checkable, Model
 from agent_runtime.models.cost import require_price
 from agent_runtime.models.tokens import Calibration
 from agent_runtime.prompt.observation import Observation
@@ -201,13 +201,12 @@ async def _check(role: Role, own: Model, settings: Settings) -> None:
         ModelAuthError, RealModelForbidden, ConfigError: it cannot.
     """
     from agent_runtime.models import model_from_name
-    from agent_runtime.models.litellm import LiteLLMModel
 
     name = settings.place(role).name
     if name == "extractive":
         return
     model = own if name == "same" else model_from_name(name, settings, role=role)
-    if isinstance(model, LiteLLMModel):
+    if isinstance(model, Checkable):
         await model.check()
 
 
