@@ -392,7 +392,7 @@ async def test_runs_at_once_lose_no_turn(play: Play) -> None:
 KILLED = """
 import os, sys, anyio
 from agent_runtime import Agent, MemoryMode, Runtime, ScriptedModel, Settings, tool
-from agent_runtime.memory.node_runs import NodeRun
+from agent_runtime.run.node_memory import NodeRun
 from agent_runtime.models.scripted import call, say
 
 @tool
