@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from agent_runtime import FileRef, NodeMemory
 from agent_runtime.errors import ConfigError, CorruptDocument, NotFound, UnknownVersion
-from agent_runtime.memory.node.memory import latest, newest_of
+from agent_runtime.memory.node.document import NodeMessage
+from agent_runtime.memory.node.memory import latest
 from agent_runtime.messages import PromptMessage
 from agent_runtime.models.tokens import count_message, count_text
 from agent_runtime_storage import NewFile, Store, UserStore
@@ -349,12 +351,15 @@ async def test_a_message_that_the_memory_does_not_have_is_told(ann: UserStore) -
 
 
 @in_a_folder
-async def test_a_node_that_left_a_turn_out_goes_on_from_its_last_one(ann: UserStore) -> None:
+async def test_a_node_that_left_turns_out_continues_from_its_last_one(ann: UserStore) -> None:
     # The conversation is a, b, c, d; the node took no part in b and c, and d is to come.
+    async def line(messages: Sequence[NodeMessage]) -> str | None:
+        ids = [one.message_id for one in messages if one.message_id in {"a", "b", "c", "d"}]
+        return ids[-1] if ids else None
+
     memory = node(ann)
     await say(memory, "a")
     await say(memory, "other")
-    line = newest_of({"a", "b", "c", "d"})
     assert texts(await memory.history(line)) == ["a?", "a."]
     await memory.add_messages("d", line, user_content="d?", assistant_content="d.")
     await memory.flush()
@@ -369,7 +374,7 @@ async def test_behind_a_parent_that_is_not_there_the_history_begins(ann: UserSto
     assert texts(await memory.history("d")) == ["c?", "c.", "d?", "d."]
 
 
-# Limits, and what is not finished
+# Limits, and unfinished turns
 
 
 @in_a_folder
