@@ -165,7 +165,7 @@ def test_what_has_to_stay_and_does_not_fit_is_an_error_that_names_it() -> None:
         trim_messages([user(long("much", 900)), answer("No.")], MODEL, context_window=1_000)
     with pytest.raises(PromptTooLarge, match="message of the system"):
         trim_messages([PromptMessage("system", long("much", 900))], MODEL, context_window=1_000)
-    with pytest.raises(PromptTooLarge, match="what stands before"):
+    with pytest.raises(PromptTooLarge, match="what comes before"):
         trim_messages([], MODEL, system=[user(long("much", 900))], context_window=1_000)
     with pytest.raises(ConfigError, match="reserve"):
         trim_messages(messages, MODEL, context_window=100, response_reserve=100)
