@@ -148,7 +148,7 @@ def create_plan(
         phase: None for the first phase.
 
     Raises:
-        InvalidPlan: names what is not valid, and what is allowed.
+        InvalidPlan: names all problems, and what is allowed.
     """
     problems: list[str] = []
     goal = encodable(goal).strip()
@@ -180,7 +180,7 @@ def update_plan(
         others: the number of other calls in the message, which items may follow.
 
     Raises:
-        InvalidPlan: names what is not valid, and what is allowed.
+        InvalidPlan: names all problems, and what is allowed.
     """
     problems: list[str] = []
     if not steps and not add and goal is None and phase is None:

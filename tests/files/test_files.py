@@ -280,7 +280,7 @@ def test_a_reference_goes_to_dify_and_back(ref: FileRef, reference: dict[str, An
         {"type": "hologram", "transfer_method": "teleport", "url": "nowhere"},
     ],
 )
-async def test_a_broken_reference_is_told_and_never_raised(
+async def test_a_broken_reference_is_reported_and_never_raised(
     store: UserStore, reference: dict[str, Any]
 ) -> None:
     ref, _ = from_reference(reference)

@@ -76,7 +76,7 @@ async def test_a_model_with_vision_is_sent_the_image_at_every_step(
 
 
 @pytest.mark.backends("file")
-async def test_a_model_without_vision_is_told_of_the_file(serve: Serve) -> None:
+async def test_a_model_without_vision_sees_the_files_name(serve: Serve) -> None:
     async with serve([Reply(text="I cannot see it.")]) as world:
         result = await world.run(Agent(), "Look.", files=[File(PNG, "cat.png")])
         [sent] = world.sent()
@@ -145,7 +145,7 @@ async def test_an_image_that_the_provider_refuses_does_not_end_the_run(serve: Se
 
 
 @pytest.mark.backends("file")
-async def test_a_refusal_that_is_not_about_files_is_told(serve: Serve) -> None:
+async def test_a_refusal_that_is_not_about_files_is_raised(serve: Serve) -> None:
     async with serve([failure(400, "No such parameter")], name=VISION) as world:
         with pytest.raises(ModelRejected):
             await world.run(Agent(), "Look.", files=[File(PNG)])
@@ -247,7 +247,7 @@ async def test_a_file_without_words_is_a_task(play: Play) -> None:
 
 
 @pytest.mark.backends("file")
-async def test_a_sub_agent_sees_the_files_that_it_is_told_of(serve: Serve) -> None:
+async def test_a_sub_agent_sees_the_files_of_its_briefing(serve: Serve) -> None:
     child = Agent(name="child")
 
     @tool

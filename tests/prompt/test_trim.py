@@ -81,7 +81,7 @@ def test_several_messages_count_as_their_sum() -> None:
     assert count_messages_tokens([]) == 0
 
 
-def test_what_is_no_message_is_told() -> None:
+def test_an_item_that_is_no_message_is_reported() -> None:
     with pytest.raises(ConfigError, match="the role 'robot'"):
         count_message_tokens({"role": "robot", "content": "Beep."})
 
@@ -100,7 +100,7 @@ def test_the_window_is_that_of_the_longest_matching_name_or_the_one_given() -> N
 
 
 def long(name: str, tokens: int) -> str:
-    """Return a text of about so many tokens."""
+    """Return a text of about `tokens` tokens."""
     return f"{name}" + " word" * (tokens - 1)
 
 

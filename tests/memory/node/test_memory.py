@@ -206,7 +206,7 @@ DAMAGED = {
 
 @in_a_folder
 @pytest.mark.parametrize("how", DAMAGED)
-async def test_a_corrupt_document_is_told_and_never_overwritten(
+async def test_a_corrupt_document_is_reported_and_never_overwritten(
     ann: UserStore, documents: Documents, how: str
 ) -> None:
     await put(documents, DAMAGED[how])
@@ -221,7 +221,7 @@ async def test_a_corrupt_document_is_told_and_never_overwritten(
 
 
 @pytest.mark.parametrize("version", [2, 0, "1", 1.5, None])
-async def test_a_document_of_another_version_is_told_and_never_overwritten(
+async def test_a_document_of_another_version_is_reported_and_never_overwritten(
     ann: UserStore, documents: Documents, version: object
 ) -> None:
     data = json.dumps({**SEED, "version": version}).encode()
@@ -236,7 +236,7 @@ async def test_a_document_of_another_version_is_told_and_never_overwritten(
 
 @in_a_folder
 @pytest.mark.parametrize("parents", [{"a": "b", "b": "a"}, {"a": "a"}])
-async def test_parents_that_run_in_a_circle_are_told(
+async def test_parents_that_run_in_a_circle_are_reported(
     ann: UserStore, documents: Documents, parents: dict[str, str]
 ) -> None:
     messages = [
@@ -342,7 +342,7 @@ async def test_siblings_take_no_place_of_the_branch(ann: UserStore) -> None:
 
 
 @in_a_folder
-async def test_a_message_that_the_memory_does_not_have_is_told(ann: UserStore) -> None:
+async def test_a_message_that_the_memory_does_not_have_is_reported(ann: UserStore) -> None:
     memory = node(ann)
     assert await memory.history("z") == []
     await say(memory, "a")

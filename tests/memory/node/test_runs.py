@@ -173,7 +173,7 @@ async def test_files_of_the_task_and_of_the_answer_are_remembered_as_references(
 
 
 def delegating(child: Agent, times: int = 1) -> Agent:
-    """Return an agent whose one tool runs the child with a task, so many times in a loop."""
+    """Return an agent whose one tool runs the child with a task, `times` times in a loop."""
 
     @tool
     async def delegate(context: ToolContext, task: str) -> str:
