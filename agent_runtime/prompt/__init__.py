@@ -1,0 +1,1 @@
+"""Prompts as a pure function of the log; only `attachments` does I/O."""

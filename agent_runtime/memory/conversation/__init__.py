@@ -1,0 +1,1 @@
+"""Conversation memory: the newest turns of a thread, for prompts that a program builds itself."""

@@ -1,0 +1,1 @@
+"""Recall of earlier messages: the tool `recall`, semantic search, and the embedding behind it."""
