@@ -13,6 +13,7 @@ import anyio
 import pytest
 
 from agent_runtime import Agent, Event, RunResult, Runtime, ScriptedModel, Settings, tool
+from agent_runtime.errors import ModelAuthError
 from agent_runtime.log import branches
 from agent_runtime.memory.recall import indexer as embedding
 from agent_runtime.messages import Note, PromptMessage, decode_message
@@ -447,6 +448,24 @@ async def test_an_embedder_that_is_down_fails_no_turn(
         assert len(one.embedder.requests) == 1
         assert len([one for one in caplog.records if "Semantic recall" in one.message]) == 1
         assert len([event for event in one.recalled if event.data["why"]]) == 1
+
+
+class Unusable(ScriptedEmbedder):
+    """An embedder whose check fails."""
+
+    async def check(self) -> None:
+        raise ModelAuthError("The key is missing.")
+
+
+@pytest.mark.backends("file")
+async def test_an_embedder_of_any_class_is_checked_before_its_first_call(world: Open) -> None:
+    embedder = Unusable()
+    async with world(embedder=embedder) as one:
+        await one.tell()
+        assert (await one.say(QUESTION)).ok
+        assert one.found() == [("t", 1)]
+        assert one.recalled[-1].data["why"] == "The key is missing."
+        assert embedder.requests == []
 
 
 @pytest.mark.backends("file")
