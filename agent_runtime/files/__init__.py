@@ -1,1 +1,1 @@
-"""Files: what may be attached, how it is stored, and the references that messages hold."""
+"""Files: attaching and storing them, their media types, and references to them in messages."""

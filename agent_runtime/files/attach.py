@@ -1,4 +1,4 @@
-"""Taking files in: what may be attached to a task or returned from a tool, and how it is kept."""
+"""Attaching files: what may be attached to a task or returned from a tool, and how it is stored."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from agent_runtime_storage.contract.records import FileKind, FileOrigin, NewFile
 from agent_runtime_storage.contract.store import UserStore
 
 MAX_BYTES = 20_000_000
-"""The largest file that is taken in, where nothing else is set."""
+"""The default limit of a file's size."""
 IN_THREAD = 100_000
-"""Content of more bytes than that is looked at off the event loop."""
+"""Bytes above which content is processed in a worker thread."""
 
 _log = logging.getLogger(__name__)
 _LONGEST_NAME = 200
@@ -38,13 +38,13 @@ _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f]+")
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file to be kept: hand it to `Runtime.run(files=...)`, or return it from a tool.
+    """A file to attach with `Runtime.run(files=...)`, or to return from a tool.
 
     Attributes:
-        content: bytes, or the path of a file, which is read once, when it is taken in.
+        content: bytes, or a path, which is read once, when the file is stored.
         name: by default the last part of the path.
-        media_type: by default what the content begins with, or what the name's ending means.
-        kind: by default what the media type means.
+        media_type: by default that of the content's first bytes, or of the name's ending.
+        kind: by default that of the media type.
     """
 
     content: bytes | Path
@@ -58,7 +58,7 @@ Attachable: TypeAlias = File | FileRef | Path | str
 
 
 class ThreadFiles:
-    """The files of threads: to keep some, to list them, and to read them."""
+    """Stores, lists and reads the files of threads."""
 
     def __init__(self, store: Store, *, user: str, max_bytes: int) -> None:
         self._store = store
@@ -75,9 +75,9 @@ class ThreadFiles:
         kind: FileKind | None = None,
         user: str | None = None,
     ) -> FileRef:
-        """Keep a file with a thread, which is created if it is not there, and return its reference.
+        """Store a file with a thread and return its reference; create the thread if necessary.
 
-        It is deleted and exported with the thread.
+        The file is deleted and exported with the thread.
 
         Args:
             content: bytes, or a path.
@@ -93,35 +93,35 @@ class ThreadFiles:
         return await store_file(store, thread, File(path, name, media_type, kind), self._max_bytes)
 
     async def of(self, thread: str, *, user: str | None = None) -> list[FileRef]:
-        """Return the files that are kept with a thread, the oldest first. Raises `NotFound`."""
+        """Return the files of a thread, the oldest first. Raises `NotFound`."""
         rows = await self._store.of(user or self._user).files(thread)
         return [ref_of(row) for row in rows]
 
     async def read(self, file: FileRef, *, user: str | None = None) -> bytes:
-        """Return the content of a file that is kept.
+        """Return the content of a stored file.
 
         Raises:
-            NotFound: this owner has no such file; what lies behind a URL is never fetched.
+            NotFound: this owner has no such file; URLs are never fetched.
             StoreError: its content is lost, or cannot be read now.
         """
         store = self._store.of(user or self._user)
-        [found] = await resolve_files(store, [file])
-        if not found.thread_id:
+        [resolved] = await resolve_files(store, [file])
+        if not resolved.thread_id:
             raise NotFound(
-                f"The file {file.name or file.uri!r} is not kept here.",
-                cure="Take a reference that `upload` returned, or that a message holds.",
+                f"The file {file.name or file.uri!r} is not stored here.",
+                cure="Give a reference that `upload` returned, or one of a message.",
             )
-        return await store.file_content(found.thread_id, file_id(file))
+        return await store.file_content(resolved.thread_id, file_id(file))
 
 
 async def attach(
     store: UserStore, thread_id: str, files: Sequence[Attachable], max_bytes: int = MAX_BYTES
 ) -> tuple[FileRef, ...]:
-    """Return references to files, in their order; what is not kept yet is, with the thread.
+    """Store files with a thread, and return references to all of them in their order.
 
     Raises:
-        InvalidFile: one is empty, too large, or cannot be read; then those before it stay kept.
-        NotFound: the thread is not there.
+        InvalidFile: one is empty, too large, or cannot be read; those before it stay stored.
+        NotFound: there is no such thread.
     """
     refs: list[FileRef] = []
     for one in files:
@@ -145,11 +145,11 @@ async def store_file(
     *,
     origin: FileOrigin = "upload",
 ) -> FileRef:
-    """Keep a file with a thread and return its reference.
+    """Store a file with a thread and return its reference.
 
     Raises:
         InvalidFile: it is empty, too large, or cannot be read.
-        NotFound: the thread is not there.
+        NotFound: there is no such thread.
     """
     if isinstance(file.content, bytes) and len(file.content) <= IN_THREAD:
         new = _new_file(file, origin, max_bytes)
@@ -169,16 +169,16 @@ async def store_file(
 async def keep_made(
     urls: Sequence[str], keep_file: Callable[[File], Awaitable[FileRef]]
 ) -> tuple[FileRef, ...]:
-    """Keep what a model made, given as `data:` URLs, and return references to it.
+    """Store files that a model made, given as `data:` URLs, and return their references.
 
-    What cannot be kept is no reason to lose the answer: its reference is a broken one.
+    A file that cannot be stored gets a broken reference, so that the answer is not lost.
     """
     refs: list[FileRef] = []
     for url in urls:
         try:
             refs.append(await keep_file(_from_data_url(url, FileRef("custom", ""))))
         except (InvalidFile, StoreError) as error:
-            _log.warning("A file that the model made cannot be kept: %s", error.message)
+            _log.warning("A file that the model made cannot be stored: %s", error.message)
             refs.append(FileRef("image", ""))
     return tuple(refs)
 
@@ -199,12 +199,12 @@ def _new_file(file: File, origin: FileOrigin, max_bytes: int) -> NewFile:
 
 def _read(path: Path, max_bytes: int) -> bytes:
     try:
-        found = path.stat()
-        # Opening a pipe or a device could wait for ever.
-        if not stat.S_ISREG(found.st_mode):
-            raise InvalidFile(f"{path} is no file.", cure="Give the path of a file.")
-        if found.st_size > max_bytes:
-            raise _too_large(path.name, found.st_size, max_bytes)
+        info = path.stat()
+        # Opening a pipe or a device could block for ever.
+        if not stat.S_ISREG(info.st_mode):
+            raise InvalidFile(f"{path} is not a file.", cure="Give the path of a file.")
+        if info.st_size > max_bytes:
+            raise _too_large(path.name, info.st_size, max_bytes)
         with path.open("rb") as file:
             return file.read(max_bytes + 1)
     except (OSError, ValueError) as error:
@@ -216,7 +216,7 @@ def _read(path: Path, max_bytes: int) -> bytes:
 
 def _too_large(name: str, size: int, max_bytes: int) -> InvalidFile:
     return InvalidFile(
-        f"The file {name!r} has {size:,} bytes, and {max_bytes:,} are the most.",
+        f"The file {name!r} has {size:,} bytes; the limit is {max_bytes:,}.",
         cure="Make it smaller, or raise AGENT_RUNTIME_MAX_FILE_BYTES.",
     )
 
@@ -235,7 +235,7 @@ def _from_text(text: str) -> File | FileRef:
 
 
 def _from_data_url(url: str, ref: FileRef) -> File:
-    """Return what a `data:` URL holds: content does not belong into messages."""
+    """Return the file of a `data:` URL, because content does not belong into messages."""
     head, comma, rest = url.removeprefix("data:").partition(",")
     media_type, _, coding = head.partition(";")
     try:
@@ -243,6 +243,6 @@ def _from_data_url(url: str, ref: FileRef) -> File:
     except binascii.Error:
         content = b""
     if not comma or not content:
-        raise InvalidFile("A `data:` URL is not whole.", cure="Give bytes or a path instead.")
+        raise InvalidFile("A `data:` URL is incomplete.", cure="Give bytes or a path instead.")
     kind = None if ref.kind == "custom" else ref.kind
     return File(content, ref.name, ref.media_type or media_type, kind)

@@ -1,16 +1,16 @@
-"""How many pixels an image has, read from its header; nothing is ever decoded."""
+"""Reads the number of pixels from an image's header, without decoding the image."""
 
 from __future__ import annotations
 
 import struct
 
 _SEGMENTS = 1000
-"""So many segments of a JPEG are looked at for its frame, and fill bytes before one of them."""
+"""The most segments of a JPEG that are searched, and the most fill bytes before each."""
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 
 
 def pixels_of(content: bytes) -> int:
-    """Return width times height of a PNG, JPEG, GIF or WebP; 0 where the header does not say."""
+    """Return width times height of a PNG, JPEG, GIF or WebP; 0 if the header does not say."""
     try:
         width, height = _size(content)
     except (struct.error, IndexError):

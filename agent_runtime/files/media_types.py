@@ -1,4 +1,4 @@
-"""Media types: what a file is, by its content and by its name."""
+"""Media types, by a file's content and name."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from agent_runtime.messages import FileKind
 
 PDF = "application/pdf"
 IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
-"""The images that every provider of models takes which takes images."""
+"""The image types that every provider with image input accepts."""
 
 _TEXTS = frozenset({"json", "xml", "yaml", "x-yaml", "toml", "javascript", "sql", "x-sh", "x-tex"})
 _DOCUMENTS = (PDF, "application/msword", "application/rtf", "application/vnd.")
-# What content begins with says more than a name does, and providers refuse a whole request for an
-# image that is not what it is said to be.
+# Checked before the name, because providers refuse a whole request if an image does not have the
+# type that it is declared to have.
 _SIGNATURES = (
     (0, b"\x89PNG\r\n\x1a\n", "image/png"),
     (0, b"\xff\xd8\xff", "image/jpeg"),
@@ -27,7 +27,7 @@ _SIGNATURES = (
 
 
 def sniff(content: bytes) -> str:
-    """Return the media type that content begins like; empty if that is not known."""
+    """Return the media type of the content's first bytes; empty if unknown."""
     for offset, signature, media_type in _SIGNATURES:
         if content.startswith(signature, offset):
             return media_type
@@ -41,7 +41,7 @@ def is_text(media_type: str) -> bool:
 
 
 def kind_of(media_type: str) -> FileKind:
-    """Return the kind of file that a media type means."""
+    """Return the kind of files with a media type."""
     match media_type.partition("/")[0]:
         case "image":
             return "image"
@@ -55,7 +55,7 @@ def kind_of(media_type: str) -> FileKind:
 
 
 def guess(name: str, content: bytes = b"") -> str:
-    """Return the media type that a file's name means, as far as the content allows it."""
+    """Return the media type of a file's name, if the content does not contradict it."""
     guessed = mimetypes.guess_type(name, strict=False)[0] or ""
     if not content:
         return guessed
@@ -64,9 +64,9 @@ def guess(name: str, content: bytes = b"") -> str:
     try:
         content[:4096].decode()
     except UnicodeDecodeError as error:
-        # A character that is cut at the end is none that is broken.
+        # A character may be cut at the end of the sample.
         if error.start < len(content[:4096]) - 3:
             return guessed or "application/octet-stream"
-    # An ending such as `.ts` means a video elsewhere.
+    # Text whose ending means something else, such as `.ts`, a video format.
     text = is_text(guessed) or guessed.startswith(("image/", *_DOCUMENTS))
     return guessed if text else "text/plain"

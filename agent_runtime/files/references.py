@@ -1,11 +1,11 @@
-"""Files that messages refer to: what a reference is, and how it is rebuilt when it is read.
+"""References to files in messages, and how they are resolved.
 
-The content of an upload, and of what a tool made, is kept with its thread (see `attaching`), and
-goes with it.  Messages hold references only, `FileRef`s, which `resolve_files` rebuilds: one that
-is broken, or another owner's, becomes a word that says so, and never an error.
+The content of uploads and of tools' files is stored with its thread (see `attach`) and deleted with
+it.  Messages hold `FileRef`s only.  `resolve_files` looks them up; one that is broken, or another
+owner's, becomes a problem that the prompt names, never an error.
 
-What lies behind a URL is never fetched here: whoever writes the URL could have this machine call
-addresses that only it can reach.  It is handed to the model's provider, where that takes URLs.
+URLs are never fetched here, because their author could make this machine call addresses that only
+it can reach.  They are passed to the model's provider if it accepts URLs.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from agent_runtime_storage.contract.records import FileKind, FileRow
 from agent_runtime_storage.contract.store import UserStore
 
 TransferMethod = Literal["local_file", "remote_url", "tool_file"]
-"""How a file came, in Dify's words: by upload, by its URL, or from a tool."""
+"""The origin of a file in Dify's terms: an upload, a URL, or a tool."""
 BelongsTo = Literal["user", "assistant"]
 Detail = Literal["auto", "low", "high"]
 
@@ -48,11 +48,11 @@ class FilePolicy:
     """Which files a model is shown, after Dify's `FileUploadConfig`; the others are only named.
 
     Attributes:
-        kinds: of these kinds.
-        methods: that came in these ways.
-        limit: so many of one message, the first ones; None for all.
-        max_bytes: up to this size; None for any.
-        detail: how closely a model looks at images, where its provider lets one choose.
+        kinds: the kinds that are shown.
+        methods: the origins that are shown.
+        limit: the most files of one message, None for all; the first ones are shown.
+        max_bytes: the largest size, None for any.
+        detail: the resolution of images, for providers that let one choose.
     """
 
     kinds: tuple[FileKind, ...] = _KINDS
@@ -62,7 +62,7 @@ class FilePolicy:
     detail: Detail = "auto"
 
     def against(self, file: FileRef, shown: int) -> str:
-        """Return why a file is not shown after so many others of its message; empty if it is."""
+        """Return why a file is not shown, after `shown` others of its message; empty if it is."""
         if file.kind not in self.kinds:
             return f"files of kind {file.kind} are not shown here"
         if method_of(file) not in self.methods:
@@ -75,17 +75,17 @@ class FilePolicy:
 
 
 EVERY_FILE = FilePolicy()
-"""Shows what the model takes."""
+"""Shows every file that the model takes."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResolvedFile:
-    """A reference, rebuilt.
+    """A resolved reference.
 
     Attributes:
-        file: completed by what is known of the file: kind, name, media type and size.
-        problem: why it cannot be shown, for `tokens.placeholder`; empty if it can.
-        thread_id: the thread that keeps its content; empty for a URL.
+        file: the reference, with the stored kind, name, media type and size.
+        problem: why it cannot be shown, for `placeholder`; empty if it can.
+        thread_id: the thread that has its content; empty for a URL.
     """
 
     file: FileRef
@@ -96,11 +96,11 @@ class ResolvedFile:
 async def resolve_files(
     store: UserStore, refs: Sequence[FileRef], policy: FilePolicy = EVERY_FILE
 ) -> list[ResolvedFile]:
-    """Rebuild the references of one message, in their order; no content is read.
+    """Resolve the references of one message, in their order, without reading content.
 
-    Files of any thread of the owner are found, since a sub-agent may be told of the files of the
-    thread that it works for; another owner's file is just not there.  Whatever is wrong with one
-    becomes its `problem`: none is dropped, and nothing is raised but a cancellation.
+    Files of all threads of the owner are found, because a sub-agent may refer to files of its
+    parent's thread; other owners' files count as absent.  Whatever is wrong with a file becomes its
+    `problem`: no file is dropped, and no `Exception` is raised.
     """
     rows: dict[str, FileRow] = {}
     missing = NOT_THERE
@@ -110,15 +110,17 @@ async def resolve_files(
     except StoreError as error:
         _log.warning("Files cannot be looked up: %s", error.message)
         missing = UNREADABLE
-    found: list[ResolvedFile] = []
+    resolved: list[ResolvedFile] = []
     for ref in refs:
-        one = _rebuilt(ref, rows, missing)
-        shown = sum(not before.problem for before in found)
-        found.append(one if one.problem else replace(one, problem=policy.against(one.file, shown)))
-    return found
+        one = _resolve(ref, rows, missing)
+        if not one.problem:
+            shown = sum(not before.problem for before in resolved)
+            one = replace(one, problem=policy.against(one.file, shown))
+        resolved.append(one)
+    return resolved
 
 
-def _rebuilt(ref: FileRef, rows: Mapping[str, FileRow], missing: str) -> ResolvedFile:
+def _resolve(ref: FileRef, rows: Mapping[str, FileRow], missing: str) -> ResolvedFile:
     method = method_of(ref)
     if method is None:
         return ResolvedFile(ref, BROKEN)
@@ -131,23 +133,23 @@ def _rebuilt(ref: FileRef, rows: Mapping[str, FileRow], missing: str) -> Resolve
 
 
 def ref_of(row: FileRow) -> FileRef:
-    """Return the reference to a file that is kept."""
+    """Return the reference to a stored file."""
     return FileRef(row.kind, f"{row.origin}:{row.id}", row.media_type, row.name, row.bytes)
 
 
 def method_of(ref: FileRef) -> TransferMethod | None:
-    """Return how a file came; None if its reference is not understood."""
+    """Return the origin of a file; None if its reference is broken."""
     return _SCHEMES.get(ref.uri.partition(":")[0].lower())
 
 
 def file_id(ref: FileRef) -> str:
-    """Return the id of a file that is kept; empty for a URL, and for a broken reference."""
+    """Return the id of a stored file; empty for a URL or a broken reference."""
     scheme, _, rest = ref.uri.partition(":")
     return rest if _SCHEMES.get(scheme) in ("local_file", "tool_file") else ""
 
 
 def host_of(url: str) -> str | None:
-    """Return the host of a URL; None if it has none."""
+    """Return the host of a URL, or None."""
     try:
         return urlsplit(url).hostname
     except ValueError:
@@ -155,11 +157,10 @@ def host_of(url: str) -> str | None:
 
 
 def to_reference(ref: FileRef, belongs_to: BelongsTo = "user") -> dict[str, Any]:
-    """Return the reference as Dify writes it: `type`, `transfer_method`, an id or `url`.
+    """Return a reference in Dify's form: `type`, `transfer_method`, and an id or `url`.
 
-    What the store knows of a file that it keeps is not repeated; of a URL, `name`, `media_type` and
-    `size` are added where they are known.  What is no reference of these kinds is kept as it is,
-    as the `url` of a remote file.
+    A URL also gets `name`, `media_type` and `size` if known; the store has those of its own files.
+    A broken reference is preserved as the `url` of a remote file.
     """
     method = method_of(ref) or "remote_url"
     known: dict[str, Any] = {"type": ref.kind, "transfer_method": method}
@@ -175,10 +176,9 @@ def to_reference(ref: FileRef, belongs_to: BelongsTo = "user") -> dict[str, Any]
 
 
 def from_reference(reference: Mapping[str, Any]) -> tuple[FileRef, BelongsTo]:
-    """Return what `to_reference`, or Dify, wrote, and to whom it belongs.
+    """Return the reference that `to_reference` or Dify wrote, and whose message it belongs to.
 
-    It never fails: what it does not understand becomes a reference that `resolve_files` calls
-    broken.
+    Raises nothing: an invalid one becomes a reference that `resolve_files` reports as broken.
     """
 
     def text(key: str) -> str:

@@ -1,1 +1,1 @@
-"""Plans: the model of a plan, its versions in the store, and the tool that keeps it."""
+"""Plans: their values and changes, their versions in the store, and the tool `plan`."""

@@ -1,8 +1,8 @@
-"""What a plan is, how it may change, and how it is told; pure.
+"""Plans as values, and their changes; pure.
 
-A plan has a goal, a current phase, an iteration (how often its phases were begun anew) and items
-with a status each, after n8n's plan tool.  It is a value: every change gives another one, whole, or
-none at all.  What the model calls steps are items here, since a step of a run is a model call.
+A plan has a goal, a current phase, an iteration (one more each time its phases start over) and
+items with a status each, after n8n's plan tool.  A change makes a new plan or is refused whole.
+The model's steps are called items here, since a step of a run is a model call.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from agent_runtime.messages import encodable
 ItemStatus: TypeAlias = Literal["pending", "in_progress", "completed", "failed", "skipped"]
 STATUSES: tuple[ItemStatus, ...] = get_args(ItemStatus)
 SETTLED: tuple[ItemStatus, ...] = ("completed", "skipped")
-"""With these an item's dependents may be completed."""
+"""Statuses with which an item's dependents may be completed."""
 FAILED = ("error", "refused", "interrupted")
-"""With these outcomes a call has failed; one that was cancelled has not run."""
+"""Outcomes of failed calls; a cancelled call has not run."""
 PHASES = ("plan", "execute", "inspect", "evaluate", "debug")
-"""The phases of a plan whose agent names none."""
+"""The default phases."""
 
 MOST_ITEMS = 500
 GOAL_CHARS = 2000
 DESCRIPTION_CHARS = 1000
 RESULT_CHARS = 2000
-"""How much a plan may hold; what is longer belongs into a file or the log."""
+"""Limits of a plan; longer texts belong into a file or the log."""
 MOST_PROBLEMS = 10
-"""So many problems of a change are told at once."""
+"""The most problems that one refusal names."""
 _ID = re.compile(r"[^\s,]{1,64}")
 
 
@@ -46,7 +46,7 @@ class PlanItem:
     Attributes:
         depends_on: ids of the items that must be completed or skipped before this one is completed.
         follows: whether its status is that of the other calls of the exchange that made this
-            version, so that no crash leaves it wrong; `update_following` puts it in.
+            version, so that no crash leaves it wrong; `update_following` sets it.
     """
 
     id: str
@@ -63,8 +63,8 @@ class Plan:
     """A version of a plan.
 
     Attributes:
-        iteration: from 1; one more each time the phase goes back to an earlier one.
-        version: counts up within the thread, over all its branches; 0 before it is kept.
+        iteration: from 1; one more each time the phase returns to an earlier one.
+        version: counts up within the thread, over all its branches; 0 before it is stored.
         node_id: the exchange whose call made this version.
         created_at: when, in seconds since the epoch.
     """
@@ -78,23 +78,23 @@ class Plan:
     created_at: float = 0.0
 
     def item(self, identity: str) -> PlanItem | None:
-        """Return the item of this id; None if there is none."""
+        """Return the item with this id, or None."""
         return next((one for one in self.items if one.id == identity), None)
 
     @property
     def counts(self) -> dict[ItemStatus, int]:
-        """How many items have each status."""
-        found = Counter(one.status for one in self.items)
-        return {status: found[status] for status in STATUSES}
+        """The number of items by status."""
+        counted = Counter(one.status for one in self.items)
+        return {status: counted[status] for status in STATUSES}
 
     @property
     def settled(self) -> int:
-        """How many items are completed or skipped."""
+        """The number of items that are completed or skipped."""
         return sum(one.status in SETTLED for one in self.items)
 
     @property
     def ready(self) -> tuple[PlanItem, ...]:
-        """The items that can be begun: pending, with all that they depend on settled."""
+        """The pending items whose dependencies are all settled."""
         settled = {one.id for one in self.items if one.status in SETTLED}
         return tuple(
             one
@@ -117,22 +117,22 @@ Identity = Annotated[str, BeforeValidator(lambda value: _identity(value))]
 
 
 class Step(BaseModel):
-    """A new step, or what changes of one that is there."""
+    """A new step, or the changes of an existing one."""
 
     model_config = ConfigDict(extra="forbid")
 
-    id: Annotated[Identity | None, Field(description="Left out of a new step: numbered.")] = None
+    id: Annotated[Identity | None, Field(description="Omit for a new step to number it.")] = None
     description: Text | None = None
     phase: str | None = None
     status: ItemStatus | None = None
-    result: Annotated[Text | None, Field(description="What came of it, or the error.")] = None
+    result: Annotated[Text | None, Field(description="The outcome, or the error.")] = None
     depends_on: Annotated[
         list[Identity] | None, Field(description="Ids of steps that must be completed before it.")
     ] = None
     follow: Annotated[
         bool,
         Field(description="Take the status from the other calls of this message: completed if all "
-              "succeed, failed if one does not."),
+              "succeed, failed if one fails."),
     ] = False  # fmt: skip
 
 
@@ -145,10 +145,10 @@ def create_plan(
     """Return a new plan.
 
     Args:
-        phase: None for the first.
+        phase: None for the first phase.
 
     Raises:
-        InvalidPlan: something of it is not valid; says what is allowed.
+        InvalidPlan: names all problems, and what is allowed.
     """
     problems: list[str] = []
     goal = encodable(goal).strip()
@@ -172,15 +172,15 @@ def update_plan(
     phases: Sequence[str],
     others: int = 0,
 ) -> Plan:
-    """Return the plan with a change, or none of it.
+    """Return the changed plan; a change is made whole or refused.
 
     Args:
-        steps: changes of items that are there, by their ids.
-        add: new items, which come last.
-        others: how many calls there are beside the one that changes the plan, to follow.
+        steps: changes of existing items, by their ids.
+        add: new items, appended.
+        others: the number of other calls in the message, which items may follow.
 
     Raises:
-        InvalidPlan: something of the change is not valid; says what is allowed.
+        InvalidPlan: names all problems, and what is allowed.
     """
     problems: list[str] = []
     if not steps and not add and goal is None and phase is None:
@@ -206,9 +206,9 @@ def update_plan(
 
 
 def mark_item(plan: Plan, identity: str, status: ItemStatus, result: str = "") -> Plan:
-    """Return the plan with the status of an item as it was observed, whatever it depends on.
+    """Return the plan with an item's observed status, whatever the item depends on.
 
-    A result that is too long is cut.  A plan without the item is returned as it is.
+    A result that is too long is truncated.  A plan without the item is returned unchanged.
     """
     if plan.item(identity) is None:
         return plan
@@ -226,7 +226,7 @@ def mark_item(plan: Plan, identity: str, status: ItemStatus, result: str = "") -
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """A call that items follow; `outcome` is None while it has none, `error` what it said."""
+    """A call that items follow; `outcome` is None until it has ended."""
 
     tool: str
     outcome: str | None
@@ -234,7 +234,7 @@ class Followed:
 
 
 def update_following(plan: Plan, calls: Sequence[Followed]) -> Plan:
-    """Return the plan with the status that its following items have by these calls."""
+    """Return the plan with the status of its following items set by these calls."""
     if not any(one.follows for one in plan.items):
         return plan
     failed = next((one for one in calls if one.outcome in FAILED), None)
@@ -256,7 +256,7 @@ def update_following(plan: Plan, calls: Sequence[Followed]) -> Plan:
 
 
 def stop_following(plan: Plan) -> Plan:
-    """Return the plan with the status of each item as its own: the next version follows no more."""
+    """Return the plan with every status fixed, for the next version."""
     return replace(plan, items=tuple(replace(one, follows=False) for one in plan.items))
 
 
@@ -281,7 +281,8 @@ def _by_id(plan: Plan, steps: Sequence[Step], problems: list[str]) -> dict[str, 
             problems.append("a step to change has no `id`; new steps go into `add`")
         elif step.id not in known:
             problems.append(
-                f"there is no step {step.id!r}; there are: {_ids(known)}; new steps go into `add`"
+                f"there is no step {step.id!r}; there are: {list_ids(known)}; "
+                "new steps go into `add`"
             )
         elif step.id in found:
             problems.append(f"step {step.id!r} is changed twice")
@@ -342,7 +343,7 @@ def _check(
     phase_changed: bool,
     changed: Collection[str],
 ) -> None:
-    """Refuse a plan that is not valid; of what was there before only its place is looked at."""
+    """Raise `InvalidPlan` for a plan that is not valid; unchanged items are not checked."""
     if phase_changed and plan.phase not in phases:
         problems.append(f"there is no phase {plan.phase!r}; the phases are: {', '.join(phases)}")
     if len(plan.goal) > GOAL_CHARS:
@@ -361,9 +362,9 @@ def _check(
         problems.append(f"steps depend on each other in a circle: {' → '.join(circle)}")
     if problems:
         more = len(problems) - MOST_PROBLEMS
-        told = [*problems[:MOST_PROBLEMS], *([f"and {more} more problems"] if more > 0 else [])]
+        named = [*problems[:MOST_PROBLEMS], *([f"and {more} more problems"] if more > 0 else [])]
         raise InvalidPlan(
-            "The plan was not changed:\n" + "\n".join(f"- {one}" for one in told) + ".\n",
+            "The plan was not changed:\n" + "\n".join(f"- {one}" for one in named) + ".\n",
             cure="Correct it and call the tool again.",
         )
 
@@ -384,7 +385,7 @@ def _problems(
         yield f"{name}: there is no phase {item.phase!r}; the phases are: {', '.join(phases)}"
     missing = [one for one in item.depends_on if one not in by_id]
     if missing:
-        yield f"{name} depends on {_ids(missing)}, which the plan does not have"
+        yield f"{name} depends on {list_ids(missing)}, which the plan does not have"
     waits = [
         f"{one!r} ({by_id[one].status})"
         for one in item.depends_on
@@ -398,7 +399,7 @@ def _problems(
 
 
 def _circle(by_id: Mapping[str, PlanItem]) -> list[str]:
-    """Return ids that depend on each other, the first one again at the end; empty if none do."""
+    """Return the ids of a dependency circle, the first id again at the end; [] for none."""
     try:
         TopologicalSorter({one.id: one.depends_on for one in by_id.values()}).prepare()
     except CycleError as error:
@@ -406,7 +407,8 @@ def _circle(by_id: Mapping[str, PlanItem]) -> list[str]:
     return []
 
 
-def _ids(ids: Sequence[str], most: int = 20) -> str:
+def list_ids(ids: Sequence[str], most: int = 20) -> str:
+    """Return ids as text, at most `most` of them by name."""
     more = f" and {len(ids) - most} more" if len(ids) > most else ""
     return ", ".join(ids[:most]) + more
 
@@ -415,7 +417,7 @@ def _cut(text: str) -> str:
     return text if len(text) <= RESULT_CHARS else text[: RESULT_CHARS - 1] + "…"
 
 
-# As it is kept
+# Stored form
 
 
 def encode_plan(plan: Plan) -> bytes:
@@ -425,7 +427,7 @@ def encode_plan(plan: Plan) -> bytes:
 
 
 def decode_plan(body: bytes, *, version: int, node_id: int, created_at: float) -> Plan:
-    """Return the plan that a row holds. Raises `ValueError` if that is none."""
+    """Return the plan of a row. Raises `ValueError` if the body is no plan."""
     try:
         plan = _PLANS.validate_json(body)
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""Plans in the store: read on a branch, changed by the run that works on it."""
+"""Plans in the store: read on a branch, changed by the run that holds the thread."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _ALL = 10_000
 
 
 class ThreadPlans:
-    """The plans of threads: `Runtime.plans`.
+    """Reads the plans of threads: `Runtime.plans`.
 
     Args:
-        user: the owner where none is named.
+        user: the default owner.
     """
 
     def __init__(self, store: Store, *, user: str) -> None:
@@ -41,9 +41,9 @@ class ThreadPlans:
         self._user = user
 
     async def current(self, thread: str, *, user: str | None = None) -> Plan | None:
-        """Return the thread's plan as it is now on its branch; None if it has none.
+        """Return the plan at the head of the thread's branch, or None.
 
-        While a run is at work, that is what its last call has made of it.
+        While a run is active, changes by its open exchange are included.
 
         Raises:
             NotFound: this owner has no such thread.
@@ -55,7 +55,7 @@ class ThreadPlans:
     async def versions(
         self, thread: str, *, user: str | None = None, limit: int = 100
     ) -> list[Plan]:
-        """Return the versions of the thread's plan on its branch, the newest first.
+        """Return the versions of the plan on the thread's branch, the newest first.
 
         Raises:
             NotFound: this owner has no such thread.
@@ -67,9 +67,9 @@ class ThreadPlans:
 
 
 class Planner:
-    """Changes the plan of one run's thread, one change after the other.
+    """Reads and changes the plan of one run's thread, one change at a time.
 
-    Each change is a version of its own, in one transaction under the run's lease.
+    Each change commits a new version under the run's lease.
     """
 
     def __init__(self, log: RunLog) -> None:
@@ -77,7 +77,7 @@ class Planner:
         self._turn = anyio.Lock()
 
     async def current(self) -> Plan | None:
-        """Return the plan of the branch that the run works on; None if it has none."""
+        """Return the plan of the run's branch, or None."""
         log = self._log
         head = log.exchange.seq if log.exchange is not None else log.head
         thread = log.lease.thread_id
@@ -88,45 +88,44 @@ class Planner:
         call_id: str,
         change: Callable[[Plan | None, int], Plan | None],
         *,
-        anew: bool = False,
+        from_scratch: bool = False,
     ) -> Plan | None:
-        """Change the plan by a call of the open exchange, and return its version.
+        """Change the plan by a call of the open exchange; return the new version.
 
         Args:
-            call_id: a call that has made a version already changes nothing more, so that it may
-                run again after a crash; empty for a change that may be made again.
-            change: gives the new plan by the one before, and by how many calls there are to
-                follow; None, or the same one, changes nothing.  Its errors are passed on.
-            anew: leave the plan before unread, and give None for it.
+            call_id: a call that already made a version returns that one, so it may run again after
+                a crash; empty for a change that may be repeated.
+            change: makes the new plan from the current one and the number of other calls in the
+                message; None, or an equal plan, changes nothing.  Its errors are passed on.
+            from_scratch: do not read the current plan; `change` gets None for it.
 
         Raises:
             LeaseLost: another process took the run over; nothing was written.
-            CorruptThread: the plan before cannot be read.
+            CorruptThread: the current plan cannot be read.
+            ConfigError: no exchange is open.
         """
         log, thread = self._log, self._log.lease.thread_id
         async with self._turn:
             if log.exchange is None:
                 raise ConfigError(
-                    "There is no call that a plan could be changed by.",
+                    "A plan can only be changed during a tool call.",
                     cure="Change plans inside of a tool that an agent calls.",
                 )
             seq = log.exchange.seq
             row = await log.store.plan(thread, seq)
             if call_id and (made := await self._made(call_id, row, seq)) is not None:
                 return made
-            old = None if row is None or anew else await self._before(row, seq)
+            old = None if row is None or from_scratch else await self._before(row, seq)
             new = change(old, sum(one.name != PLAN for one in log.exchange.message.calls))
             if new is None or new == old:
                 return old
             return await self._write(new, seq, call_id)
 
     async def mark(self, identity: str, status: ItemStatus, result: str = "") -> bool:
-        """Set what became of an item, as it was observed; return whether the plan has it.
+        """Set the observed status of an item; return whether the plan has the item.
 
-        A run without a plan, or whose plan has no such item, is left as it is, and so is one that
-        has no call under way.
+        Does nothing without a plan, without the item, and outside of a tool call.
         """
-
         if self._log.exchange is None:
             return False
 
@@ -140,12 +139,12 @@ class Planner:
     async def _before(self, row: PlanRow, seq: int) -> Plan:
         thread = self._log.lease.thread_id
         if row.node_id == seq:
-            # What follows the calls of this exchange goes on to do so.
+            # Items that follow the calls of this exchange still do.
             return _decode(thread, row)
         return stop_following(await _read(self._log.store, thread, row))
 
     async def _made(self, call_id: str, newest: PlanRow | None, seq: int) -> Plan | None:
-        """Return the version that a call of the open exchange has made already."""
+        """Return the version that a call of the open exchange already made."""
         if newest is None or newest.node_id != seq:
             return None
         thread = self._log.lease.thread_id
@@ -164,17 +163,17 @@ class Planner:
             **plan.counts,
         }
         followed = [one.id for one in log.open_exchange().message.calls if one.name != PLAN]
-        # Read as it will be read, so that listeners see what everybody else does.
-        kept = decode_plan(row.body, version=version, node_id=seq, created_at=0.0)
+        # Decoded again, so that listeners get what readers of the store get.
+        stored = decode_plan(row.body, version=version, node_id=seq, created_at=0.0)
         await log.write(
             Commit(plan=row, events=(NewEvent(PLAN, seq, data),)),
-            live={0: {"plan": kept, "followed": followed}},
+            live={0: {"plan": stored, "followed": followed}},
         )
-        return kept
+        return stored
 
 
 async def plan_at(store: UserStore, thread_id: str, head: int) -> Plan | None:
-    """Return the plan of the branch that ends at a node; None if it has none.
+    """Return the plan of the branch that ends at a node, or None.
 
     Raises:
         CorruptThread: its row holds no plan.
@@ -184,34 +183,34 @@ async def plan_at(store: UserStore, thread_id: str, head: int) -> Plan | None:
 
 
 async def last_moved(store: UserStore, thread_id: str, head: int) -> tuple[Plan, int] | None:
-    """Return the plan of the branch that ends at an open exchange, and where it moved last.
+    """Return the plan at an open exchange, and the node of its last progress.
 
-    That is the newest node whose version has another status, result or text of an item than the
-    version before it.  None if the branch has no plan.
+    Progress is a version in which an item has another status, result or description than in the
+    version before.  None if the branch has no plan.
 
     Raises:
         CorruptThread: a version cannot be read.
     """
     plans: list[Plan] = []
     for limit in (2, _ALL):
-        # The newest version has nearly always changed an item.
+        # Two suffice nearly always, because most versions change an item.
         rows = await store.plans(thread_id, head, limit=limit)
         plans = [await _read(store, thread_id, row) for row in rows]
         for new, old in pairwise(plans):
             followed = new.node_id == head and any(one.follows for one in new.items)
-            if followed or _stand(new) != _stand(old):
+            if followed or _progress(new) != _progress(old):
                 return plans[0], new.node_id
         if len(rows) < limit:
             break
     return (plans[0], plans[-1].node_id) if plans else None
 
 
-def _stand(plan: Plan) -> list[tuple[str, str, str, str]]:
+def _progress(plan: Plan) -> list[tuple[str, str, str, str]]:
     return [(one.id, one.status, one.result, one.description) for one in plan.items]
 
 
 async def _newest(store: UserStore, thread_id: str) -> int | None:
-    """Return where a thread's branch ends: at the open exchange of its active run, or its head."""
+    """Return the open exchange of the thread's active run, or else its head."""
     thread = await store.thread(thread_id)
     if thread.active_run is not None:
         run = await store.run(thread.active_run)
@@ -221,19 +220,17 @@ async def _newest(store: UserStore, thread_id: str) -> int | None:
 
 
 async def _read(store: UserStore, thread_id: str, row: PlanRow) -> Plan:
-    """Return a version, each following item with the status that its calls have by now."""
+    """Return a version, with the current status of the items that follow calls."""
     plan = _decode(thread_id, row)
     if not any(one.follows for one in plan.items):
         return plan
     node = await store.node(thread_id, row.node_id)
     calls: list[Followed] = []
     for call in node.calls:
-        if call.tool == PLAN:
-            continue
-        bad = call.outcome not in (None, "ok")
-        calls.append(
-            Followed(call.tool, call.outcome, decode_result(call.body).text if bad else "")
-        )
+        if call.tool != PLAN:
+            ok = call.outcome in (None, "ok")
+            error = "" if ok else decode_result(call.body).text
+            calls.append(Followed(call.tool, call.outcome, error))
     return update_following(plan, calls)
 
 
@@ -243,5 +240,5 @@ def _decode(thread_id: str, row: PlanRow) -> Plan:
     except ValueError as error:
         raise CorruptThread(
             f"Version {row.id} of the plan of thread {thread_id} cannot be read.",
-            cure="Restore the database from a backup, or have a new plan created.",
+            cure="Restore the database from a backup, or have the agent create a new plan.",
         ) from error

@@ -1,4 +1,4 @@
-"""The tool by which an agent makes a plan and keeps it true."""
+"""The tool `plan`, by which an agent creates, updates and reviews its plan."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from agent_runtime.plan.render import render_plan_note, render_whole_plan, summa
 from agent_runtime.tools.base import FunctionTool, Tool, ToolContext
 
 NO_PLAN = "There is no plan yet."
-CREATE = "Make one with the action `create_plan`."
+CREATE = "Make one with the action `create`."
 
 
 class PlanTool(FunctionTool[..., Any]):
@@ -28,7 +28,7 @@ def plan_tool(*, phases: Sequence[str] = PHASES) -> Tool:
         phases: what the phases of its plans are called, in their order.
 
     Raises:
-        ConfigError: there are no phases, or one is no word or named twice.
+        ConfigError: there are no phases, one is not a word, or one is repeated.
     """
     names = _names(phases)
 
@@ -42,22 +42,22 @@ def plan_tool(*, phases: Sequence[str] = PHASES) -> Tool:
     ) -> str:
         """Keep a plan of a task that takes many steps: create it, update it as you work, review it.
 
-        `create_plan` takes the goal and the steps in order. `update_plan` changes steps by their
-        ids, and only what is given of each. Set a step to in_progress when you begin it and to
-        completed only when it is done and checked; with `follow` it takes its status from the other
-        calls of the same message. An invalid change is refused whole. Going back to an earlier
-        phase begins a new iteration.
+        `create` takes the goal and the steps in order. `update` changes steps by their ids, and
+        only the fields that are given. Set a step to in_progress when you begin it and to completed
+        only when it is done and checked; with `follow` it takes its status from the other calls of
+        the same message. An invalid change is refused whole. Returning to an earlier phase begins a
+        new iteration.
 
         Args:
             goal: what is to be reached.
             phase: the current phase.
-            steps: with create the steps, each with a description; with update what changes.
+            steps: with create the steps, each with a description; with update the changes.
             add: with update, new steps, which come last.
         """
         planner = _planner(context)
         if action == "review":
-            found = await planner.current()
-            return render_whole_plan(found) if found else f"{NO_PLAN} {CREATE}"
+            current = await planner.current()
+            return render_whole_plan(current) if current else f"{NO_PLAN} {CREATE}"
 
         def change(old: Plan | None, others: int) -> Plan:
             if action == "create":
@@ -76,9 +76,12 @@ def plan_tool(*, phases: Sequence[str] = PHASES) -> Tool:
                 others=others,
             )
 
-        made = await planner.change(context.call_id, change, anew=action == "create")
-        assert made is not None
-        return _told(made) if action == "create" else summarise_plan(made)
+        created = action == "create"
+        plan = await planner.change(context.call_id, change, from_scratch=created)
+        assert plan is not None
+        # The ids only: the call itself has the descriptions.
+        ids = f" Steps: {', '.join(one.id for one in plan.items)}." if created else ""
+        return summarise_plan(plan) + ids
 
     made = PlanTool(plan, idempotent=True)
     made.spec = _with_phases(made.spec, names)
@@ -86,15 +89,10 @@ def plan_tool(*, phases: Sequence[str] = PHASES) -> Tool:
 
 
 async def plan_note(context: ToolContext) -> str | None:
-    """Say what the plan is, for the state note."""
+    """Return the plan for the state note, if there is one."""
     planner = context.service(Planner)
-    found = None if planner is None else await planner.current()
-    return found and render_plan_note(found)
-
-
-def _told(plan: Plan) -> str:
-    # What its steps say stands in the call itself.
-    return f"{summarise_plan(plan)} Steps: {', '.join(one.id for one in plan.items)}."
+    plan = None if planner is None else await planner.current()
+    return plan and render_plan_note(plan)
 
 
 def _names(phases: Sequence[str]) -> tuple[str, ...]:
@@ -103,7 +101,7 @@ def _names(phases: Sequence[str]) -> tuple[str, ...]:
     if not names or len(set(names)) < len(names) or not words:
         raise ConfigError(
             f"The phases {phases!r} of a plan are not usable.",
-            cure="Give a list of words of letters, digits, `_` and `-`, each once.",
+            cure="Give a list of different words of letters, digits, `_` and `-`.",
         )
     return names
 
@@ -111,20 +109,20 @@ def _names(phases: Sequence[str]) -> tuple[str, ...]:
 def _planner(context: ToolContext) -> Planner:
     planner = context.service(Planner)
     if planner is None:
-        raise InvalidPlan("There is no plan here: no agent's run calls this tool.")
+        raise InvalidPlan("There is no plan here: this tool works only in an agent's run.")
     return planner
 
 
 def _with_phases(spec: ToolSpec, phases: tuple[str, ...]) -> ToolSpec:
-    """Return the tool's description with the phases as the only values that a phase can have."""
+    """Return the tool's spec with the phases as the only values of `phase`."""
     schema: dict[str, Any] = spec.parameters
     for part in (schema, *schema["$defs"].values()):
         properties = cast("dict[str, Any]", part.get("properties", {}))
         if "phase" in properties:
-            told = properties["phase"].get("description")
+            description = properties["phase"].get("description")
             properties["phase"] = {
                 "anyOf": [{"enum": list(phases), "type": "string"}, {"type": "null"}],
                 "default": None,
-                **({"description": told} if told else {}),
+                **({"description": description} if description else {}),
             }
     return ToolSpec(PLAN, spec.description, schema)

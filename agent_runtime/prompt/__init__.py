@@ -1,1 +1,1 @@
-"""Prompts as pure functions of the log: branch and activation in, messages out."""
+"""Prompts as a pure function of the log; only `attachments` does I/O."""

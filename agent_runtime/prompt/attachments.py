@@ -1,9 +1,11 @@
-"""Files in prompts: which of them a model is shown, as what, and with what content.
+"""Files in prompts: which files a model is shown, in what form, and with what content.
 
-What a prompt holds of a file is decided by its reference, the model and the agent's policy, all
-known from the log, so prompts stay what they were.  Only what happens to a file from outside can
-change that: content that is lost, or that a provider refuses.  Such a file is only named from then
-on, for the rest of the run, and the run goes on.
+The only module of this room with I/O: it looks up references, reads content from the store, and
+writes an event for each file that the model does not see.
+
+The reference, the model and the agent's policy decide how a file is shown, and all are in the log,
+so prompts do not change.  Only lost content, or a provider's refusal, changes that: the file is
+only named for the rest of the run.
 """
 
 from __future__ import annotations
@@ -36,12 +38,12 @@ from agent_runtime_storage.contract.records import NewEvent
 from agent_runtime_storage.contract.store import UserStore
 
 CACHED_BYTES = 64_000_000
-"""How much content is kept in memory for the next prompts, in base64."""
+"""The size of the cache, in characters of base64 or text."""
 
 LOST = "its content is lost"
 REFUSED = "the model's provider refused it"
-NO_IMAGE = "its content is no PNG, JPEG, GIF or WebP image"
-NO_PDF = "its content is no PDF"
+NO_IMAGE = "its content is not a PNG, JPEG, GIF or WebP image"
+NO_PDF = "its content is not a PDF"
 NOT_TAKEN = "the model does not take such files"
 
 _PIECE = 3 * 100_000
@@ -50,7 +52,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Content:
-    """What a prompt needs of a file's content."""
+    """A file's content as prompts have it."""
 
     media_type: str
     data: str = ""
@@ -58,7 +60,7 @@ class _Content:
 
 
 class ContentCache:
-    """The content of files as prompts hold it; what was used longest ago leaves first."""
+    """A cache of files' content; the least recently used leaves first."""
 
     def __init__(self, limit: int = CACHED_BYTES) -> None:
         self._limit = limit
@@ -66,26 +68,26 @@ class ContentCache:
         self._size = 0
 
     async def get(self, store: UserStore, thread_id: str, file: FileRef) -> _Content:
-        """Return a file's content, read from the store if it is not at hand.
+        """Return a file's content, from the cache or the store.
 
         Raises:
             StoreError: it cannot be read.
         """
         key = (store.user_id, thread_id, file_id(file))
-        found = self._held.pop(key, None)
-        if found is None:
+        cached = self._held.pop(key, None)
+        if cached is None:
             content = await store.file_content(thread_id, file_id(file))
             if len(content) > IN_THREAD:
-                found = await anyio.to_thread.run_sync(_coded, content, file)
+                cached = await anyio.to_thread.run_sync(_coded, content, file)
             else:
-                found = _coded(content, file)
-            self._size += _size(found)
-        # Another run may have read it meanwhile.
+                cached = _coded(content, file)
+            self._size += _size(cached)
+        # Another run may have read it in the meantime.
         self._size -= _size(self._held.pop(key, None))
-        self._held[key] = found
+        self._held[key] = cached
         while self._size > self._limit:
             self._size -= _size(self._held.popitem(last=False)[1])
-        return found
+        return cached
 
 
 def _size(content: _Content | None) -> int:
@@ -99,14 +101,14 @@ def _coded(content: bytes, file: FileRef) -> _Content:
         if len(content) > TEXT_BYTES:
             text += f"\n[... cut here: {len(content):,} bytes in all ...]"
         return _Content(file.media_type, text=text)
-    # In pieces, since coding one holds up every thread.
+    # In pieces, because encoding holds the interpreter lock.
     pieces = range(0, len(content), _PIECE)
     data = "".join(base64.b64encode(content[i : i + _PIECE]).decode() for i in pieces)
     return _Content(media_type, data=data)
 
 
 def masked_parts(shown: Mapping[int, Sequence[FilePart]], nonce: str) -> dict[int, list[FilePart]]:
-    """Return files as a model may see them: the mark of the runtime's notes in none of them."""
+    """Return files with the mark of the runtime's notes masked in their names and texts."""
     return {
         index: [
             replace(
@@ -127,7 +129,7 @@ class PromptFiles:
         store: the owner's.
         policy: which files the agent shows its model.
         takes: the kinds of files that the model takes.
-        tell: writes an event; it is told of each file that the model does not see.
+        tell: writes an event, for each file that the model does not see.
     """
 
     def __init__(
@@ -146,12 +148,12 @@ class PromptFiles:
         self._resolved: dict[tuple[FileRef, ...], list[ResolvedFile]] = {}
         self._problems: dict[FileRef, str] = {}
         self._accepted: set[FileRef] = set()
-        self._told: set[FileRef] = set()
+        self._reported: set[FileRef] = set()
 
     async def parts(self, messages: Sequence[PromptMessage]) -> dict[int, list[FilePart]]:
-        """Return the files of messages as they are to be shown, by the messages' indices.
+        """Return the files of messages as the model is to see them, by the messages' indices.
 
-        A file that cannot be shown is only named; nothing is raised for it.
+        A file that cannot be shown is only named; that raises nothing.
 
         Raises:
             StoreError: an event cannot be written.
@@ -164,25 +166,25 @@ class PromptFiles:
         return shown
 
     def accepted(self, shown: dict[int, list[FilePart]]) -> None:
-        """Take note that a model has answered a prompt with these files."""
+        """Remember that a model answered a prompt with these files."""
         self._accepted.update(_sent(shown))
 
     def refused(self, shown: dict[int, list[FilePart]]) -> bool:
-        """Take note that a provider refused a prompt with these files.
+        """Handle a provider's refusal of a prompt with these files.
 
-        Those that no answered prompt had are only named from now on; returns whether there are any.
+        Files that no answered prompt had are only named from now on; return whether there are any.
         """
         new = _sent(shown) - self._accepted
         self._problems |= dict.fromkeys(new, REFUSED)
         return bool(new)
 
     async def _resolve(self, files: tuple[FileRef, ...]) -> list[ResolvedFile]:
-        found = self._resolved.get(files)
-        if found is None:
-            found = await resolve_files(self._store, files, self._policy)
-            if all(one.problem != UNREADABLE for one in found):
-                self._resolved[files] = found
-        return found
+        resolved = self._resolved.get(files)
+        if resolved is None:
+            resolved = await resolve_files(self._store, files, self._policy)
+            if all(one.problem != UNREADABLE for one in resolved):
+                self._resolved[files] = resolved
+        return resolved
 
     async def _part(self, one: ResolvedFile) -> FilePart:
         file = one.file
@@ -192,7 +194,7 @@ class PromptFiles:
         if not problem and one.thread_id and (text or file.kind in self._takes):
             part = await self._filled(part, one.thread_id)
         if part.problem or not (part.text or file.kind in self._takes):
-            await self._named(file, part.problem or NOT_TAKEN)
+            await self._report(file, part.problem or NOT_TAKEN)
         return part
 
     async def _filled(self, part: FilePart, thread_id: str) -> FilePart:
@@ -203,7 +205,7 @@ class PromptFiles:
             self._problems[file] = NOT_THERE if isinstance(error, NotFound) else LOST
             return replace(part, problem=self._problems[file])
         except StoreError as error:
-            # It may be there again at the next step.
+            # Not remembered: it may be readable at the next step.
             _log.warning("The file %s cannot be read: %s", file.uri, error.message)
             return replace(part, problem=UNREADABLE)
         problem = ""
@@ -216,11 +218,11 @@ class PromptFiles:
             return replace(part, problem=problem)
         return replace(part, data=content.data, text=content.text)
 
-    async def _named(self, file: FileRef, reason: str) -> None:
-        """Tell once in a run that a file is not shown."""
-        if file in self._told:
+    async def _report(self, file: FileRef, reason: str) -> None:
+        """Write an event, once in a run, that a file is not shown."""
+        if file in self._reported:
             return
-        self._told.add(file)
+        self._reported.add(file)
         uri = redact_url(file.uri[:500])
         _log.warning("The model does not see the file %s (%s): %s.", file.name, uri, reason)
         data = {"name": file.name, "uri": uri, "reason": reason}

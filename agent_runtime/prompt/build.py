@@ -1,8 +1,8 @@
 """The prompt as a pure function of the log.
 
-`View` is a thread's branch as prompts see it: the newest activation, and the nodes from its first
-raw one to the head.  `build_prompt` turns it into a prompt, and `check_prompt` asserts on every
-call what the runtime promises of prompts.  Nothing here reads a clock, a store or a setting.
+A `View` is a thread's branch under its newest activation, from the first raw node to the head.
+`build_prompt` turns it into a prompt, and `check_prompt` asserts the invariants of prompts before
+every call.  Nothing here reads a clock, a store or a setting.
 """
 
 from __future__ import annotations
@@ -69,12 +69,12 @@ def encode_prefix(prefix: PromptPrefix) -> bytes:
 
 
 def decode_activation(row: Activation) -> tuple[ActivationContent, PromptPrefix]:
-    """Return what an activation's row says."""
+    """Return the content and prefix of an activation's row."""
     return _start().validate_json(row.body), _prefix().validate_json(row.prefix)
 
 
 def entry_of(node: Node) -> Entry:
-    """Return a closed node as an entry that is not rendered yet."""
+    """Return a closed node as an entry, not rendered yet."""
     return Entry(
         seq=node.seq,
         parent_id=node.parent_id,
@@ -93,24 +93,18 @@ def view_of(
     task: Entry | None,
     entries: Sequence[Entry],
     observations: Sequence[Observation] = (),
+    *,
+    rendered: bool = False,
 ) -> View:
-    """Render a branch under an activation; `entries` begin at its first raw node."""
-    placed: list[Entry] = []
-    for entry in entries:
+    """Return the view of a branch under an activation.
+
+    Args:
+        entries: from the activation's first raw node to the head.
+        rendered: whether the entries are already rendered under this activation.
+    """
+    placed = list(entries) if rendered else []
+    for entry in () if rendered else entries:
         _place(placed, entry, start, anchor)
-    return view_of_rendered(activation_id, anchor, start, prefix, task, placed, observations)
-
-
-def view_of_rendered(
-    activation_id: int,
-    anchor: int | None,
-    start: ActivationContent,
-    prefix: PromptPrefix,
-    task: Entry | None,
-    entries: Sequence[Entry],
-    observations: Sequence[Observation] = (),
-) -> View:
-    """Like `view_of`, of entries that look already as they do under this activation."""
     task = None if task is None else masked_entry(task, start.nonce)
     front = render_front(start, prefix, task, observations)
     return View(
@@ -121,7 +115,7 @@ def view_of_rendered(
         task=task,
         front=front,
         front_tokens=sum(map(count_message, front)) + count_tools(prefix.tools),
-        entries=tuple(entries),
+        entries=tuple(placed),
         observations=tuple(observations),
     )
 
@@ -142,19 +136,19 @@ def _place(
         return
     prompt = render_entry(entry, start, keep_opaque=_keeps_opaque(entry, start, anchor))
     if prompt != entry.prompt:
-        # An activation renders nodes that are shown already: what looks as before is not recounted.
+        # At an activation most nodes look as before; their tokens are not counted again.
         entry = replace(entry, prompt=prompt, tokens=sum(map(count_message, prompt)))
     entries.append(entry)
 
 
 def _keeps_opaque(entry: Entry, start: ActivationContent, anchor: int | None) -> bool:
-    """Return whether what a model needs back of a node still holds under this activation."""
+    """Return whether a node's opaque parts are still valid under this activation."""
     return entry.seq > (anchor or 0) or not is_bound(start.model)
 
 
 def _place_note(entries: list[Entry], entry: Entry, note: Note, nonce: str) -> None:
-    # Inside a tool loop a note rides in the last tool result: some providers refuse a user
-    # message there, others drop their reasoning and their cache at it.
+    # Inside a tool loop a note goes into the last tool result, because some providers refuse a user
+    # message there, and others drop their reasoning and their cache.
     text = fence(note.text, nonce)
     carrier = next((i for i in reversed(range(len(entries))) if entries[i].prompt), None)
     if carrier is None or entries[carrier].prompt[-1].role != "tool":
@@ -172,12 +166,12 @@ def _place_note(entries: list[Entry], entry: Entry, note: Note, nonce: str) -> N
 
 
 def build_prompt(view: View, *, cache_marks: int = 0) -> Prompt:
-    """Return the prompt of a view, with at most so many cache breakpoints.
+    """Return the prompt of a view.
 
-    They stand after the last message but one node, and after the last: the last is what the next
-    call reads, the one before is what this call reads.  Then, for what stays over an activation,
-    after the system prompt, after the observations, and after those that only a reflection
-    changes.
+    Args:
+        cache_marks: the most cache breakpoints.  The first two are after the last node (read by the
+            next call) and the one before it (read by this call).  The others outlast an activation:
+            after the system prompt, the observations, and the reflected observations.
     """
     messages = [*view.front]
     ends: list[int] = []
@@ -197,7 +191,7 @@ def build_prompt(view: View, *, cache_marks: int = 0) -> Prompt:
 
 
 def _observed_ends(view: View) -> list[int]:
-    """Return the message of the last observation, and of the last reflected one."""
+    """Return the indices of the last observation and of the last reflected one."""
     count = len(view.observations)
     if not count:
         return []
@@ -207,7 +201,7 @@ def _observed_ends(view: View) -> list[int]:
     return [*ends, first + reflected - 1] if 0 < reflected < count else ends
 
 
-# What always holds
+# Invariants
 
 
 def check_prompt(
@@ -218,15 +212,15 @@ def check_prompt(
     estimate: int,
     limit: int,
 ) -> None:
-    """Assert what the runtime promises of every prompt.
+    """Assert the invariants of a prompt.
 
     Args:
         previous: the prompt of the call before, if this process made it.
-        estimate: how many tokens the provider will count.
-        limit: how many it may have.
+        estimate: the tokens that the provider will count.
+        limit: the most tokens.
 
     Raises:
-        InvariantError: a promise is broken: a bug of the runtime, not of its user.
+        InvariantError: one does not hold, which is a bug of the runtime.
     """
     if estimate > limit:
         raise InvariantError(f"the prompt has about {estimate} tokens, the limit is {limit}")
@@ -257,7 +251,7 @@ def _check_coverage(view: View) -> None:
 
 
 def _check_observed(view: View) -> None:
-    """Assert that what has left is observed once or named as a gap, up to the raw nodes."""
+    """Assert that every node before the raw ones is in one observation or one gap."""
     seen = view.observations
     if tuple(one.id for one in seen) != view.start.observed:
         raise InvariantError(
@@ -313,7 +307,7 @@ def _check_pairs(messages: Sequence[PromptMessage]) -> None:
 
 
 def _check_opaque(view: View) -> None:
-    """Assert that the model gets back all that it needs of its own, and nothing of others."""
+    """Assert that the model gets all of its own opaque parts, and none of other models."""
     model = view.start.model
     for entry in view.entries:
         if not isinstance(entry.message, AssistantMessage):
@@ -336,6 +330,6 @@ def _check_extension(previous: Prompt, prompt: Prompt) -> None:
 
 
 def recent_cut(entries: Sequence[Entry], cuts: Collection[str]) -> bool:
-    """Return whether a result of the last two exchanges is cut below its exchange's cap."""
+    """Return whether a result of the last two exchanges is truncated below its exchange's cap."""
     recent = [entry for entry in entries if entry.results][-2:]
     return any(handle in cuts for entry in recent for handle in handles(entry))

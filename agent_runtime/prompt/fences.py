@@ -1,9 +1,9 @@
-"""The mark of what the runtime itself says, which stands in nothing that others say.
+"""The nonce that marks the runtime's own words in prompts, and is masked in everything else.
 
-A thread has one secret.  Its first activation marks notes with it, each later one with the secret
-and digits of its own, so that a mark is void with the next activation.  Observations keep the
-secret alone, because a provider caches them over activations.  Whatever others said is shown
-without the secret, hence without any mark that the thread has ever used.
+A thread has one secret.  The first activation marks notes with it, each later one with the secret
+and new digits, so that a mark is void after the next activation.  Observations carry the secret
+alone, because providers cache them across activations.  The secret is masked in everything that
+others said, so no mark that the thread ever used can be forged.
 """
 
 from __future__ import annotations
@@ -26,25 +26,24 @@ from agent_runtime.prompt.view import Entry
 T = TypeVar("T")
 
 LEAST = 8
-"""A shorter secret would be found in plain words; the runtime draws none."""
+"""Secrets shorter than this are not masked, as they would occur in plain words; none is made."""
 
 
 def new_nonce() -> str:
-    """Return a mark that no tool output can have foreseen.
+    """Return a mark that no tool output can foresee.
 
-    It is made of digits, which are of no case and have the same number of tokens whichever they
-    are.
+    Digits have no case, and all such marks have the same number of tokens.
     """
     return _digits(12)
 
 
 def next_nonce(nonce: str) -> str:
-    """Return the mark of the next activation; of the first one if there is none yet."""
+    """Return the mark of the next activation, or of the first if `nonce` is empty."""
     if not nonce:
         return new_nonce()
-    while (found := f"{secret_of(nonce)}_{_digits(6)}") == nonce:
+    while (following := f"{secret_of(nonce)}_{_digits(6)}") == nonce:
         continue
-    return found
+    return following
 
 
 def _digits(count: int) -> str:
@@ -52,12 +51,12 @@ def _digits(count: int) -> str:
 
 
 def secret_of(nonce: str) -> str:
-    """Return the secret that all marks of a thread begin with: its first one."""
+    """Return the secret, with which all marks of a thread begin."""
     return nonce.partition("_")[0]
 
 
 def masked(value: T, nonce: str) -> T:
-    """Return a text, or JSON, in which the secret is masked by as many asterisks."""
+    """Return a text, or JSON, with the secret replaced by asterisks."""
     secret = secret_of(nonce)
     return cast(T, _masked(value, secret)) if len(secret) >= LEAST else value
 
@@ -65,7 +64,7 @@ def masked(value: T, nonce: str) -> T:
 def _masked(value: Any, secret: str) -> Any:
     match value:
         case str():
-            # Older threads have letters in it.
+            # The secrets of older threads contain letters.
             return value.replace(secret, "*" * len(secret)).replace(
                 secret.upper(), "*" * len(secret)
             )
@@ -81,7 +80,7 @@ def _masked(value: Any, secret: str) -> Any:
 
 
 def masked_entry(entry: Entry, nonce: str) -> Entry:
-    """Return a node as prompts and memory may see it: with the secret masked."""
+    """Return a node with the secret masked."""
     if len(secret_of(nonce)) < LEAST:
         return entry
     message = _message(entry.message, nonce)
@@ -92,7 +91,7 @@ def masked_entry(entry: Entry, nonce: str) -> Entry:
 
 
 def masked_tool(tool: ToolSpec, nonce: str) -> ToolSpec:
-    """Return a tool whose description, which a server may write, has the secret masked."""
+    """Return a tool with the secret masked; a server may have written its description."""
     return replace(
         tool,
         description=masked(tool.description, nonce),

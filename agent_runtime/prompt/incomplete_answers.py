@@ -1,8 +1,8 @@
-"""What becomes of a run by how an answer of its model ended.
+"""Answers that did not end normally, and what they mean for the run.
 
-Only an answer that its provider calls complete counts as one.  What was cut, or paused, the model
-is asked to go on with; a call that is none, to make again; each only a few times.  What was
-refused or filtered, or ended for a reason that nobody knows, ends the run.
+Only an answer that its provider reports as complete is final.  The model is asked to continue a
+truncated or paused answer and to repeat a malformed call, each a limited number of times.  A
+refused or filtered answer, or one that ended for an unknown reason, ends the run.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from agent_runtime.prompt.view import Entry
 from agent_runtime_storage.contract.records import Finish, StopReason
 
 CUTS = 3
-"""How often a model may go on with an answer that was cut."""
+"""How often a model may continue a truncated answer."""
 PAUSES = 16
-"""How often it may go on with one that its provider paused."""
+"""How often it may continue an answer that its provider paused."""
 AGAIN = 3
-"""How often it may make calls again that were malformed."""
+"""How often it may repeat malformed calls."""
 CUT: tuple[FinishReason, ...] = ("length", "window")
 _NEARLY = 0.9
-"""Providers stop a little before the limit that they were given, or count a little less."""
+"""Share of the limit above which it counts as reached: providers stop early or count less."""
 
 OutputLimit = Literal["model", "setting", "sub_agent_setting", "window", "budget"]
 _LIMITS: dict[OutputLimit, tuple[str, str]] = {
@@ -39,32 +39,32 @@ _LIMITS: dict[OutputLimit, tuple[str, str]] = {
 }
 _PARTS = "Write less at once: do it in several smaller calls, such as a long file in parts."
 _GO_ON = (
-    "Your answer was cut at {at}. Go on exactly where it ends, without a word before and without "
-    "repeating anything: what you write is joined to it."
+    "Your answer was cut at {at}. Continue exactly where it ends, without any introduction and "
+    "without repeating anything: what you write is joined to it."
 )
 _NOTHING = (
     "You used up {at} before you said anything. Think less, and answer in small steps: begin with "
     "the next one now."
 )
 GO_ON = (
-    "Your answer is not at its end. Go on exactly where it ends: what you write is joined to it."
+    "Your answer is not complete. Continue exactly where it ends: what you write is joined to it."
 )
 _AGAIN = (
-    "Your last answer was no valid call of a tool ({word}), so nothing was called. Make the call "
-    "again: of a tool that you have, with one JSON object as its arguments."
+    "Your last answer was not a valid call of a tool ({word}), so nothing was called. Make the "
+    "call again, with a tool that you have and one JSON object as its arguments."
 )
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerCutoff:
-    """The limit that an answer was cut at."""
+    """The limit at which an answer was truncated."""
 
     tokens: int
     by: OutputLimit
 
     @classmethod
     def of(cls, answer: ModelAnswer, allowed: int, by: OutputLimit) -> AnswerCutoff | None:
-        """Return where an answer was cut, if it was, that might have so many tokens."""
+        """Return where an answer was truncated, or None; `allowed` is its limit in tokens."""
         if answer.finish not in CUT:
             return None
         used = answer.usage.completion if answer.usage else allowed
@@ -74,22 +74,22 @@ class AnswerCutoff:
 
     @property
     def at(self) -> str:
-        """What to say of it."""
+        """The limit, as text."""
         return f"{self.tokens:,} output tokens ({_LIMITS[self.by][0]})"
 
     @property
     def cure(self) -> str:
-        """What its user can do about it."""
+        """What the user can do."""
         return _LIMITS[self.by][1]
 
     @property
     def result(self) -> str:
-        """What to say of a call that is not whole."""
+        """The error result of an incomplete call."""
         return f"The answer was cut at {self.at} within this call, so it was not made. {_PARTS}"
 
 
 def failed_answer(answer: ModelAnswer) -> Finish | None:
-    """Return the end of a run whose model gave an answer that is none, whatever it says."""
+    """Return the end of a run whose answer was refused, filtered or failed; else None."""
     word = answer.word or answer.finish
     match answer.finish:
         case "refusal":
@@ -100,7 +100,7 @@ def failed_answer(answer: ModelAnswer) -> Finish | None:
             said = f"The content filter of {answer.model} withheld the answer ({word})."
             return _failed("content_filter", f"{said} Rephrase the task, or use another model.")
         case "unknown" | "broken":
-            said = f"{answer.model} ended its answer for a reason that is not known: {word!r}."
+            said = f"{answer.model} ended its answer for an unknown reason: {word!r}."
             return _failed("error", f"{said} Try again, or use another model.")
         case _:
             return None
@@ -112,10 +112,10 @@ def _failed(reason: StopReason, detail: str) -> Finish:
 
 @dataclass(slots=True)
 class UnfinishedAnswer:
-    """What a model has said of an answer that is not at its end.
+    """The parts of an answer that is not complete yet.
 
     Attributes:
-        parts: its texts so far, in order.
+        parts: their texts, in order.
     """
 
     parts: list[str] = field(default_factory=list[str])
@@ -125,7 +125,7 @@ class UnfinishedAnswer:
 
     @classmethod
     def of(cls, entries: Sequence[Entry]) -> UnfinishedAnswer:
-        """Return what a branch ends in; what nothing follows is no part yet."""
+        """Return the unfinished answer at the end of a branch, without its last message."""
         unfinished = cls()
         asked = ""
         last = entries[-1].message
@@ -143,25 +143,25 @@ class UnfinishedAnswer:
         return unfinished
 
     def ends(self, last: Entry) -> bool:
-        """Return whether the last message of the branch is one more part, which nothing follows."""
+        """Add the branch's last message as the final part, if it is one; return whether it is."""
         if not self.parts or not isinstance(last.message, AssistantMessage):
             return False
         self.parts.append(last.message.text)
         return True
 
     def joined(self, text: str) -> str:
-        """Return the whole answer, of which this is the last part."""
+        """Return the whole answer, given its last part."""
         return "".join([*self.parts, text])
 
     def clear(self) -> None:
-        """Take note that the model has done something else."""
+        """Start over, because the model did something else."""
         self.parts.clear()
         self._cuts = self._pauses = self._again = 0
 
     def next(self, answer: ModelAnswer, cut: AnswerCutoff | None) -> Note | Finish | None:
-        """Return what to say to an answer without calls that is not at its end, or the end.
+        """Return the note that asks for more of an answer without calls, or the run's end.
 
-        None for an answer that is at its end.
+        None for a complete answer.
         """
         said = bool(answer.text.strip())
         if answer.finish == "malformed":
@@ -184,7 +184,7 @@ class UnfinishedAnswer:
         if answer.finish == "pause":
             self._pauses += 1
             if self._pauses > PAUSES:
-                what = f"paused {self._pauses} times and came to no end ({answer.word})"
+                what = f"paused {self._pauses} times without an end ({answer.word})"
                 return _failed(
                     "error",
                     f"The answer of {answer.model} {what}. Try again, or use another model.",
@@ -195,5 +195,5 @@ class UnfinishedAnswer:
 
 
 def asks_again(entry: Entry) -> bool:
-    """Return whether a message asks the model to go on with its answer, or to repeat a call."""
+    """Return whether a note asks the model to continue its answer or to repeat a call."""
     return isinstance(entry.message, Note) and entry.message.source in ("cut", "malformed")

@@ -1,4 +1,4 @@
-"""From a model's raw answer to what the log holds: something every provider takes back."""
+"""Turns a model's raw answer into a message that every provider accepts in later prompts."""
 
 from __future__ import annotations
 
@@ -14,24 +14,23 @@ from agent_runtime.messages import AssistantMessage, ToolCall, call_id, encodabl
 from agent_runtime.models.base import ModelAnswer, RawCall
 
 MAX_CALLS = 128
-"""More parallel calls than that in one answer are a model run wild."""
+"""An answer with more parallel calls is rejected as a malfunction of the model."""
 MAX_DEPTH = 64
-"""Arguments nested deeper than that are taken for text that is no JSON."""
+"""Arguments nested deeper than this count as invalid JSON."""
 _BAD_NAME = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 def normalise_answer(answer: ModelAnswer, seq: int, cut: str | None = None) -> AssistantMessage:
-    """Return the answer as node `seq` of the log holds it.
+    """Return the answer as node `seq` of the log.
 
-    Call ids are ours.  Arguments that are no JSON object become an empty one, with what the model
-    wrote kept beside.  Names get the characters that providers take.
+    Call ids are ours.  Arguments that are not a JSON object become `{}`, and `raw` has the model's
+    text.  Characters of tool names that providers refuse are replaced.
 
     Args:
-        cut: what to say of a call that is not whole, where the answer was cut; None where not.
+        cut: the error result of incomplete calls, if the answer was truncated.
 
     Raises:
-        ModelProtocolError: it is empty though it is at its end, or has more calls than any task
-            needs.
+        ModelProtocolError: the answer is complete but empty, or has more than `MAX_CALLS` calls.
     """
     empty = not answer.calls and not answer.text.strip() and not answer.files
     if empty and answer.finish in ("stop", "tool_calls", "pause"):
@@ -48,7 +47,7 @@ def normalise_answer(answer: ModelAnswer, seq: int, cut: str | None = None) -> A
         last = len(calls) - 1
         for index, call in enumerate(calls):
             raw = answer.calls[index].arguments
-            # Only of the last one may nothing have come: an earlier one needs no arguments.
+            # No text is an incomplete call only at the end; earlier calls have no arguments then.
             if call.raw is not None or (index == last and not raw.strip()):
                 calls[index] = replace(call, raw=call.raw or "", cut=cut)
     return AssistantMessage(
@@ -78,9 +77,9 @@ def _call(raw: RawCall, seq: int, index: int) -> ToolCall:
 
 
 def parse_object(text: str) -> dict[str, Any] | None:
-    """Return the JSON object that the text is; an empty text is an empty one; None for neither.
+    """Return the JSON object of a text; an empty text gives {}.
 
-    None, too, for one that is nested deeper than every codec on the way can take.
+    None for other JSON, invalid JSON, or an object nested deeper than `MAX_DEPTH`.
     """
     if not text.strip():
         return {}

@@ -1,4 +1,4 @@
-"""From log to prompt: how messages, the task, notes and observations are shown to a model."""
+"""Renders messages, the task, notes and observations as prompts show them."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from agent_runtime.prompt.truncate import truncate_text
 from agent_runtime.prompt.view import ActivationContent, Entry, Gap, PromptPrefix, Truncation
 
 OBSERVED = "observed"
-"""The name of the fence around an observation."""
+"""The tag around an observation."""
 NAMED_GAPS = 5
-"""How many stretches that nothing stands for are named with their nodes."""
+"""The most gaps whose nodes are named."""
 
 
 def fence(text: str, nonce: str) -> str:
-    """Return the text between the runtime's own marks; what others said in it cannot end it."""
+    """Return a text between the runtime's marks, masked so that nothing in it can end it."""
     return _fenced(masked(text, nonce), nonce)
 
 
@@ -38,9 +38,10 @@ def _fenced(text: str, nonce: str) -> str:
 
 
 def notes_rule(nonce: str, *, remembers: bool = False, recalls: bool = True) -> str:
-    """Return what the system prompt says of the runtime's notes, and of observations.
+    """Return the system prompt's explanation of notes and observations.
 
     Args:
+        remembers: whether observational memory is on.
         recalls: whether the agent has the tool `recall`.
     """
     rule = (
@@ -67,10 +68,10 @@ def render_front(
     task: Entry | None,
     observations: Sequence[Observation] = (),
 ) -> tuple[PromptMessage, ...]:
-    """Return what stands before the raw nodes, the most stable first.
+    """Return the messages before the raw nodes, the most stable first.
 
-    That is the system prompt, the observations, and the state note, which has the run's task once
-    it is past.
+    They are the system prompt, the observations, and the state note, which includes the run's task
+    if its node has left.
     """
     recalls = any(tool.name == "recall" for tool in prefix.tools)
     nonce = secret_of(start.nonce) if _renamed(start) else start.nonce
@@ -90,17 +91,17 @@ def render_front(
 
 
 def render_observation(observation: Observation, nonce: str) -> str:
-    """Return what prompts show of an observation: fenced, with the nodes that it stands for."""
+    """Return an observation between its tags, which name the nodes that it stands for."""
     about = f"nodes {observation.first} to {observation.last}"
     mark = f"{OBSERVED} {secret_of(nonce)}"
     return f"<{mark} {about}>\n{masked(observation.text, nonce)}\n</{mark}>"
 
 
 def _renamed(start: ActivationContent) -> bool:
-    """Return whether the state note names the marks in force, not the system prompt.
+    """Return whether the state note, not the system prompt, names the current mark.
 
-    That stays as it is for the provider's cache, as long as something has left and a state note
-    says so anyway.
+    The system prompt then stays the same for the provider's cache.  Until something has left there
+    may be no state note.
     """
     return start.first is not None and start.nonce != secret_of(start.nonce)
 
@@ -108,7 +109,7 @@ def _renamed(start: ActivationContent) -> bool:
 def _state(
     start: ActivationContent, task: Entry | None, *, observed: bool, recalls: bool
 ) -> tuple[str, tuple[FileRef, ...]]:
-    """Return the text and the files of the state note: the task, and what is current of the run."""
+    """Return the text and files of the state note: the task, and the current state of the run."""
     texts: list[str] = []
     files: tuple[FileRef, ...] = ()
     if task is not None and isinstance(task.message, UserMessage):
@@ -119,11 +120,11 @@ def _state(
         said = f"From here on notes of the runtime stand between {renamed} only."
         texts.append(_fenced(said, secret_of(start.nonce)))
     if start.left_out:
-        gone = f"{start.left_out} earlier messages of this thread are not shown"
+        missing = f"{start.left_out} earlier messages of this thread are not shown"
         stand = "; the observations above stand for them" if observed else ""
         if gaps := _without_task(start.gaps, task):
             stand = _unobserved(gaps, observed=observed, recalls=recalls)
-        texts.append(fence(f"{gone}{stand}.", start.nonce))
+        texts.append(fence(f"{missing}{stand}.", start.nonce))
     if start.remembers and (
         required := constraints.render_constraints(
             start.constraints, first=start.first, task=start.task
@@ -136,14 +137,14 @@ def _state(
 
 
 def _without_task(gaps: Sequence[Gap], task: Entry | None) -> list[Gap]:
-    """Return the gaps without the task, which is shown."""
+    """Return the gaps that contain more than the task, which is shown; not counting the task."""
     at = 0 if task is None else task.seq
     shown = [replace(gap, size=gap.size - (gap.first <= at <= gap.last)) for gap in gaps]
     return [gap for gap in shown if gap.size]
 
 
 def _unobserved(gaps: Sequence[Gap], *, observed: bool, recalls: bool) -> str:
-    """Return for how many of the messages nothing stands, where they are and what opens them."""
+    """Return how many messages no observation stands for, where they are and what opens them."""
     size = sum(gap.size for gap in gaps)
     named = ", ".join(f'"{gap.first}-{gap.last}"' for gap in gaps[:NAMED_GAPS])
     more = f" and {len(gaps) - NAMED_GAPS} more stretches" if len(gaps) > NAMED_GAPS else ""
@@ -157,12 +158,12 @@ def _unobserved(gaps: Sequence[Gap], *, observed: bool, recalls: bool) -> str:
 def render_entry(
     entry: Entry, start: ActivationContent, *, keep_opaque: bool
 ) -> tuple[PromptMessage, ...]:
-    """Return what the model is sent for a node that is not a note."""
+    """Return the messages of a node that is not a note."""
     message = entry.message
     if isinstance(message, UserMessage):
         return (PromptMessage("user", message.text, files=message.files),)
     if not isinstance(message, AssistantMessage):
-        raise InvariantError(f"node {entry.seq} is a note; notes are placed by `extend`")
+        raise InvariantError(f"node {entry.seq} is a note; `extend_view` places notes")
     opaque = message.opaque if keep_opaque and is_of(message.opaque, start.model) else None
     answer = PromptMessage(
         "assistant", message.text, calls=message.calls, files=message.files, opaque=opaque
@@ -181,12 +182,12 @@ def render_entry(
 
 
 def is_of(opaque: Opaque | None, model: str) -> bool:
-    """Return whether an opaque part was made by this model, and so may be sent to it."""
+    """Return whether a model made this opaque part, so that it may be sent back."""
     return opaque is not None and opaque.model == model
 
 
 def message_tokens(message: LoggedMessage) -> int:
-    """Return our count of a message by itself, without the results of its calls."""
+    """Return our count of a message, without the results of its calls."""
     if isinstance(message, AssistantMessage):
         return count_message(
             PromptMessage(
@@ -202,15 +203,15 @@ def message_tokens(message: LoggedMessage) -> int:
 
 
 def shown_text(text: str, handle: str, *limits: int | None) -> str:
-    """Return a result's text as prompts show it: cut to the smallest limit that is set."""
+    """Return a result's text truncated to the smallest of the given limits."""
     limit = min((limit for limit in limits if limit is not None), default=None)
     return text if limit is None else truncate_text(text, limit, handle)
 
 
 def _result(text: str, handle: str, cap: int | None, again: Truncation | None) -> str:
-    """Return what prompts show of a result: by its exchange's cap, or cut further since then.
+    """Return a result truncated to its exchange's cap, or further by an activation.
 
-    What was shown and is cut now leaves its identifiers behind.
+    An activation leaves the identifiers of the text that it removes.
     """
     if again is None or (cap is not None and cap <= again.chars):
         return shown_text(text, handle, cap)

@@ -1,4 +1,4 @@
-"""Short forms of text: on one line, cut in the middle, numbers as spans."""
+"""Short forms of text: one line, shortened in the middle, numbers as spans."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ _BLANK = re.compile(r"[\s\x00-\x1f\x7f\x85\u2028\u2029]+")
 
 
 def one_line(text: str) -> str:
-    """Return a text without line breaks and control characters, as it can be stored."""
+    """Return a text on one line, without control characters, that can be encoded."""
     return _BLANK.sub(" ", encodable(text)).strip()
 
 
 def shorten(text: str, chars: int, gap: str = " … ") -> str:
-    """Return at most about so many characters of a text: its beginning and its end."""
+    """Return the beginning and end of a text, about `chars` characters in all."""
     if len(text) <= chars:
         return text
     tail = chars // 3
@@ -25,7 +25,7 @@ def shorten(text: str, chars: int, gap: str = " … ") -> str:
 
 
 def numbers(values: Iterable[int]) -> str:
-    """Return whole numbers in few words: `3, 5-9`."""
+    """Return whole numbers as spans: `3, 5-9`."""
     spans: list[list[int]] = []
     for value in sorted(set(values)):
         if spans and value == spans[-1][1] + 1:

@@ -1,8 +1,7 @@
-"""Counting messages and cutting them to a model's window, for programs that keep their own list.
+"""Counts messages and trims them to a model's window, for programs with their own message list.
 
-A run does all this by itself (see `context` and `memory.recent`); here is the same counting, with
-the same windows, for messages that are not in a log.  They may be `PromptMessage`s or dicts in
-OpenAI's form.
+Runs do not need this: they build prompts with `build` and `window`.  It offers the same counting
+and windows for messages outside of a log, as `PromptMessage`s or dicts in OpenAI's form.
 """
 
 from __future__ import annotations
@@ -39,24 +38,24 @@ _FILES: dict[str, FileKind] = {
 
 
 def count_message_tokens(message: Message) -> int:
-    """Return our count of one message, with its text or list of parts, tool calls and files.
+    """Return our count of a message's tokens: its text or parts, tool calls and files.
 
     Raises:
-        ConfigError: it is no message.
+        ConfigError: it is not a message.
     """
     return count_message(_prompt_message(message))
 
 
 def count_messages_tokens(messages: Iterable[Message]) -> int:
-    """Return our count of several messages together; raises as `count_message_tokens` does."""
+    """Return our count of several messages; raises like `count_message_tokens`."""
     return sum(map(count_message_tokens, messages))
 
 
 def get_context_window(model: str, override: int | None = None) -> int:
     """Return a model's context window in tokens: the override, the known one, or 128,000.
 
-    A name that is not known as it is has the window of the longest known name that it begins
-    with, part by part: `gpt-4.1-mini-2030` is a `gpt-4.1-mini`, never a `gpt-4`.
+    An unknown name gets the window of the longest known name that it begins with, part by part:
+    `gpt-4.1-mini-2030` is a `gpt-4.1-mini`, never a `gpt-4`.
 
     Raises:
         ConfigError: the override is not above 0.
@@ -79,20 +78,20 @@ def trim_messages(
 ) -> list[M]:
     """Return the newest messages that fit the model's window, in order and unchanged.
 
-    What has to fit beside them: the response reserve, `system`, and the tools' schemas.  System
-    messages among the messages stay, and so does the user's last message; an assistant message
-    with calls stays or goes with all its results.  What is kept begins with a message of the
-    user, where there is one.  The model's own count is estimated from ours by a safe ratio.
+    The window also has to hold the response reserve, `system`, and the tools' schemas.  System
+    messages and the user's last message always stay.  An assistant message with calls stays or
+    leaves together with all its results.  The result begins with a user message, if there is one
+    (system messages aside).  The model's count is estimated from ours by a safe ratio.
 
     Args:
-        system: messages that are sent before these and are not returned.
+        system: messages that are sent before these; they are not returned.
         response_reserve: tokens for the answer; None for the smaller of 8,192 and a quarter of the
             window.
         context_window: the window, instead of the known one.
 
     Raises:
-        PromptTooLarge: not even the user's last message and the newest exchange fit.
-        ConfigError: a call without its result, a result without its call, or no message at all.
+        PromptTooLarge: the user's last message and the newest exchange do not fit.
+        ConfigError: a call has no result, a result no call, or an item is not a message.
     """
     window = get_context_window(model, context_window)
     reserve = default_reserve(window) if response_reserve is None else response_reserve
@@ -111,23 +110,24 @@ def trim_messages(
     def fits(tokens: int) -> bool:
         return calibration.estimate(fixed + tokens) <= window - reserve
 
-    kept = _newest(rest, fits)
-    if kept is None:
+    newest = _newest(rest, fits)
+    if newest is None:
         parts = [(one.tokens, f"a message of the {one.role}") for one in blocks]
-        tokens, longest = max([*parts, (outside, "what stands before all messages")])
+        tokens, longest = max([*parts, (outside, "what comes before all messages")])
+        estimate = calibration.estimate(tokens)
         raise PromptTooLarge(
-            f"The window of {model} is {window:,} tokens, of which {reserve:,} are kept for the "
-            "answer: the system prompt, the tools, the user's last message and what came last do "
-            f"not fit. The longest part is {longest} with about {calibration.estimate(tokens):,}.",
+            f"The window of {model} is {window:,} tokens, of which {reserve:,} are reserved for "
+            "the answer: the system prompt, the tools, the user's last message and the newest "
+            f"exchange do not fit. The longest part is {longest} with about {estimate:,}.",
             cure="Shorten it, or use a model with a larger window.",
         )
-    indices = sorted(index for one in (*always, *kept) for index in one.indices)
+    indices = sorted(index for one in (*always, *newest) for index in one.indices)
     return [messages[index] for index in indices]
 
 
 @dataclass(slots=True)
 class _Block:
-    """Messages that stay or go together: one, or an exchange."""
+    """Messages that stay or leave together: a single one, or an exchange."""
 
     role: str
     indices: list[int]
@@ -144,7 +144,7 @@ def _blocks(messages: Sequence[PromptMessage]) -> list[_Block]:
                 raise ConfigError(
                     f"Message {index} is the result of the call {message.call_id!r}, which is not "
                     "in the message before its results.",
-                    cure="Give every exchange whole.",
+                    cure="Give complete exchanges.",
                 )
             last.waiting.remove(message.call_id)
             last.indices.append(index)
@@ -161,12 +161,12 @@ def _closed(block: _Block | None) -> None:
     if block is not None and block.waiting:
         raise ConfigError(
             f"The call {block.waiting[0]!r} of message {block.indices[0]} has no result.",
-            cure="Give every exchange whole.",
+            cure="Give complete exchanges.",
         )
 
 
 def _newest(blocks: Sequence[_Block], fits: Callable[[int], bool]) -> list[_Block] | None:
-    """Return the newest blocks that fit, with the user's last; None if the least does not fit."""
+    """Return the newest blocks that fit, with the user's last; None if not even those two fit."""
     users = [index for index, one in enumerate(blocks) if one.role == "user"]
     pinned = users[-1] if users else len(blocks)
     tokens = blocks[pinned].tokens if users else 0
@@ -231,15 +231,14 @@ def _address(inner: Any) -> str:
     if isinstance(inner, str):
         return inner
     known = cast("Mapping[str, Any]", inner or {})
-    found = next((known[key] for key in ("url", "file_id", "file_data") if key in known), "")
-    return str(found)
+    return str(next((known[key] for key in ("url", "file_id", "file_data") if key in known), ""))
 
 
 def _call(call: Mapping[str, Any]) -> ToolCall:
     function = cast("Mapping[str, Any]", call.get("function") or {})
     given: Any = function.get("arguments") or ""
     arguments = parse_object(given) if isinstance(given, str) else dict(given)
-    # What is no JSON is counted as the text that it is.
+    # Invalid JSON is counted as text.
     return ToolCall(
         str(call.get("id") or ""),
         str(function.get("name") or ""),

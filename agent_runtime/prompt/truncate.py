@@ -1,25 +1,25 @@
-"""Shortening tool results: head, a line that says what is left out and how to open it, tail."""
+"""Truncates tool results to head and tail, with a line between them that names the handle."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
 HEAD_SHARE = 0.6
-"""How much of what is shown comes from the text's beginning."""
+"""The head's share of what is shown."""
 NEAR = 0.25
-"""A cut moves to a line's end if one lies within this share of the head, or of the tail."""
+"""A cut moves to the end of a line within this share of the head, or of the tail."""
 BISECTIONS = 7
-"""How often the length of a cut text is halved in on: to within 1% of what would fit."""
+"""Steps of the search for the longest length that fits: within 1% of it."""
 
 _WORST_HANDLE = "cz9x7q5w3"
 _HANDLE_TOKENS = 9
 
 
 def truncate_text(text: str, chars: int, handle: str) -> str:
-    """Return the text with about `chars` characters of it left, from its beginning and its end.
+    """Return about `chars` characters of a text, from its beginning and its end.
 
-    Between the two stands one line that says how much is left out and how `recall` opens it by
-    the handle.  A text that is no longer than that whole is returned as it is.
+    A line between the two says how much is left out, and the handle for `recall`.  A text that
+    would not become shorter is returned unchanged.
     """
     if len(text) <= chars:
         return text
@@ -43,17 +43,16 @@ def share_result_budget(
 ) -> list[int | None]:
     """Share a budget of tokens over the results of one exchange.
 
-    Short texts stay whole; what they leave is shared equally by the long ones.
+    Short texts stay whole; the long ones share the rest equally.
 
     Args:
-        count: returns how many tokens a text has.
-        caps: for each text, the most tokens that it may have whatever the budget; None for the
-            budget alone.
+        count: returns the tokens of a text.
+        caps: for each text, the most tokens it may have in any case; None for no caps.
 
     Returns:
-        For each text, how many characters `truncate_text` may leave of it; None for all.  Cut so,
-        all together have at most `budget` tokens, unless there are so many that the lines which say
-        what is left out need more than that by themselves.
+        For each text, how many characters `truncate_text` may leave, or None for all.  The
+        truncated texts have at most `budget` tokens together, unless the lines about what is left
+        out alone have more.
     """
     sample = _marker(10**8, 10**9, _WORST_HANDLE, 10**8)
     floor = count(sample) + _HANDLE_TOKENS
@@ -89,13 +88,13 @@ def _tail_start(text: str, start: int) -> int:
 
 
 def _between_characters(text: str, place: int, step: int = -1) -> int:
-    """Move a place out of the middle of a surrogate pair."""
+    """Move a place out of a surrogate pair."""
     inside = 0 < place < len(text) and "\udc00" <= text[place] <= "\udfff"
     return place + step if inside and "\ud800" <= text[place - 1] <= "\udbff" else place
 
 
 def _tokens(text: str, enough: int, count: Callable[[str], int]) -> int:
-    """Count a text, but of a long one only so much as shows that it has more than `enough`."""
+    """Count a text, stopping once it has more than `enough` tokens."""
     size = max(1000, enough * 4)
     total = 0
     for start in range(0, len(text) if len(text) > size else 0, size):
@@ -106,9 +105,9 @@ def _tokens(text: str, enough: int, count: Callable[[str], int]) -> int:
 
 
 def _level(needs: Sequence[int], budget: int, floor: int) -> int:
-    """Return how many tokens each text may have so that all together have at most the budget.
+    """Return the most tokens for each text so that all together are within the budget.
 
-    Never less than `floor`, what a text has that is cut down to nothing.
+    At least `floor`, the tokens of a text truncated to nothing.
     """
     left = budget
     waiting = sorted(needs)
@@ -121,10 +120,9 @@ def _level(needs: Sequence[int], budget: int, floor: int) -> int:
 
 
 def _most_chars(text: str, tokens: int, count: Callable[[str], int]) -> int:
-    """Return about the most characters that `truncate_text` may leave so that it has at most so
-    many tokens.
+    """Return about the most characters that `truncate_text` may leave within `tokens`.
 
-    Tokens do not grow evenly with characters, so what is returned was itself counted (or is 0).
+    Tokens do not grow evenly with characters, so the result was itself counted (or is 0).
     """
     fits, too_many = 0, max(1, min(len(text), tokens * 4))
     while too_many < len(text) and count(truncate_text(text, too_many, _WORST_HANDLE)) <= tokens:

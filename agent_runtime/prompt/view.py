@@ -1,4 +1,4 @@
-"""What prompts are made from: a thread's branch under its newest activation."""
+"""What prompts are made of: a thread's branch under its newest activation."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from agent_runtime.prompt.observation import Observation
 ActivationCause = Literal[
     "start", "agent", "messages", "tokens", "overflow", "note", "observed", "price", "late", "idle"
 ]
-"""Why prompts begin anew."""
+"""Why an activation was made."""
 
 
 @dataclass(frozen=True, slots=True)
 class Truncation:
-    """How a result is shown that was cut when prompts began anew.
+    """How an activation truncates a result.
 
     Attributes:
-        chars: how many characters of it are shown.
-        also: identifiers that it had and that are not among them, with blanks between.
+        chars: how many characters are shown.
+        also: the identifiers in the rest, separated by blanks.
     """
 
     chars: int
@@ -31,11 +31,11 @@ class Truncation:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A stretch of the branch that no observation stands for, though its nodes have left.
+    """Nodes that have left the prompt although no observation stands for them.
 
     Attributes:
-        parent_id: the node before the first; None if that is the root.
-        size: how many messages it has.
+        parent_id: the node before the first; None if the first is the root.
+        size: how many messages they are.
     """
 
     parent_id: int | None
@@ -49,22 +49,22 @@ class ActivationContent:
     """How prompts begin from an activation on: the content of its row.
 
     Attributes:
-        first: the first raw node; None where the branch is raw from its root.
-        task: the node of the run's task, shown in front while it lies before `first`.
+        first: the first raw node; None if all nodes from the root on are raw.
+        task: the node of the run's task, shown in front if it is before `first`.
         left_out: how many messages before `first` are not shown.
-        cuts: call id to how its result is shown.
+        cuts: call id to the truncation of its result.
         model: the model whose opaque parts may be sent.
-        nonce: marks what the runtime itself says, so that no tool output can pass for it; see
-            `marks`.
-        shrunk: whether the guaranteed recent messages are not all there as they were: the window
-            could not hold them, or they had left when fewer were wanted.
+        nonce: marks the runtime's own words, so that no tool output can pass for them; see
+            `fences`.
+        shrunk: whether recent messages are missing or truncated, because the window could not hold
+            them or an earlier run kept fewer.
         repeat_system: whether the system prompt is repeated as the first user message.
-        last_messages: how many recent messages stay; what already left does not come back when a
-            later run wants more.
-        remembers: whether observations stand for what leaves; the system prompt explains them then.
+        last_messages: how many recent messages stay; messages that have left do not return when a
+            later run keeps more.
+        remembers: whether observational memory is on; the system prompt explains it then.
         observed: the observations that stand for what is left out, in order.
-        gaps: what is left out and not observed yet, in order; without `remembers` that is not kept.
-        state: what is current of the task, the plan and the rest, beside the task itself.
+        gaps: what is left out and not observed yet, in order; only with `remembers`.
+        state: the current plan, running tasks and open questions.
         constraints: what the user requires, as far as the branch was read.
     """
 
@@ -86,7 +86,7 @@ class ActivationContent:
 
 @dataclass(frozen=True, slots=True)
 class PromptPrefix:
-    """What stands before everything else: the system prompt and the tool schemas."""
+    """What comes first in prompts: the system prompt and the tool schemas."""
 
     system: str
     tools: tuple[ToolSpec, ...] = ()
@@ -97,9 +97,9 @@ class Entry:
     """A node of the branch, as the prompt shows it.
 
     Attributes:
-        shown: for each result, how many characters prompts show by its exchange's cap.
-        prompt: what the model is sent for it; empty for a note that rides in a tool result.
-        tokens: our own count of that.
+        shown: for each result, the characters that its exchange's cap allows; None for all.
+        prompt: its messages in the prompt; empty for a note inside of a tool result.
+        tokens: our count of those.
         at: when it was appended, in seconds since the epoch.
     """
 
@@ -114,19 +114,19 @@ class Entry:
 
     @property
     def size(self) -> int:
-        """How many messages it stands for: itself and its results."""
+        """How many messages it has: itself and its results."""
         return 1 + len(self.results)
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A branch as prompts see it, under one activation.
+    """A branch under one activation.
 
     Attributes:
         activation_id: 0 before a thread's first activation.
         anchor: the node at which the activation was made.
         front: the messages before the raw nodes.
-        front_tokens: our count of them and of the tool schemas.
+        front_tokens: our count of the front and of the tool schemas.
     """
 
     activation_id: int
@@ -141,16 +141,16 @@ class View:
 
     @property
     def tokens(self) -> int:
-        """Our own count of the prompt, uncalibrated."""
+        """Our count of the prompt, uncalibrated."""
         return self.front_tokens + sum(entry.tokens for entry in self.entries)
 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """What one model call is sent.
+    """The input of one model call.
 
     Attributes:
-        counted: our own count of its tokens, uncalibrated.
+        counted: our count of its tokens, uncalibrated.
         marks: indices of the messages after which a provider may cache.
     """
 
@@ -162,10 +162,10 @@ class Prompt:
 
 
 def handles(entry: Entry) -> list[str]:
-    """Return the handles by which the results of an exchange are recalled."""
+    """Return the handles of an exchange's results."""
     return [handle_of(entry, index) for index in range(len(entry.results))]
 
 
 def handle_of(entry: Entry, index: int) -> str:
-    """Return the handle by which a result of this exchange is recalled."""
+    """Return the handle of a result, by which `recall` opens it."""
     return call_id(entry.seq, index)

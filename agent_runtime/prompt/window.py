@@ -1,8 +1,8 @@
-"""Recent messages: which nodes stay raw, and what is cut so that the prompt fits its window.
+"""The window of recent messages: which nodes stay raw, and what is truncated to fit the model.
 
-Without observational memory this is the whole of the memory: at least N recent messages and at
-most 2 N, which move in chunks, because a window that slides by one message a step breaks the
-provider's cache at every step.
+Without observational memory this is all the memory there is: between N and 2 N recent messages.
+They leave in chunks, because a window that slides at every step breaks the provider's cache at
+every step.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from agent_runtime.errors import PromptTooLarge
 from agent_runtime.messages import PromptMessage
 from agent_runtime.models.tokens import count_message, count_text
 from agent_runtime.prompt import constraints
-from agent_runtime.prompt.build import recent_cut, view_of, view_of_rendered
+from agent_runtime.prompt.build import recent_cut, view_of
 from agent_runtime.prompt.constraints import Constraints
 from agent_runtime.prompt.ledger import left_out
 from agent_runtime.prompt.observation import Observation
@@ -33,28 +33,28 @@ from agent_runtime.prompt.view import (
 )
 
 REWRITES: tuple[ActivationCause, ...] = ("tokens", "overflow", "observed", "price", "late", "idle")
-"""Causes at which what stays is sent anew in any case, so that old results are cut as well."""
+"""Causes that rewrite the prompt anyway, so that old results are truncated as well."""
 
 CUT_TOKENS = 400
-"""To how many tokens an old tool result is cut when the prompt has to shrink."""
+"""Tokens of an old tool result after an activation."""
 UNCUT_EXCHANGES = 2
-"""How many of the newest exchanges keep their results as they were first sent."""
+"""How many of the newest exchanges keep their results as first sent."""
 FITS = 0.85
-"""Up to this share of the room the guaranteed messages stay as they are; where they fill more,
-they would have to shrink again within a few steps."""
+"""Share of the room above which the guaranteed messages shrink; otherwise they would have to shrink
+again within a few steps."""
 TARGET = 0.6
-"""To what share of the room a prompt shrinks when its guaranteed messages do not fit."""
+"""Share of the room that is left after the guaranteed messages had to shrink."""
 RESULTS_SHARE = 0.2
-"""What share of the room the results of one exchange may fill when they are first sent."""
+"""Share of the room for the results of one exchange when they are first sent."""
 
 
 @dataclass(frozen=True, slots=True)
 class PromptLimits:
-    """What a prompt may fill.
+    """The limits of a prompt.
 
     Attributes:
-        window: the model's context window.
-        reserve: what is kept free of it for the answer.
+        window: the model's context window, in tokens.
+        reserve: the tokens of it that are reserved for the answer.
         last_messages: N, the recent messages that stay.
     """
 
@@ -64,17 +64,17 @@ class PromptLimits:
 
     @property
     def limit(self) -> int:
-        """The most tokens that a prompt may have."""
+        """The most tokens of a prompt."""
         return self.window - self.reserve
 
 
 def results_budget(room: PromptLimits, ratio: float) -> int:
-    """Return how many of our tokens the results of one exchange may show."""
+    """Return how many of our tokens the results of one exchange may have."""
     return max(64, int(room.limit * RESULTS_SHARE / ratio))
 
 
 def overdue(view: View, room: PromptLimits, estimate: int) -> ActivationCause | None:
-    """Return why the next prompt needs an activation before it, or None."""
+    """Return why an activation is needed before the next prompt, or None."""
     if estimate > room.limit:
         return "tokens"
     if sum(entry.size for entry in view.entries) > _most(view, room):
@@ -83,14 +83,14 @@ def overdue(view: View, room: PromptLimits, estimate: int) -> ActivationCause | 
 
 
 def _most(view: View, room: PromptLimits) -> int:
-    # An exchange of many parallel calls may be longer than N by itself: it is never split, so
-    # the ceiling leaves room for one more beside the N that stay.
+    # An exchange of many parallel calls may have more than N messages and is never split, so the
+    # ceiling leaves room for the longest one and N others.
     longest = max(_unsplit(view.entries), default=0)
     return max(2 * room.last_messages, room.last_messages + longest)
 
 
 def _unsplit(entries: tuple[Entry, ...]) -> list[int]:
-    """Return the sizes of what leaves as a whole: messages, exchanges with the notes in them."""
+    """Return the sizes of what leaves as a unit: messages, and exchanges with notes in them."""
     sizes: list[int] = []
     for index, entry in enumerate(entries):
         if sizes and _rides(entries, index):
@@ -120,24 +120,24 @@ def plan_activation(
 ) -> View:
     """Return the view under the next activation.
 
-    With observational memory only what observations stand for leaves, so the view may not fit the
-    room yet; the caller has more observed then.
+    With observational memory only observed nodes leave, so the view may still exceed the room; then
+    the caller has to observe more.
 
     Args:
-        estimate: what the provider will count for so many of our tokens.
+        estimate: returns the provider's count for a number of our tokens.
         task: the run's task, shown in front when its node leaves.
-        model: the model from now on, where it changes.
-        prefix: the system prompt and tools from now on, where they change.
-        state: what is current of the run beside its task.
-        required: what the user requires, with the tokens that it may take; None for as before.
+        model: the new model, if it changes.
+        prefix: the new system prompt and tools, if they change.
+        state: the run's current plan, running tasks and open questions.
+        required: what the user requires, and the tokens for it; None for no change.
         remembers: whether observational memory is on.
-        ready: the observations that take the place of the oldest raw nodes.
-        standing: all observations from now on, those and the ones before them.
-        gaps: what has left and is in none of them.
+        ready: the observations that replace the oldest raw nodes.
+        standing: all observations in the prompt from now on, with those.
+        gaps: nodes that have left and are in no observation.
 
     Raises:
         PromptTooLarge: without observational memory, even the last exchange does not fit; the
-            message names what is too long.
+            message names the longest part.
     """
     base = replace(
         view.start,
@@ -166,7 +166,7 @@ def plan_activation(
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """What every candidate for the next view has in common."""
+    """What all candidates for the next view have in common."""
 
     old: View
     prefix: PromptPrefix
@@ -177,29 +177,24 @@ class _Plan:
 
     def view(self, keep: int, cuts: Mapping[str, Truncation]) -> View:
         """Return the view that keeps the entries from index `keep` on."""
-        start, pinned = self._start(keep, cuts)
-        kept = self.old.entries[keep:]
-        return view_of(self._id, self._anchor, start, self.prefix, pinned, kept, self._observations)
+        return self._view(keep, cuts, self.old.entries[keep:], rendered=False)
 
     def less(self, view: View, keep: int) -> View:
-        """Return a view of this plan with its entries only from index `keep` on."""
-        start, pinned = self._start(keep, view.start.cuts)
+        """Return a view of this plan without its entries before index `keep`."""
         kept = view.entries[keep - len(self.old.entries) :]
-        return view_of_rendered(
-            self._id, self._anchor, start, self.prefix, pinned, kept, self._observations
-        )
+        return self._view(keep, view.start.cuts, kept, rendered=True)
+
+    def _view(
+        self, keep: int, cuts: Mapping[str, Truncation], entries: Sequence[Entry], *, rendered: bool
+    ) -> View:
+        start, task = self._start(keep, cuts)
+        anchor = self.old.entries[-1].seq if self.old.entries else None
+        number, seen = self.old.activation_id + 1, self._observations
+        return view_of(number, anchor, start, self.prefix, task, entries, seen, rendered=rendered)
 
     @property
     def _observations(self) -> tuple[Observation, ...]:
         return self.standing if self.base.remembers else ()
-
-    @property
-    def _id(self) -> int:
-        return self.old.activation_id + 1
-
-    @property
-    def _anchor(self) -> int | None:
-        return self.old.entries[-1].seq if self.old.entries else None
 
     def _start(
         self, keep: int, cuts: Mapping[str, Truncation]
@@ -210,13 +205,13 @@ class _Plan:
         kept_cuts = {handle: one for handle, one in cuts.items() if handle in shown}
         short = sum(entry.size for entry in kept) < self.least
         pinned = self.task if self.task and not any(e.seq == self.task.seq for e in kept) else None
-        gone = sum(e.size for e in dropped) + self.base.left_out + (self.old.task is not None)
+        left = sum(e.size for e in dropped) + self.base.left_out + (self.old.task is not None)
         task_id = pinned.seq if pinned else None
         start = replace(
             self.base,
             first=first,
             task=task_id,
-            left_out=gone - (pinned is not None),
+            left_out=left - (pinned is not None),
             cuts=kept_cuts,
             last_messages=self.least,
             observed=tuple(one.id for one in self._observations),
@@ -239,14 +234,14 @@ def _keep_messages(entries: tuple[Entry, ...], count: int) -> int:
 
 
 def _rides(entries: tuple[Entry, ...], index: int) -> bool:
-    # A note that rides in an exchange's last result stays with that exchange.
+    # A note inside of an exchange's last result stays with that exchange.
     return not entries[index].prompt
 
 
 def _shrink(plan: _Plan, keep: int, room: PromptLimits, estimate: Callable[[int], int]) -> View:
-    """Cut old results, then let the guaranteed messages go, down to the last exchange.
+    """Truncate old results, then drop the oldest guaranteed messages, down to the last exchange.
 
-    What was said after it stays with it, unless all together do not fit; then they go as well,
+    If that exchange and the messages after it do not fit either, drop it and the oldest of those,
     down to the newest message.
     """
     entries = plan.old.entries
@@ -257,18 +252,18 @@ def _shrink(plan: _Plan, keep: int, room: PromptLimits, estimate: Callable[[int]
     def fits(most: int) -> Callable[[int], bool]:
         return lambda first: estimate(plan.less(view, first).tokens) <= most
 
-    # A prompt becomes shorter with each node that leaves, so where it fits is found by halving.
+    # Each node that leaves makes the prompt shorter, so a binary search finds where it fits.
     starts = [keep, *(i for i in range(keep + 1, len(entries)) if not _rides(entries, i))]
     last = max(keep, last_exchange(entries))
     before, behind = [i for i in starts if i <= last], [i for i in starts if i >= last]
-    found = bisect_left(before, True, key=fits(int(room.limit * TARGET)))
-    if found < len(before):
-        return plan.less(view, before[found])
-    found = bisect_left(behind, True, key=fits(room.limit))
-    keep = behind[min(found, len(behind) - 1)]
+    index = bisect_left(before, True, key=fits(int(room.limit * TARGET)))
+    if index < len(before):
+        return plan.less(view, before[index])
+    index = bisect_left(behind, True, key=fits(room.limit))
+    keep = behind[min(index, len(behind) - 1)]
     view = plan.less(view, keep)
     if estimate(view.tokens) > room.limit:
-        # The window became smaller, or the provider counts more than it did.
+        # The window became smaller, or the provider now counts more per token of ours.
         view = plan.view(keep, _cuts(plan, keep, 0))
     if estimate(view.tokens) > room.limit:
         raise prompt_too_large(view, room, estimate)
@@ -276,7 +271,7 @@ def _shrink(plan: _Plan, keep: int, room: PromptLimits, estimate: Callable[[int]
 
 
 def last_exchange(entries: Sequence[Entry]) -> int:
-    """Return the place of the last exchange; of the last entry if there is none."""
+    """Return the index of the last exchange, or of the last entry if there is none."""
     for index in reversed(range(len(entries))):
         if entries[index].results:
             return index
@@ -284,7 +279,7 @@ def last_exchange(entries: Sequence[Entry]) -> int:
 
 
 def _cuts(plan: _Plan, keep: int, uncut: int) -> dict[str, Truncation]:
-    """Return the cuts in force with those of every long result before the newest exchanges."""
+    """Return the current cuts, and new ones of long results before the newest exchanges."""
     cuts = dict(plan.base.cuts)
     exchanges = [entry for entry in plan.old.entries[keep:] if entry.results]
     for entry in exchanges[: len(exchanges) - uncut]:
@@ -298,7 +293,7 @@ def _cuts(plan: _Plan, keep: int, uncut: int) -> dict[str, Truncation]:
 
 
 def saved_by_cuts(view: View) -> int:
-    """Return about how many tokens it would save to cut every long result but the newest ones."""
+    """Return about how many tokens truncating all long results but the newest would save."""
     exchanges = [entry for entry in view.entries if entry.results]
     return sum(
         max(0, min(len(result.text), entry.shown[index] or len(result.text)) // 4 - CUT_TOKENS)
@@ -309,10 +304,10 @@ def saved_by_cuts(view: View) -> int:
 
 
 def truncation_of(text: str, handle: str, cap: int | None) -> Truncation | None:
-    """Return the cut after which a result has about `CUT_TOKENS`; None if it has no more.
+    """Return the truncation of a result to about `CUT_TOKENS`; None if it is no longer than that.
 
     Args:
-        cap: to how many characters it was cut when it was first sent.
+        cap: the characters to which it was truncated when it was first sent.
     """
     if len(text) <= CUT_TOKENS:
         return None
@@ -321,7 +316,7 @@ def truncation_of(text: str, handle: str, cap: int | None) -> Truncation | None:
         chars = chars * 3 // 4
     if chars >= len(text):
         return None
-    # What its exchange's cap never showed leaves nothing behind.
+    # Identifiers that the cap already hid were never shown, so they are not listed.
     if cap is not None and cap <= chars:
         return Truncation(chars)
     return Truncation(chars, " ".join(left_out(text, truncate_text(text, chars, handle))))
@@ -330,7 +325,7 @@ def truncation_of(text: str, handle: str, cap: int | None) -> Truncation | None:
 def prompt_too_large(
     view: View, room: PromptLimits, estimate: Callable[[int], int]
 ) -> PromptTooLarge:
-    """Return the error that names what fills the window most."""
+    """Return the error that names the longest part of the prompt."""
     parts: list[tuple[int, str]] = [
         (count_message(message), _name(message)) for message in view.front
     ]
@@ -344,9 +339,9 @@ def prompt_too_large(
     return PromptTooLarge(
         f"The prompt needs about {estimate(view.tokens):,} tokens, but the window of "
         f"{view.start.model or 'the model'} is {room.window:,} tokens, of which {room.reserve:,} "
-        f"are kept for the answer. The longest part is {name} with about {estimate(tokens):,}.",
+        f"are reserved for the answer. The longest part is {name} with about {estimate(tokens):,}.",
         cure="Shorten it, use a model with a larger window, or set AGENT_RUNTIME_CONTEXT_WINDOW "
-        "if the window is larger than the runtime believes.",
+        "if the window is larger than the runtime assumes.",
     )
 
 
@@ -358,20 +353,20 @@ def _name(message: PromptMessage) -> str:
 def covered(
     entries: Sequence[Entry], prepared: Sequence[Observation]
 ) -> tuple[list[Observation], Sequence[Entry]]:
-    """Return the observations that stand for the front of the entries, and the entries they do.
+    """Return the observations that stand for the oldest entries, and those entries.
 
-    Where several stand for the same interval, the one that is not provisional counts, then the
+    Of several observations of one interval the final one wins over provisional ones, then the
     newest.
     """
     by_first: dict[int, Observation] = {}
     for one in sorted(prepared, key=lambda one: (not one.provisional, one.id)):
         by_first[one.first] = one
     places = {entry.seq: place for place, entry in enumerate(entries)}
-    found: list[Observation] = []
+    chosen: list[Observation] = []
     reached = 0
     while reached < len(entries) and (one := by_first.get(entries[reached].seq)) is not None:
         if one.last not in places:
             break
-        found.append(one)
+        chosen.append(one)
         reached = places[one.last] + 1
-    return found, entries[:reached]
+    return chosen, entries[:reached]

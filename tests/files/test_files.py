@@ -66,7 +66,7 @@ async def store(runtime: Runtime) -> UserStore:
     return store
 
 
-class Told:
+class Prompted:
     """The files of a run's prompts, and the events that they write."""
 
     def __init__(
@@ -180,22 +180,22 @@ async def test_paths_urls_references_and_bytes_are_attached_in_order(
 
 
 @pytest.mark.parametrize(
-    ("file", "told"),
+    ("file", "message"),
     [
         (File(b""), "is empty"),
-        (File(b"x" * 50_001, "big"), "'big' has 50,001 bytes, and 50,000 are the most"),
+        (File(b"x" * 50_001, "big"), "'big' has 50,001 bytes; the limit is 50,000"),
         ("missing.png", "'missing.png' cannot be read: No such file"),
-        (".", "is no file"),
+        (".", "is not a file"),
         ("bad\0name", "cannot be read"),
         ("http:///path", "names no host"),
-        ("data:image/png;base64,???", "not whole"),
-        ("data:nothing", "not whole"),
+        ("data:image/png;base64,???", "incomplete"),
+        ("data:nothing", "incomplete"),
     ],
 )
 async def test_what_cannot_be_taken_in_is_refused_with_its_name(
-    store: UserStore, file: Any, told: str
+    store: UserStore, file: Any, message: str
 ) -> None:
-    with pytest.raises(InvalidFile, match=told) as raised:
+    with pytest.raises(InvalidFile, match=message) as raised:
         await attach(store, "t1", [file], 50_000)
     assert raised.value.cure
     assert await store.files("t1") == []
@@ -208,7 +208,7 @@ async def test_a_file_too_large_is_not_even_read(store: UserStore, tmp_path: Pat
     with pytest.raises(InvalidFile, match="1,000,000,000,000 bytes"):
         await attach(store, "t1", [large], 50_000)
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(InvalidFile, match="is no file"):
+    with pytest.raises(InvalidFile, match="is not a file"):
         await attach(store, "t1", [tmp_path / "pipe"])
 
 
@@ -262,7 +262,7 @@ async def test_a_name_is_kept_as_one_readable_line(store: UserStore) -> None:
 def test_a_reference_goes_to_dify_and_back(ref: FileRef, reference: dict[str, Any]) -> None:
     assert to_reference(ref) == reference
     assert from_reference(reference) == (ref, "user")
-    # Dify writes what is not set as well.
+    # Dify writes unset fields as well.
     unset = dict.fromkeys(("upload_file_id", "tool_file_id", "url"))
     assert from_reference({**unset, **reference}) == (ref, "user")
     assert from_reference(to_reference(ref, "assistant")) == (ref, "assistant")
@@ -280,7 +280,7 @@ def test_a_reference_goes_to_dify_and_back(ref: FileRef, reference: dict[str, An
         {"type": "hologram", "transfer_method": "teleport", "url": "nowhere"},
     ],
 )
-async def test_a_broken_reference_is_told_and_never_raised(
+async def test_a_broken_reference_is_reported_and_never_raised(
     store: UserStore, reference: dict[str, Any]
 ) -> None:
     ref, _ = from_reference(reference)
@@ -312,18 +312,18 @@ async def test_a_file_of_another_owner_is_just_not_there(
     theirs = await runtime.files.upload("t1", PNG, name="secret.png", user="stranger")
     gone = FileRef("image", "upload:00000000-0000-7000-8000-000000000000")
     bare = FileRef("image", theirs.uri)
-    told = Told(store)
-    foreign, missing = await told.parts(bare, gone)
+    prompted = Prompted(store)
+    foreign, missing = await prompted.parts(bare, gone)
     assert (foreign.file, foreign.data, foreign.problem) == (bare, "", NOT_THERE)
     assert missing.problem == foreign.problem
     assert "secret" not in placeholder(foreign.file, foreign.problem)
-    assert told.reasons == [NOT_THERE, NOT_THERE]
+    assert prompted.reasons == [NOT_THERE, NOT_THERE]
 
 
 async def test_a_file_is_found_from_a_sub_agents_thread(store: UserStore) -> None:
     ref = await store_file(store, "t1", File(PNG))
     await store.ensure_thread("of a sub-agent")
-    [part] = await Told(store).parts(ref)
+    [part] = await Prompted(store).parts(ref)
     assert part.data
 
 
@@ -353,8 +353,8 @@ async def test_a_policy_says_which_files_of_a_message_are_shown(store: UserStore
         "",
         "files of more than 500 bytes are not shown here",
     ]
-    told = Told(store, policy=FilePolicy(detail="low", kinds=("image",)))
-    assert [part.detail for part in await told.parts(image, url)] == ["low", "low"]
+    prompted = Prompted(store, policy=FilePolicy(detail="low", kinds=("image",)))
+    assert [part.detail for part in await prompted.parts(image, url)] == ["low", "low"]
 
 
 # In prompts
@@ -365,22 +365,22 @@ async def test_a_model_is_shown_the_content_of_what_it_takes_and_texts(store: Us
     paper = await store_file(store, "t1", File(PDF, "p.pdf"))
     text = await store_file(store, "t1", File("Ümlaut".encode(), "notes.txt"))
     long = await store_file(store, "t1", File("ü".encode() * TEXT_BYTES, "long.txt"))
-    told = Told(store, takes=frozenset({"image"}))
-    seen = await told.parts(image, paper, text, long)
+    prompted = Prompted(store, takes=frozenset({"image"}))
+    seen = await prompted.parts(image, paper, text, long)
     assert [bool(part.data) for part in seen] == [True, False, False, False]
     assert seen[2].text == "Ümlaut"
     assert seen[3].text == "ü" * (TEXT_BYTES // 2) + "\n[... cut here: 40,000 bytes in all ...]"
-    assert told.reasons == [NOT_TAKEN]
-    # Once told is enough.
-    assert await told.parts(image, paper, text, long) == seen
-    assert told.reasons == [NOT_TAKEN]
+    assert prompted.reasons == [NOT_TAKEN]
+    # Each file is reported once.
+    assert await prompted.parts(image, paper, text, long) == seen
+    assert prompted.reasons == [NOT_TAKEN]
 
 
 async def test_content_that_is_not_what_it_is_said_to_be_is_only_named(store: UserStore) -> None:
     fake = await store_file(store, "t1", File(b"\0garbage", "a.png", "image/png"))
     paper = await store_file(store, "t1", File(b"\0garbage", "a.pdf", "application/pdf"))
     drawing = await store_file(store, "t1", File(b"<svg/>", "a.svg", "image/svg+xml"))
-    problems = [part.problem for part in await Told(store).parts(fake, paper, drawing)]
+    problems = [part.problem for part in await Prompted(store).parts(fake, paper, drawing)]
     assert problems == [NO_IMAGE, NO_PDF, NO_IMAGE]
 
 
@@ -402,7 +402,7 @@ class Failing:
         return await self._store.find_files(ids)
 
     async def file_content(self, thread_id: str, file_id: str) -> bytes:
-        """Fail as told."""
+        """Raise the given error."""
         self.reads += 1
         if self.error is not None:
             raise self.error
@@ -413,50 +413,50 @@ async def test_lost_content_is_named_for_the_rest_of_the_run(store: UserStore) -
     failing: Any = Failing(store)
     ref = await store_file(store, "t1", File(PNG))
     failing.error = ObjectLost("gone")
-    told = Told(failing)
-    assert [part.problem for part in await told.parts(ref)] == [LOST]
+    prompted = Prompted(failing)
+    assert [part.problem for part in await prompted.parts(ref)] == [LOST]
     failing.error = None
-    assert [part.problem for part in await told.parts(ref)] == [LOST]
-    assert told.reasons == [LOST]
+    assert [part.problem for part in await prompted.parts(ref)] == [LOST]
+    assert prompted.reasons == [LOST]
 
 
 async def test_content_that_cannot_be_read_now_is_shown_when_it_can(store: UserStore) -> None:
     failing: Any = Failing(store)
     ref = await store_file(store, "t1", File(PNG))
     failing.error = StoreUnavailable("down")
-    told = Told(failing)
-    assert [part.problem for part in await told.parts(ref)] == [UNREADABLE]
+    prompted = Prompted(failing)
+    assert [part.problem for part in await prompted.parts(ref)] == [UNREADABLE]
     failing.error = None
-    [part] = await told.parts(ref)
+    [part] = await prompted.parts(ref)
     assert (part.problem, bool(part.data)) == ("", True)
 
 
 async def test_only_what_no_answered_prompt_had_is_taken_for_refused(store: UserStore) -> None:
     first = await store_file(store, "t1", File(PNG))
     second = await store_file(store, "t1", File(PNG + b"2"))
-    told = Told(store)
+    prompted = Prompted(store)
 
     async def shown(*files: FileRef) -> dict[int, list[FilePart]]:
-        return await told.files.parts([PromptMessage("user", "", files=files)])
+        return await prompted.files.parts([PromptMessage("user", "", files=files)])
 
-    told.files.accepted(await shown(first))
+    prompted.files.accepted(await shown(first))
     both = await shown(first, second)
-    assert told.files.refused(both)
+    assert prompted.files.refused(both)
     assert [bool(part.problem) for part in (await shown(first, second))[0]] == [False, True]
     # Nothing is left that it could be about.
-    assert not told.files.refused(await shown(first, second))
+    assert not prompted.files.refused(await shown(first, second))
 
 
 async def test_memory_holds_a_bounded_part_of_the_content(store: UserStore) -> None:
     failing: Any = Failing(store)
     refs = [await store_file(store, "t1", File(PNG + bytes([n]) * 1000)) for n in range(3)]
     size = -(-(len(PNG) + 1000) // 3) * 4
-    told = Told(failing, cache=ContentCache(limit=2 * size))
+    prompted = Prompted(failing, cache=ContentCache(limit=2 * size))
     for ref in (refs[0], refs[1], refs[0], refs[2], refs[0], refs[2]):
-        [part] = await told.parts(ref)
+        [part] = await prompted.parts(ref)
         assert len(part.data) == size
     assert failing.reads == 3
-    await told.parts(refs[1])
+    await prompted.parts(refs[1])
     assert failing.reads == 4
 
 
@@ -465,7 +465,7 @@ async def test_coding_content_does_not_hold_up_the_loop(runtime: Runtime) -> Non
     await store.ensure_thread("t1")
     content = PNG + os.urandom(12_000_000)
     ref = await store_file(store, "t1", File(content), 20_000_000)
-    told = Told(store)
+    prompted = Prompted(store)
     parts: list[FilePart] = []
     ticks = 0
 
@@ -479,7 +479,7 @@ async def test_coding_content_does_not_hold_up_the_loop(runtime: Runtime) -> Non
         group.start_soon(tick)
         await anyio.lowlevel.checkpoint()
         before = ticks
-        parts = await told.parts(ref)
+        parts = await prompted.parts(ref)
         assert ticks > before + 10
         group.cancel_scope.cancel()
     assert len(parts[0].data) == -(-len(content) // 3) * 4

@@ -56,7 +56,7 @@ async def test_a_model_with_vision_is_sent_the_image_at_every_step(
         first, second = world.sent()
         assert second[: len(first)] == first
         assert first[1]["content"] == [{"type": "text", "text": "What is it?"}, SEEN]
-        # The log and the events hold a reference; content is kept once, beside them.
+        # The log and the events hold a reference; the content is stored once, apart from them.
         thread = await world.store.thread(result.thread_id)
         assert thread.title == "What is it?"
         task = await world.store.node(result.thread_id, 1)
@@ -76,7 +76,7 @@ async def test_a_model_with_vision_is_sent_the_image_at_every_step(
 
 
 @pytest.mark.backends("file")
-async def test_a_model_without_vision_is_told_of_the_file(serve: Serve) -> None:
+async def test_a_model_without_vision_sees_the_files_name(serve: Serve) -> None:
     async with serve([Reply(text="I cannot see it.")]) as world:
         result = await world.run(Agent(), "Look.", files=[File(PNG, "cat.png")])
         [sent] = world.sent()
@@ -84,8 +84,8 @@ async def test_a_model_without_vision_is_told_of_the_file(serve: Serve) -> None:
         assert sent[1]["content"] == (
             f"Look.\n[file: cat.png (image, image/png, 264 bytes) {kept.uri}]"
         )
-        [told] = [event for event in world.events if event.kind == "file"]
-        assert told.data == {
+        [named] = [event for event in world.events if event.kind == "file"]
+        assert named.data == {
             "name": "cat.png",
             "uri": kept.uri,
             "reason": "the model does not take such files",
@@ -116,8 +116,8 @@ async def test_a_broken_or_foreign_file_never_drops_the_turn(serve: Serve) -> No
             "[file: image (image) upload:gone; not shown: it is not there]",
             "[file: document (document) nonsense; not shown: its reference is broken]",
         ]
-        told = [event.data["uri"] for event in world.events if event.kind == "file"]
-        assert told == [file.uri for file in files]
+        named = [event.data["uri"] for event in world.events if event.kind == "file"]
+        assert named == [file.uri for file in files]
 
 
 @pytest.mark.backends("file")
@@ -145,7 +145,7 @@ async def test_an_image_that_the_provider_refuses_does_not_end_the_run(serve: Se
 
 
 @pytest.mark.backends("file")
-async def test_a_refusal_that_is_not_about_files_is_told(serve: Serve) -> None:
+async def test_a_refusal_that_is_not_about_files_is_raised(serve: Serve) -> None:
     async with serve([failure(400, "No such parameter")], name=VISION) as world:
         with pytest.raises(ModelRejected):
             await world.run(Agent(), "Look.", files=[File(PNG)])
@@ -188,7 +188,7 @@ async def test_a_tools_file_that_cannot_be_kept_is_an_error_that_the_model_reads
 ) -> None:
     @tool
     def one() -> File:
-        """Return what is not there."""
+        """Return a missing file."""
         return File(Path("/no/such/file.png"))
 
     @tool
@@ -208,7 +208,7 @@ async def test_a_tools_file_that_cannot_be_kept_is_an_error_that_the_model_reads
         missing = "'/no/such/file.png' cannot be read: No such file or directory."
         assert await world.results(result.thread_id) == [
             ("error", f"{ran}{missing}"),
-            ("error", f"{ran}'big' has 101 bytes, and 100 are the most."),
+            ("error", f"{ran}'big' has 101 bytes; the limit is 100."),
             ("ok", "Files: a.txt"),
         ]
 
@@ -247,7 +247,7 @@ async def test_a_file_without_words_is_a_task(play: Play) -> None:
 
 
 @pytest.mark.backends("file")
-async def test_a_sub_agent_sees_the_files_that_it_is_told_of(serve: Serve) -> None:
+async def test_a_sub_agent_sees_the_files_of_its_briefing(serve: Serve) -> None:
     child = Agent(name="child")
 
     @tool

@@ -38,7 +38,7 @@ async def work() -> str:
 
 
 def agent(answered: int = 0) -> Agent:
-    """Return the agent whose model has given so many answers already."""
+    """Return the agent whose model has given `answered` answers already."""
     return Agent(ScriptedModel(SCRIPT[answered:]), tools=[work], planning=True)
 
 

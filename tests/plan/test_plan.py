@@ -1,4 +1,4 @@
-"""Plans as values: what changes are valid, what a refusal says, and how a plan is told."""
+"""Plans as values: valid changes, refusals, and plans as text."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_new_plan_begins_in_its_first_phase_and_iteration() -> None:
     assert [one.id for one in plan.ready] == ["a"]
 
 
-def test_steps_without_an_id_are_numbered_beside_those_that_have_one() -> None:
+def test_steps_without_an_id_are_numbered_among_those_that_have_one() -> None:
     steps = [step(description="x"), step(id=2, description="y"), step(description="z")]
     assert [one.id for one in made(*steps).items] == ["1", "2", "3"]
 
@@ -120,7 +120,7 @@ def test_goal_and_phase_are_checked() -> None:
             create_plan(goal, [step(description="x")], phase=phase, phases=PHASES)
 
 
-def test_all_that_is_wrong_is_told_at_once_and_no_more_than_ten() -> None:
+def test_a_refusal_names_all_problems_but_no_more_than_ten() -> None:
     with pytest.raises(InvalidPlan) as caught:
         create_plan("", [step(description="")] * 30, phase="party", phases=PHASES)
     lines = str(caught.value).splitlines()
@@ -235,10 +235,10 @@ def test_what_was_observed_is_marked_whatever_it_depends_on() -> None:
     assert mark_item(made(), "unknown", "completed") == made()
 
 
-# Kept and told
+# Stored and rendered
 
 
-def test_a_plan_is_read_as_it_was_kept() -> None:
+def test_a_plan_is_read_as_it_was_stored() -> None:
     plan = changed(made(), step(id="a", follow=True, result="ü\ud800"), others=1)
     kept = decode_plan(encode_plan(plan), version=3, node_id=7, created_at=1.0)
     assert (kept.items, kept.goal, kept.phase, kept.iteration) == (
@@ -256,7 +256,7 @@ def test_what_is_no_plan_is_not_read_as_one(body: bytes) -> None:
         decode_plan(body, version=1, node_id=1, created_at=0.0)
 
 
-def test_a_plan_is_told_whole() -> None:
+def test_a_plan_is_rendered_whole() -> None:
     plan = changed(made(), step(id="a", status="completed", result="all\nseen"))
     assert render_whole_plan(plan).splitlines() == [
         "Plan version 0: 1 of 3 done, phase plan, iteration 1.",
@@ -304,7 +304,7 @@ async def test_arguments_of_wrong_types_are_refused_by_name() -> None:
     assert "steps.0.status" in await error(tool, action="update", steps=[{"id": 1, "status": "?"}])
 
 
-def test_the_model_is_told_the_phases() -> None:
+def test_the_models_schema_names_the_phases() -> None:
     schema = plan_tool(phases=("draft", "polish")).spec.parameters
     for part in (schema, schema["$defs"]["Step"]):
         assert part["properties"]["phase"]["anyOf"][0]["enum"] == ["draft", "polish"]

@@ -66,21 +66,21 @@ def statuses(plan: Plan) -> list[str]:
 
 
 async def play_on(world: World, *script: Scripted, agent: Agent = AGENT) -> list[str]:
-    """Let a run answer by a script on the thread `t`; return what its tools told it last."""
+    """Let a run answer by a script on the thread `t`; return what its tools last returned."""
     model = ScriptedModel([*script, say("Done.")])
     kept = Agent(model, tools=agent.tools, planning=agent.planning)
     await world.run(kept, thread="t")
     return [one.text for one in model.requests[-1].messages if one.role == "tool"]
 
 
-async def test_a_plan_outlives_its_process_and_goes_on(play: Play) -> None:
+async def test_a_plan_outlives_its_process_and_continues(play: Play) -> None:
     async with play() as world:
         await play_on(world, create(), update({"id": "a", "status": "in_progress"}))
     async with play() as world:
         plan = await now(world)
         assert (plan.goal, statuses(plan)) == ("Ship it", ["in_progress", "pending"])
-        told = await play_on(world, calls(done("a")), call("plan", action="review"))
-        assert "[x] a (plan) Look" in told[-1]
+        results = await play_on(world, calls(done("a")), call("plan", action="review"))
+        assert "[x] a (plan) Look" in results[-1]
         versions = await world.runtime.plans.versions("t")
         assert [(one.version, one.settled) for one in versions] == [(3, 1), (2, 0), (1, 0)]
         assert versions[0] == await now(world)
@@ -91,7 +91,7 @@ async def test_what_is_refused_tells_the_model_how_to_correct_it_and_changes_not
     play: Play,
 ) -> None:
     async with play() as world:
-        told = await play_on(
+        results = await play_on(
             world,
             call("plan", action="review"),
             done("a"),
@@ -99,10 +99,10 @@ async def test_what_is_refused_tells_the_model_how_to_correct_it_and_changes_not
             update({"id": "a", "status": "completed"}, {"id": "x", "phase": "party"}),
             update({"id": "a", "status": "finished"}),
         )
-        assert told[2].endswith("Can be begun: a, b. Steps: a, b.")
-        assert told[0].startswith("There is no plan yet.") and "`create`" in told[1]
-        assert "there is no step 'x'; there are: a, b" in told[3]
-        assert "'pending', 'in_progress'" in told[4]
+        assert results[2].endswith("Can be begun: a, b. Steps: a, b.")
+        assert results[0].startswith("There is no plan yet.") and "`create`" in results[1]
+        assert "there is no step 'x'; there are: a, b" in results[3]
+        assert "'pending', 'in_progress'" in results[4]
         plan = await now(world)
         assert (plan.version, statuses(plan)) == (1, ["pending", "pending"])
 
@@ -121,7 +121,7 @@ async def test_two_changes_in_one_message_are_both_made_in_their_order(play: Pla
 
 
 @FILE
-async def test_a_step_follows_the_calls_beside_it(play: Play) -> None:
+async def test_a_step_follows_the_other_calls_of_its_message(play: Play) -> None:
     seen: list[list[str]] = []
     open_now = anyio.Event()
     go_on = anyio.Event()
@@ -191,12 +191,12 @@ async def test_after_a_crash_each_change_was_made_once_and_the_plan_is_true(
         versions = await world.runtime.plans.versions("t")
         made_by = [row.call_id for row in await world.store.plans("t", exchange.seq)]
         assert len(versions) == 3 and len(set(made_by)) == 3
-        told = await world.results("t")
+        results = await world.results("t")
         said = "Plan version 2: 1 of 3 done, phase plan, iteration 1. Can be begun: 2, 3."
-        assert told[1] == ("ok", said)
-        assert told[3][0] == "ok" and "In progress: 2." in told[3][1]
+        assert results[1] == ("ok", said)
+        assert results[3][0] == "ok" and "In progress: 2." in results[3][1]
         # `work` may not run again: whether it did what it should nobody saw, unless it ended.
-        ended = "completed" if told[2][0] == "ok" else "failed"
+        ended = "completed" if results[2][0] == "ok" else "failed"
         assert statuses(versions[0]) == ["completed", ended, "pending"]
         if ended == "failed":
             assert versions[0].items[1].result == f"work: {INTERRUPTED}"
@@ -341,8 +341,8 @@ async def test_phases_are_those_of_the_agent_else_of_the_settings(play: Play) ->
             (Agent(planning=("draft", "polish")), ["draft", "polish"]),
             (Agent(tools=[plan_tool(phases=("one",))]), ["one"]),
         ):
-            told = await play_on(world, create(), update(phase="party"), agent=agent)
-            assert f"there is no phase 'party'; the phases are: {', '.join(phases)}" in told[-1]
+            results = await play_on(world, create(), update(phase="party"), agent=agent)
+            assert f"there is no phase 'party'; the phases are: {', '.join(phases)}" in results[-1]
             assert (await now(world)).phase == phases[0]
 
 
@@ -376,15 +376,15 @@ async def test_the_event_of_a_version_tells_figures_and_keeps_no_content(play: P
 
 
 @FILE
-async def test_a_plan_that_cannot_be_read_is_told_and_can_be_made_anew(
+async def test_a_plan_that_cannot_be_read_is_results_and_can_be_made_anew(
     play: Play, tmp_path: Path
 ) -> None:
     async with play() as world:
         await play_on(world, create())
     run_raw(tmp_path / "store.db", "UPDATE plans SET body = x'7b7d'")
     async with play() as world:
-        told = await play_on(world, done("a"), create())
-        assert "Version 1 of the plan of thread t cannot be read" in told[-2]
+        results = await play_on(world, done("a"), create())
+        assert "Version 1 of the plan of thread t cannot be read" in results[-2]
         assert (await now(world)).version == 2
 
 

@@ -28,14 +28,14 @@ PREFIX = PromptPrefix("You are careful.")
 
 @dataclass(frozen=True, slots=True)
 class Say:
-    """The user begins a run with so many words."""
+    """The user begins a run with a text of `words` words."""
 
     words: int
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The model answers with text, and so many notes had come in."""
+    """The model answers with text, after `notes` notes came in."""
 
     words: int
     notes: int = 0
@@ -43,7 +43,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The model calls tools at once, whose results have so many words."""
+    """The model calls tools in parallel, whose results have these numbers of words."""
 
     results: tuple[int, ...]
     notes: int = 0
@@ -51,14 +51,14 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Tell:
-    """So many notes came in while nobody worked on the thread."""
+    """Notes came in while no run was active."""
 
     notes: int
 
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """Prompts begin anew, for a cause of which the branch itself knows nothing."""
+    """An activation is made, for a cause that the branch does not show."""
 
     cause: ActivationCause
 
@@ -99,7 +99,7 @@ class Growing:
     Attributes:
         ratio: the provider's tokens for one of ours.
         log: every node.
-        activated: whether prompts began anew since the last one.
+        activated: whether there was an activation since the last prompt.
     """
 
     room: PromptLimits

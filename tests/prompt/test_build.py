@@ -39,7 +39,6 @@ from agent_runtime.prompt.build import (
     encode_prefix,
     encode_start,
     view_of,
-    view_of_rendered,
 )
 from agent_runtime.prompt.render import render_entry
 from agent_runtime.prompt.view import (
@@ -170,9 +169,8 @@ def test_a_prompt_that_lost_what_its_model_needs_back_is_a_bug(lost: bool) -> No
         entry, prompt=render_entry(entry, ActivationContent(model=other), keep_opaque=True)
     )
     start = ActivationContent(model="m" if lost else "other")
-    shown = view_of_rendered(
-        1, None, start, PromptPrefix(""), None, [replace(drawn, parent_id=None)]
-    )
+    root = replace(drawn, parent_id=None)
+    shown = view_of(1, None, start, PromptPrefix(""), None, [root], rendered=True)
     with pytest.raises(InvariantError, match="missing from" if lost else "must not be in"):
         check_prompt(shown, build_prompt(shown), None, estimate=1, limit=2)
 

@@ -32,7 +32,7 @@ def read(page: int) -> str:
 
 
 def pages(count: int) -> list[Reply]:
-    """Return a script that reads so many pages and then answers."""
+    """Return a script that reads `count` pages and then answers."""
     return [*(Reply(calls=(("read", {"page": n}),)) for n in range(count)), Reply(text="Done.")]
 
 
@@ -139,7 +139,7 @@ async def test_one_flood_of_results_is_capped_before_it_is_sent(serve: Serve) ->
     assert "are left out here; recall(handle=" in world.sent()[1][-1]["content"]
 
 
-async def test_what_can_never_fit_is_told_by_name_and_size(play: Play) -> None:
+async def test_a_message_that_can_never_fit_is_named_with_its_size(play: Play) -> None:
     async with play([say("Never.")], settings={"context_window": 2_000}) as world:
         with pytest.raises(PromptTooLarge, match="user message") as raised:
             await world.run(Agent(), "word " * 5000)

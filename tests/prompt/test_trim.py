@@ -81,7 +81,7 @@ def test_several_messages_count_as_their_sum() -> None:
     assert count_messages_tokens([]) == 0
 
 
-def test_what_is_no_message_is_told() -> None:
+def test_an_item_that_is_no_message_is_reported() -> None:
     with pytest.raises(ConfigError, match="the role 'robot'"):
         count_message_tokens({"role": "robot", "content": "Beep."})
 
@@ -100,7 +100,7 @@ def test_the_window_is_that_of_the_longest_matching_name_or_the_one_given() -> N
 
 
 def long(name: str, tokens: int) -> str:
-    """Return a text of about so many tokens."""
+    """Return a text of about `tokens` tokens."""
     return f"{name}" + " word" * (tokens - 1)
 
 
@@ -165,7 +165,7 @@ def test_what_has_to_stay_and_does_not_fit_is_an_error_that_names_it() -> None:
         trim_messages([user(long("much", 900)), answer("No.")], MODEL, context_window=1_000)
     with pytest.raises(PromptTooLarge, match="message of the system"):
         trim_messages([PromptMessage("system", long("much", 900))], MODEL, context_window=1_000)
-    with pytest.raises(PromptTooLarge, match="what stands before"):
+    with pytest.raises(PromptTooLarge, match="what comes before"):
         trim_messages([], MODEL, system=[user(long("much", 900))], context_window=1_000)
     with pytest.raises(ConfigError, match="reserve"):
         trim_messages(messages, MODEL, context_window=100, response_reserve=100)

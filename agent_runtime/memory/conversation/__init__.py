@@ -1,1 +1,1 @@
-"""Conversation memory: the newest whole turns of a thread, for use outside a run."""
+"""Conversation memory: the newest turns of a thread, for prompts that a program builds itself."""

@@ -1,7 +1,7 @@
-"""Conversation memory: a thread's newest turns within a budget of tokens.
+"""Conversation memory: a thread's newest turns within a token budget.
 
-After Dify's `TokenBufferMemory`.  It is for prompts of one's own, such as those of a classifier or
-of a template; an agent's run on the thread has the thread's whole memory by itself.
+After Dify's `TokenBufferMemory`.  For prompts that a program builds itself, such as those of a
+classifier or a template; an agent's run needs none of this.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from agent_runtime_storage.contract.records import FileKind, Node
 from agent_runtime_storage.contract.store import UserStore
 
 _NEWS = ("steer", "background")
-"""Of the runtime's notes, those that tell something new; the others restate."""
+"""Sources of the notes that say something new; the others restate."""
 _FIRST_PAGE = 64
 _NEXT_PAGE = 8
-"""How many times as many nodes are read if the first did not reach a limit."""
+"""Factor by which the page grows until a limit is reached."""
 
 
 class ConversationMemory:
-    """What was said on a thread, as its owner sees it. Nothing is kept, and nothing to close."""
+    """Reads what was said on a thread. It holds nothing, so there is nothing to close."""
 
     def __init__(self, store: UserStore, thread_id: str) -> None:
         self._store = store
@@ -54,20 +54,19 @@ class ConversationMemory:
     ) -> History:
         """Return the newest whole turns of one branch, oldest first.
 
-        A turn is a user's message with all that followed up to the next one, each tool call with
-        its results.  The branch is taken before any limit.  The newest turn is left out while a
-        run is at work on it; the turns of runs that ended are in, whatever they ended with.
-        `left_out` says how many older turns did not fit.
+        A turn is a user's message and everything up to the next one.  The newest turn is left out
+        while a run is working on it; turns of runs that failed or were cancelled are included.
+        The result's `left_out` counts the older turns that did not fit.
 
         Args:
-            max_token_limit: the most tokens, in our count; a newest turn with more gives nothing.
+            max_token_limit: the most tokens, by our count; [] if the newest turn has more.
             message_limit: the most messages.
-            window: where it is on, its size takes the place of `message_limit`.
-            current_message_id: the node at which the branch ends, None for the thread's head; of
-                a user's message it is what came before it, since that is the one to answer.
-            files: which files are shown; for one that is not, or is broken, stands a text.
-            takes: the kinds of files that the model takes; the others count for the limit as the
-                line that names them. None for all kinds.
+            window: if on, its size replaces `message_limit`.
+            current_message_id: the node at which the branch ends, None for the thread's head.  A
+                user's message there is left out, since it is the one to answer.
+            files: which files are shown; a line of text replaces the others, and broken ones.
+            takes: the kinds of files that the model takes, None for all; the others are counted as
+                the line that names them.
 
         Raises:
             NotFound: the owner has no such thread or node.
@@ -88,9 +87,9 @@ class ConversationMemory:
         current_message_id: int | None = None,
         files: FilePolicy = EVERY_FILE,
     ) -> str:
-        """Return the history as plain text for a prompt, a role before what each said.
+        """Return the history as plain text, each message after its role.
 
-        Tool calls and results are left out, and count for no limit.  Raises like `history`.
+        Tool calls and results are left out and not counted.  Raises like `history`.
         """
         limit = window.limit(message_limit) if window else message_limit
         shown = await self._newest(
@@ -111,36 +110,34 @@ class ConversationMemory:
         await load_vocabulary()
         thread = await self._store.thread(self._thread_id)
         head = thread.head if current is None else current
-        asked = None if head is None else await self._asked(thread.active_run, head, current)
-        if asked is not None:
-            head = (await self._store.node(self._thread_id, asked)).parent_id
+        open_task = (
+            None if head is None else await self._open_task(thread.active_run, head, current)
+        )
+        if open_task is not None:
+            head = (await self._store.node(self._thread_id, open_task)).parent_id
         if head is None:
             return History()
         show = partial(self._show, files=files, results=results)
         size = _FIRST_PAGE
         while True:
-            # The first turn of a page may be cut: if it fits all the same, a larger page is read.
+            # The first turn of a page may lack its beginning; if it fits, read a larger page.
             nodes = await self._store.branch(self._thread_id, head, limit=size)
             whole = nodes[0].parent_id is None
             turns = turns_of(nodes, begins=lambda node: node.role == "user")
             shown = await newest_turns(
-                turns,
-                show,
-                max_tokens=max_token_limit,
-                max_messages=message_limit,
-                takes=takes,
+                turns, show, max_tokens=max_token_limit, max_messages=message_limit, takes=takes
             )
             if whole or shown.left_out:
                 return shown
             size *= _NEXT_PAGE
 
-    async def _asked(self, active_run: str | None, head: int, current: int | None) -> int | None:
-        """Return the user's message that is still to be answered on the branch."""
+    async def _open_task(
+        self, active_run: str | None, head: int, current: int | None
+    ) -> int | None:
+        """Return the user's message on the branch that has no answer yet."""
         if active_run is not None:
             task = (await self._store.run(active_run)).task_id
-            if task is not None and task in await self._store.lineage(
-                self._thread_id, head, first=task
-            ):
+            if task and task in await self._store.lineage(self._thread_id, head, first=task):
                 return task
         if current is not None and (await self._store.node(self._thread_id, head)).role == "user":
             return current
@@ -161,6 +158,6 @@ class ConversationMemory:
             for one in render_entry(entry_of(node), ActivationContent(), keep_opaque=False):
                 if results or (one.role != "tool" and (one.text or not one.calls)):
                     known = await with_files(self._store, one, files)
-                    # Plain text holds no file, so only the line that names it counts.
+                    # Plain text holds no files, so the lines that name them are counted.
                     shown.append(known if results else in_words(known))
         return shown

@@ -1,4 +1,4 @@
-"""Turns: what a user said, with all that followed up to the next time; kept whole or not at all."""
+"""Turns: a user's message and everything up to the next one; included whole or not at all."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from agent_runtime_storage.contract.records import FileKind
 from agent_runtime_storage.contract.store import UserStore
 
 COUNT_IN_THREAD = 100_000
-"""Turns with more characters than that are counted off the event loop."""
+"""Characters above which a turn is counted in a worker thread."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class RolePrefix:
-    """What stands before what each said, where a history is given as plain text."""
+    """The names before messages in a history as plain text."""
 
     user: str = "Human"
     assistant: str = "Assistant"
 
 
 def turns_of(items: Sequence[T], *, begins: Callable[[T], bool]) -> list[list[T]]:
-    """Return the items in turns; what stands before the first beginning is a turn as well."""
+    """Group items into turns; those before the first beginning are a turn too."""
     turns: list[list[T]] = []
     for item in items:
         if begins(item) or not turns:
@@ -42,7 +42,7 @@ class History(list[PromptMessage]):
     """Messages of the newest whole turns, oldest first.
 
     Attributes:
-        left_out: how many older turns did not fit the limits.
+        left_out: the number of older turns that did not fit the limits.
     """
 
     left_out: int = 0
@@ -58,13 +58,14 @@ async def newest_turns(
 ) -> History:
     """Return the newest turns that fit both limits, oldest first.
 
-    It stops at the first that does not fit, so what is given has no gap; a newest turn that alone
-    is too large gives nothing.  Of each turn it is asked only once how it is shown.
+    It stops at the first turn that does not fit, so the history has no gap.
 
     Args:
-        takes: the kinds of files that are sent; the others count as their names. None for all.
+        show: called once for each turn, from the newest on.
+        takes: the kinds of files that are sent, None for all; the others are counted as the lines
+            that name them.
     """
-    kept: list[list[PromptMessage]] = []
+    fitting: list[list[PromptMessage]] = []
     for turn in reversed(turns):
         shown = await show(turn)
         max_messages -= len(shown)
@@ -73,9 +74,9 @@ async def newest_turns(
         max_tokens -= await _count(shown, takes)
         if max_tokens < 0:
             break
-        kept.append(shown)
-    history = History(one for shown in reversed(kept) for one in shown)
-    history.left_out = len(turns) - len(kept)
+        fitting.append(shown)
+    history = History(one for shown in reversed(fitting) for one in shown)
+    history.left_out = len(turns) - len(fitting)
     return history
 
 
@@ -96,26 +97,25 @@ async def _count(shown: Sequence[PromptMessage], takes: Collection[FileKind] | N
 
 
 async def with_files(store: UserStore, message: PromptMessage, policy: FilePolicy) -> PromptMessage:
-    """Return the message with its files rebuilt; a word stands for each that cannot be shown."""
+    """Return a message with its files resolved; a line of text replaces those not shown."""
     if not message.files:
         return message
-    found = await resolve_files(store, message.files, policy)
-    told = [placeholder(one.file, one.problem) for one in found if one.problem]
-    shown = tuple(one.file for one in found if not one.problem)
-    return replace(message, text="\n".join(filter(None, [message.text, *told])), files=shown)
+    resolved = await resolve_files(store, message.files, policy)
+    named = [placeholder(one.file, one.problem) for one in resolved if one.problem]
+    shown = tuple(one.file for one in resolved if not one.problem)
+    return replace(message, text="\n".join(filter(None, [message.text, *named])), files=shown)
 
 
 def in_words(message: PromptMessage) -> PromptMessage:
-    """Return a message as plain text has it: with a line for each file instead of the file."""
+    """Return a message with a line of text for each of its files."""
     named = [placeholder(file) for file in message.files]
     return replace(message, text="\n".join(filter(None, [message.text, *named])), files=())
 
 
 def as_text(messages: Sequence[PromptMessage], prefix: RolePrefix) -> str:
-    """Return what was said, each line of a message's own with its role before it.
+    """Return messages as plain text, each after its role.
 
-    Tool calls and their results are not said to anybody, so they are left out; files stand there
-    `in_words` already.
+    Tool calls and results are left out; files must be `in_words` already.
     """
     names = {"user": prefix.user, "assistant": prefix.assistant}
     said: list[str] = []

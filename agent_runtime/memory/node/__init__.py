@@ -1,1 +1,1 @@
-"""Node memory: what one node of a workflow remembers of a conversation."""
+"""Node memory: the turns of one node of a workflow, in a document of the object store."""

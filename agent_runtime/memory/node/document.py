@@ -1,6 +1,6 @@
-"""The document that a node memory is: JSON of version 1, plain or compressed.
+"""The document of a node memory: JSON, version 1, plain or compressed.
 
-The form is that of Dify's `NodeTokenBufferMemory`.  Fields that this code does not know are kept.
+In the format of Dify's `NodeTokenBufferMemory`.  Unknown fields are preserved.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from agent_runtime.messages import FileRef, encodable
 VERSION = 1
 PLAIN, COMPRESSED = ".json", ".json.zst"
 CODE_IN_THREAD = 128 * 1024
-"""Documents with more bytes than that are read and written off the event loop."""
+"""Bytes above which documents are coded in a worker thread."""
 _CURE = "Restore it from a backup, or delete the memory with `clear`; it was left as it is."
 
 
@@ -31,7 +31,7 @@ class NodeMessage(BaseModel):
     Attributes:
         files: references in Dify's form: `type`, `transfer_method`, an id or a URL, `belongs_to`.
         token_count: of the content, by our count.
-        created_at: UTC, by ISO 8601.
+        created_at: ISO 8601, UTC.
     """
 
     model_config = ConfigDict(extra="allow", frozen=True)
@@ -65,7 +65,7 @@ def new_message(
     files: Sequence[FileRef],
     token_count: int,
 ) -> NodeMessage:
-    """Return a message that is made now."""
+    """Return a message with the current time."""
     now = datetime.now(UTC).isoformat(timespec="milliseconds")
     return NodeMessage(
         message_id=message_id,
@@ -79,7 +79,7 @@ def new_message(
 
 
 class NodeDocument:
-    """What a document holds: its messages, and what else was found in it."""
+    """The messages of a document, and its unknown fields."""
 
     def __init__(
         self, messages: Sequence[NodeMessage] = (), extra: dict[str, Any] | None = None
@@ -88,7 +88,7 @@ class NodeDocument:
         self.extra = extra or {}
 
     def with_messages(self, messages: Sequence[NodeMessage]) -> NodeDocument:
-        """Return it with other messages."""
+        """Return a copy with other messages."""
         return NodeDocument(messages, self.extra)
 
 
@@ -96,11 +96,11 @@ async def decode_node_document(data: bytes, place: str) -> NodeDocument:
     """Return the content of a document.
 
     Args:
-        place: names it in errors, and says by its ending whether it is compressed.
+        place: its key, for errors; the ending says whether it is compressed.
 
     Raises:
-        CorruptDocument: it is damaged, or no node memory.
-        UnknownVersion: it is of another version.
+        CorruptDocument: it is damaged, or not a node memory.
+        UnknownVersion: it has another version.
     """
     if len(data) > CODE_IN_THREAD or place.endswith(COMPRESSED):
         return await anyio.to_thread.run_sync(_decode, data, place)
@@ -127,26 +127,26 @@ def _encode(content: NodeDocument, compressed: bool) -> bytes:
 def _decode(data: bytes, place: str) -> NodeDocument:
     try:
         text = _inflated(data) if place.endswith(COMPRESSED) else data
-        found: object = json.loads(text)
+        value: object = json.loads(text)
     except (ValueError, RecursionError, zstandard.ZstdError) as error:
         raise CorruptDocument(
-            f"The node memory {place} is damaged: it is no JSON.", cure=_CURE
+            f"The node memory {place} is damaged: it is not JSON.", cure=_CURE
         ) from error
-    known = cast("dict[str, object]", found) if isinstance(found, dict) else {}
+    known = cast("dict[str, object]", value) if isinstance(value, dict) else {}
     version = known.get("version", VERSION)
     if version != VERSION:
         raise UnknownVersion(
-            f"The node memory {place} is of version {version!r:.40}, which is not {VERSION}.",
+            f"The node memory {place} has version {version!r:.40}, not {VERSION}.",
             cure="Read it with the agent-runtime that wrote it; it was left as it is.",
         )
     try:
-        document = _Document.model_validate(found)
+        document = _Document.model_validate(value)
     except ValidationError as error:
         where = ".".join(map(str, error.errors()[0]["loc"]))
         what = f"{where}: {error.errors()[0]['msg']}" if where else error.errors()[0]["msg"]
-        # Not from the error: its text repeats what the memory holds.
+        # Not chained: the text of pydantic's error repeats the memory's content.
         raise CorruptDocument(
-            f"The node memory {place} is no document of version {VERSION}: {what}.", cure=_CURE
+            f"The node memory {place} is not a document of version {VERSION}: {what}.", cure=_CURE
         ) from None
     return NodeDocument(document.messages, dict(document.model_extra or {}))
 

@@ -1,9 +1,9 @@
-"""Node memory: what one node of a workflow said and was told in one conversation.
+"""Node memory: the turns of one node of a workflow in one conversation.
 
-After Dify's `NodeTokenBufferMemory`, for whatever a node is: an agent, a function, a tool, or a
-step of a loop that goes on over its iterations.  It is one document in the object store, at
+After Dify's `NodeTokenBufferMemory`, for any kind of node: an agent, a function, a tool, or a step
+of a loop over its iterations.  It is one document in the object store, at
 `{owner}/node_memory/{app_id}/{conversation_id}/{node_id}.json`; `owner` is a digest of the owner's
-name, so that nobody reads another's.
+name, so that owners cannot read each other's.
 """
 
 from __future__ import annotations
@@ -43,38 +43,24 @@ from agent_runtime_storage.contract.store import UserStore
 from agent_runtime_storage.objects.documents import NODE_MEMORY, Document, is_segment
 
 TRIES = 200
-"""How often a write is tried again that others were quicker than."""
+"""Attempts of a write when other writers keep changing the document."""
 _LONGEST_WAIT = 0.1
 _USER = ":user"
 
 Head: TypeAlias = Callable[[Sequence[NodeMessage]], Awaitable[str | None]]
-"""Says at which message a branch ends, of those that the memory has when it is asked."""
+"""Chooses the message at which a branch ends, from all messages of the memory."""
 
 
 async def latest(messages: Sequence[NodeMessage]) -> str | None:
-    """Return the id of the message that was added last: for a memory that has no branches."""
+    """Return the id of the message added last, for a memory without branches."""
     return messages[-1].message_id if messages else None
-
-
-def newest_of(message_ids: Collection[str]) -> Head:
-    """Return what finds the newest of these messages that the memory has.
-
-    For a node that does not take part in each turn: with the ids of the conversation's branch, it
-    gives the last turn in which the node did.
-    """
-
-    async def head(messages: Sequence[NodeMessage]) -> str | None:
-        found = (one.message_id for one in reversed(messages) if one.message_id in message_ids)
-        return next(found, None)
-
-    return head
 
 
 @dataclass(frozen=True, slots=True)
 class NodeKey:
-    """Which node's memory it is.
+    """Identifies a node memory.
 
-    Raises `ConfigError` if an id cannot be a part of a key.
+    Raises `ConfigError` if an id is empty or cannot be part of a key.
     """
 
     app_id: str
@@ -98,7 +84,7 @@ class NodeKey:
 
     @property
     def path(self) -> str:
-        """The key, without the ending and relative to the owner."""
+        """The document's key below the owner, without the ending."""
         return f"{NODE_MEMORY}/{self.app_id}/{self.conversation_id}/{self.node_id}"
 
 
@@ -109,7 +95,7 @@ class _Turn:
     messages: tuple[NodeMessage, NodeMessage]
 
     async def after(self, known: Sequence[NodeMessage]) -> list[NodeMessage]:
-        """Return its messages as they follow on those that are there."""
+        """Return its messages to append to those of the memory; [] if it is there already."""
         if any(one.message_id == self.message_id for one in known):
             return []
         parent = await self.parent(known) if callable(self.parent) else self.parent
@@ -119,15 +105,15 @@ class _Turn:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A document as it was read, None if there is none, and what it holds."""
+    """A document as it was read, or None, and its content."""
 
     document: Document | None
     content: NodeDocument
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
-    """A memory as it was read, from where it belongs and from where it may have lain before."""
+class _Stored:
+    """A memory as it was read, from its place and from where it was before compression changed."""
 
     content: NodeDocument
     own: _Part
@@ -137,18 +123,18 @@ class _Found:
 class NodeMemory:
     """The memory of one node in one conversation. There is nothing to close.
 
-    What is added is buffered until `flush`.  Objects and processes may write to one memory at the
-    same time: each write is made in the place of what was read, and made again on top of what
-    others wrote meanwhile, so no turn is lost, and none is there twice.
+    Added turns are buffered until `flush`.  Objects and processes may write to one memory at the
+    same time: a write replaces only the version that it read, and is repeated on top of what others
+    wrote since.  So no turn is lost or stored twice.
 
     Every method that reads or writes raises:
-        CorruptDocument, UnknownVersion: the document cannot be read; it is left as it is.
+        CorruptDocument, UnknownVersion: the document cannot be read; it is not changed.
         ObjectsUnavailable, StoreFull: the object store cannot be used.
 
     Args:
         store: the owner's; files are looked up in it as well.
-        compressed: keep the document compressed, at `.json.zst`.  Either is read whatever this
-            says, and the next write moves the whole memory to where it belongs.
+        compressed: store the document compressed, at `.json.zst`.  Both forms are read, and the
+            next write moves the whole memory to this one.
 
     Raises:
         ConfigError: an id is empty or unsafe, or the database has no object store.
@@ -179,14 +165,14 @@ class NodeMemory:
         user_files: Sequence[FileRef] = (),
         assistant_files: Sequence[FileRef] = (),
     ) -> None:
-        """Add a turn, to be written by `flush`.
+        """Add a turn to the buffer; `flush` writes it.
 
-        In the document the assistant's message has the turn's id, the user's has it with `:user`.
-        An id that is there already changes nothing: the first turn stands.
+        In the document the assistant's message has the turn's id, the user's that id and `:user`.
+        A turn whose id is in the memory already is ignored.
 
         Args:
-            parent_message_id: the turn that this one follows (None: none does); `latest` or another
-                `Head` finds it when the turn is written, so that turns that are written at once
+            parent_message_id: the turn that this one follows, or None.  `latest`, or another
+                `Head`, finds it when the turn is written, so that turns written at the same time
                 follow each other.
 
         Raises:
@@ -195,19 +181,19 @@ class NodeMemory:
         if not message_id or message_id.endswith(_USER) or message_id == parent_message_id:
             raise ConfigError(
                 f"{message_id!r} cannot be the id of this turn.",
-                cure=f"Give one of its own that is not empty and does not end with `{_USER}`.",
+                cure=f"Give a new id that is not empty and does not end with `{_USER}`.",
             )
         await load_vocabulary()
         user, assistant = encodable(user_content), encodable(assistant_content)
         counts = [await _count(text) for text in (user, assistant)]
-        asked = new_message(message_id + _USER, None, "user", user, user_files, counts[0])
-        answered = new_message(
-            message_id, asked.message_id, "assistant", assistant, assistant_files, counts[1]
+        question = new_message(message_id + _USER, None, "user", user, user_files, counts[0])
+        answer = new_message(
+            message_id, question.message_id, "assistant", assistant, assistant_files, counts[1]
         )
-        self._buffer.append(_Turn(message_id, parent_message_id, (asked, answered)))
+        self._buffer.append(_Turn(message_id, parent_message_id, (question, answer)))
 
     async def messages(self) -> list[NodeMessage]:
-        """Return all messages of whatever branch, those of the buffer last."""
+        """Return all messages of all branches, those of the buffer last."""
         return await self._with_buffer((await self._read()).content.messages)
 
     async def history(
@@ -221,19 +207,19 @@ class NodeMemory:
     ) -> History:
         """Return the newest whole turns of one branch, oldest first, the buffer's included.
 
-        The branch is taken before any limit.  It begins behind a parent that the memory does not
-        have.  A user's message at its end that has no answer yet is left out.  `left_out` says how
-        many older turns did not fit.
+        The branch begins after a parent that the memory does not have.  A user's message without
+        an answer at its end is left out.  The result's `left_out` counts the older turns that did
+        not fit.
 
         Args:
-            current_message_id: the turn (or message) that the branch ends with; None for none,
-                which has no history.  `latest` and `newest_of` find it.
-            max_token_limit: the most tokens, in our count; a newest turn with more gives nothing.
+            current_message_id: the turn or message that the branch ends with, or a `Head` such as
+                `latest`; None for no history.
+            max_token_limit: the most tokens, by our count; [] if the newest turn has more.
             message_limit: the most messages.
-            files: which files are shown; for one that is not, or is broken or another owner's,
-                stands a text.
-            takes: the kinds of files that the model takes; the others count for the limit as the
-                line that names them. None for all kinds.
+            files: which files are shown; a line of text replaces the others, broken ones and those
+                of other owners.
+            takes: the kinds of files that the model takes, None for all; the others are counted as
+                the line that names them.
 
         Raises:
             NotFound: the memory has messages, but not this one.
@@ -254,21 +240,17 @@ class NodeMemory:
             return [await with_files(self._store, one, files) for one in prompts]
 
         return await newest_turns(
-            turns,
-            show,
-            max_tokens=max_token_limit,
-            max_messages=message_limit,
-            takes=takes,
+            turns, show, max_tokens=max_token_limit, max_messages=message_limit, takes=takes
         )
 
     async def flush(self) -> None:
-        """Write what was added; durable when it returns.
+        """Write the buffered turns; durable when it returns.
 
-        If it fails or is cancelled, what was added stays in the buffer, and may have been written
-        all the same: calling it again writes nothing twice.
+        If it fails or is cancelled, the turns stay in the buffer although they may have been
+        written.  Calling it again is safe: nothing is written twice.
 
         Raises:
-            Conflict: others kept writing to the memory, each time just before.
+            Conflict: other writers changed the memory before each of many attempts.
         """
         turns = list(self._buffer)
         if not turns:
@@ -279,14 +261,14 @@ class NodeMemory:
                 return
             await anyio.sleep(random.uniform(0, min(_LONGEST_WAIT, 0.002 * 2**attempt)))
         raise Conflict(
-            f"The node memory {self.key.path} is written to by others all the time.",
+            f"Other writers keep changing the node memory {self.key.path}.",
             cure="Try again.",
         )
 
     async def clear(self) -> None:
-        """Drop what was added, and delete the memory; durable when it returns.
+        """Empty the buffer and delete the memory; durable when it returns.
 
-        What another object or process adds from then on begins a new one.
+        A turn that another object or process adds afterwards begins a new memory.
         """
         self._buffer.clear()
         for ending in (PLAIN, COMPRESSED):
@@ -300,7 +282,7 @@ class NodeMemory:
         except NotFound as error:
             raise NotFound(
                 f"The node memory {self.key.path} has no message {head!r}.",
-                cure="Give a turn that was added, or `newest_of` the conversation's ids.",
+                cure="Give the id of a turn that was added.",
             ) from error
         except CorruptThread as error:
             raise CorruptDocument(
@@ -313,18 +295,18 @@ class NodeMemory:
             known += await turn.after(known)
         return known
 
-    async def _read(self) -> _Found:
+    async def _read(self) -> _Stored:
         plain, compressed = self.key.path + PLAIN, self.key.path + COMPRESSED
-        found = {plain: await self._read_one(plain), compressed: await self._read_one(compressed)}
-        if found[compressed].document is not None and not found[compressed].content.messages:
-            # It may have moved to the other one since that was read.
-            found[plain] = await self._read_one(plain)
-        own, other = found[self._own], found[self._other]
+        parts = {plain: await self._read_one(plain), compressed: await self._read_one(compressed)}
+        if parts[compressed].document is not None and not parts[compressed].content.messages:
+            # Emptied: the memory may have moved to the plain one since that was read.
+            parts[plain] = await self._read_one(plain)
+        own, other = parts[self._own], parts[self._other]
         known = {one.message_id for one in own.content.messages}
-        # What is still in the other one was there first.
+        # Messages in the other one are older.
         more = [one for one in other.content.messages if one.message_id not in known]
         extra = {**other.content.extra, **own.content.extra}
-        return _Found(NodeDocument([*more, *own.content.messages], extra), own, other)
+        return _Stored(NodeDocument([*more, *own.content.messages], extra), own, other)
 
     async def _read_one(self, place: str) -> _Part:
         document = await self._documents.read(place)
@@ -334,21 +316,21 @@ class NodeMemory:
         return _Part(document, content)
 
     async def _write(self) -> bool:
-        """Write the memory with what was added; return whether nobody else was quicker."""
-        found = await self._read()
-        messages = await self._with_buffer(found.content.messages)
-        moves = bool(found.other.content.messages)
-        if moves or len(messages) > len(found.content.messages):
-            content = found.content.with_messages(messages)
+        """Write the memory with the buffer; return False if another writer was faster."""
+        stored = await self._read()
+        messages = await self._with_buffer(stored.content.messages)
+        moves = bool(stored.other.content.messages)
+        if moves or len(messages) > len(stored.content.messages):
+            content = stored.content.with_messages(messages)
             data = await encode_node_document(content, compressed=self._compressed)
-            if not await self._put(self._own, data, found.own.document):
+            if not await self._put(self._own, data, stored.own.document):
                 return False
         if not moves:
             return True
-        # Emptied, not deleted: a bucket refuses to write over what has changed since it was read,
-        # but not to delete it.
+        # Emptied, not deleted: buckets write only if the object is unchanged since it was read, but
+        # delete without that condition.
         empty = await encode_node_document(NodeDocument(), compressed=not self._compressed)
-        return await self._put(self._other, empty, found.other.document)
+        return await self._put(self._other, empty, stored.other.document)
 
     async def _put(self, place: str, data: bytes, there: Document | None) -> bool:
         replaces = None if there is None else there.version

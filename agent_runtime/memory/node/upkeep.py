@@ -1,4 +1,4 @@
-"""Looking after node memories: which there are, and which were not used for long."""
+"""Lists node memories, and deletes those that were not used for long."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _log = logging.getLogger(__name__)
 PRUNE = "prune-node-memory"
 DAY = 86_400.0
 CLAIM_SECONDS = 600.0
-"""After so long another may take up what a process began; doing it twice does no harm."""
+"""After how long another process may take over; pruning twice does no harm."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredNodeMemory:
-    """A node memory as it lies in the object store.
+    """A node memory in the object store.
 
     Attributes:
-        bytes: as it is stored.
-        modified: when it was last written to, in seconds since the epoch.
-        places: its documents; two if it was moved when compression was switched.
+        bytes: its stored size.
+        modified: when it was last written, in seconds since the epoch.
+        places: its documents; two if it moved when compression was switched.
     """
 
     app_id: str
@@ -39,13 +39,13 @@ class StoredNodeMemory:
 
 
 async def stored_memories(store: UserStore) -> list[StoredNodeMemory]:
-    """Return the owner's node memories, those first that were not written to for longest.
+    """Return the owner's node memories, the longest unchanged first.
 
     Raises:
         ConfigError: the database has no object store.
-        ObjectsUnavailable: it cannot be read.
+        ObjectsUnavailable: the object store cannot be read.
     """
-    found: dict[str, StoredNodeMemory] = {}
+    memories: dict[str, StoredNodeMemory] = {}
     async with aclosing(store.documents().list(NODE_MEMORY)) as chunks:
         async for chunk in chunks:
             for info in chunk:
@@ -53,48 +53,48 @@ async def stored_memories(store: UserStore) -> list[StoredNodeMemory]:
                 parts = path.split("/")
                 if path == info.key or len(parts) != 4:
                     continue
-                before = found.get(path)
-                found[path] = StoredNodeMemory(
+                before = memories.get(path)
+                memories[path] = StoredNodeMemory(
                     *parts[1:],
                     bytes=info.bytes + (before.bytes if before else 0),
                     modified=max(info.modified, before.modified if before else 0.0),
                     places=(info.key, *(before.places if before else ())),
                 )
-    return sorted(found.values(), key=lambda one: one.modified)
+    return sorted(memories.values(), key=lambda memory: memory.modified)
 
 
 async def prune(store: UserStore, *, seconds: float) -> list[StoredNodeMemory]:
-    """Delete the owner's node memories that were not written to for so long; return them.
+    """Delete the owner's node memories unchanged for `seconds`; return them.
 
-    One that is written to meanwhile stays.  What a failure cuts short is gone on with by calling
-    it again.  Raises like `stored_memories`.
+    A memory that is written to in the meantime stays.  After a failure, call it again to continue.
+    Raises like `stored_memories`.
     """
     before = time.time() - seconds
     documents = store.documents()
-    gone: list[StoredNodeMemory] = []
+    pruned: list[StoredNodeMemory] = []
     for memory in await stored_memories(store):
         if memory.modified >= before:
             break
         deleted = [await documents.delete(place, before=before) for place in memory.places]
         if all(deleted):
-            gone.append(memory)
-    return gone
+            pruned.append(memory)
+    return pruned
 
 
 async def prune_daily(store: UserStore, *, days: float) -> None:
-    """Delete the owner's node memories without a turn for so many days, once a day.
+    """Delete the owner's node memories that had no turn for `days` days, once a day.
 
-    Whichever process comes first does it, and a crash leaves it to the next.  What fails is told
-    in the program's log only, and tried again when the claim has expired.
+    The first process to claim the job does it.  Failures are only logged, and retried, as after a
+    crash, when the claim has expired.
     """
     try:
         token = await store.claim_periodic(PRUNE, seconds=CLAIM_SECONDS)
         if token is None:
             return
-        gone = await prune(store, seconds=days * DAY)
+        pruned = await prune(store, seconds=days * DAY)
         await store.finish_periodic(PRUNE, token, again_after=DAY)
     except StoreError as error:
         _log.warning("Old node memories could not be deleted: %s", error)
         return
-    if gone:
-        _log.info("%d node memories without a turn for %g days were deleted.", len(gone), days)
+    if pruned:
+        _log.info("Deleted %d node memories without a turn for %g days.", len(pruned), days)

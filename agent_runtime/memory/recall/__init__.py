@@ -1,1 +1,1 @@
-"""Semantic recall: index messages as vectors and find them again."""
+"""Recall of earlier messages: the tool `recall`, semantic search, and the embedding behind it."""

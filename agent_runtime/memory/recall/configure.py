@@ -1,8 +1,9 @@
-"""From the settings to recall: who embeds, and what the recall of a run works with."""
+"""From the settings to recall: the embedder of a runtime, and the retrievers of its runs."""
 
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from agent_runtime.log.run_log import RunLog
@@ -18,10 +19,10 @@ _log = logging.getLogger(__name__)
 
 
 class RecallService:
-    """The recall of all runs of a runtime; whoever owns it closes it.
+    """The recall of all runs of a runtime; the owner closes it.
 
     Args:
-        embedder: instead of the one that the settings name.
+        embedder: used instead of the one that the settings name.
 
     Raises:
         ConfigError: the embedder's name is not usable.
@@ -34,13 +35,13 @@ class RecallService:
 
         if embedder is None:
             embedder = embedder_from_name(settings.embedder_model, settings)
-        asking = EmbedderClient(embedder, seconds=settings.embedder_timeout)
+        client = EmbedderClient(embedder, seconds=settings.embedder_timeout)
         mode = settings.semantic_recall_mode
-        if mode != "text" and not asking.priced and settings.needs_prices:
+        if mode != "text" and not client.priced and settings.needs_prices:
             _log.warning(
                 "Semantic recall: the price of %s is unknown, so a budget in dollars cannot be "
                 "kept with it. Recall searches by full text instead.",
-                asking.name,
+                client.name,
             )
             mode = "text"
         scope = settings.semantic_recall_scope
@@ -53,32 +54,30 @@ class RecallService:
             tokens=settings.semantic_recall_tokens,
             timeout=settings.semantic_recall_timeout,
         )
-        self._embedding: VectorIndexer | None = None
+        self._indexer: VectorIndexer | None = None
         if mode != "text":
-            self._embedding = VectorIndexer(asking, everywhere=scope == "user")
+            self._indexer = VectorIndexer(client, all_threads=scope == "user")
 
     @classmethod
     def of(cls, settings: Settings, embedder: Embedder | None) -> RecallService | None:
-        """Return the recall that the settings ask for; None where there is no embedder."""
+        """Return the recall that the settings ask for; None without an embedder."""
         wanted = embedder is not None or settings.embedder_model
         return cls(settings, embedder) if wanted else None
 
     def of_run(self, log: RunLog) -> Retriever:
-        """Return the recall of a run; a sub-agent's searches only what it has seen itself."""
-        from dataclasses import replace
-
+        """Return the recall of a run; a sub-agent's run searches its own thread only."""
         from agent_runtime.memory.recall.retriever import Retriever
 
         child = log.lease.run_id != log.lease.root_run_id
         policy = replace(self._policy, scope="thread") if child else self._policy
-        return Retriever(log, policy, self._embedding, automatic=not child)
+        return Retriever(log, policy, self._indexer, automatic=not child)
 
     def end(self, log: RunLog) -> None:
-        """Have all of a thread embedded in the background: its run is over."""
-        if self._embedding is not None:
-            self._embedding.wake(log)
+        """Embed the thread of a run that has ended, in the background."""
+        if self._indexer is not None:
+            self._indexer.wake(log)
 
     async def close(self) -> None:
-        """Finish or give back what is being embedded."""
-        if self._embedding is not None:
-            await self._embedding.close()
+        """Finish the embedding in progress, or give it up for a later run to continue."""
+        if self._indexer is not None:
+            await self._indexer.close()

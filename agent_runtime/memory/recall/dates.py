@@ -1,7 +1,7 @@
-"""The dates that a question names, and how well a moment fits them.
+"""Find the dates that a question names, and score how well a moment fits them.
 
-Read are days, months and years as they are written in English or in numbers: `1 May 2022`,
-`May 1st`, `in July`, `2022-05-01`, `in 2021`.  Without a year a day or month of any year is meant.
+Days, months and years are read in English or in numbers: `1 May 2022`, `May 1st`, `in July`,
+`2022-05-01`, `in 2021`.  Without a year, a day or month means that of any year.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 
-TOLD_WITHIN = 14
-"""People tell of what happened afterwards: so many days later a moment does not fit any more."""
+DAYS_AFTER = 14
+"""People talk about a day after it: a moment this many days later no longer fits."""
 
 _MONTHS = (
     *("January", "February", "March", "April", "May", "June"),
@@ -38,25 +38,26 @@ _FORMS = tuple(
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
-    """A day, a month or a year that was named, as far as it was."""
+class NamedDate:
+    """A day, month or year as a text names it; None for a part that it leaves out."""
 
     year: int | None = None
     month: int | None = None
     day: int | None = None
 
     def fit(self, moment: float) -> float:
-        """Return 1 for a moment within it, less for one soon after it, else 0.
+        """Return 1 for a moment within the date, less for one soon after it, else 0.
 
         Args:
-            moment: in seconds since the epoch.
+            moment: seconds since the epoch.
         """
         when = datetime.fromtimestamp(moment, UTC).date()
         years = (self.year,) if self.year else (when.year - 1, when.year, when.year + 1)
-        return max((_fit(one, when) for year in years for one in self._days(year)), default=0.0)
+        spans = [span for year in years for span in self._span(year)]
+        return max((_fit(first, last, when) for first, last in spans), default=0.0)
 
-    def _days(self, year: int) -> Iterator[tuple[date, date]]:
-        """Yield its first and its last day in a year that has them."""
+    def _span(self, year: int) -> Iterator[tuple[date, date]]:
+        """Yield the first and last day in a year; nothing for one without them (29 February)."""
         try:
             first = date(year, self.month or 1, self.day or 1)
             if self.day:
@@ -70,37 +71,36 @@ class Named:
             return
 
 
-def dates_named(text: str) -> list[Named]:
-    """Return the dates that a text names, each once."""
-    found: dict[Named, None] = {}
+def dates_named(text: str) -> list[NamedDate]:
+    """Return the dates that a text names, without repeats."""
+    dates: dict[NamedDate, None] = {}
 
     def take(match: re.Match[str]) -> str:
         parts = match.groupdict()
         month = parts.get("month")
-        one = Named(
+        named = NamedDate(
             int(parts["year"]) if parts.get("year") else None,
             None if month is None else _NUMBERS.get(month) or int(month),
             int(parts["day"]) if parts.get("day") else None,
         )
-        if not 1 <= (one.month or 1) <= 12 or not 1 <= (one.day or 1) <= 31:
+        if not 1 <= (named.month or 1) <= 12 or not 1 <= (named.day or 1) <= 31:
             return match[0]
-        found[one] = None
-        # What is read is not read again as a part of another form.
+        dates[named] = None
+        # Blanked, so that no later form reads a part of it again.
         return " " * len(match[0])
 
     for form in _FORMS:
         text = form.sub(take, text)
-    return list(found)
+    return list(dates)
 
 
-def best_fit(dates: Sequence[Named], moment: float) -> float:
-    """Return how well a moment fits the one of the dates that it fits best; 0 without any."""
-    return max((one.fit(moment) for one in dates), default=0.0) if moment > 0 else 0.0
+def best_fit(dates: Sequence[NamedDate], moment: float) -> float:
+    """Return the best fit of a moment among dates; 0 without dates."""
+    return max((named.fit(moment) for named in dates), default=0.0) if moment > 0 else 0.0
 
 
-def _fit(days: tuple[date, date], when: date) -> float:
-    first, last = days
+def _fit(first: date, last: date, when: date) -> float:
     if when < first:
         return 0.0
     late = max((when - last).days, 0)
-    return max(0.0, 1 - late / TOLD_WITHIN)
+    return max(0.0, 1 - late / DAYS_AFTER)

@@ -1,8 +1,10 @@
-"""Asking an embedder: in time, checked, booked to a run, and left in peace when it has failed."""
+"""Calls to an embedder: with timeouts, budgets and a pause after a failure.
+
+All runs of a runtime share one client, so an embedder that is down is not called by each of them.
+"""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Sequence
 
 import anyio
@@ -17,44 +19,39 @@ from agent_runtime.errors import (
     ModelUnavailable,
 )
 from agent_runtime.log.run_log import RunLog
-from agent_runtime.memory import accounting as keeping
-from agent_runtime.models.embedding import (
-    Embedder,
-    Embeddings,
-    LiteLLMEmbedder,
-    Vector,
-    vectors_of,
-)
-from agent_runtime.models.litellm import load_litellm
+from agent_runtime.memory.accounting import record_failed_calls, reserve_for_memory
+from agent_runtime.memory.recall.passages import text_digest
+from agent_runtime.models.base import Checkable
+from agent_runtime.models.embedding import Embedder, Embeddings, Vector, vectors_of
 from agent_runtime.models.tokens import count_text
 from agent_runtime_storage.contract.records import Amount, Usage
 
 EMBED = "embed"
 """The purpose of the usage, and the kind of the jobs."""
-AGAIN_SECONDS = 60.0
-"""How long an embedder is left in peace after a failure."""
-RECENT = 256
-"""The vectors of so many queries are kept at hand."""
-AT_MOST = 2
-"""How many of its tokens one of ours is at most."""
+BACKOFF_SECONDS = 60.0
+"""How long a failed embedder is not called."""
+CACHED_QUERIES = 256
+"""How many query vectors are cached."""
+TOKEN_RATIO = 2
+"""Upper bound of the embedder's tokens per token of ours, for reservations."""
 
 
 class EmbedderClient:
-    """An embedder, as all runs of a runtime share it.
+    """An embedder as the runs of a runtime share it.
 
     Args:
-        seconds: how long it may take for texts, unless a call says otherwise.
+        seconds: timeout of a call that names none.
     """
 
     def __init__(self, embedder: Embedder, *, seconds: float) -> None:
         self.seconds = seconds
         self._embedder = embedder
-        self._again_at = 0.0
+        self._retry_at = 0.0
         self._slow_until = 0.0
         self._failure: Exception | None = None
-        self._told = False
-        self._recent: dict[tuple[str, str], Vector] = {}
-        self._asking: dict[tuple[str, str], anyio.Event] = {}
+        self._reported = False
+        self._queries: dict[tuple[str, str], Vector] = {}
+        self._in_progress: dict[tuple[str, str], anyio.Event] = {}
 
     @property
     def name(self) -> str:
@@ -63,82 +60,82 @@ class EmbedderClient:
 
     @property
     def priced(self) -> bool:
-        """Whether it is known what it costs."""
+        """Whether the embedder's price is known."""
         return self._embedder.price is not None
 
     @property
-    def resting(self) -> bool:
-        """Whether it has failed just now."""
-        return anyio.current_time() < self._again_at
+    def down(self) -> bool:
+        """Whether the embedder failed within the last `BACKOFF_SECONDS`."""
+        return anyio.current_time() < self._retry_at
 
     @property
     def slow(self) -> bool:
-        """Whether it has failed just now, or kept a turn waiting."""
-        return self.resting or anyio.current_time() < self._slow_until
+        """Whether the embedder failed, or exceeded a turn's timeout, of late."""
+        return self.down or anyio.current_time() < self._slow_until
 
-    def rest(self, failure: Exception) -> None:
-        """Leave it in peace for a while."""
+    def back_off(self, failure: Exception) -> None:
+        """Make no calls for `BACKOFF_SECONDS`."""
         self._failure = failure
-        self._again_at = anyio.current_time() + AGAIN_SECONDS
+        self._retry_at = anyio.current_time() + BACKOFF_SECONDS
 
-    def untold(self) -> bool:
-        """Return whether nobody was told yet that it fails; from now on somebody was."""
-        told, self._told = self._told, True
-        return not told
+    def first_report(self) -> bool:
+        """Return True on the first call since the embedder last worked."""
+        reported, self._reported = self._reported, True
+        return not reported
 
-    async def ask_for(self, log: RunLog, query: str, *, seconds: float | None) -> Vector:
-        """Return the vector of what is searched for, as `ask`; one that is known costs nothing."""
+    async def embed_query(self, log: RunLog, query: str, *, seconds: float | None) -> Vector:
+        """Return the vector of a query, from the cache or the store where it is known.
+
+        Raises like `embed`.
+        """
         owner, digest = log.store.user_id, text_digest(query)
-        found = await self.recent(owner, [digest])
-        if not found:
-            key, asked = (owner, digest), anyio.Event()
-            self._asking[key] = asked
+        known = await self.recent(owner, [digest])
+        if not known:
+            key, done = (owner, digest), anyio.Event()
+            self._in_progress[key] = done
             try:
-                found = await log.store.vectors_by_digest(self.name, [digest])
-                if not found:
-                    found = {digest: (await self.ask(log, [query], seconds=seconds))[0]}
-                self._recent[key] = found[digest]
+                known = await log.store.vectors_by_digest(self.name, [digest])
+                if not known:
+                    known = {digest: (await self.embed(log, [query], seconds=seconds))[0]}
+                self._queries[key] = known[digest]
             finally:
-                del self._asking[key]
-                asked.set()
-            if len(self._recent) > RECENT:
-                del self._recent[next(iter(self._recent))]
-        return found[digest]
+                del self._in_progress[key]
+                done.set()
+            if len(self._queries) > CACHED_QUERIES:
+                del self._queries[next(iter(self._queries))]
+        return known[digest]
 
     async def recent(self, owner: str, digests: Iterable[str]) -> dict[str, Vector]:
-        """Return the vectors of what an owner searched for of late, by the digests of the texts.
-
-        What is being asked for just now is waited for.
-        """
+        """Return the cached vectors of an owner's queries by digest; wait for those in progress."""
         keys = [(owner, digest) for digest in digests]
         for key in keys:
-            while key in self._asking:
-                await self._asking[key].wait()
-        return {key[1]: self._recent[key] for key in keys if key in self._recent}
+            while key in self._in_progress:
+                await self._in_progress[key].wait()
+        return {key[1]: self._queries[key] for key in keys if key in self._queries}
 
-    async def ask(
+    async def embed(
         self, log: RunLog, texts: Sequence[str], *, seconds: float | None = None
     ) -> Sequence[Vector]:
-        """Return the vectors of texts, paid for by the run.
+        """Return the vectors of texts; the run pays for them.
 
         Args:
-            seconds: how long a turn can wait for them; then it is only that which goes without.
+            seconds: a turn's timeout.  When it passes, only that turn does without vectors; the
+                embedder counts as slow, not as down.
 
         Raises:
-            ModelError: it refuses them, or fails: then at once for a while.
-            BudgetExceeded: the run's budget does not allow it.
-            StoreError: what it costs cannot be booked.
+            ModelError: the embedder refuses the texts or fails; after a failure all calls raise at
+                once for a while.
+            BudgetExceeded: the run's budget does not allow the call.
+            StoreError: the cost cannot be recorded.
         """
-        if self.resting and self._failure is not None:
-            raise ModelUnavailable(f"{self.name} has failed just now: {self._failure}")
+        if self.down and self._failure is not None:
+            raise ModelUnavailable(f"{self.name} failed a moment ago: {self._failure}")
         counted = sum(map(count_text, texts))
-        tokens = AT_MOST * counted + len(texts)
-        price = self._embedder.price
-        bound = Amount(tokens, tokens * (price or 0))
-        held = await self._hold(log, bound)
+        tokens = TOKEN_RATIO * counted + len(texts)
+        held = await self._reserve(log, Amount(tokens, tokens * (self._embedder.price or 0)))
         made, lost = Embeddings(()), 1
         try:
-            made = await self._asked(texts, self.seconds if seconds is None else seconds)
+            made = await self._call(texts, self.seconds if seconds is None else seconds)
             lost = made.lost + (made.tokens is None)
             vectors = vectors_of(made.vectors, len(texts), self.name)
         except (ModelRejected, ModelOverflow) as error:
@@ -147,58 +144,58 @@ class EmbedderClient:
         except ModelError as error:
             lost = error.lost
             if seconds is not None and isinstance(error, ModelStalled):
-                self._slow_until = anyio.current_time() + AGAIN_SECONDS
+                self._slow_until = anyio.current_time() + BACKOFF_SECONDS
             else:
-                self.rest(error)
+                self.back_off(error)
             raise
         finally:
             with anyio.CancelScope(shield=True):
-                await self._book(log, made, counted, held, lost)
+                await self._record(log, made, counted, held, lost)
         if isinstance(self._failure, ModelError):
-            self._failure, self._told = None, False
+            self._failure, self._reported = None, False
         return vectors
 
-    async def _asked(self, texts: Sequence[str], seconds: float) -> Embeddings:
-        if isinstance(self._embedder, LiteLLMEmbedder):
-            # It takes seconds, once, and is not the embedder's fault.
-            await load_litellm()
-        with anyio.move_on_after(seconds):
-            try:
+    async def _call(self, texts: Sequence[str], seconds: float) -> Embeddings:
+        try:
+            if isinstance(self._embedder, Checkable):
+                # Outside of the timeout: loading litellm takes seconds, once.
+                await self._embedder.check()
+            with anyio.move_on_after(seconds):
                 return await self._embedder.embed(texts)
-            except ModelError:
-                raise
-            except Exception as error:
-                # A mistake of who wrote the embedder must not end the run.
-                raise ModelProtocolError(
-                    f"{self.name} failed unexpectedly: {type(error).__name__}.", lost=1
-                ) from error
+        except ModelError:
+            raise
+        except Exception as error:
+            # A bug in the embedder must not end the run.
+            raise ModelProtocolError(
+                f"{self.name} failed unexpectedly: {type(error).__name__}.", lost=1
+            ) from error
         raise ModelStalled(
             f"{self.name} gave no vectors within {seconds:g} s.",
-            cure="Look at the embedder, or raise AGENT_RUNTIME_EMBEDDER_TIMEOUT and "
+            cure="Check the embedder, or raise AGENT_RUNTIME_EMBEDDER_TIMEOUT and "
             "AGENT_RUNTIME_SEMANTIC_RECALL_TIMEOUT.",
             lost=1,
         )
 
-    async def _hold(self, log: RunLog, bound: Amount) -> Amount:
-        """Reserve what it may cost; nothing where the run is over, which has spent all it held."""
+    async def _reserve(self, log: RunLog, bound: Amount) -> Amount:
+        """Reserve the most that a call may cost; nothing for a run that has ended."""
         if log.ended:
             return Amount()
         try:
-            await keeping.reserve_for_memory(log, bound)
+            await reserve_for_memory(log, bound)
         except LeaseLost:
             return Amount()
         return bound
 
-    async def _book(
+    async def _record(
         self, log: RunLog, made: Embeddings, counted: int, held: Amount, lost: int
     ) -> None:
         usage = [self._usage(log, made, counted)] if made.tokens is not None else []
         if not log.ended:
             try:
-                await keeping.record_failed_calls(log, usage, held=held, lost=bool(lost))
+                await record_failed_calls(log, usage, held=held, lost=bool(lost))
                 return
             except LeaseLost:
-                # The run has ended meanwhile.
+                # The run ended during the call.
                 pass
         if usage:
             await log.store.book_late(log.lease, usage)
@@ -217,8 +214,3 @@ class EmbedderClient:
             counted_tokens=counted,
             cost=made.cost,
         )
-
-
-def text_digest(text: str) -> str:
-    """Return what a text is known by."""
-    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()

@@ -1,4 +1,4 @@
-"""Excerpts of what a search found: the stretch of a text that has most of the words asked for."""
+"""Excerpts of search hits: the stretch of a text that has most of the query's words."""
 
 from __future__ import annotations
 
@@ -7,23 +7,24 @@ from collections import Counter
 from collections.abc import Sequence
 
 EXCERPT = 400
-"""How many characters of a place are shown."""
-_LOOKED_AT = 100_000
+"""Characters shown of a hit."""
+# Bounds of the work on one text.
+_READ = 100_000
 _MATCHES = 2_000
 _WORD = re.compile(r"\w+")
 
 
 def words_of(query: str) -> list[str]:
-    """Return the words of a query, by which excerpts are chosen."""
+    """Return the distinct words of a query, at most 64."""
     return list(dict.fromkeys(word.lower() for word in _WORD.findall(query)))[:64]
 
 
 def excerpt(text: str, words: Sequence[str], size: int = EXCERPT) -> tuple[int, str]:
-    """Return where in a text most of the words stand close together, and what stands there."""
+    """Return the offset and the text of the stretch with most of the words."""
     if len(text) <= size:
         return 0, text
-    start = _densest(text[:_LOOKED_AT], words, size)
-    # A little of what stands before, from a line's or a word's beginning.
+    start = _densest(text[:_READ], words, size)
+    # Begin a little before the words, at the beginning of a line or a word.
     start = max(0, min(start - size // 4, len(text) - size))
     if start:
         near = max(text.find(end, start, start + size // 8) for end in ("\n", " "))
@@ -34,7 +35,7 @@ def excerpt(text: str, words: Sequence[str], size: int = EXCERPT) -> tuple[int, 
 
 
 def _densest(text: str, words: Sequence[str], size: int) -> int:
-    """Return where the stretch of an excerpt's length begins that has most of the words."""
+    """Return the offset of the window of half the size that has most distinct words."""
     if not words:
         return 0
     pattern = re.compile("|".join(map(re.escape, words)), re.IGNORECASE)

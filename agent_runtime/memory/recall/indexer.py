@@ -1,15 +1,16 @@
-"""Embedding in the background: what a thread holds becomes vectors, in order, no text paid twice.
+"""Embedding in the background: everything on a thread's branch gets vectors, in order.
 
-A thread's branch is embedded from its beginning on, node after node, so the newest node that has a
-vector tells what is still to be done: after a crash, on another branch, or by another model.  One
-at a time embeds a thread, across processes: it holds the claim on the thread's job.  Whatever fails
-stays to be done; no turn waits for it or fails by it.
+A branch is embedded from its beginning, node after node, so the newest node that has a vector shows
+what is left to do: after a crash, on another branch, or with another model.  The claim on the
+thread's job lets one process at a time embed a thread.  Whatever fails is left for later; no turn
+waits for this work or fails by it.  No text is paid for twice: vectors are found by the text's
+digest.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
@@ -27,7 +28,7 @@ from agent_runtime.errors import (
     StoreUnavailable,
 )
 from agent_runtime.log.run_log import RunLog
-from agent_runtime.memory.recall.embedder_client import EMBED, EmbedderClient, text_digest
+from agent_runtime.memory.recall.embedder_client import EMBED, EmbedderClient
 from agent_runtime.memory.recall.passages import MESSAGE, Passage, passages
 from agent_runtime.memory.transcript import characters
 from agent_runtime.models.embedding import Vector
@@ -38,162 +39,158 @@ from agent_runtime_storage.contract.search_records import VectorItem
 from agent_runtime_storage.contract.store import UserStore
 
 BATCH = 64
-"""How many texts an embedder is asked for at once."""
+"""Texts per call of the embedder."""
 NODES = 32
-"""How many nodes are read at once."""
+"""Nodes read at once."""
 CLAIM_SECONDS = 30.0
-"""How much longer than the embedder may take a claim lasts; so long after a kill others wait."""
+"""How much longer than the embedder's timeout a claim lasts; after a kill others wait that long."""
 ROUND_SECONDS = 20.0
-"""After so long a claim is taken anew."""
+"""After how long a claim is released and taken again."""
 RETRY_SECONDS = 5.0
-"""How long is waited after the store, or another claim, was in the way."""
+"""How long to wait when the store is unavailable or another process has the claim."""
 CLOSE_SECONDS = 2.0
-"""How long what is to be embedded after a run's end may take when the runtime closes."""
+"""How long closing the runtime waits for embedding to finish."""
 SHORTEST = 200
-"""With fewer characters than that, a text that the embedder refuses is passed over."""
+"""A text that the embedder refuses is halved down to this many characters, then skipped."""
 HARMLESS = "Hello."
-"""An embedder that refuses even this is itself at fault, not what it was asked for."""
+"""If the embedder refuses even this, the fault is its own and not the texts'."""
 OFF_LOOP = 50_000
+"""Characters above which passages are made in a worker thread."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class _Line:
-    """The work on one thread.
+class _ThreadWork:
+    """The embedding of one thread.
 
     Attributes:
-        log: of the run that it is booked to: the newest.
-        again: whether there may be more to do than when the work began.
+        log: of the newest run on the thread, which pays.
+        again: whether a run has added nodes since the last round began.
     """
 
     log: RunLog
     again: bool = True
 
 
-@dataclass(slots=True)
-class _Text:
-    """A passage, and the digest by which its vector is found again."""
-
-    passage: Passage
-    digest: str
-
-
 class VectorIndexer:
-    """Embeds what threads hold; a runtime has one, and closes it.
+    """Embeds the threads of a runtime in the background; the runtime closes it.
 
     Args:
-        everywhere: whether other threads, which have vectors of another model only, are embedded
-            again as well.
+        all_threads: whether to embed the owner's other threads as well if they have vectors of
+            other models only.
     """
 
-    def __init__(self, asking: EmbedderClient, *, everywhere: bool = False) -> None:
-        self.asking = asking
-        self._everywhere = everywhere
+    def __init__(self, client: EmbedderClient, *, all_threads: bool = False) -> None:
+        self.client = client
+        self._all_threads = all_threads
         self._background = DetachedTasks()
-        self._lines: dict[tuple[str, str], _Line] = {}
+        self._work: dict[tuple[str, str], _ThreadWork] = {}
         self._renewed: set[tuple[str, str]] = set()
 
     @property
     def model(self) -> str:
-        """The name under which vectors are kept."""
-        return self.asking.name
+        """The name under which vectors are stored."""
+        return self.client.name
 
     def wake(self, log: RunLog) -> None:
-        """Embed in the background what the run's thread holds; returns at once."""
+        """Embed the run's thread in the background; return at once."""
         key = log.store.user_id, log.lease.thread_id
-        line = self._lines.get(key)
-        if line is not None:
-            line.log, line.again = log, True
-        elif not self.asking.resting:
-            self._lines[key] = line = _Line(log)
-            self._background.start(self._work(key, line))
+        work = self._work.get(key)
+        if work is not None:
+            work.log, work.again = log, True
+        elif not self.client.down:
+            self._work[key] = work = _ThreadWork(log)
+            self._background.start(self._run(key, work))
 
     async def close(self) -> None:
-        """Finish what can be finished shortly; give back the rest, for the next run."""
+        """Wait `CLOSE_SECONDS` for the work to finish, then cancel it; the next run continues."""
         with anyio.move_on_after(CLOSE_SECONDS):
             await self._background.wait()
         await self._background.close()
 
-    async def _work(self, key: tuple[str, str], line: _Line) -> None:
-        """Do what is to be done for a thread; raises nothing."""
+    async def _run(self, key: tuple[str, str], work: _ThreadWork) -> None:
+        """Embed a thread until nothing is left; raises no `Exception`."""
         try:
-            while line.again and not self.asking.resting:
-                line.again = False
+            while work.again and not self.client.down:
+                work.again = False
                 try:
-                    await self._thread(line, key[1])
-                    if self._everywhere:
-                        await self._others(line)
+                    await self._thread(work.log, key[1])
+                    if self._all_threads:
+                        await self._others(work.log)
                 except BudgetExceeded:
-                    # What is left of the budget is the run's; a later run goes on.
+                    # The rest of the budget belongs to the run; a later run continues here.
                     return
                 except StoreUnavailable:
                     await anyio.sleep(RETRY_SECONDS)
-                    line.again = True
+                    work.again = True
         except NotFound:
-            # The thread was deleted meanwhile.
+            # The thread was deleted in the meantime.
             return
         except ModelError as error:
-            await self._tell(line.log, error)
+            await self._report(work.log, error)
         except StoreError as error:
-            self.asking.rest(error)
-            await self._tell(line.log, error)
+            self.client.back_off(error)
+            await self._report(work.log, error)
         except Exception as error:
-            self.asking.rest(error)
+            self.client.back_off(error)
             _log.warning("Embedding failed: %s", type(error).__name__)
         finally:
-            del self._lines[key]
+            del self._work[key]
 
-    async def _tell(self, log: RunLog, error: ModelError | StoreError) -> None:
-        """Say once, while the embedder is left in peace, why nothing is embedded."""
-        if not self.asking.untold():
+    async def _report(self, log: RunLog, error: ModelError | StoreError) -> None:
+        """Say why nothing is embedded, once until the embedder works again."""
+        if not self.client.first_report():
             return
         _log.warning("Semantic recall: %s %s", error.message, error.cure)
         if not log.ended:
             with suppress(StoreError):
                 await log.tell_of(NewEvent("recall", data={"found": [], "why": error.message}))
 
-    async def _others(self, line: _Line) -> None:
-        """Embed the owner's threads again that another model has embedded."""
-        store, limit = line.log.store, 100
+    async def _others(self, log: RunLog) -> None:
+        """Embed those of the owner's threads that only another model has embedded."""
+        store, limit = log.store, 100
         while True:
             keys = await store.to_embed(self.model, limit=limit)
-            threads = {key.thread_id for key in keys}
-            left = sorted(one for one in threads if (store.user_id, one) not in self._renewed)
+            threads = sorted({key.thread_id for key in keys})
+            left = [thread for thread in threads if (store.user_id, thread) not in self._renewed]
             if not left and len(keys) < limit:
                 return
             if not left:
                 limit *= 4
             for thread_id in left:
-                # What lies on other branches of it stays as it is.
+                # Vectors on its other branches stay those of the other model.
                 self._renewed.add((store.user_id, thread_id))
-                if (store.user_id, thread_id) not in self._lines:
+                if (store.user_id, thread_id) not in self._work:
                     with suppress(NotFound):
-                        await self._thread(_Line(line.log), thread_id)
+                        await self._thread(log, thread_id)
 
-    async def _thread(self, line: _Line, thread_id: str) -> None:
-        """Embed what a thread's branch holds, until nothing is left."""
-        store = line.log.store
+    async def _thread(self, log: RunLog, thread_id: str) -> None:
+        """Embed a thread's branch until nothing is left."""
+        store = log.store
         await store.enqueue(thread_id, EMBED, self.model, b"")
         todo: list[int] = []
         seen = 0
         while True:
-            async with self._claimed(store, thread_id) as free:
-                if free:
-                    # A node that has no vector now, though it was seen, has none to be had.
+            async with self._claimed(store, thread_id) as claimed:
+                if claimed:
+                    # A node up to `seen` that has no vector has nothing that can be embedded.
                     todo = todo or await self._todo(store, thread_id, seen)
                     if not todo:
                         return
-                    if await self._nodes(line.log, thread_id, todo[:NODES]):
+                    if await self._nodes(log, thread_id, todo[:NODES]):
                         seen, todo = todo[:NODES][-1], todo[NODES:]
-            if not free:
-                # Another process is at it, or has died over it: then the claim has to expire.
+            if not claimed:
+                # Another process has the claim; if that process is dead, the claim has to expire.
                 await anyio.sleep(RETRY_SECONDS)
 
     @asynccontextmanager
     async def _claimed(self, store: UserStore, thread_id: str) -> AsyncGenerator[bool]:
-        """Hold the claim on the thread's job for a `with`; it is given back, never finished."""
-        seconds = self.asking.seconds + CLAIM_SECONDS
+        """Hold the claim on the thread's job; yield False if another process has it.
+
+        The job is given back and never finished, because the thread's later runs need it too.
+        """
+        seconds = self.client.seconds + CLAIM_SECONDS
         claim = store.claim(EMBED, seconds=seconds, thread_id=thread_id, key=self.model)
         job, interrupted = await run_shielded(claim)
         try:
@@ -206,7 +203,7 @@ class VectorIndexer:
                     await store.fail_job(job, retry_after=0.0, detail="")
 
     async def _todo(self, store: UserStore, thread_id: str, seen: int) -> list[int]:
-        """Return the branch's nodes after `seen`, and after the newest that has a vector."""
+        """Return the branch's nodes after `seen` and after the newest node that has a vector."""
         head = (await store.thread(thread_id)).head
         if head is None:
             return []
@@ -221,20 +218,19 @@ class VectorIndexer:
             back *= 8
 
     async def _nodes(self, log: RunLog, thread_id: str, seqs: Sequence[int]) -> bool:
-        """Embed nodes that follow each other; False if it took too long for all of them."""
+        """Write the vectors of consecutive nodes; return False if `ROUND_SECONDS` ran out."""
         nodes = await log.store.branch(thread_id, seqs[-1], first=seqs[0])
-        return await self._embed(log, thread_id, await _texts(list(map(entry_of, nodes))))
-
-    async def _embed(self, log: RunLog, thread_id: str, texts: Sequence[_Text]) -> bool:
-        """Write the vectors of texts, in their order; False if it took too long for all of them."""
+        texts = await _in_order(list(map(entry_of, nodes)))
         until = anyio.current_time() + ROUND_SECONDS
         digests = list(dict.fromkeys(text.digest for text in texts))
-        recent = await self.asking.recent(log.store.user_id, digests)
+        recent = await self.client.recent(log.store.user_id, digests)
         known: dict[str, Vector | None] = dict(recent)
         known.update(await log.store.vectors_by_digest(self.model, digests))
-        missing = {text.digest: text.passage.text for text in texts if text.digest not in known}
+        missing = {text.digest: text.text for text in texts if text.digest not in known}
+        todo = list(missing.items())
         written = 0
-        for batch in _batches(list(missing.items())):
+        for first in range(0, len(todo), BATCH):
+            batch = todo[first : first + BATCH]
             try:
                 vectors = await self._vectors(log, [text for _, text in batch])
                 known.update(zip((digest for digest, _ in batch), vectors, strict=True))
@@ -249,19 +245,20 @@ class VectorIndexer:
         self,
         store: UserStore,
         thread_id: str,
-        texts: Sequence[_Text],
+        texts: Sequence[Passage],
         known: dict[str, Vector | None],
         written: int,
     ) -> int:
-        """Write what stands before the first text without a vector; return how many texts that is.
+        """Write vectors up to the first text that has none yet; return how many texts that is.
 
-        So a node that has its own vector has those of its results, and all nodes before it.
+        So a node that has a vector for its own words has those of its results, and so have all
+        nodes before it.
         """
         end = written
         while end < len(texts) and texts[end].digest in known:
             end += 1
         items = [
-            _item(thread_id, text, vector)
+            VectorItem(thread_id, text.source, text.source_id, vector, text.part, text.digest)
             for text in texts[written:end]
             if (vector := known[text.digest]) is not None
         ]
@@ -270,27 +267,27 @@ class VectorIndexer:
         return end
 
     async def _vectors(self, log: RunLog, texts: Sequence[str]) -> list[Vector | None]:
-        """Return the vectors of texts; None for one that the embedder refuses by itself.
+        """Return the vectors of texts; None for a text that the embedder refuses.
 
         Raises:
-            ModelError: the embedder refuses all, or is down.
+            ModelError: the embedder refuses everything, or is down.
         """
         try:
-            return list(await self.asking.ask(log, texts))
+            return list(await self.client.embed(log, texts))
         except (ModelRejected, ModelOverflow):
             pass
         try:
-            await self.asking.ask(log, [HARMLESS])
+            await self.client.embed(log, [HARMLESS])
         except (ModelRejected, ModelOverflow) as error:
-            self.asking.rest(error)
+            self.client.back_off(error)
             raise
         return [await self._beginning(log, text) for text in texts]
 
     async def _beginning(self, log: RunLog, text: str) -> Vector | None:
-        """Return the vector of a text, or of as much of its beginning as the embedder takes."""
+        """Return the vector of a text, or of as much of its beginning as the embedder accepts."""
         while True:
             try:
-                [vector] = await self.asking.ask(log, [text])
+                [vector] = await self.client.embed(log, [text])
                 return vector
             except (ModelRejected, ModelOverflow):
                 text = text[: len(text) // 2]
@@ -298,26 +295,17 @@ class VectorIndexer:
                     return None
 
 
-def _batches(items: list[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
-    for first in range(0, len(items), BATCH):
-        yield items[first : first + BATCH]
+async def _in_order(entries: Sequence[Entry]) -> list[Passage]:
+    """Return the passages of nodes; each node's own words come last, their beginning at the end.
 
+    `_todo` takes a node's first vector as the sign that all the node has is embedded.
+    """
 
-def _item(thread_id: str, text: _Text, vector: Vector) -> VectorItem:
-    one = text.passage
-    return VectorItem(thread_id, one.source, one.source_id, vector, one.part, text.digest)
+    def make() -> list[Passage]:
+        return [
+            passage
+            for entry in entries
+            for passage in sorted(passages([entry]), key=lambda p: (p.source == MESSAGE, -p.part))
+        ]
 
-
-async def _texts(entries: Sequence[Entry]) -> list[_Text]:
-    """Return the passages of nodes, each node's own words last, and of these the beginning."""
-
-    def made() -> list[_Text]:
-        texts: list[_Text] = []
-        for entry in entries:
-            found = sorted(passages([entry]), key=lambda one: (one.source == MESSAGE, -one.part))
-            texts += [_Text(one, text_digest(one.text)) for one in found]
-        return texts
-
-    if characters(entries) > OFF_LOOP:
-        return await anyio.to_thread.run_sync(made)
-    return made()
+    return await anyio.to_thread.run_sync(make) if characters(entries) > OFF_LOOP else make()

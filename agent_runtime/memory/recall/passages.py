@@ -1,37 +1,32 @@
-"""What is embedded of a branch: passages of about equal size, each standing for a message.
+"""Passages: the parts of a branch that are embedded, of about equal size.
 
-A long message is split, at the ends of paragraphs, sentences or words, so that embedders read all
-of it and no vector stands for several subjects.  A short one is embedded as it is: what its
-neighbours say counts when it is searched for (see `retrieval`), so a message's vectors never change
-by what follows it.  Pure: of the same nodes it always makes the same passages.
+A long message is split at the ends of paragraphs, sentences or words, so that embedders read all of
+it and no vector covers several subjects.  A short one is embedded alone: the search counts its
+neighbours (see `search`), so what follows a message never changes its vectors.  Pure: equal nodes
+give equal passages.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from agent_runtime.messages import (
-    AssistantMessage,
-    encodable,
-    searchable,
-)
+from agent_runtime.messages import AssistantMessage, encodable, searchable
 from agent_runtime.prompt.view import Entry
 
-REACH = 0
-"""How many nodes before and after its own a passage has words of."""
 MESSAGE, RESULT = "message", "result"
 SOURCES = (MESSAGE, RESULT)
 """The sources of vectors that retrieval searches."""
 SIZE = 800
-"""About how many bytes of UTF-8 a passage has at most: some 200 tokens, in any script."""
+"""About the most bytes of UTF-8 in a passage: some 200 tokens, in any script."""
 CALLS = 1296
-"""So many numbers belong to a node, as in the handles of its results."""
+"""Source ids per node, as many as its results can have handles."""
 MOST_OF_MESSAGE = 100_000
-"""How many characters of a message are embedded: as many as full text search reads."""
+"""How many characters of a message are embedded: as many as full-text search reads."""
 MOST_OF_RESULT = 8_000
-"""How many of a result, which is long and says little to the point."""
+"""How many characters of a result are embedded; results are long and mostly off the point."""
 
 _ENDS = tuple(re.compile(end) for end in (r"\n+", r"(?<=[.!?:;])\s", r"\s"))
 _LEAST = 0.6
@@ -39,12 +34,12 @@ _LEAST = 0.6
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A text to be embedded, and what its vector is kept under (see `VectorKey`).
+    """A text to embed, and the key of its vector (see `VectorKey`).
 
     Attributes:
         source: `message`, or `result` for a call's result.
-        source_id: the node; of a result, the number that its handle is.
-        part: which part of it, from 0.
+        source_id: the node's number; of a result, `CALLS` times that plus the call's index.
+        part: its index among the passages of its source.
     """
 
     source: str
@@ -52,18 +47,24 @@ class Passage:
     part: int
     text: str
 
+    @property
+    def digest(self) -> str:
+        """The digest by which a vector of the same text is found."""
+        return text_digest(self.text)
 
-def passages(entries: Sequence[Entry], *, of: Collection[int] | None = None) -> list[Passage]:
-    """Return the passages of consecutive nodes of a branch, oldest first.
 
-    Args:
-        of: the nodes whose passages are wanted, by default all; the others are their neighbours.
-    """
-    return [passage for entry in entries if of is None or entry.seq in of for passage in _of(entry)]
+def text_digest(text: str) -> str:
+    """Return a text's 128-bit digest."""
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+def passages(entries: Sequence[Entry]) -> list[Passage]:
+    """Return the passages of nodes, in their order."""
+    return [passage for entry in entries for passage in _of(entry)]
 
 
 def node_and_call_of(source: str, source_id: int) -> tuple[int, int | None]:
-    """Return the node, and of a result the call, that a vector's key stands for."""
+    """Return the node of a vector's key, and for a result its call's index."""
     return divmod(source_id, CALLS) if source == RESULT else (source_id, None)
 
 
@@ -81,7 +82,7 @@ def _split(source: str, source_id: int, text: str) -> Iterator[Passage]:
 
 
 def split(text: str) -> list[str]:
-    """Return a text in pieces of about equal size, at most about `SIZE`; none is blank."""
+    """Split a text into pieces of about equal size, at most about `SIZE`; none is blank."""
     text = encodable(text).strip()
     size = len(text.encode())
     if size <= SIZE:
@@ -98,11 +99,9 @@ def split(text: str) -> list[str]:
 
 
 def _end(text: str, wanted: int, most: int) -> int:
-    """Return where to end a piece near to so many characters: at the best kind of end there is."""
+    """Return where to end a piece of about `wanted` characters: at the best kind of end."""
     for end in _ENDS:
-        found = [
-            match.end() for match in end.finditer(text[:most]) if match.end() >= wanted * _LEAST
-        ]
-        if found:
-            return min(found, key=lambda at: abs(at - wanted))
+        places = [match.end() for match in end.finditer(text[:most])]
+        if near := [place for place in places if place >= wanted * _LEAST]:
+            return min(near, key=lambda place: abs(place - wanted))
     return most

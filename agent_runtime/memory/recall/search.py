@@ -1,16 +1,16 @@
-"""Retrieval: what an owner's threads hold on a query, by full text and vectors together.
+"""Hybrid search of an owner's threads: full text and vectors together.
 
-Both find what the other misses: names and rare words, and what is said in other words.  Their
-scores are brought to one scale and added (relative score fusion, as in Bruch et al. 2023, "An
-Analysis of Fusion Functions for Hybrid Retrieval"), which beats fusion by ranks where one of the
-two is sure and the other is not.  Then what is known of a message beside its words counts:
+Each finds what the other misses: full text finds names and rare words, vectors find other wordings.
+Their scores are scaled and added (relative score fusion, as in Bruch et al. 2023, "An Analysis of
+Fusion Functions for Hybrid Retrieval"), which beats fusion by ranks where one of them is sure and
+the other is not.  Then context counts:
 
-- a short one says little without what was said around it, so it gets a share of the scores of its
-  neighbours, more of those before it: answers follow their questions;
-- a question that names a day, a month or a year is about what was said then, or soon after;
-- who asks about themselves ("my", "I") asks for what the user said, not the agent.
+- a short message says little alone, so it gets a share of its neighbours' scores, and more from
+  those before it: answers follow their questions;
+- a question that names a day, a month or a year is about what was said then or soon after;
+- people who ask about themselves ("my", "I") want what the user said, not the agent.
 
-Candidates come from the store's indexes; of the log only outlines of these are read.
+Candidates come from the store's indexes; only their outlines are read from the log.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from agent_runtime.memory.recall.dates import best_fit, dates_named
 from agent_runtime.memory.recall.passages import SOURCES, node_and_call_of
@@ -29,25 +29,41 @@ from agent_runtime_storage.contract.store import UserStore
 SearchMode = Literal["hybrid", "text", "vectors"]
 
 CANDIDATES = 200
-"""How many texts, and how many passages, are looked at."""
+"""How many texts, and how many passages, are considered."""
 VECTORS_WEIGHT = 0.5
-"""What the likest passage counts beside the best text, which counts 1."""
+"""Weight of the best vector hit; the best text hit has 1."""
 FROM_BEFORE, FROM_AFTER = (0.3, 0.15), (0.15, 0.07)
-"""Which shares a message gets of the scores of those before and after it, the nearest first."""
+"""Shares of the neighbours' scores, the nearest neighbour first."""
 SHORT = 300
-"""A message of so many tokens stands by itself; a shorter one gets the more of its neighbours."""
+"""A message of this many tokens gets nothing from its neighbours; the shorter, the more."""
 SESSION_GAP = 3600.0
-"""After so many seconds another conversation has begun: what was said before is not near."""
+"""A pause of this many seconds ends a conversation; messages across it are not neighbours."""
 OWN_WORDS = 1.5
-"""What the user's own messages count by in answering who asks about themselves."""
+"""Factor of the user's own messages if the query is about the user."""
 NAMED_DATE = 1.0
-"""How much more a message counts that was written when the query's date was."""
+"""How much a message's factor grows if its date is the one that the query names."""
 
 _SPEAKERS = ("user", "assistant")
 _OWN = re.compile(r"\b(?:i|my|me|mine|myself|we|us|our|ours)\b", re.IGNORECASE)
 
-NodeAddress = tuple[str, int]
-_Place = tuple[str, int, int | None]
+
+class NodeAddress(NamedTuple):
+    """A thread and one of its nodes."""
+
+    thread_id: str
+    node: int
+
+
+class HitPlace(NamedTuple):
+    """A message, or (with `call`) the result of a call."""
+
+    thread_id: str
+    node: int
+    call: int | None
+
+    @property
+    def address(self) -> NodeAddress:
+        return NodeAddress(self.thread_id, self.node)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +75,11 @@ class SearchHit:
     call: int | None
     score: float
 
+    @property
+    def address(self) -> NodeAddress:
+        """The hit's thread and node."""
+        return NodeAddress(self.thread_id, self.node)
+
 
 async def retrieve(
     store: UserStore,
@@ -69,57 +90,56 @@ async def retrieve(
     mode: SearchMode = "hybrid",
     thread_id: str | None = None,
     limit: int = 10,
-    wanted: Callable[[str, int], bool] | None = None,
+    wanted: Callable[[NodeAddress], bool] | None = None,
 ) -> list[SearchHit]:
-    """Return what the owner's threads hold on a query, the best first.
+    """Search the owner's threads; return the best hits first.
 
-    Only what is on the branch of a thread's head is found.  The modes `text` and `vectors` rank by
-    the one alone.
+    Only nodes on the branch of a thread's head are found.  The modes `text` and `vectors` rank by
+    that index alone.
 
     Args:
-        vector: the query's, by the embedder `model`; without one the mode is `text`.
-        thread_id: search in this thread only, by default in all.
-        wanted: whether a node of a thread counts, by default each.
+        vector: of the query, by the embedder `model`; without it the mode is `text`.
+        thread_id: the only thread to search; None for all.
+        wanted: whether a node may be returned; None for all.
 
     Raises:
-        NotFound: the thread is not there.
+        NotFound: there is no such thread.
         InvalidVector, DimensionMismatch: the vector cannot be compared with those of its model.
         StoreError: the database cannot be read.
     """
-    scores: dict[_Place, float] = defaultdict(float)
+    scores: dict[HitPlace, float] = defaultdict(float)
     with_vectors = mode != "text" and vector is not None and model is not None
     if mode != "vectors" or not with_vectors:
         hits = await store.search_text(query, thread_id=thread_id, limit=CANDIDATES)
         for hit in hits:
-            scores[hit.thread_id, hit.node_id, hit.call] += hit.score / hits[0].score
+            scores[HitPlace(hit.thread_id, hit.node_id, hit.call)] += hit.score / hits[0].score
     if with_vectors and vector is not None and model is not None:
         near = await store.search_vectors(
             model, vector, limit=CANDIDATES, thread_id=thread_id, sources=SOURCES
         )
-        best: dict[_Place, float] = {}
+        best: dict[HitPlace, float] = {}
         for one in near:
-            best.setdefault(
-                (one.thread_id, *node_and_call_of(one.source, one.source_id)), one.similarity
-            )
+            place = HitPlace(one.thread_id, *node_and_call_of(one.source, one.source_id))
+            best.setdefault(place, one.similarity)
         weight = VECTORS_WEIGHT if mode == "hybrid" else 1.0
         for place, score in _from_zero(best).items():
             scores[place] += weight * score
-    nodes = {place[:2] for place in scores}
     reach = len(FROM_BEFORE) if mode == "hybrid" else 0
+    nodes = {place.address for place in scores}
     outlines = await store.outlines(nodes, before=reach, after=reach)
     if reach:
-        scores = ranked_by_all(query, scores, outlines)
+        scores = rank_in_context(query, scores, outlines)
     known = {(one.thread_id, one.seq) for one in outlines}
     places = [
         place
         for place in sorted(scores, key=lambda place: _order(place, scores))
-        if place[:2] in known and (wanted is None or wanted(*place[:2]))
+        if place.address in known and (wanted is None or wanted(place.address))
     ]
     return [SearchHit(*place, scores[place]) for place in places[: max(limit, 0)]]
 
 
-def _from_zero(similarities: Mapping[_Place, float]) -> dict[_Place, float]:
-    """Return similarities from 0, of the least like one, to 1: cosines differ by the embedder."""
+def _from_zero(similarities: Mapping[HitPlace, float]) -> dict[HitPlace, float]:
+    """Scale similarities to 0 (the least) to 1, because embedders use different ranges."""
     if not similarities:
         return {}
     least, most = min(similarities.values()), max(similarities.values())
@@ -127,53 +147,56 @@ def _from_zero(similarities: Mapping[_Place, float]) -> dict[_Place, float]:
     return {place: (one - least) / width if width else 1.0 for place, one in similarities.items()}
 
 
-def _order(place: _Place, scores: Mapping[_Place, float]) -> tuple[float, str, int, int]:
-    thread_id, node, call = place
+def _order(place: HitPlace, scores: Mapping[HitPlace, float]) -> tuple[float, str, int, int]:
     # Rounded, so that every database breaks ties alike.
-    return -round(scores[place], 9), thread_id, node, -1 if call is None else call
+    call = -1 if place.call is None else place.call
+    return -round(scores[place], 9), place.thread_id, place.node, call
 
 
-def ranked_by_all(
-    query: str, scores: Mapping[_Place, float], outlines: Sequence[Outline]
-) -> dict[_Place, float]:
-    """Return the scores with what is known beside the words: neighbours, dates, who spoke."""
-    known = {(one.thread_id, one.seq): one for one in outlines}
+def rank_in_context(
+    query: str, scores: Mapping[HitPlace, float], outlines: Sequence[Outline]
+) -> dict[HitPlace, float]:
+    """Return scores adjusted by neighbours, dates and speakers; may add neighbours of hits."""
+    known = {NodeAddress(one.thread_id, one.seq): one for one in outlines}
     own: dict[NodeAddress, float] = defaultdict(float)
     for place, score in scores.items():
-        own[place[:2]] = max(own[place[:2]], score)
-    dates, own_words = dates_named(query), bool(_OWN.search(query))
+        own[place.address] = max(own[place.address], score)
+    dates, about_user = dates_named(query), bool(_OWN.search(query))
 
     def factor(outline: Outline) -> float:
-        spoken = OWN_WORDS if own_words and outline.role == "user" else 1.0
-        return spoken * (1 + NAMED_DATE * best_fit(dates, outline.created_at))
+        speaker = OWN_WORDS if about_user and outline.role == "user" else 1.0
+        return speaker * (1 + NAMED_DATE * best_fit(dates, outline.created_at))
 
     raised = {
-        node: _from_neighbours(outline, near, own)
-        for (node, outline), near in zip(known.items(), _neighbours(known), strict=True)
+        address: _from_neighbours(outline, near, own)
+        for (address, outline), near in zip(known.items(), _neighbours(known), strict=True)
     }
-    found: dict[_Place, float] = {}
+    ranked: dict[HitPlace, float] = {}
     for place, score in scores.items():
-        if outline := known.get(place[:2]):
-            found[place] = (score + raised[place[:2]]) * factor(outline)
-    for node, more in raised.items():
-        if more and node not in own and known[node].role in _SPEAKERS:
-            found[*node, None] = more * factor(known[node])
-    return found
+        if outline := known.get(place.address):
+            ranked[place] = (score + raised[place.address]) * factor(outline)
+    for address, more in raised.items():
+        if more and address not in own and known[address].role in _SPEAKERS:
+            ranked[HitPlace(*address, None)] = more * factor(known[address])
+    return ranked
 
 
 def _neighbours(known: Mapping[NodeAddress, Outline]) -> Iterable[list[tuple[Outline, float]]]:
-    """Return for each node those around it in its conversation, with the share that it gets.
+    """Yield for each node its neighbours in the conversation, with the shares of their scores.
 
-    Where there is none a message stands for it itself: being alone is no fault.
+    A missing neighbour is replaced by the node itself, so that the first message of a conversation
+    is not at a disadvantage.
     """
-    following = {
+    children = {
         (one.thread_id, one.parent_id): one for one in known.values() if one.parent_id is not None
     }
+
+    def parent(one: Outline) -> Outline | None:
+        return known.get(NodeAddress(one.thread_id, one.parent_id or 0))
+
     for outline in known.values():
-        before = _walk(
-            outline, FROM_BEFORE, lambda one: known.get((one.thread_id, one.parent_id or 0))
-        )
-        after = _walk(outline, FROM_AFTER, lambda one: following.get((one.thread_id, one.seq)))
+        before = _walk(outline, FROM_BEFORE, parent)
+        after = _walk(outline, FROM_AFTER, lambda one: children.get((one.thread_id, one.seq)))
         yield [*before, *after]
 
 
@@ -194,5 +217,5 @@ def _from_neighbours(
 ) -> float:
     room = max(0.0, 1 - outline.tokens / SHORT)
     return room * sum(
-        share * scores.get((other.thread_id, other.seq), 0.0) for other, share in near
+        share * scores.get(NodeAddress(other.thread_id, other.seq), 0.0) for other, share in near
     )

@@ -1,24 +1,35 @@
-"""The tool that opens what left the prompt, page by page, and searches all that was logged."""
+"""The tool `recall`: opens what left the prompt, page by page, and searches the log."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Annotated
 
 from pydantic import Field
 
 from agent_runtime.errors import NotFound, ToolError
+from agent_runtime.memory.recall.excerpts import excerpt, words_of
 from agent_runtime.memory.recall.open import (
     NodeLocator,
     Opened,
+    OpenedPart,
+    marked,
     open_nodes,
     open_observation,
     open_result,
+    written_when,
 )
 from agent_runtime.memory.recall.retriever import Retriever
-from agent_runtime.memory.recall.tool_search import search_thread
+from agent_runtime.memory.recall.search import SearchHit, retrieve
+from agent_runtime.messages import Note, call_id, decode_message, decode_result, searchable
 from agent_runtime.tools.base import ToolContext, tool
+from agent_runtime_storage.contract.records import Node
 
+HITS = 10
+"""How many hits a search shows."""
+SEARCHED = 60
+"""How many hits it reads: those that only repeat what `recall` returned are skipped."""
 HANDLES = (
     "A handle is c0000001a for a tool result (the line that marks what is left out names it), 17 "
     "for a node, 5-20 for the nodes 5 to 20, or o3 for an observation. To look for something, "
@@ -48,19 +59,29 @@ async def recall(
     handle, query = handle.strip(" \t\n\"'<>"), query.strip()
     if bool(handle) == bool(query):
         raise ToolError("Give either a handle or a query.", cure=HANDLES)
-    if query:
-        where = await NodeLocator.of(context.store, context.thread_id)
-        found = await search_thread(where, query, context.service(Retriever))
+    opened = await (_search(context, query) if query else _open(context, handle))
+    return page(opened, offset, limit)
+
+
+def page(opened: Opened, offset: int, limit: int) -> str:
+    """Return a part of what was opened, and how to open the next part."""
+    part = opened.text[offset : offset + limit]
+    end = offset + len(part)
+    if part:
+        shown = f"characters {offset} to {end} follow"
     else:
-        found = await _open(context, handle)
-    return page(found, offset, limit)
+        shown = f"nothing lies after {offset}" if opened.text else "nothing follows"
+    more = f"; next: offset={end}" if part and end < len(opened.text) else ""
+    text = f"{opened.about}: {len(opened.text)} characters; {shown}{more}."
+    return "\n".join(line for line in (text, opened.hint, part) if line)
+
+
+# Handles
 
 
 async def _open(context: ToolContext, handle: str) -> Opened:
     name, elsewhere, thread_id = handle.partition("@")
-    where = await _elsewhere(context, thread_id) if elsewhere else None
-    if where is None:
-        where = await NodeLocator.of(context.store, context.thread_id)
+    where = await _locator(context, thread_id if elsewhere else context.thread_id)
     name = name.lower()
     if _RESULT.fullmatch(name):
         return await open_result(where, name, HANDLES)
@@ -72,10 +93,11 @@ async def _open(context: ToolContext, handle: str) -> Opened:
     raise ToolError(f"{handle[:80]!r} is no handle.", cure=HANDLES)
 
 
-async def _elsewhere(context: ToolContext, thread_id: str) -> NodeLocator:
-    """Return where the nodes of another thread are. Raises `ToolError`."""
-    recalling = context.service(Retriever)
-    if thread_id != context.thread_id and (recalling is None or recalling.policy.scope != "user"):
+async def _locator(context: ToolContext, thread_id: str) -> NodeLocator:
+    if thread_id == context.thread_id:
+        return await NodeLocator.of(context.store, thread_id)
+    retriever = context.service(Retriever)
+    if retriever is None or retriever.policy.scope != "user":
         raise ToolError("You can open only what is in your own thread.", cure=HANDLES)
     try:
         return await NodeLocator.of(context.store, thread_id)
@@ -83,14 +105,71 @@ async def _elsewhere(context: ToolContext, thread_id: str) -> NodeLocator:
         raise ToolError(f"There is no thread {thread_id[:80]!r}.", cure=HANDLES) from None
 
 
-def page(found: Opened, offset: int, limit: int) -> str:
-    """Return a part of what was opened, and how to open the next."""
-    part = found.text[offset : offset + limit]
-    end = offset + len(part)
-    if part:
-        shown = f"characters {offset} to {end} follow"
+# Queries
+
+
+async def _search(context: ToolContext, query: str) -> Opened:
+    """Return excerpts of the best hits for a query.
+
+    Full text of the run's branch is searched; with semantic recall vectors too, and the user's
+    other threads if they are in its scope.
+    """
+    where = await NodeLocator.of(context.store, context.thread_id)
+    retriever = context.service(Retriever)
+    if retriever is not None:
+        hits = await retriever.find(query, limit=SEARCHED)
     else:
-        shown = f"nothing lies after {offset}" if found.text else "nothing follows"
-    more = f"; next: offset={end}" if part and end < len(found.text) else ""
-    text = f"{found.about}: {len(found.text)} characters; {shown}{more}."
-    return "\n".join(one for one in (text, found.hint, part) if one)
+        own = where.thread_id
+        hits = await retrieve(where.store, query, mode="text", thread_id=own, limit=SEARCHED)
+    words = words_of(query)
+    locators = {where.thread_id: where}
+    parts: list[OpenedPart] = []
+    more = ""
+    for hit in hits:
+        if hit.thread_id not in locators:
+            locators[hit.thread_id] = await NodeLocator.of(where.store, hit.thread_id)
+        node = await where.store.node(hit.thread_id, hit.node)
+        if _by_recall(node, hit):
+            continue
+        if len(parts) == HITS:
+            more = " More places have such words; rarer words find fewer."
+            break
+        parts.append(_part(locators[hit.thread_id], node, hit, words, own=where.thread_id))
+    shown = repr(query if len(query) <= 80 else f"{query[:79]}…")
+    kind = "words of" if retriever is None or retriever.indexer is None else "anything like"
+    if not parts:
+        hint = "Try other words: names, paths, numbers or error texts as they were written."
+        return Opened(f"Nothing on this branch holds {kind} {shown}", "", hint)
+    hint, text = marked(parts)
+    count = f"{len(parts)} place{'s' if len(parts) > 1 else ''}"
+    hint = f"{hint} What each line names first is the handle that opens the place.{more}"
+    return Opened(f"{count} with {kind} {shown}, the best first", text, hint)
+
+
+def _by_recall(node: Node, hit: SearchHit) -> bool:
+    """Return whether a hit is a call of `recall`, which only repeats other places."""
+    calls = node.calls if hit.call is None else node.calls[hit.call : hit.call + 1]
+    return bool(calls) and all(call.tool == "recall" for call in calls)
+
+
+def _part(
+    where: NodeLocator, node: Node, hit: SearchHit, words: Sequence[str], *, own: str
+) -> OpenedPart:
+    if hit.call is None:
+        message = decode_message(node.body)
+        place = {"user": "user", "assistant": "agent", "note": "runtime"}[message.type]
+        if isinstance(message, Note):
+            place = "user, to the agent at work" if message.source == "steer" else "runtime note"
+        handle, text = str(node.seq), searchable(message)
+    else:
+        call = node.calls[hit.call]
+        handle, text = call_id(node.seq, hit.call), decode_result(call.body).text
+        place = f"node {node.seq} | tool {call.tool} ({call.outcome})"
+    start, shown = excerpt(text, words)
+    if where.thread_id == own:
+        header = [handle, place, written_when(node), where.of_node(node.seq)]
+    else:
+        header = [f"{handle}@{where.thread_id}", place, written_when(node), "in another thread"]
+    if start and hit.call is not None:
+        header.append(f"from offset {start}")
+    return OpenedPart(" | ".join(header), shown)

@@ -260,7 +260,7 @@ async def test_after_a_regenerated_root_only_the_new_branch_is_there(talk: Talk)
     assert await talk.texts() == ["One?", "One."]
 
 
-# What is not finished
+# Unfinished turns
 
 
 async def test_a_message_still_being_answered_is_left_out(talk: Talk) -> None:

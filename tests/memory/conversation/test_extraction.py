@@ -63,21 +63,21 @@ def test_behind_a_missing_ancestor_the_branch_begins() -> None:
 @pytest.mark.parametrize(
     "parents", [{"a": "a"}, {"a": "b", "b": "a"}, {"a": "c", "b": "a", "c": "b", "x": None}]
 )
-def test_parents_that_run_in_a_circle_are_told(parents: dict[str, str | None]) -> None:
+def test_parents_that_run_in_a_circle_are_reported(parents: dict[str, str | None]) -> None:
     with pytest.raises(CorruptThread, match="circle"):
         branch(parents, "a")
 
 
-def test_a_circle_beside_the_branch_does_no_harm() -> None:
+def test_a_circle_outside_of_the_branch_does_no_harm() -> None:
     assert branch({"a": None, "b": "a", "x": "y", "y": "x"}, "b") == ["a", "b"]
 
 
-def test_two_messages_of_one_id_are_told() -> None:
+def test_two_messages_of_one_id_are_reported() -> None:
     with pytest.raises(CorruptThread, match="Two messages have the id 'a'"):
         extract(["a", "a"], "a", ids=lambda one: (one, None))
 
 
-def test_a_head_that_is_not_there_is_told() -> None:
+def test_a_missing_head_is_reported() -> None:
     with pytest.raises(NotFound, match="no message 'z'"):
         branch({"a": None}, "z")
 

@@ -66,7 +66,7 @@ def texts(history: Sequence[PromptMessage]) -> list[str]:
 
 
 async def put(documents: Documents, data: bytes, key: str = KEY) -> None:
-    """Write a document as it is, in the place of any other."""
+    """Write a document as it is, replacing any other."""
     there = await documents.read(key)
     assert await documents.write(key, data, replaces=there.version if there else None)
 

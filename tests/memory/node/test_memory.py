@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from agent_runtime import FileRef, NodeMemory
 from agent_runtime.errors import ConfigError, CorruptDocument, NotFound, UnknownVersion
-from agent_runtime.memory.node.memory import latest, newest_of
+from agent_runtime.memory.node.document import NodeMessage
+from agent_runtime.memory.node.memory import latest
 from agent_runtime.messages import PromptMessage
 from agent_runtime.models.tokens import count_message, count_text
 from agent_runtime_storage import NewFile, Store, UserStore
@@ -204,7 +206,7 @@ DAMAGED = {
 
 @in_a_folder
 @pytest.mark.parametrize("how", DAMAGED)
-async def test_a_corrupt_document_is_told_and_never_overwritten(
+async def test_a_corrupt_document_is_reported_and_never_overwritten(
     ann: UserStore, documents: Documents, how: str
 ) -> None:
     await put(documents, DAMAGED[how])
@@ -219,7 +221,7 @@ async def test_a_corrupt_document_is_told_and_never_overwritten(
 
 
 @pytest.mark.parametrize("version", [2, 0, "1", 1.5, None])
-async def test_a_document_of_another_version_is_told_and_never_overwritten(
+async def test_a_document_of_another_version_is_reported_and_never_overwritten(
     ann: UserStore, documents: Documents, version: object
 ) -> None:
     data = json.dumps({**SEED, "version": version}).encode()
@@ -234,7 +236,7 @@ async def test_a_document_of_another_version_is_told_and_never_overwritten(
 
 @in_a_folder
 @pytest.mark.parametrize("parents", [{"a": "b", "b": "a"}, {"a": "a"}])
-async def test_parents_that_run_in_a_circle_are_told(
+async def test_parents_that_run_in_a_circle_are_reported(
     ann: UserStore, documents: Documents, parents: dict[str, str]
 ) -> None:
     messages = [
@@ -340,7 +342,7 @@ async def test_siblings_take_no_place_of_the_branch(ann: UserStore) -> None:
 
 
 @in_a_folder
-async def test_a_message_that_the_memory_does_not_have_is_told(ann: UserStore) -> None:
+async def test_a_message_that_the_memory_does_not_have_is_reported(ann: UserStore) -> None:
     memory = node(ann)
     assert await memory.history("z") == []
     await say(memory, "a")
@@ -349,12 +351,15 @@ async def test_a_message_that_the_memory_does_not_have_is_told(ann: UserStore) -
 
 
 @in_a_folder
-async def test_a_node_that_left_a_turn_out_goes_on_from_its_last_one(ann: UserStore) -> None:
+async def test_a_node_that_left_turns_out_continues_from_its_last_one(ann: UserStore) -> None:
     # The conversation is a, b, c, d; the node took no part in b and c, and d is to come.
+    async def line(messages: Sequence[NodeMessage]) -> str | None:
+        ids = [one.message_id for one in messages if one.message_id in {"a", "b", "c", "d"}]
+        return ids[-1] if ids else None
+
     memory = node(ann)
     await say(memory, "a")
     await say(memory, "other")
-    line = newest_of({"a", "b", "c", "d"})
     assert texts(await memory.history(line)) == ["a?", "a."]
     await memory.add_messages("d", line, user_content="d?", assistant_content="d.")
     await memory.flush()
@@ -369,7 +374,7 @@ async def test_behind_a_parent_that_is_not_there_the_history_begins(ann: UserSto
     assert texts(await memory.history("d")) == ["c?", "c.", "d?", "d."]
 
 
-# Limits, and what is not finished
+# Limits, and unfinished turns
 
 
 @in_a_folder

@@ -173,7 +173,7 @@ async def test_files_of_the_task_and_of_the_answer_are_remembered_as_references(
 
 
 def delegating(child: Agent, times: int = 1) -> Agent:
-    """Return an agent whose one tool runs the child with a task, so many times in a loop."""
+    """Return an agent whose one tool runs the child with a task, `times` times in a loop."""
 
     @tool
     async def delegate(context: ToolContext, task: str) -> str:
@@ -392,7 +392,7 @@ async def test_runs_at_once_lose_no_turn(play: Play) -> None:
 KILLED = """
 import os, sys, anyio
 from agent_runtime import Agent, MemoryMode, Runtime, ScriptedModel, Settings, tool
-from agent_runtime.memory.node_runs import NodeRun
+from agent_runtime.run.node_memory import NodeRun
 from agent_runtime.models.scripted import call, say
 
 @tool

@@ -108,7 +108,7 @@ async def test_turns_written_at_once_follow_each_other(ann: UserStore) -> None:
 WRITE = """
 import sys, anyio
 from agent_runtime import NodeMemory
-from agent_runtime.memory.node import latest
+from agent_runtime.memory.node.memory import latest
 from agent_runtime_storage import open_store
 
 async def main(folder, name, count):
@@ -139,13 +139,13 @@ async def test_two_processes_lose_no_turn_and_one_that_is_killed_only_its_last(
     async for chunk in killed.stdout:
         said += chunk
     await killed.aclose()
-    told = (said + done.stdout).decode().split()
+    written = (said + done.stdout).decode().split()
 
     messages = [one for one in await node(ann).messages() if one.role == "assistant"]
     kept = [one.message_id for one in messages]
 
-    assert len(set(kept)) == len(kept) and set(told) <= set(kept)
-    assert len(set(kept) - set(told)) <= 1
+    assert len(set(kept)) == len(kept) and set(written) <= set(kept)
+    assert len(set(kept) - set(written)) <= 1
     # They follow each other, whoever wrote them; and the memory can be written to.
     await say(node(ann), "after")
     assert [one.message_id for one in messages] == [
@@ -162,7 +162,7 @@ async def test_what_was_cleared_meanwhile_does_not_come_back(ann: UserStore) -> 
 
 
 @in_a_folder
-async def test_who_is_always_late_is_told_and_keeps_what_was_added(
+async def test_a_writer_that_is_always_late_fails_and_keeps_its_buffer(
     ann: UserStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(node_module, "TRIES", 3)
@@ -172,7 +172,7 @@ async def test_who_is_always_late_is_told_and_keeps_what_was_added(
         await say(node(ann), f"other{next(others)}")
 
     late = node(interfered(ann, interfere))
-    with pytest.raises(Conflict, match="all the time"):
+    with pytest.raises(Conflict, match="keep changing"):
         await say(late, "a")
     assert [one.message_id for one in await late.messages()][-1] == "a"
 
@@ -284,7 +284,9 @@ async def test_a_corrupt_compressed_document_is_never_overwritten(
 
 
 @in_a_folder
-async def test_a_cut_compressed_document_is_told(ann: UserStore, documents: Documents) -> None:
+async def test_a_truncated_compressed_document_is_reported(
+    ann: UserStore, documents: Documents
+) -> None:
     await say(node(ann, compressed=True), *(f"turn {n}" for n in range(50)))
     found = await documents.read(ZST)
     assert found is not None
@@ -353,7 +355,7 @@ async def test_old_memories_are_pruned_once_a_day_and_after_a_crash_by_the_next(
     assert len(await keys(documents)) == 1
 
 
-async def test_a_failed_pruning_is_told_and_tried_again(
+async def test_a_failed_pruning_is_logged_and_retried(
     ann: UserStore,
     documents: Documents,
     three: list[str],

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_runtime.memory.recall.dates import Named, best_fit, dates_named
+from agent_runtime.memory.recall.dates import NamedDate, best_fit, dates_named
 
 
 def at(year: int, month: int, day: int) -> float:
@@ -18,22 +18,22 @@ def at(year: int, month: int, day: int) -> float:
 @pytest.mark.parametrize(
     ("text", "dates"),
     [
-        ("What did we watch on 1 May, 2022?", [Named(2022, 5, 1)]),
-        ("the 3rd of June", [Named(None, 6, 3)]),
-        ("on Sept. 3, 2021", [Named(2021, 9, 3)]),
-        ("in July 2022 or in March", [Named(2022, 7), Named(None, 3)]),
-        ("on 2022-05-01 and in 2021", [Named(2022, 5, 1), Named(2021)]),
+        ("What did we watch on 1 May, 2022?", [NamedDate(2022, 5, 1)]),
+        ("the 3rd of June", [NamedDate(None, 6, 3)]),
+        ("on Sept. 3, 2021", [NamedDate(2021, 9, 3)]),
+        ("in July 2022 or in March", [NamedDate(2022, 7), NamedDate(None, 3)]),
+        ("on 2022-05-01 and in 2021", [NamedDate(2022, 5, 1), NamedDate(2021)]),
         ("May I ask what we may do, and who will march?", []),
-        ("room 2022b, 13/45, 99 March", [Named(None, 3)]),
+        ("room 2022b, 13/45, 99 March", [NamedDate(None, 3)]),
         ("", []),
     ],
 )
-def test_dates_are_read_as_they_are_written(text: str, dates: list[Named]) -> None:
+def test_dates_are_read_as_they_are_written(text: str, dates: list[NamedDate]) -> None:
     assert dates_named(text) == dates
 
 
 def test_a_moment_fits_within_and_soon_after_and_never_before() -> None:
-    july = Named(2022, 7)
+    july = NamedDate(2022, 7)
     assert [july.fit(at(2022, 7, day)) for day in (1, 31)] == [1, 1]
     assert july.fit(at(2022, 6, 30)) == 0
     assert 1 > july.fit(at(2022, 8, 2)) > july.fit(at(2022, 8, 9)) > 0
@@ -42,18 +42,18 @@ def test_a_moment_fits_within_and_soon_after_and_never_before() -> None:
 
 
 def test_without_a_year_it_is_that_of_any_year_also_over_its_turn() -> None:
-    assert Named(None, 3).fit(at(2019, 3, 5)) == 1
-    assert Named(None, 12, 31).fit(at(2022, 1, 2)) > 0.5
+    assert NamedDate(None, 3).fit(at(2019, 3, 5)) == 1
+    assert NamedDate(None, 12, 31).fit(at(2022, 1, 2)) > 0.5
 
 
 def test_a_day_that_no_month_has_fits_nothing() -> None:
-    assert Named(2021, 2, 30).fit(at(2021, 3, 1)) == 0
-    assert Named(None, 2, 29).fit(at(2024, 2, 29)) == 1
+    assert NamedDate(2021, 2, 30).fit(at(2021, 3, 1)) == 0
+    assert NamedDate(None, 2, 29).fit(at(2024, 2, 29)) == 1
 
 
 def test_without_a_date_or_a_time_nothing_fits() -> None:
     assert best_fit([], at(2022, 7, 1)) == 0
-    assert best_fit([Named(1970, 1)], 0.0) == 0
+    assert best_fit([NamedDate(1970, 1)], 0.0) == 0
 
 
 @given(st.text(), st.floats(0, 4e9))

@@ -88,7 +88,7 @@ def twice(*embedders: ScriptedEmbedder) -> set[str]:
     return found - set(SAID) if len(embedders) > 1 else found
 
 
-async def test_messages_and_results_are_embedded_beside_the_run(database_url: str) -> None:
+async def test_messages_and_results_are_embedded_in_the_background(database_url: str) -> None:
     @tool
     def look(number: int) -> str:
         """Look."""

@@ -73,7 +73,6 @@ def test_a_passage_names_the_message_or_the_result_that_it_stands_for() -> None:
         (MESSAGE, 4, None, 0),
     ]
     assert found[3].text == "what stands there"
-    assert passages(entries, of={4}) == found[4:]
 
 
 def test_of_a_long_result_its_beginning_is_embedded() -> None:

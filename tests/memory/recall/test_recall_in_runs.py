@@ -13,6 +13,7 @@ import anyio
 import pytest
 
 from agent_runtime import Agent, Event, RunResult, Runtime, ScriptedModel, Settings, tool
+from agent_runtime.errors import ModelAuthError
 from agent_runtime.log import branches
 from agent_runtime.memory.recall import indexer as embedding
 from agent_runtime.messages import Note, PromptMessage, decode_message
@@ -70,7 +71,7 @@ class World:
         await self.say("Hm.", thread, user=user)
         await embedded(self.runtime.store.of(user or self.runtime.settings.user), thread)
 
-    async def told(
+    async def prepare(
         self, texts: Sequence[str] = FACTS, thread: str = "t", user: str | None = None
     ) -> None:
         """Say texts, and have them embedded."""
@@ -143,7 +144,7 @@ def world(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Open:
 
 async def test_the_best_match_comes_with_two_messages_before_and_one_after(world: Open) -> None:
     async with world() as one:
-        await one.told([*FACTS[1:4], FACTS[0], *FACTS[4:]])
+        await one.prepare([*FACTS[1:4], FACTS[0], *FACTS[4:]])
         await one.say(QUESTION)
         # The bridge was the fourth thing said: node 7, after 5 and 6, before 8.
         assert one.found() == [("t", 7)]
@@ -171,7 +172,7 @@ async def test_recall_stays_in_the_log_so_that_prompts_only_grow(world: Open) ->
         return call("look") if asked < 3 else say("Done.")
 
     async with world(script, last_messages=6) as one:
-        await one.told()
+        await one.prepare()
         before = len(one.model.requests)
         await one.say(QUESTION, agent=Agent(tools=[look]))
         prompts = [request.messages for request in one.model.requests[before:]]
@@ -208,7 +209,7 @@ async def test_nothing_is_embedded_or_recalled_while_it_is_off(database_url: str
 @pytest.mark.backends("file")
 async def test_how_many_come_before_and_after_is_a_setting(world: Open) -> None:
     async with world(semantic_recall_before=0, semantic_recall_after=0) as one:
-        await one.told()
+        await one.prepare()
         await one.say(QUESTION)
         assert nodes(one.note()) == ["1"]
 
@@ -216,7 +217,7 @@ async def test_how_many_come_before_and_after_is_a_setting(world: Open) -> None:
 @pytest.mark.backends("file")
 async def test_overlaps_are_merged(world: Open) -> None:
     async with world(semantic_recall_top_k=3) as one:
-        await one.told([FACTS[1], FACTS[0], "The Bergen bridge is closed.", *FACTS[2:]])
+        await one.prepare([FACTS[1], FACTS[0], "The Bergen bridge is closed.", *FACTS[2:]])
         await one.say(QUESTION)
         assert {("t", 3), ("t", 5)} <= set(one.found())
         assert len(nodes(one.note())) == len(set(nodes(one.note())))
@@ -226,7 +227,7 @@ async def test_overlaps_are_merged(world: Open) -> None:
 @pytest.mark.backends("file")
 async def test_what_the_prompt_shows_already_is_left_out(world: Open) -> None:
     async with world(last_messages=50, semantic_recall_top_k=5) as one:
-        await one.told()
+        await one.prepare()
         await one.say(QUESTION)
         assert not one.recalled and not one.note()
 
@@ -234,7 +235,7 @@ async def test_what_the_prompt_shows_already_is_left_out(world: Open) -> None:
 @pytest.mark.backends("file")
 async def test_what_a_recall_note_shows_is_not_recalled_again(world: Open) -> None:
     async with world(last_messages=4, semantic_recall_before=0, semantic_recall_after=0) as one:
-        await one.told()
+        await one.prepare()
         await one.say(QUESTION)
         first = one.found()
         assert first == [("t", 1)] and is_recall(one.model.requests[-1].messages[-1])
@@ -247,7 +248,7 @@ async def test_what_a_recall_note_shows_is_not_recalled_again(world: Open) -> No
 async def test_recall_keeps_to_its_tokens(world: Open) -> None:
     long = [f"{fact} " + "And then there were some more words about it. " * 8 for fact in FACTS]
     async with world(semantic_recall_top_k=5, semantic_recall_tokens=300) as one:
-        await one.told(long)
+        await one.prepare(long)
         await one.say(QUESTION)
         assert 0 < one.recalled[0].data["tokens"] <= 300 + 60
         assert "1" in nodes(one.note())
@@ -256,8 +257,8 @@ async def test_recall_keeps_to_its_tokens(world: Open) -> None:
 
 async def test_another_threads_messages_come_by_the_scope_user_only(world: Open) -> None:
     async with world() as one:
-        await one.told(FACTS[:3], thread="earlier")
-        await one.told(FACTS[4:], thread="now")
+        await one.prepare(FACTS[:3], thread="earlier")
+        await one.prepare(FACTS[4:], thread="now")
         await one.say("What did the bridge cost?", thread="now")
         assert ("earlier", 1) not in one.found()
     opened: list[str] = []
@@ -287,8 +288,8 @@ def nothing() -> str:
 @pytest.mark.backends("file", "postgres")
 async def test_another_owners_messages_are_never_recalled(world: Open) -> None:
     async with world(semantic_recall_scope="user", semantic_recall_top_k=5) as one:
-        await one.told(FACTS[:2], thread="theirs", user="ada")
-        await one.told(FACTS[2:4], thread="mine")
+        await one.prepare(FACTS[:2], thread="theirs", user="ada")
+        await one.prepare(FACTS[2:4], thread="mine")
         await one.say(QUESTION, thread="mine-too")
         assert {thread for thread, _ in one.found()} == {"mine"}
         assert "kroner" not in one.note()
@@ -306,7 +307,7 @@ async def test_the_tool_opens_other_threads_by_the_scope_user_only(world: Open) 
         return say("Done.") if results else call("recall", handle="1@earlier")
 
     async with world() as one:
-        await one.told(FACTS[:1], thread="earlier")
+        await one.prepare(FACTS[:1], thread="earlier")
     async with world(script) as one:
         await one.say("Open it.", thread="now", agent=Agent(tools=[nothing]))
     assert "only what is in your own thread" in opened[0] and "kroner" not in opened[0]
@@ -315,10 +316,10 @@ async def test_the_tool_opens_other_threads_by_the_scope_user_only(world: Open) 
 @pytest.mark.backends("file", "postgres")
 async def test_recall_follows_the_branch(world: Open) -> None:
     async with world() as one:
-        await one.told([FACTS[1], FACTS[0]])
+        await one.prepare([FACTS[1], FACTS[0]])
         # Another branch: as if the bridge had never been spoken of.
         await branches.fork(one.store, "t", 2)
-        await one.told(FACTS[2:])
+        await one.prepare(FACTS[2:])
         await one.say(QUESTION)
         assert ("t", 3) not in one.found() and "kroner" not in one.note()
 
@@ -342,7 +343,7 @@ async def test_a_steer_is_recalled_for_too(world: Open) -> None:
         return say("Ok.") if any(m.role == "tool" for m in request.messages) else call("wait")
 
     async with world(script) as one:
-        await one.told()
+        await one.prepare()
         async with anyio.create_task_group() as group:
             group.start_soon(lambda: one.say("Work on something.", agent=Agent(tools=[wait])))
             await asked.wait()
@@ -373,7 +374,7 @@ async def test_a_sub_agent_has_only_its_briefing(world: Open) -> None:
         return say("Ok.") if any(m.role == "tool" for m in request.messages) else call("delegate")
 
     async with world(script, semantic_recall_scope="user") as one:
-        await one.told(FACTS[:3])
+        await one.prepare(FACTS[:3])
         await one.say("Delegate it.", agent=Agent(tools=[delegate]))
     assert QUESTION in prompts and not any("kroner" in text for text in prompts)
 
@@ -418,16 +419,16 @@ def broken(kind: str) -> Any:
 
 @pytest.mark.backends("file")
 @pytest.mark.parametrize("kind", ["raises", "hangs", "nan", "fewer", "dimensions"])
-async def test_an_embedder_that_fails_is_told_of_and_full_text_stands_in(
+async def test_a_failing_embedder_is_reported_and_full_text_replaces_it(
     world: Open, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with world(embedder=ScriptedEmbedder(broken(kind)), semantic_recall_timeout=0.3) as one:
-        await one.told()
+        await one.prepare()
         result = await one.say(QUESTION)
         assert result.ok and one.found() == [("t", 1)]
         assert one.recalled[-1].data["why"]
         assert len([one for one in caplog.records if "Semantic recall" in one.message]) == 1
-        # It is left in peace for a while, and nobody is told again.
+        # It is not called for a while, and the failure is not logged again.
         await one.say(QUESTION.replace("large", "big"))
         assert len([one for one in caplog.records if "Semantic recall" in one.message]) == 1
 
@@ -449,11 +450,29 @@ async def test_an_embedder_that_is_down_fails_no_turn(
         assert len([event for event in one.recalled if event.data["why"]]) == 1
 
 
+class Unusable(ScriptedEmbedder):
+    """An embedder whose check fails."""
+
+    async def check(self) -> None:
+        raise ModelAuthError("The key is missing.")
+
+
+@pytest.mark.backends("file")
+async def test_an_embedder_of_any_class_is_checked_before_its_first_call(world: Open) -> None:
+    embedder = Unusable()
+    async with world(embedder=embedder) as one:
+        await one.tell()
+        assert (await one.say(QUESTION)).ok
+        assert one.found() == [("t", 1)]
+        assert one.recalled[-1].data["why"] == "The key is missing."
+        assert embedder.requests == []
+
+
 @pytest.mark.backends("file")
 async def test_by_vectors_alone_nothing_stands_in(world: Open) -> None:
     embedder = ScriptedEmbedder(broken("raises"))
     async with world(embedder=embedder, semantic_recall_mode="vectors") as one:
-        await one.told()
+        await one.prepare()
         assert (await one.say(QUESTION)).ok
         assert one.recalled[-1].data == one.recalled[-1].data | {"found": [], "mode": "vectors"}
         assert "RuntimeError" in one.recalled[-1].data["why"]
@@ -466,7 +485,7 @@ async def test_by_vectors_alone_nothing_stands_in(world: Open) -> None:
 async def test_embedding_is_booked_and_counts_in_the_budget(world: Open) -> None:
     embedder = ScriptedEmbedder(price=5)
     async with world(embedder=embedder, budget_usd=1.0) as one:
-        await one.told(FACTS[:3])
+        await one.prepare(FACTS[:3])
         result = await one.say(QUESTION)
         spent = result.usage_by_purpose["embed"]
         assert spent.calls >= 1 and spent.cost == 5 * spent.prompt_tokens > 0

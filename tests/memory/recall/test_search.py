@@ -16,9 +16,10 @@ from agent_runtime.errors import DimensionMismatch, NotFound
 from agent_runtime.memory.recall.passages import passages
 from agent_runtime.memory.recall.search import (
     CANDIDATES,
+    HitPlace,
     SearchHit,
     SearchMode,
-    ranked_by_all,
+    rank_in_context,
     retrieve,
 )
 from agent_runtime.messages import (
@@ -140,8 +141,8 @@ async def test_only_the_branch_of_the_head_is_found(store: Store) -> None:
     user = store.of("ann")
     await write(user, "t1", TALK)
     lease = await user.take_lease("run of t1", OWNER, seconds=60, replaces=1)
-    beside = node(9, 2, UserMessage("We adopted a kitten."))
-    await user.commit(lease, Commit(nodes=(beside,), head=9))
+    sibling = node(9, 2, UserMessage("We adopted a kitten."))
+    await user.commit(lease, Commit(nodes=(sibling,), head=9))
     await embed(user, "t1")
     for mode in ("text", "vectors", "hybrid"):
         found = {one.node for one in await ask(user, "adopted puppies kitten budget", mode)}
@@ -170,7 +171,7 @@ async def test_a_thread_is_searched_or_all_of_the_owner_and_never_another_owner_
             vector=toy(query),
             model=TOY,
             mode=mode,
-            wanted=lambda thread, number: (thread, number) != ("t2", 1),
+            wanted=lambda address: address != ("t2", 1),
         )
         assert "t2" not in {one.thread_id for one in wanted}
     with pytest.raises(NotFound):
@@ -197,7 +198,7 @@ async def test_a_thread_of_many_messages_gives_no_more_than_it_is_asked_for(stor
     assert (found[0].node, len(found)) == (124, CANDIDATES)
 
 
-# What counts beside the words
+# What counts in addition to the words
 
 
 def outline(seq: int, role: str = "user", tokens: int = 10, at: float = 1000.0) -> Outline:
@@ -207,7 +208,7 @@ def outline(seq: int, role: str = "user", tokens: int = 10, at: float = 1000.0) 
 
 def scored(query: str, *outlines: Outline) -> dict[int, float]:
     """Return what nodes get where only the second one was found, by its words, with 1."""
-    found = ranked_by_all(query, {("t", 2, None): 1.0}, outlines)
+    found = rank_in_context(query, {HitPlace("t", 2, None): 1.0}, outlines)
     return {number: score for (_, number, _), score in found.items()}
 
 

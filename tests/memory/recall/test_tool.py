@@ -77,7 +77,7 @@ async def test_an_offset_beyond_the_end_says_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
         ({"handle": "nonsense"}, "'nonsense' is no handle"),
         ({"handle": "czzzzzzzz"}, "has no tool result with the handle"),
@@ -91,10 +91,10 @@ async def test_an_offset_beyond_the_end_says_so(tmp_path: Path) -> None:
     ],
 )
 async def test_bad_input_is_an_error_that_says_what_to_give(
-    tmp_path: Path, given: dict[str, object], told: str
+    tmp_path: Path, given: dict[str, object], message: str
 ) -> None:
     shown = await converse(tmp_path, **given)
-    assert told in shown
+    assert message in shown
     assert "A handle is c0000001a for a tool result" in shown
     assert "give a query instead" in shown
 
@@ -133,7 +133,7 @@ def look(number: int) -> str:
 
 
 class Script:
-    """Looks so many times, then answers."""
+    """Looks `steps` times, then answers."""
 
     def __init__(self, steps: int) -> None:
         self.left = steps
@@ -151,7 +151,7 @@ class Past:
         self.store: UserStore = runtime.store.of("local")
 
     async def work(self, steps: int, task: str = "Find the zebra-fish.") -> None:
-        """Run a task of so many steps on the thread."""
+        """Run a task of `steps` steps on the thread."""
         agent = Agent(ScriptedModel(Script(steps)), tools=[look], last_messages=6)
         assert (await self.runtime.run(agent, task, thread=THREAD)).ok
 
@@ -195,8 +195,8 @@ async def test_an_observation_opens_into_its_messages(past: Past) -> None:
     mark = re.search(r"\[(\w+) say", hint)
     assert mark is not None
     headers = [line for line in lines if line.startswith(f"[{mark[1]}")]
-    told = [int(found[1]) for line in headers if (found := re.search(r"node (\d+)", line))]
-    assert sorted(set(told)) == list(range(one.first, one.last + 1))
+    nodes = [int(found[1]) for line in headers if (found := re.search(r"node (\d+)", line))]
+    assert sorted(set(nodes)) == list(range(one.first, one.last + 1))
     assert re.search(r"\| \d{4}-\d\d-\d\d \d\d:\d\d UTC \| user \|", headers[0])
     assert any("| agent, calls look |" in line for line in headers)
     assert any(f"| tool look (ok), handle {call_id(2, 0)} |" in line for line in headers)
