@@ -8,17 +8,8 @@ from typing import Any
 
 import orjson
 
-from tests.support.providers.server import (
-    Call,
-    Json,
-    Provider,
-    RefusedError,
-    Say,
-    Think,
-    Turn,
-    halves,
-    refuse_if,
-)
+from tests.support.providers.loopback import Json, halves
+from tests.support.providers.server import Call, Provider, RefusedError, Say, Think, Turn, refuse_if
 
 _NAME = re.compile(r"^[a-zA-Z0-9_-]{1,64}$")
 _FIELDS = {
