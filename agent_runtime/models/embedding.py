@@ -282,7 +282,7 @@ class ScriptedEmbedder:
         return self._price
 
     async def embed(self, texts: Sequence[str]) -> Embeddings:
-        """Return the vectors by the function, and usage as `agent_runtime.tokens` counts it.
+        """Return the vectors by the function, and usage as `agent_runtime.models.tokens` counts it.
 
         Raises:
             ModelError: the function says so.

@@ -61,7 +61,7 @@ def raw_call(tool: str, /, **arguments: Any) -> RawCall:
 class ScriptedModel:
     """A model that answers by a script.
 
-    Usage is counted by `agent_runtime.tokens`: the prompt's messages that the call before it of
+    Usage is counted by `agent_runtime.models.tokens`: the prompt's messages that the call before it of
     the same session sent too are reported as cached.
 
     Args:
