@@ -14,7 +14,7 @@ import orjson
 
 from agent_runtime.agent import Agent, Runnable
 from agent_runtime.concurrency import DetachedTasks
-from agent_runtime.delegation.delegate import DelegationServices
+from agent_runtime.delegation.request import DelegationServices
 from agent_runtime.errors import ConfigError
 from agent_runtime.events import Event
 from agent_runtime.files.attach import Attachable, ThreadFiles

@@ -16,7 +16,7 @@ from agent_runtime_config import Settings
 
 if TYPE_CHECKING:
     from agent_runtime.agent import Runnable
-    from agent_runtime.delegation.delegate import DelegationServices
+    from agent_runtime.delegation.request import DelegationServices
     from agent_runtime.memory.recall.retriever import Retriever
     from agent_runtime.plan.planner import Planner
     from agent_runtime.run.results import RunResult

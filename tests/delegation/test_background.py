@@ -223,10 +223,10 @@ async def test_a_message_whose_sender_died_while_it_sent_it_comes_all_the_same(
         """Claim the job of the message, and do no more, as a process does that is killed then."""
         context: ToolContext = work.context
         thread = context.thread_id
-        assert await context.store.claim(JOB, seconds=0.5, thread_id=thread, key=work.owed)
+        assert await context.store.claim(JOB, seconds=0.5, thread_id=thread, key=work.job_key)
         sending.set()
 
-    monkeypatch.setattr("agent_runtime.delegation.background._Work._send", die)
+    monkeypatch.setattr("agent_runtime.delegation.background._BackgroundRun._send", die)
     monkeypatch.setattr("agent_runtime.delegation.background.CLAIM_SECONDS", 0.5)
     two = Script(begin(), say("Bye."), call("hold"), say("Read."))
     async with play() as world:

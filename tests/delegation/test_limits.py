@@ -72,7 +72,7 @@ async def test_an_artifact_that_is_not_there_is_refused(play: Play, reference: s
 
 
 async def test_a_task_without_a_role_or_instructions_is_refused(play: Play) -> None:
-    assert "must say something" in await refusal(play, instructions=" ")
+    assert "must not be empty" in await refusal(play, instructions=" ")
 
 
 async def test_a_policy_that_names_a_tool_the_agent_lacks_is_a_named_error(play: Play) -> None:
