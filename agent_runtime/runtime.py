@@ -47,8 +47,7 @@ from agent_runtime.run.results import RunResult, RunStream, streaming
 from agent_runtime.run.start import RunRequest, begin_new_run, check_free, take_over
 from agent_runtime.run.state import RunState
 from agent_runtime.run.tool_context import ResumeChild, ToolContexts, child_listener
-from agent_runtime.workflow.conductor import WorkflowLoop
-from agent_runtime.workflow.definition import Workflow, check_kind
+from agent_runtime.workflow.definition import Workflow, check_kind, loop_of
 from agent_runtime.workflow.steps import to_plain_json
 from agent_runtime_config import Settings, load_settings
 from agent_runtime_config.approvals import approval_rules
@@ -479,7 +478,7 @@ class Runtime(RunControl):
     ) -> RunDriver:
         if not isinstance(agent, Workflow):
             return AgentLoop(state)
-        return WorkflowLoop(state, agent, retry=retry, resume=state.context.resume_child)
+        return loop_of(agent, state, retry=retry)
 
     def _resuming(self, log: RunLog, deps: Any) -> ResumeChild:
         """Return what goes on with a child run that stopped, for the run of a log."""

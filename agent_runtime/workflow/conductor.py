@@ -15,14 +15,15 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import anyio
 from anyio.abc import TaskGroup
+from pydantic_core import to_json
 
 from agent_runtime.concurrency import carried, single_error
 from agent_runtime.errors import NodeFailed, PromptTooLarge, WorkflowDiverged
@@ -41,7 +42,6 @@ from agent_runtime.messages import (
 from agent_runtime.run.state import RunState
 from agent_runtime.run.tool_calls import abandoned_results, run_calls
 from agent_runtime.tools.base import Toolset
-from agent_runtime.workflow.definition import Workflow
 from agent_runtime.workflow.history import HistoryMessage, said_before
 from agent_runtime.workflow.steps import (
     Key,
@@ -53,9 +53,6 @@ from agent_runtime.workflow.steps import (
 )
 from agent_runtime_storage.contract.records import Commit, Finish, Run
 from agent_runtime_storage.contract.records import Node as LogNode
-
-if TYPE_CHECKING:
-    from agent_runtime.run.tool_context import ResumeChild
 
 T = TypeVar("T")
 
@@ -88,23 +85,35 @@ class WorkflowLoop:
     """Drives one run of a workflow to its end.
 
     Args:
-        retry: whether nodes that failed last run again: the run had ended by an error.
-        resume: goes on with a child run that stopped.
+        flow: calls the workflow's function with this loop.
+        name: of the workflow.
+        history_messages, history_tokens: limits of what is loaded of the thread's history.
+        retry: whether nodes that failed last run again, because the run had ended by an error.
 
     Attributes:
+        resume: resumes a child run that stopped.
         messages: the state that nodes share: what was said before, the task, and one message for
             each agent or workflow that was a node.
         outputs: by node, the values of its iterations.
     """
 
     def __init__(
-        self, state: RunState, workflow: Workflow, *, retry: bool, resume: ResumeChild
+        self,
+        state: RunState,
+        flow: Callable[[WorkflowLoop], Awaitable[Any]],
+        *,
+        name: str,
+        history_messages: int,
+        history_tokens: int,
+        retry: bool,
     ) -> None:
         self.state = state
         self.log = state.log
-        self.workflow = workflow
-        self.retry = retry
-        self.resume = resume
+        self.resume = state.context.resume_child
+        self._flow = flow
+        self._name = name
+        self._history_limits = history_messages, history_tokens
+        self._retry = retry
         self.run: Run
         self.task = UserMessage("")
         self.history: tuple[HistoryMessage, ...] = ()
@@ -128,8 +137,6 @@ class WorkflowLoop:
 
         Raises what the function raises, `WorkflowDiverged`, and store errors.
         """
-        from agent_runtime.workflow.context import WorkflowContext
-
         if self.log.exchange is not None:
             await self._close(abandoned_results(self.log.exchange))
         await self._load()
@@ -137,7 +144,7 @@ class WorkflowLoop:
         try:
             with self._scope:
                 async with single_error(), anyio.create_task_group() as self._group:
-                    output = await self.workflow.flow(WorkflowContext(self))
+                    output = await self._flow(self)
                     self._check_used()
         except NodeFailed as failed:
             if failed.stop_reason != "budget":
@@ -156,8 +163,9 @@ class WorkflowLoop:
         return finish
 
     async def _answer(self, output: Any) -> Finish:
-        value = plain_output(output)
-        finish = Finish("succeeded", "completed", output=encode_output(value))
+        encode_node_value(output)
+        value = to_plain_json(output)
+        finish = Finish("succeeded", "completed", output=to_json(value))
         message = AssistantMessage(describe_value(value))
         await self.log.append([message], finish=finish, events=[finish_event(finish)])
         return finish
@@ -170,10 +178,8 @@ class WorkflowLoop:
         first, *nodes = await store.branch(thread, self.log.head, first=self.run.task_id)
         task = decode_message(first.body)
         assert isinstance(task, UserMessage)
-        limits = self.workflow.history_messages, self.workflow.history_tokens
-        before = await said_before(
-            store, thread, first.parent_id, messages=limits[0], tokens=limits[1]
-        )
+        messages, tokens = self._history_limits
+        before = await said_before(store, thread, first.parent_id, messages=messages, tokens=tokens)
         self.task, self.history, self.messages = task, tuple(before), [*before, task]
         for node in nodes:
             self._remember(node)
@@ -285,7 +291,7 @@ class WorkflowLoop:
                 # It was never started.
                 return True
             case _:
-                return self.retry and recorded.exchange == self._last
+                return self._retry and recorded.exchange == self._last
 
     def _settle(self, step: NodeIteration) -> None:
         if step.result is not None and step.result.outcome == "ok":
@@ -370,7 +376,7 @@ class WorkflowLoop:
             name, iteration = next(iter(self._recorded))
             raise WorkflowDiverged(
                 f"The log has the node {name!r} (iteration {iteration}) next, and the workflow "
-                f"{self.workflow.name!r} did not ask for it.",
+                f"{self._name!r} did not ask for it.",
                 cure=_DIVERGED,
             )
 
@@ -379,16 +385,3 @@ _DIVERGED = (
     "Resume the run with the code that began it, or start a new one. Between its nodes a workflow "
     "has to be deterministic: take time, chance and what is outside from a node (`w.call`)."
 )
-
-
-def plain_output(output: Any) -> Any:
-    """Return a workflow's output as the JSON value that it is kept as. Raises `ConfigError`."""
-    encode_node_value(output)
-    return to_plain_json(output)
-
-
-def encode_output(value: Any) -> bytes:
-    """Return an output as the run's row keeps it."""
-    from pydantic_core import to_json
-
-    return to_json(value)
