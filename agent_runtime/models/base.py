@@ -7,9 +7,10 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias
 
+from agent_runtime.files.references import Detail
 from agent_runtime.messages import FileKind, FileRef, Opaque, PromptMessage, ToolSpec
 
-Detail = Literal["auto", "low", "high"]
+Json: TypeAlias = dict[str, Any]
 FinishReason = Literal[
     "stop",
     "tool_calls",

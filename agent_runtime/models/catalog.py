@@ -14,7 +14,7 @@ from typing import Any, cast
 import orjson
 
 from agent_runtime.messages import FileKind
-from agent_runtime.models.base import ModelInfo, Price
+from agent_runtime.models.base import ModelInfo, Price, TokenUsage
 
 DEFAULT_WINDOW = 128_000
 DEFAULT_MAX_OUTPUT = 8_192
@@ -103,21 +103,16 @@ def is_chat_model(name: str) -> bool:
     return _entry(name).get("mode", "chat") == "chat" and "responses/" not in name
 
 
-def cost_of(
-    price: Price | None, *, prompt: int, cached: int, cache_write: int, output: int
-) -> int | None:
-    """Return a call's cost in nanodollars; `prompt` includes `cached` and `cache_write`.
-
-    None where the price is unknown.
-    """
+def cost_of(price: Price | None, usage: TokenUsage) -> int | None:
+    """Return a call's cost in nanodollars; None if the price is unknown."""
     if price is None:
         return None
-    plain = max(0, prompt - cached - cache_write)
+    plain = max(0, usage.prompt - usage.cached - usage.cache_write)
     return (
         plain * price.input
-        + cached * price.cache_read
-        + cache_write * price.cache_write
-        + output * price.output
+        + usage.cached * price.cache_read
+        + usage.cache_write * price.cache_write
+        + usage.completion * price.output
     )
 
 

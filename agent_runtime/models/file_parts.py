@@ -6,12 +6,9 @@ Pure.  What a model or its provider does not take is no part; then the file is o
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
 
 from agent_runtime.messages import FileKind, FileRef
-from agent_runtime.models.base import FilePart
-
-Json = dict[str, Any]
+from agent_runtime.models.base import FilePart, Json
 
 # Elsewhere litellm fetches an image itself, from this machine: a URL could then name what only
 # this machine can reach. Anthropic takes https only.

@@ -13,12 +13,7 @@ import importlib
 import os
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterable
-from contextlib import (
-    AbstractAsyncContextManager,
-    AbstractContextManager,
-    aclosing,
-    asynccontextmanager,
-)
+from contextlib import AbstractContextManager, aclosing, asynccontextmanager
 from dataclasses import replace
 from typing import Any, cast
 from urllib.parse import urlsplit
@@ -149,20 +144,15 @@ class LiteLLMModel:
         self._access.check_allowed()
         self._access.check_key(await load_litellm())
 
-    def stream(
-        self, request: ModelRequest
-    ) -> AbstractAsyncContextManager[AsyncIterator[ModelEvent]]:
-        """Call the model, and again after failures that may pass.
+    @asynccontextmanager
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[AsyncIterator[ModelEvent]]:
+        """Call the model; retry failures that may pass.
 
         Raises (from the iterator):
             RealModelForbidden, ModelAuthError, ModelNotFound, ModelRejected, ModelOverflow: at
                 once.
             ModelUnavailable, ModelStalled, ModelProtocolError: after all retries.
         """
-        return self._stream(request)
-
-    @asynccontextmanager
-    async def _stream(self, request: ModelRequest) -> AsyncGenerator[AsyncIterator[ModelEvent]]:
         async with aclosing(self._attempts(request)) as events:
             yield events
 
@@ -344,14 +334,7 @@ def _priced(event: ModelEvent, info: ModelInfo, lost: int) -> ModelEvent:
     usage = event.usage
     if usage is None:
         return replace(event, lost=lost)
-    cost = cost_of(
-        info.price,
-        prompt=usage.prompt,
-        cached=usage.cached,
-        cache_write=usage.cache_write,
-        output=usage.completion,
-    )
-    return replace(event, cost=cost, lost=lost)
+    return replace(event, cost=cost_of(info.price, usage), lost=lost)
 
 
 def wait_before(attempt: int, failure: AttemptFailure) -> float:

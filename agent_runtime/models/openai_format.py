@@ -23,6 +23,7 @@ from agent_runtime.messages import (
 )
 from agent_runtime.models.base import (
     FilePart,
+    Json,
     ModelAnswer,
     ModelEvent,
     ModelRequest,
@@ -37,8 +38,6 @@ from agent_runtime.models.finish_reasons import reason_of
 from agent_runtime.models.reasoning_replay import ReasoningReplay, reasoning_replay_of
 from agent_runtime.models.tokens import placeholder
 from agent_runtime.models.tool_call_stream import ToolCallAssembler
-
-Json = dict[str, Any]
 
 _MARK: Json = {"type": "ephemeral"}
 _FOLLOWS: Json = {"type": "text", "text": "The files of the tool results above:"}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -28,6 +28,7 @@ from agent_runtime.models.base import (
     TextDelta,
     TokenUsage,
 )
+from agent_runtime.models.catalog import cost_of
 from agent_runtime.models.tokens import count_message, count_text, count_tools
 
 Scripted: TypeAlias = str | RawCall | Iterable[RawCall] | ModelAnswer | ModelError
@@ -98,19 +99,14 @@ class ScriptedModel:
         """Return what the model was made with; a price of zero, unless another was given."""
         return self._info
 
-    def stream(
-        self, request: ModelRequest
-    ) -> AbstractAsyncContextManager[AsyncIterator[ModelEvent]]:
+    @asynccontextmanager
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[AsyncIterator[ModelEvent]]:
         """Answer by the script.
 
         Raises (from the iterator):
             ModelError: the script says so.
             ModelProtocolError: a script of answers is used up.
         """
-        return self._stream(request)
-
-    @asynccontextmanager
-    async def _stream(self, request: ModelRequest) -> AsyncGenerator[AsyncIterator[ModelEvent]]:
         async with aclosing(self._events(request)) as events:
             yield events
 
@@ -131,18 +127,8 @@ class ScriptedModel:
         for line in answer.text.splitlines(keepends=True):
             yield TextDelta(line)
         usage = answer.usage or _usage(request, before, answer)
-        yield replace(answer, model=self.name, usage=usage, cost=self._cost(usage))
-
-    def _cost(self, usage: TokenUsage) -> int | None:
-        from agent_runtime.models.catalog import cost_of
-
-        return cost_of(
-            self._info.price,
-            prompt=usage.prompt,
-            cached=usage.cached,
-            cache_write=usage.cache_write,
-            output=usage.completion,
-        )
+        cost = cost_of(self._info.price, usage)
+        yield replace(answer, model=self.name, usage=usage, cost=cost)
 
 
 def _in_order(script: Iterable[Scripted]) -> ScriptFunction:

@@ -26,7 +26,7 @@ LONGEST_COMMAND = 2000
 LONGEST_PATH = 4096
 """No system opens a longer path."""
 LONGEST_NUMBER = 400
-"""Of a float; longer ones are text."""
+"""A float written out has fewer characters; a longer text is not compared as a number."""
 UNSETTLED = "(chosen when the call is made)"
 """Stands for a default that is another one each time."""
 _SEPARATORS = re.compile(r"[/\\]")
@@ -140,7 +140,7 @@ def _leaves(value: Any) -> Iterator[Any]:
 
 
 def _same_number(value: Any, pattern: str) -> bool:
-    if not isinstance(value, str | int | float) or len(text_of(value)) > 400:
+    if not isinstance(value, str | int | float) or len(text_of(value)) > LONGEST_NUMBER:
         return False
     try:
         return Decimal(text_of(int(value) if isinstance(value, bool) else value)) == Decimal(
