@@ -1,8 +1,8 @@
-"""A model that answers by a script: for tests, examples, and work without a language model.
+"""A model that answers by a script, for tests, examples, and work without a language model.
 
     model = ScriptedModel([call("read_file", path="notes.md"), say("Done.")])
 
-It goes through the whole loop as a real one does: it streams, reports usage, and may fail.
+It streams, reports usage and may fail, as a real model does.
 """
 
 from __future__ import annotations
@@ -50,24 +50,24 @@ def call(tool: str, /, **arguments: Any) -> ModelAnswer:
 
 
 def calls(*made: RawCall, text: str = "") -> ModelAnswer:
-    """Return an answer that calls several tools at once, with text before them if given."""
+    """Return an answer that calls several tools, after a text if there is one."""
     return _answer(text, made)
 
 
 def raw_call(tool: str, /, **arguments: Any) -> RawCall:
-    """Return one call for `calls`."""
+    """Return a call for `calls`."""
     return RawCall(tool, orjson.dumps(arguments).decode())
 
 
 class ScriptedModel:
     """A model that answers by a script.
 
-    Usage is counted by `agent_runtime.models.tokens`: the prompt's messages that the call before it of
-    the same session sent too are reported as cached.
+    Usage is counted by `models.tokens`; messages that the session's previous call began with too
+    are reported as cached.
 
     Args:
         script: answers in order, one for each call; or a function, sync or async, from the
-            request to the answer.  A script of answers that is used up fails the call.
+            request to the answer.  A call fails when the answers are used up.
         delay: seconds to wait before each answer.
 
     Attributes:
@@ -96,7 +96,7 @@ class ScriptedModel:
         return self._info.name
 
     async def info(self) -> ModelInfo:
-        """Return what the model was made with; a price of zero, unless another was given."""
+        """Return the figures given; the price is zero unless another was given."""
         return self._info
 
     @asynccontextmanager
@@ -104,8 +104,8 @@ class ScriptedModel:
         """Answer by the script.
 
         Raises (from the iterator):
-            ModelError: the script says so.
-            ModelProtocolError: a script of answers is used up.
+            ModelError: given by the script.
+            ModelProtocolError: the answers are used up.
         """
         async with aclosing(self._events(request)) as events:
             yield events
@@ -114,7 +114,7 @@ class ScriptedModel:
         before = self._before.get(request.session)
         self._before[request.session] = request
         self.requests.append(request)
-        # Even without a delay others get their turn, as with a real model.
+        # Even without a delay, let other tasks run, as a real model does.
         await anyio.sleep(self._delay)
         scripted = self._respond(request)
         if inspect.isawaitable(scripted):

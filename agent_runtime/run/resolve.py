@@ -218,7 +218,7 @@ def toolset(agent: Agent, output: outputs.OutputType | None, *, levels: int = 0)
 
     own = Toolset(agent.tools)
     delegating = bool(agent.delegation) and levels > 0
-    kept = (delegate.NAME, artifact.NAME, tasks.TASKS) if delegating else ()
+    kept = (delegate.NAME, artifact.NAME, tasks.tasks.name) if delegating else ()
     for name in (recall.name, outputs.FINAL, *kept):
         if own.get(name) not in (None, recall):
             raise ConfigError(

@@ -1,14 +1,13 @@
-"""The loop of a workflow: hand out what is recorded of its nodes; run and record the others.
+"""The loop of a workflow: return the recorded values of its nodes; run and record the others.
 
-A workflow has the log of an agent: its task is a message of the user, the nodes that run at the
-same time are one exchange (a call for each, its value the result), and its output is the answer.
-So what holds for an agent's calls holds for nodes: they are written ahead, start at most once
-unless that does no harm, and end with their run.  Each node that is an agent or a workflow has a
-child run.
+A workflow's log has the form of an agent's: the task is a user message, nodes that run at the same
+time are one exchange (one call each, the value as its result), and the output is the answer.  So
+nodes get the guarantees of an agent's calls: they are written ahead, start at most once unless they
+are idempotent, and end with their run.  A node that is an agent or a workflow has a child run.
 
-After a crash the function is called again.  What it asks for is known by the node's name and
-iteration (as a step is in DBOS), and by what the node was given; where that is not what is
-recorded, the run ends with `WorkflowDiverged` instead of mixing two histories.
+After a crash the function is called again.  Its nodes are matched by name and iteration (as steps
+are in DBOS) and by their arguments; if these differ from the record, the run ends with
+`WorkflowDiverged` instead of mixing two histories.
 """
 
 from __future__ import annotations
@@ -57,17 +56,17 @@ from agent_runtime_storage.contract.records import Node as LogNode
 T = TypeVar("T")
 
 MAX_PARALLEL = 128
-"""More nodes than that at the same time run in several exchanges."""
+"""The most nodes in one exchange; more nodes take several exchanges."""
 
 _path: ContextVar[tuple[int, ...]] = ContextVar("agent_runtime_workflow_path", default=())
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedIteration:
-    """What the log has of an iteration of a node, and in which exchange.
+    """An iteration of a node in the log, and its exchange.
 
     Attributes:
-        call: the call that began it; after calls whose end nobody saw, the first of these.
+        call: the call that began it: the first of those whose end was not recorded.
     """
 
     asked: dict[str, Any]
@@ -77,7 +76,7 @@ class RecordedIteration:
 
     @property
     def unseen(self) -> bool:
-        """Whether it was started, and nobody saw it end."""
+        """Whether it was started without a recorded end."""
         return self.result.outcome == "interrupted"
 
 
@@ -92,9 +91,9 @@ class WorkflowLoop:
 
     Attributes:
         resume: resumes a child run that stopped.
-        messages: the state that nodes share: what was said before, the task, and one message for
-            each agent or workflow that was a node.
-        outputs: by node, the values of its iterations.
+        messages: the shared state: the history, the task, and one message for each node that was
+            an agent or a workflow.
+        outputs: the values of each node's iterations.
     """
 
     def __init__(
@@ -133,9 +132,13 @@ class WorkflowLoop:
     # The run
 
     async def drive(self) -> Finish:
-        """Call the workflow's function to its end, and return how the run ended, written already.
+        """Call the workflow's function, record the run's end, and return it.
 
-        Raises what the function raises, `WorkflowDiverged`, and store errors.
+        Raises:
+            WorkflowDiverged: the function asks for other nodes than the log has.
+            StoreError: the store failed.
+
+        Errors of the function are raised as they are.
         """
         if self.log.exchange is not None:
             await self._close(abandoned_results(self.log.exchange))
@@ -155,7 +158,7 @@ class WorkflowLoop:
         return await self._answer(output)
 
     async def finish(self, finish: Finish) -> Finish:
-        """End the run; nodes under way are closed, with what is known of each."""
+        """End the run; close nodes in progress with what is known of each."""
         if self.log.exchange is not None:
             await self._close(abandoned_results(self.log.exchange), finish)
         else:
@@ -171,7 +174,7 @@ class WorkflowLoop:
         return finish
 
     async def _load(self) -> None:
-        """Read the run's task, what was said before it, and what is recorded of its nodes."""
+        """Read the run's task, the history before it, and the records of its nodes."""
         store, thread = self.log.store, self.log.lease.thread_id
         self.run = await store.run(self.log.lease.run_id)
         assert self.log.head is not None and self.run.task_id is not None
@@ -187,7 +190,7 @@ class WorkflowLoop:
         while parent is not None:
             self.depth, parent = self.depth + 1, (await store.run(parent)).parent_run_id
         if not nodes and not self.log.view.start.remembers:
-            # An agent may go on with the thread, and a run need not read all that came before.
+            # An agent may continue on the thread, and need not read everything before.
             with suppress(PromptTooLarge):
                 if (cause := self.state.due(self.log.view)) is not None:
                     await self.state.activate(cause)
@@ -207,12 +210,12 @@ class WorkflowLoop:
     # What the function asks for
 
     async def ask(self, step: NodeIteration) -> Any:
-        """Return the value of a node, once all that runs beside it has ended.
+        """Run a node; return its value once all nodes of its exchange have ended.
 
         Raises:
             NodeFailed: it did not succeed.
 
-        Cancellation: a node that runs already is not stopped by it.
+        Cancelling the call does not stop a node that has started.
         """
         step.path = _path.get()
         self._waiting.append(step)
@@ -225,7 +228,7 @@ class WorkflowLoop:
         return step.value()
 
     async def gather(self, work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
-        """Run branches beside each other; see `WorkflowContext.gather`."""
+        """Run branches in parallel; see `WorkflowContext.gather`."""
         results: dict[int, T] = {}
         own, alive = _path.get(), len(work)
 
@@ -235,7 +238,7 @@ class WorkflowLoop:
             try:
                 results[index] = await one
             finally:
-                # The last one leaves its place to the branch that waits for all of them.
+                # The last branch to end hands its place to the branch that waits for all.
                 alive -= 1
                 self._branches -= alive > 0
                 self._begin()
@@ -247,7 +250,7 @@ class WorkflowLoop:
         return [results[index] for index in range(len(work))]
 
     def _begin(self) -> None:
-        """Run what is asked for once every branch waits: so a resume finds the same exchanges."""
+        """Run the requested nodes once every branch waits, so a resume makes the same exchanges."""
         if self._running or not self._waiting or len(self._waiting) < self._branches:
             return
         ordered = sorted(self._waiting, key=lambda step: step.path)
@@ -256,7 +259,7 @@ class WorkflowLoop:
         self._group.start_soon(carried, self._exchange, batch)
 
     async def _exchange(self, batch: Sequence[NodeIteration]) -> None:
-        """Give each node of a batch its result: the recorded one, or that of running it now."""
+        """Give each node of a batch its recorded result, or run it."""
         fresh: list[NodeIteration] = []
         for step in batch:
             self._iterations[step.name] += 1
@@ -313,7 +316,7 @@ class WorkflowLoop:
         return self._end is not None
 
     async def _run(self, steps: Sequence[NodeIteration]) -> bool:
-        """Run nodes as one exchange; return whether the run goes on."""
+        """Run nodes as one exchange; return whether the run continues."""
         log = self.log
         seq = log.next_seq
         calls = [ToolCall(call_id(seq, i), one.name, one.asked) for i, one in enumerate(steps)]
@@ -340,7 +343,7 @@ class WorkflowLoop:
         await run_calls(log, tools, self.state.context, close)
         failed = any(one.result is None or one.result.outcome != "ok" for one in steps)
         if failed and (await log.asked())[0]:
-            # A cancel of the whole tree, which the child saw first.
+            # The whole tree was cancelled, and the child noticed first.
             self._end = cancelled_finish()
         return self._end is None
 
@@ -354,19 +357,19 @@ class WorkflowLoop:
         await self.log.close(done, shown_chars, finish=finish, events=events)
 
     async def earlier(self, step: NodeIteration) -> Run | None:
-        """Return the newest child run of this iteration of the node; None if none began."""
+        """Return the newest child run of this iteration; None if none began."""
         for run in await self.log.store.runs(parent_run_id=self.run.id, limit=10_000):
             spec = RunSpec.of(run)
             if (spec.node, spec.iteration) == step.key:
                 return run
         return None
 
-    # Whether it is the same history
+    # Comparing the function with the log
 
     def _check_same(self, step: NodeIteration, recorded: RecordedIteration) -> None:
         if step.asked != recorded.asked:
             raise WorkflowDiverged(
-                f"The node {step.name!r} (iteration {step.iteration}) is given other input than "
+                f"The node {step.name!r} (iteration {step.iteration}) has other arguments than "
                 f"when it first ran.",
                 cure=_DIVERGED,
             )
@@ -375,13 +378,14 @@ class WorkflowLoop:
         if self._recorded:
             name, iteration = next(iter(self._recorded))
             raise WorkflowDiverged(
-                f"The log has the node {name!r} (iteration {iteration}) next, and the workflow "
+                f"The log has the node {name!r} (iteration {iteration}) next, but the workflow "
                 f"{self._name!r} did not ask for it.",
                 cure=_DIVERGED,
             )
 
 
 _DIVERGED = (
-    "Resume the run with the code that began it, or start a new one. Between its nodes a workflow "
-    "has to be deterministic: take time, chance and what is outside from a node (`w.call`)."
+    "Resume the run with the code that began it, or start a new one. Outside of its nodes a "
+    "workflow must be deterministic: get time, random values and external data from a node "
+    "(`w.call`)."
 )

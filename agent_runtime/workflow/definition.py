@@ -40,9 +40,9 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 MAX_DEPTH = 10
-"""How deep runs may be nested, the outermost not counted."""
+"""How deep runs may be nested below the outermost."""
 NO_INPUT = "(no input)"
-"""What a node's run is told that is given nothing: providers refuse an empty message."""
+"""The task of a node without input: providers refuse an empty message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,19 +56,19 @@ class Workflow:
                 facts = await w.agent("research", researcher, "Look further.")
             return await w.agent("write", writer)
 
-    Each `await` on `w` is a node.  What a node that finished gave is in the log of the run's
-    thread: a resumed run calls the function again, and hands out what is recorded instead of
-    running the node.  So between its nodes the function has to be deterministic: what depends on
-    time, chance or the world outside belongs into a node of its own (`w.call`).
+    Each `await` on `w` is a node.  The value of a finished node is in the log of the run's thread:
+    a resumed run calls the function again and gets the recorded value instead of running the node.
+    So the function must be deterministic outside of its nodes: whatever depends on time, random
+    values or the outside world belongs into a node (`w.call`).
 
     Args:
-        flow: the function; what it returns, as a JSON value, is the run's output.
+        flow: the function; its return value, as JSON, is the run's output.
         name: shown in events and run lists; by default the function's.
-        one_thread: whether the runs of a user that name no thread all go on with the one thread of
-            this user and this workflow's name, so that they see what was said; else each has a
-            thread of its own, as have runs inside of other runs in any case.
-        history_messages, history_tokens: how much of what was said before is loaded: at most so
-            many messages that have, by our count, at most so many tokens.
+        one_thread: whether a user's runs that name no thread share one thread of this user and
+            workflow, so that they see the earlier messages; otherwise each run has a new thread.
+            Runs inside of other runs always have a new thread.
+        history_messages, history_tokens: limits of the history that is loaded: messages, and
+            tokens by our count.
         max_steps: the most nodes of one run; None for the setting.
     """
 
@@ -83,13 +83,13 @@ class Workflow:
     def __post_init__(self) -> None:
         if not inspect.iscoroutinefunction(self.flow):
             raise ConfigError(
-                f"The workflow {self.flow!r} is no async function.",
+                f"The workflow {self.flow!r} is not an async function.",
                 cure="Write it as `async def flow(w: WorkflowContext)`.",
             )
         name = self.name or getattr(self.flow, "__name__", "")
         if not NAME.fullmatch(name):
             raise ConfigError(
-                f"{name!r} is no name for a workflow.",
+                f"{name!r} is not a valid name for a workflow.",
                 cure="Give one: `Workflow(flow, name=...)`, of 1 to 64 letters (a-z), digits, `_` "
                 "and `-`.",
             )
@@ -102,22 +102,22 @@ class Workflow:
 
     @property
     def thread(self) -> str | None:
-        """The id of the thread that is every user's own for this workflow; None without one."""
+        """The id of each user's shared thread for this workflow; None without one."""
         return f"workflow:{self.name}" if self.one_thread else None
 
     @property
     def resolved_as(self) -> Agent:
-        """An agent with the limits of this workflow; it has no model call to make."""
+        """An agent with this workflow's name and limits, for resolving settings; it calls no model."""
         return Agent(name=self.name, max_steps=self.max_steps)
 
 
 def check_kind(run: Run, agent: Agent | Workflow) -> None:
-    """Refuse to go on with an agent's run as with a workflow's, and the other way round."""
+    """Raise `ConfigError` if a workflow would resume an agent's run, or the other way round."""
     driven = RunSpec.of(run).workflow
     if driven != isinstance(agent, Workflow):
         was, wanted = ("a workflow", "an agent") if driven else ("an agent", "a workflow")
         raise ConfigError(
-            f"Run {run.id} was begun by {was}, {run.agent!r}, and is to go on by {wanted}.",
+            f"Run {run.id} is that of {was}, {run.agent!r}; {wanted} cannot resume it.",
             cure=f"Resume it with {was}.",
         )
 
@@ -139,17 +139,17 @@ def loop_of(workflow: Workflow, state: RunState, *, retry: bool) -> WorkflowLoop
 
 
 class WorkflowContext:
-    """A run of a workflow, from the inside.
+    """A run of a workflow, as its function sees it.
 
-    Every method that is a node raises `NodeFailed` when the node failed, and `ConfigError` when it
-    cannot be asked for.  A node is known by its name; asked for again, in a loop, it is its next
-    iteration.  Nodes that are asked for beside each other without `gather` run in turn.
+    Every method that is a node raises `NodeFailed` if the node failed, and `ConfigError` if it
+    cannot run.  A node is identified by its name; each further use of the name is its next
+    iteration.  Nodes awaited concurrently without `gather` run one after the other.
     """
 
     def __init__(self, loop: WorkflowLoop) -> None:
         self._loop = loop
 
-    # What is known
+    # The run
 
     @property
     def run_id(self) -> str:
@@ -163,42 +163,42 @@ class WorkflowContext:
 
     @property
     def task(self) -> UserMessage:
-        """What this run was started with."""
+        """The message that this run was started with."""
         return self._loop.task
 
     @property
     def input(self) -> str:
-        """Its text; empty for a node that was given nothing."""
+        """The text of the task; empty for a node without input."""
         text = self._loop.task.text
         return "" if text == NO_INPUT else text
 
     @property
     def user_context(self) -> Mapping[str, Any]:
-        """What the outermost run was given of its user; runs inside of it inherit it."""
+        """The outermost run's data about its user; inner runs inherit it."""
         return MappingProxyType(dict(RunSpec.of(self._loop.run).user_context))
 
     @property
     def deps(self) -> Any:
-        """What the program handed to the run; it is not kept."""
+        """The object that the program passed to the run; it is not stored."""
         return self._loop.state.context("").deps
 
     @property
     def history(self) -> tuple[HistoryMessage, ...]:
-        """What was said on the thread before, within the workflow's limits."""
+        """The earlier messages on the thread, within the workflow's limits."""
         return self._loop.history
 
     @property
     def messages(self) -> tuple[HistoryMessage, ...]:
-        """The shared state: the history, the task, one message for each agent that was a node."""
+        """The shared state: the history, the task, and one message for each agent node."""
         return tuple(self._loop.messages)
 
     @property
     def node_outputs(self) -> Mapping[str, Any]:
-        """The newest value of each node, as a JSON value."""
+        """The newest value of each node, as JSON."""
         return {name: values[-1] for name, values in self._loop.outputs.items()}
 
     def outputs(self, name: str) -> list[Any]:
-        """Return the values of a node's iterations so far, as JSON values."""
+        """Return the values of a node's iterations so far, as JSON."""
         return list(self._loop.outputs.get(name, ()))
 
     # Nodes
@@ -215,15 +215,13 @@ class WorkflowContext:
     ) -> Any:
         """Run an agent as a node; return its output.
 
-        It has a run and a thread of its own, in which all that it did stays.  The shared state
-        gains one message: its answer.
+        The agent has its own run and thread.  The shared state gains one message: its answer.
 
         Args:
-            task: what it is to do; None takes it from `input_source`.
+            task: what it has to do; None takes it from `input_source`.
             input_source: `last_message` of the shared state, or `node_output`, the newest value of
-                the node `source_node_id`; anything else gives it nothing.
-            history: whether it sees the messages of the shared state before its task; else it
-                begins with its task alone.
+                the node `source_node_id`; anything else means no input.
+            history: whether the messages of the shared state precede its task.
         """
         kind = None if agent.output_type in (None, str) else agent.output_type
         step = self._child(name, agent, task, input_source, source_node_id, history=history)
@@ -238,10 +236,10 @@ class WorkflowContext:
         input_source: str = "last_message",
         source_node_id: str | None = None,
     ) -> Any:
-        """Run another workflow as a node; return its output, as a JSON value.
+        """Run another workflow as a node; return its output, as JSON.
 
-        Its input is chosen as that of an agent.  It has a run, a thread and a state of its own, of
-        which the shared state gains one message: its output.
+        Its input is chosen as for `agent`.  The workflow has its own run, thread and state.  The
+        shared state gains one message: its output.
         """
         step = self._child(name, workflow, task, input_source, source_node_id)
         return await self._loop.ask(step)
@@ -264,44 +262,45 @@ class WorkflowContext:
     async def call(
         self, name: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any
     ) -> Any:
-        """Call a function as a node, async or sync (in a thread); return what it returns.
+        """Call a function as a node, async or sync (in a thread); return its value.
 
-        What it returns is kept as JSON and made a value of the function's return annotation
-        again, now as after a crash.  One made by `tool` keeps its `timeout` and `idempotent`: a
-        function that was started and not seen to end runs again only if it is idempotent.
+        The value is stored as JSON and converted to the function's return annotation, also on the
+        first call, so that a resumed run gets the same.  A function made by `tool` keeps its
+        `timeout` and `idempotent`; one that started without a recorded end runs again only if it
+        is idempotent.
 
         Args:
-            args, kwargs: kept as JSON, to tell whether a resumed run asks for the same; what JSON
-                cannot hold is known by its type alone.
+            args, kwargs: stored as JSON, to check that a resumed run passes the same; values that
+                JSON cannot hold are compared by type only.
         """
         step = function_step(name, function, args, kwargs)
         return typed(await self._loop.ask(step), return_type(function))
 
     async def delegate(self, name: str, assignment: Assignment) -> Outcome:
-        """Have a sub-agent do a task, as a node; return how it ended, as it was observed.
+        """Have a sub-agent do a task, as a node; return its outcome, as observed.
 
-        It is told what the assignment says, and the log of earlier attempts under the same
-        `task_key`, and nothing else.  One that fails is an outcome like any other: asked for again
-        it is another attempt.  After a crash a sub-agent that had finished is not run again, and
-        one that died goes on where it was.  A call of it that needs a person is refused.
+        The sub-agent sees the assignment and the log of earlier attempts under the same
+        `task_key`, nothing else.  A failure is an outcome, not an error; a further iteration is
+        another attempt.  After a crash, a sub-agent that had finished is not run again, and one
+        that died is resumed.  Calls of it that need an approval are refused.
         """
         step = self._delegated(name, assignment)
         return typed(await self._loop.ask(step), Outcome)
 
     async def gather(self, *work: Coroutine[Any, Any, T]) -> list[T]:
-        """Run branches beside each other; return their results in order.
+        """Run branches in parallel; return their results in order.
 
             facts = await w.gather(*(w.agent("research", one, topic) for topic in topics))
 
-        A branch is a node, or an async function with several.  The nodes that the branches ask
-        for run at the same time, and all of them end before any branch goes on; so branches must
-        not wait for each other.  One that is to go its own way throughout is a workflow as a node.
+        A branch is a node, or an async function with several.  The next nodes of all branches run
+        at the same time, and all of them end before any branch continues; so branches must not
+        wait for each other.  For a branch that is not held up by others, use a workflow as a node.
 
-        Raises what a branch raises; nodes under way still end.
+        Raises the error of a branch; nodes in progress still end.
         """
         return await self._loop.gather(work)
 
-    # Parts
+    # Making nodes
 
     def _child(
         self,
@@ -313,12 +312,12 @@ class WorkflowContext:
         *,
         history: bool = False,
     ) -> NodeIteration:
-        """Return a node that is a child run."""
+        """Return a node that runs an agent or a workflow as a child run."""
         loop = self._loop
         if loop.depth >= MAX_DEPTH:
             raise ConfigError(
                 f"The node {name!r} would be nested deeper than {MAX_DEPTH} runs.",
-                cure="Look for a workflow that runs itself.",
+                cure="Check whether a workflow runs itself.",
             )
         before: list[HistoryMessage] = [*loop.messages] if history else []
         if task is None and input_source == "last_message" and before:
@@ -351,13 +350,13 @@ class WorkflowContext:
         return step
 
     def _delegated(self, name: str, assignment: Assignment) -> NodeIteration:
-        """Return a node that is a sub-agent at a task."""
+        """Return a node that delegates a task."""
         known = {field.name: getattr(assignment, field.name) for field in fields(assignment)}
         tools = [one.name for one in Toolset(assignment.tools)]
         step: NodeIteration
 
         async def run(context: ToolContext) -> ToolResult:
-            # By its call a sub-agent is found again that was at work when the process died.
+            # A sub-agent that worked when the process died is found by the call that began it.
             context = replace(context, call_id=step.began or context.call_id)
             return node_tool_result(asdict(await delegate_task(context, assignment)))
 
@@ -380,7 +379,7 @@ class WorkflowContext:
         known = self.node_outputs
         if source_node_id is None or source_node_id not in known:
             raise ConfigError(
-                f"There is no output of a node {source_node_id!r}.",
+                f"No node {source_node_id!r} has an output.",
                 cure=f"The nodes with an output are: {', '.join(known) or 'none yet'}.",
             )
         return UserMessage(describe_value(known[source_node_id]))
@@ -393,9 +392,9 @@ def _value(step: NodeIteration, result: RunResult) -> Any:
     raise ToolError(f"Its run {result.run_id} stopped ({result.stop_reason}). {result.detail}")
 
 
-def _output(kept: bytes, agent: Agent | Workflow) -> Any:
-    """Return the output of a run that had succeeded."""
-    value = orjson.loads(kept) if kept else None
+def _output(stored: bytes, agent: Agent | Workflow) -> Any:
+    """Return the stored output of a run that succeeded."""
+    value = orjson.loads(stored) if stored else None
     if isinstance(agent, Workflow) or agent.output_type in (None, str) or value is None:
         return value
     return outputs.output_type(agent.output_type).validate(value)

@@ -396,7 +396,7 @@ del without_hint.__annotations__["thing"]
         (default_field, "thing of the tool default_field has a `Field` as its default"),
         (generator, "generator is a generator"),
         (functools.partial(many), "has no name"),
-        (lambda: None, "'<lambda>' is no name for a tool"),
+        (lambda: None, "'<lambda>' is not a valid name for a tool"),
     ],
 )
 def test_a_function_that_cannot_be_a_tool_is_refused_at_once(
@@ -409,7 +409,7 @@ def test_a_function_that_cannot_be_a_tool_is_refused_at_once(
 
 @pytest.mark.parametrize("name", ["", "a b", "ä", "x" * 65, "a.b", "a\n"])
 def test_a_name_that_some_provider_would_refuse_is_refused(name: str) -> None:
-    with pytest.raises(ConfigError, match="is no name for a tool"):
+    with pytest.raises(ConfigError, match="is not a valid name for a tool"):
         tool(name=name or "\0")(lambda: None)
 
 

@@ -272,9 +272,9 @@ async def test_bad_workflows_and_nodes_are_told() -> None:
 async def test_a_bad_name_of_a_node_is_told_before_anything_runs(runtime: Runtime) -> None:
     @Workflow
     async def flow(w: WorkflowContext) -> None:
-        with pytest.raises(ConfigError, match="'no name' is no name for a node"):
+        with pytest.raises(ConfigError, match="'no name' is not a valid name for a node"):
             await w.call("no name", int)
-        with pytest.raises(ConfigError, match="'' is no name for a node"):
+        with pytest.raises(ConfigError, match="'' is not a valid name for a node"):
             await w.agent("", ECHO)
 
     assert (await runtime.run(flow, "Go.")).steps == 0
