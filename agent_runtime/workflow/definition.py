@@ -107,7 +107,7 @@ class Workflow:
 
     @property
     def resolved_as(self) -> Agent:
-        """An agent with this workflow's name and limits, for resolving settings; it calls no model."""
+        """An agent with this workflow's name and limits, by which settings are resolved."""
         return Agent(name=self.name, max_steps=self.max_steps)
 
 
