@@ -158,7 +158,7 @@ class Tool(ABC):
         if unknown := [one for one in patterns if not self.takes(one)]:
             known = ", ".join(self.spec.parameters.get("properties", {})) or "none"
             raise ConfigError(
-                f"The approval patterns of the tool {self.name} name arguments it does not have: "
+                f"Approvals of the tool {self.name} name arguments that it does not have: "
                 f"{', '.join(unknown)}.",
                 cure=f"Its arguments are: {known}.",
             )

@@ -193,7 +193,7 @@ async def test_an_empty_file_and_a_last_line_without_its_end(root: Path, tools: 
 async def test_bytes_that_are_no_utf8_are_replaced_and_it_is_said(root: Path, tools: Tools) -> None:
     (root / "latin").write_bytes(b"sch\xf6n\r\n")
     shown = await text(tools["read_file"], path="latin")
-    assert "its line ends are CRLF; what is no UTF-8 is shown as �.\nsch�n\n" in shown
+    assert "its line ends are CRLF; bytes that are not UTF-8 are shown as �.\nsch�n\n" in shown
 
 
 async def test_binary_files_are_refused_with_their_size(root: Path, tools: Tools) -> None:
@@ -299,7 +299,7 @@ async def test_a_link_that_is_swapped_in_after_the_check_is_not_followed(
 async def test_links_that_run_in_a_circle_are_an_error(root: Path, tools: Tools) -> None:
     (root / "a").symlink_to("b")
     (root / "b").symlink_to("a")
-    assert "links run in a circle" in await error(tools["read_file"], path="a")
+    assert "links form a circle" in await error(tools["read_file"], path="a")
 
 
 # write_file and edit_file
