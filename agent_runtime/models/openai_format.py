@@ -305,7 +305,7 @@ class Collector:
         said = calls or text.strip() or self._images
         if not said and finish in ("stop", "tool_calls", "pause"):
             raise ModelProtocolError(
-                f"The answer of {self._model} is empty: neither text nor a call.",
+                f"{self._model} answered nothing: neither text nor a call.",
                 cure="Try again, or use another model.",
             )
         if finish == "tool_calls" and not calls:

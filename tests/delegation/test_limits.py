@@ -44,9 +44,9 @@ async def refusal(play: Play, policy: bool | Delegation = True, **order: Any) ->
         agent = Agent(tools=[double, look, danger], delegation=policy)
         result = await world.run(agent)
         [outcome] = await outcomes(world, result)
-        [(told, _)] = await world.results(result.thread_id)
+        [(ends, _)] = await world.results(result.thread_id)
         runs = await world.store.runs(parent_run_id=result.run_id)
-    assert (outcome["status"], outcome["stop_reason"], told) == ("failed", "refused", "refused")
+    assert (outcome["status"], outcome["stop_reason"], ends) == ("failed", "refused", "refused")
     assert runs == []
     return outcome["blockers"][0]
 
@@ -155,6 +155,6 @@ async def test_so_many_work_at_once_and_the_others_wait_and_results_keep_their_o
 
     async with play(respond, settings={"delegation_parallel": 3}) as world:
         result = await world.run(Agent(tools=[double], delegation=True))
-        told = await outcomes(world, result)
+        ends = await outcomes(world, result)
     assert most == 3
-    assert [one["result"] for one in told] == [f"part {n}" for n in range(7)]
+    assert [one["result"] for one in ends] == [f"part {n}" for n in range(7)]

@@ -14,7 +14,7 @@ from tests.support.providers.server import Call, Part, Provider, Say, StrictServ
 
 STEPS = 30
 FIRST = 17
-"""So many steps are made before the run ends for its limit, and is resumed."""
+"""Steps before the run reaches its limit and is resumed."""
 ANSWER = "All thirty steps are done."
 SETTINGS: dict[str, Any] = {
     "observational_memory": True,

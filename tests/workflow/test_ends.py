@@ -193,7 +193,7 @@ async def later(w: WorkflowContext) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "told"),
+    ("asked", "message"),
     [
         ([("a", 1), ("c", 3)], "has the node 'b'"),
         ([("a", 1), ("b", 3)], "'b' .* other input"),
@@ -202,7 +202,7 @@ async def later(w: WorkflowContext) -> None:
     ],
 )
 async def test_a_workflow_that_asks_for_something_else_than_before_is_stopped(
-    runtime: Runtime, asked: list[tuple[str, int]], told: str | None
+    runtime: Runtime, asked: list[tuple[str, int]], message: str | None
 ) -> None:
     run = await failing_after(runtime, Workflow(later))
 
@@ -214,10 +214,10 @@ async def test_a_workflow_that_asks_for_something_else_than_before_is_stopped(
                 return "swallowed"
         return "done"
 
-    if told is None:
+    if message is None:
         assert (await runtime.resume(run.id, Workflow(other))).output == "done"
         return
-    with pytest.raises(WorkflowDiverged, match=told) as error:
+    with pytest.raises(WorkflowDiverged, match=message) as error:
         await runtime.resume(run.id, Workflow(other))
     assert "deterministic" in error.value.cure
     assert (await local(runtime).run(run.id)).status == "failed"
