@@ -43,8 +43,7 @@ if TYPE_CHECKING:
     from agent_runtime.runtime import Runtime
     from agent_runtime.tools.base import Tool, ToolContext, tool
     from agent_runtime.tools.workspace.files import workspace_tools
-    from agent_runtime.workflow.context import WorkflowContext
-    from agent_runtime.workflow.definition import Workflow
+    from agent_runtime.workflow.definition import Workflow, WorkflowContext
     from agent_runtime_config import Settings, load_settings
 
 __all__ = [
@@ -136,7 +135,7 @@ _HOMES = {
     "TreeRun": ".run.tree",
     "UserMessage": ".messages",
     "Workflow": ".workflow.definition",
-    "WorkflowContext": ".workflow.context",
+    "WorkflowContext": ".workflow.definition",
     "count_message_tokens": ".prompt.trim",
     "count_messages_tokens": ".prompt.trim",
     "delegate": ".delegation.delegate",

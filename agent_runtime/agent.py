@@ -1,4 +1,4 @@
-"""What an agent is: a model, tools and instructions; it holds no state."""
+"""`Agent`: a model, tools and instructions, as a value without state."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
 
 
 MAX_TOKENS = 2000
-"""How many tokens of history are given by default, in our count."""
+"""The most tokens of history by default, in our count."""
 
 
 MAX_MESSAGES = 500
-"""How many messages of history are given by default."""
+"""The most messages of history by default."""
 
 
 class MemoryMode(StrEnum):
-    """What a run begins with: its thread's own messages, or those of its node.
+    """Which messages a run begins with: its thread's, or those of its node.
 
-    With `conversation` a thread is the memory, as always.  With `node` each run has a thread of
-    its own, which begins with what the same node said and was told earlier in the conversation.
+    With `conversation` the thread is the memory.  With `node` each run has a new thread, which
+    begins with the earlier turns of the same node in the conversation.
     """
 
     CONVERSATION = "conversation"
@@ -35,17 +35,17 @@ class MemoryMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MemoryWindow:
-    """A limit to the number of messages, which can be switched off.
+    """A limit on the number of messages, which can be switched off.
 
     Attributes:
-        size: the most messages; turns are kept whole.
+        size: the most messages; turns are not split.
     """
 
     enabled: bool = True
     size: int = MAX_MESSAGES
 
     def limit(self, otherwise: int) -> int:
-        """Return the most messages that are given; `otherwise` while it is off."""
+        """Return the most messages; `otherwise` if the limit is off."""
         return self.size if self.enabled else otherwise
 
 
@@ -54,13 +54,12 @@ class MemoryConfig:
     """How an agent remembers.
 
     Attributes:
-        app_id: with the ids below the key of a node's memory.
-        conversation_id: None for the thread that is given to the run, or for a child run the
-            thread of the run at the root of its tree.
+        app_id: together with the ids below, the key of a node's memory.
+        conversation_id: None for the run's thread; for a child run, its root's thread.
         node_id: None for the agent's name.
         max_token_limit: the most tokens of history, in our count.
         window: the most messages of history.
-        compressed: whether the node's document is kept compressed.
+        compressed: whether to store the node's document compressed.
     """
 
     mode: MemoryMode = MemoryMode.CONVERSATION
@@ -74,14 +73,13 @@ class MemoryConfig:
 
 @dataclass(frozen=True, slots=True)
 class Delegation:
-    """What the sub-agents of an agent may have, that are made by the tool `delegate`.
+    """The tools and models that the tool `delegate` may give to sub-agents.
 
     Attributes:
-        tools: the names of the agent's own tools that they may be given; None for all.  Never
-            those by which the runtime plans, delegates or asks the user.  A call of theirs that
-            needs an approval waits for it, and the agent's run with it; in the background it is
-            refused.
-        models: the names of the models that they may run beside the agent's own.
+        tools: names of the agent's tools; None for all.  The runtime's tools for planning,
+            delegating and asking the user are never given.  A sub-agent's call that needs an
+            approval suspends the agent's run too; in the background it is refused.
+        models: names of further models, apart from the agent's own.
     """
 
     tools: Sequence[str] | None = None
@@ -110,27 +108,25 @@ class Agent:
         output_type: a pydantic model, dataclass or any type pydantic can validate; the run's
             output is then a value of it instead of text.
         max_steps: the most model calls of one run; None for the setting.
-        context_window: tokens, where the model's known window is not to be used.
+        context_window: tokens, instead of the model's known window.
         last_messages: how many recent messages stay in the prompt; None for the setting.
         repeat_system_prompt: for models that ignore the system role; None for the setting.
-        temperature: passed to the model where set.
-        state: functions (sync or async) of the run's `ToolContext` that say what is current beside
-            the task: a plan, what is under way, open questions.  Whenever prompts begin anew, the
-            state note restates what they return; one that fails, or takes longer than 5 seconds,
-            is passed over.
-        memory: `MemoryMode.CONVERSATION`: a run goes on with its thread.  `MemoryMode.NODE`: the
-            thread given to a run names the conversation (for a child run it is that of its root);
-            the run has a thread of its own, begins with what this agent's earlier runs in the
-            conversation were asked and answered, and adds its turn when it succeeds.  A
-            `MemoryConfig` says more.
-        files: which files of a prompt the model is shown; None for all that it takes.  The rest is
-            only named.  Another policy, like another model, costs the provider's cache once.
-        planning: whether the model keeps a plan of its task, by the tool `plan`; names are the
-            plan's phases, in their order, instead of those of the settings.
-        delegation: whether the model may hand tasks over to sub-agents, by the tool `delegate`;
-            a `Delegation` says what they may have.
-        asking: whether the model may ask the user, by the tool `ask_user`; its run is suspended
-            until there is an answer.  A sub-agent that asks is told that nobody can be asked.
+        temperature: passed to the model if set.
+        state: functions (sync or async) of the run's `ToolContext` that return what is current: a
+            plan, tasks in progress, open questions.  Each activation puts their texts into the
+            state note.  A function that fails, or takes longer than 5 seconds, is skipped.
+        memory: `MemoryMode.CONVERSATION`: a run continues its thread.  `MemoryMode.NODE`: the
+            thread given to a run names the conversation (of a child run, its root's thread); the
+            run has a new thread, begins with this agent's earlier turns in the conversation, and
+            adds its own turn when it succeeds.  A `MemoryConfig` sets more.
+        files: which files of a prompt the model sees; None for all that it takes.  Others are only
+            named.  Another policy, like another model, voids the provider's cache once.
+        planning: whether the model keeps a plan, with the tool `plan`; names are the plan's
+            phases, in order, instead of those of the settings.
+        delegation: whether the model may delegate tasks to sub-agents, with the tool `delegate`;
+            a `Delegation` limits what they get.
+        asking: whether the model may ask the user, with the tool `ask_user`; the run is suspended
+            until there is an answer.  Calls of a sub-agent are refused.
     """
 
     model: str | Model | None = None
@@ -152,10 +148,10 @@ class Agent:
     delegation: bool | Delegation = False
 
     async def run(self, task: str, *, thread: str | None = None) -> RunResult:
-        """Run a task to its end with the settings of the environment, in a store opened for it.
+        """Run a task to its end with the settings of the environment.
 
-        Cancelling it cancels the run; what was done stays in the log, and the run can be resumed.
-        For more than one run, open a `Runtime` once.
+        Opens the store for this one run; for more runs, open a `Runtime` once.  Cancelling the
+        call cancels the run; its log stays, and the run can be resumed.
         """
         from agent_runtime.runtime import Runtime
 

@@ -1,4 +1,4 @@
-"""Small helpers of structured concurrency."""
+"""Helpers for structured concurrency."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ T = TypeVar("T")
 async def run_shielded(
     operation: Coroutine[Any, Any, T],
 ) -> tuple[T, asyncio.CancelledError | None]:
-    """Await an operation to its end, whatever is cancelled meanwhile, and return its result.
+    """Await an operation to its end despite cancellation; return its result.
 
-    Beside it comes the cancellation that asyncio itself delivered meanwhile (a task's `cancel`,
-    a timeout), for the caller to raise once its own state agrees with what was done; no scope of
-    anyio can hold that one off.  A cancelled scope of anyio raises at the next await after it.
+    The second value is a cancellation that asyncio delivered meanwhile (by `Task.cancel` or a
+    timeout), which no anyio scope can shield from.  The caller raises it once its own state
+    reflects the operation.  A cancelled anyio scope raises at the next await.
 
-    An operation that fails changed nothing: then that cancellation is raised, from its error.
+    A failed operation is taken to have changed nothing: the cancellation is raised from its error.
     """
     task = asyncio.ensure_future(operation)
     interrupted: asyncio.CancelledError | None = None
@@ -39,20 +39,20 @@ async def run_shielded(
 
 
 class DetachedTasks:
-    """Tasks that outlive what started them; whoever owns this ends them with `close`."""
+    """Tasks that outlive the code that started them, until the owner calls `close`."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Begin a task, which must raise nothing."""
+        """Start a task, which must not raise."""
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
     async def wait(self) -> None:
-        """Wait until all tasks have ended, those that begin meanwhile too."""
+        """Wait until all tasks have ended, including those that start meanwhile."""
         while self._tasks:
             await asyncio.wait(self._tasks)
 
@@ -72,14 +72,14 @@ async def cancel(task: asyncio.Task[None]) -> None:
 
 
 class SelfCancelled(Exception):
-    """What was awaited was cancelled from inside; nobody cancelled the one who awaits it."""
+    """The awaited function was cancelled from inside; its caller was not cancelled."""
 
 
 class Carrier(Exception):
-    """Carries what is no `Exception` out of a task.
+    """Carries a `BaseException` that is not an `Exception` out of a task.
 
-    asyncio lets `KeyboardInterrupt` and `SystemExit` of a task end the whole event loop, before
-    the log of any run can be closed.
+    asyncio lets `KeyboardInterrupt` and `SystemExit` in a task end the whole event loop, before
+    any run can close its log.
     """
 
     def __init__(self, error: BaseException) -> None:
@@ -91,7 +91,7 @@ async def carried(function: Callable[..., Awaitable[None]], *args: Any) -> None:
     """Await a function as a task of a group; `single_error` around the group unpacks its error.
 
     Raises:
-        Carrier: it raised what is no `Exception`.
+        Carrier: it raised a `BaseException` that is not an `Exception`.
     """
     try:
         await function(*args)
@@ -102,9 +102,9 @@ async def carried(function: Callable[..., Awaitable[None]], *args: Any) -> None:
 
 
 async def contained(function: Callable[[], Awaitable[T]]) -> T:
-    """Await a function in a task of its own, and return or raise here what it returns or raises.
+    """Await a function in a separate task; return its value or raise its error.
 
-    A function that cancels its own task cancels nothing else.
+    A function that cancels its own task does not cancel the caller.
 
     Raises:
         SelfCancelled: its task, or what it awaited, was cancelled, and the caller was not.
@@ -125,8 +125,7 @@ async def contained(function: Callable[[], Awaitable[T]]) -> T:
         async with anyio.create_task_group() as group:
             group.start_soon(work)
     except asyncio.CancelledError:
-        # A cancellation that comes just after the end must not lose what was done; the next
-        # await delivers it again.
+        # A cancellation just after the end must not lose the result; the next await raises it.
         if not results:
             raise
     if raised:
@@ -151,11 +150,10 @@ def _weight(error: BaseException) -> int:
 
 @asynccontextmanager
 async def single_error() -> AsyncGenerator[None]:
-    """Raise the one error that counts instead of a task group's bundle of them.
+    """Raise the most important error of a task group instead of its exception group.
 
-    A lost lease comes first, then other errors of the store, then the first that was raised; the
-    bundle stays as its cause, unless it has one of its own.  What a `Carrier` carries is raised
-    itself.
+    A lost lease comes first, then other errors of the store, then the first that was raised.  The
+    group becomes the error's cause, unless it has one.  A `Carrier` is unpacked.
     """
     try:
         yield

@@ -1,8 +1,8 @@
-"""The messages that everybody shares: what the log holds, and what a model is sent.
+"""The message types of the log and of prompts.
 
 The log holds `UserMessage`, `AssistantMessage` and `Note`, and exchanges (an `AssistantMessage`
-with calls, and its `ToolResult`s).  A model is sent `PromptMessage`s, made from these by
-`agent_runtime.context`.
+with calls, and its `ToolResult`s).  A model gets `PromptMessage`s, which `agent_runtime.prompt`
+makes from these.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class FileRef:
     """A file by reference; its bytes are never in the log.
 
     Attributes:
-        uri: `upload:ID` or `tool:ID` for what `agent_runtime.files` keeps, or a URL.
-        size: in bytes; 0 where it is not known.
-        pixels: of an image, its width times its height; 0 where it is not known.
+        uri: `upload:ID` or `tool:ID` of a stored file, or a URL.
+        size: in bytes; 0 if unknown.
+        pixels: of an image, its width times its height; 0 if unknown.
     """
 
     kind: FileKind
@@ -42,14 +42,14 @@ class FileRef:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A model's wish to call a tool.
+    """A model's call of a tool.
 
     Attributes:
         id: ours, the same for every provider, unique in its thread; also the handle by which
             `recall` opens the result.
         arguments: always a JSON object.
-        raw: what the model wrote instead, where that was no JSON object; the call then fails.
-        cut: what its result says, where the answer was cut within it; the call is not made.
+        raw: the model's text, if that was not a JSON object; the call then fails.
+        cut: the text of its result, if the answer was cut off inside it; the call is not made.
     """
 
     id: str
@@ -61,10 +61,10 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class Opaque:
-    """What a provider needs back unchanged (reasoning blocks, signatures, its own call ids).
+    """Data that a provider needs back unchanged: reasoning blocks, signatures, its call ids.
 
-    Sent only to the model that made it; where that checks what came before, only until the next
-    activation (see `agent_runtime.models.returning`).
+    Sent only to the model that made it, and to models that check the messages before it only until
+    the next activation (see `agent_runtime.models.reasoning_replay`).
     """
 
     model: str
@@ -73,7 +73,7 @@ class Opaque:
 
 @dataclass(frozen=True, slots=True)
 class UserMessage:
-    """What a user said."""
+    """A message of a user."""
 
     text: str
     files: tuple[FileRef, ...] = ()
@@ -82,7 +82,7 @@ class UserMessage:
 
 @dataclass(frozen=True, slots=True)
 class AssistantMessage:
-    """What a model answered: text, calls, files that it made, or several of these."""
+    """A model's answer: text, calls, files that it made, or several of these."""
 
     text: str = ""
     calls: tuple[ToolCall, ...] = ()
@@ -94,7 +94,7 @@ class AssistantMessage:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A message of the runtime's own, appended when what it tells changed."""
+    """A message of the runtime, appended when its content changes."""
 
     text: str
     source: NoteSource = "runtime"
@@ -107,7 +107,7 @@ class ToolResult:
 
     Attributes:
         outcome: `ok`; `error` (the tool failed, or its arguments were invalid); `refused` (not
-            allowed); `interrupted` (it was started and nobody saw it end); `cancelled`.
+            allowed); `interrupted` (started, without a recorded end); `cancelled`.
     """
 
     text: str
@@ -120,13 +120,13 @@ LoggedMessage: TypeAlias = UserMessage | AssistantMessage | Note
 
 @dataclass(frozen=True, slots=True)
 class PromptMessage:
-    """One message as a model is sent it, before the provider's own format."""
+    """One message of a prompt, before it takes the provider's format."""
 
     role: Literal["system", "user", "assistant", "tool"]
     text: str
     calls: tuple[ToolCall, ...] = ()
     call_id: str = ""
-    """For role `tool`, the call that this answers."""
+    """For role `tool`, the call that it answers."""
     name: str = ""
     """For role `tool`, the tool."""
     files: tuple[FileRef, ...] = ()
@@ -135,7 +135,7 @@ class PromptMessage:
 
 @dataclass(frozen=True, slots=True)
 class ToolSpec:
-    """A tool as a model is told of it; `parameters` is a JSON schema of type object."""
+    """A tool as a model sees it; `parameters` is a JSON schema of type object."""
 
     name: str
     description: str
@@ -146,9 +146,9 @@ _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 def call_id(node_id: int, index: int) -> str:
-    """Return the id of a call by its place in the log.
+    """Return the id of a call, made of its place in the log.
 
-    Nine lower-case letters and digits, which every provider takes (Mistral insists on nine).
+    It has nine lower-case letters and digits: Mistral demands nine, the others take them.
     """
     digits = ""
     number = node_id * 1296 + index
@@ -159,18 +159,18 @@ def call_id(node_id: int, index: int) -> str:
 
 
 def call_place(handle: str) -> tuple[int, int]:
-    """Return the (node, index) that a call's id stands for.
+    """Return the (node, index) of a call's id.
 
     Raises:
-        ValueError: it is no id of a call.
+        ValueError: it is not the id of a call.
     """
     if len(handle) != 9 or handle[0] != "c" or not handle.isascii() or not handle.isalnum():
-        raise ValueError(f"{handle!r} is no handle of a tool call")
+        raise ValueError(f"{handle!r} is not the handle of a tool call")
     return divmod(int(handle[1:], 36), 1296)
 
 
 def encodable(text: str) -> str:
-    """Return the text as it can be stored and sent: surrogate pairs joined, lone ones replaced."""
+    """Return a text that can be encoded: surrogate pairs are joined, lone ones replaced."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -179,15 +179,15 @@ def encodable(text: str) -> str:
 
 
 def encodable_files(files: Iterable[FileRef]) -> tuple[FileRef, ...]:
-    """Return the references as they can be stored and sent."""
+    """Return the references with texts that can be encoded."""
     return tuple(
         replace(
-            one,
-            uri=encodable(one.uri),
-            media_type=encodable(one.media_type),
-            name=encodable(one.name),
+            file,
+            uri=encodable(file.uri),
+            media_type=encodable(file.media_type),
+            name=encodable(file.name),
         )
-        for one in files
+        for file in files
     )
 
 
@@ -206,7 +206,7 @@ def _result() -> TypeAdapter[ToolResult]:
 
 
 def encode_message(message: LoggedMessage) -> bytes:
-    """Return the message as the log keeps it: JSON, without what is empty."""
+    """Return the message as the log stores it: JSON without nulls."""
     return _logged().dump_json(message, exclude_defaults=False, exclude_none=True)
 
 
@@ -216,7 +216,7 @@ def decode_message(body: bytes) -> LoggedMessage:
 
 
 def encode_result(result: ToolResult) -> bytes:
-    """Return the result as the log keeps it."""
+    """Return the result as the log stores it: JSON without nulls."""
     return _result().dump_json(result, exclude_none=True)
 
 
@@ -225,38 +225,38 @@ def decode_result(body: bytes) -> ToolResult:
     return _result().validate_json(body)
 
 
-def repeats(said: LoggedMessage | ToolResult, tool: str = "") -> bool:
-    """Return whether a message or a result was recalled: what it says stands in the log already."""
-    return tool == "recall" or (isinstance(said, Note) and said.source == "recall")
+def repeats(message: LoggedMessage | ToolResult, tool: str = "") -> bool:
+    """Return whether a message or a result was recalled, so that the log has its text already."""
+    return tool == "recall" or (isinstance(message, Note) and message.source == "recall")
 
 
-def searchable(said: LoggedMessage | ToolResult, tool: str = "") -> str:
-    """Return the text by which search finds a message, or the result of a tool.
+def searchable(message: LoggedMessage | ToolResult, tool: str = "") -> str:
+    """Return the text that search indexes for a message or a tool's result.
 
-    Of calls it is the tools' names and what the arguments say; reasoning is not searched, nor is
-    what was recalled, which is there already.
+    A call is indexed by its tool's name and its arguments.  Reasoning is left out, and so is
+    recalled text, which the log has already.
     """
-    if repeats(said, tool):
+    if repeats(message, tool):
         return ""
-    texts = [said.text]
-    if isinstance(said, AssistantMessage):
-        for call in said.calls:
+    texts = [message.text]
+    if isinstance(message, AssistantMessage):
+        for call in message.calls:
             texts.append(call.name)
             texts += _leaves(call.arguments)
             if call.raw is not None:
                 texts.append(call.raw)
-    if not isinstance(said, Note):
-        texts += [file.name for file in said.files]
+    if not isinstance(message, Note):
+        texts += [file.name for file in message.files]
     return "\n".join(filter(None, texts))
 
 
 def searchable_body(kind: Literal["node", "call"], body: bytes) -> str:
-    """Return the text by which search finds what the log keeps of a node, or a call's result."""
+    """Return the text that search indexes for the stored body of a node or a call's result."""
     return searchable(decode_message(body) if kind == "node" else decode_result(body))
 
 
 def _leaves(value: Any) -> Iterator[str]:
-    """Yield the keys and values of JSON as plain texts, however deep they are nested."""
+    """Yield all keys and values of nested JSON as texts."""
     stack = [value]
     while stack:
         one = stack.pop()

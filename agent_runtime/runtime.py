@@ -14,7 +14,7 @@ import orjson
 
 from agent_runtime.agent import Agent, Runnable
 from agent_runtime.concurrency import DetachedTasks
-from agent_runtime.delegation.delegate import DelegationServices
+from agent_runtime.delegation.request import DelegationServices
 from agent_runtime.errors import ConfigError
 from agent_runtime.events import Event
 from agent_runtime.files.attach import Attachable, ThreadFiles
@@ -51,8 +51,7 @@ from agent_runtime.run.results import RunResult, streaming
 from agent_runtime.run.start import RunRequest, begin_new_run, check_free, take_over
 from agent_runtime.run.state import RunState
 from agent_runtime.run.tool_context import ToolContexts, child_listener
-from agent_runtime.workflow.conductor import WorkflowLoop
-from agent_runtime.workflow.definition import Workflow, check_kind
+from agent_runtime.workflow.definition import Workflow, check_kind, loop_of
 from agent_runtime.workflow.steps import to_plain_json
 from agent_runtime_config import Settings, load_settings
 from agent_runtime_config.approvals import approval_rules
@@ -413,8 +412,7 @@ class Runtime(RunControl):
     ) -> RunResult:
         """Drive a run to its end and return how it ended."""
         if isinstance(agent, Workflow):
-            resume = state.context.resume_child
-            driver: RunDriver = WorkflowLoop(state, agent, retry=retry, resume=resume)
+            driver: RunDriver = loop_of(agent, state, retry=retry)
         else:
             driver = AgentLoop(state)
         settings, background = self.settings, self._background

@@ -1,8 +1,8 @@
-"""The log of attempts at a task, by its key: what the next attempt is told of those before it.
+"""The log of attempts at a task: what the next attempt reads about those before it.
 
-It is no table of its own: an attempt is the run that made it, which keeps the key and what was
-asked, and whose log says how it went.  So an attempt and its entry cannot come apart, whatever
-crashes in between; a fork or an edit of the asking thread knows the attempts of its own branch.
+It is not a table.  An attempt is the run that made it: the run's record keeps the key and what was
+asked, its log says how it went.  So no crash can separate an attempt from its entry, and a fork or
+an edit of the asking thread sees the attempts of its own branch only.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from agent_runtime.delegation.outcome import Outcome, outcome_of_run
-from agent_runtime.delegation.record import shortened
 from agent_runtime.errors import StoreError
 from agent_runtime.log.run_spec import DelegationRecord, delegation_record
 from agent_runtime.messages import call_place
 from agent_runtime.models.tokens import count_text
+from agent_runtime.prompt.text import one_line, shorten
 from agent_runtime_storage.contract.records import ACTIVE, Run
 from agent_runtime_storage.contract.store import UserStore
 
 TOKENS = 2000
 """How much of a sub-agent's task the log may take, in our count."""
 MOST = 20
-"""How many attempts are told of, the newest."""
+"""How many attempts the log has; older ones are left out."""
 RESULT_CHARS = 2000
-SHORT_CHARS = 120
+SHORT_CHARS = 100
 
 _log = logging.getLogger(__name__)
 
@@ -35,12 +35,12 @@ class Attempt:
     """One attempt at a task (n8n's IterationLog entry).
 
     Attributes:
-        attempt: which one, from 1.
-        action: what the sub-agent was asked, by role and instructions.
-        result: what it said in the end; `status` says whether that was the end of the task.
-        error: what stood in its way, and its tools' errors, as observed.
-        diagnosis: why it failed, as who asked said with the next attempt.
-        fix_applied: what the next attempt does in another way, as said there.
+        attempt: its number, from 1.
+        action: the sub-agent's role and instructions.
+        result: its last words; `status` says whether they completed the task.
+        error: what stopped it, and the errors of its tools, as observed.
+        diagnosis: why it failed, as given with the next attempt.
+        fix_applied: what the next attempt does differently, as given there.
     """
 
     attempt: int
@@ -51,45 +51,44 @@ class Attempt:
     diagnosis: str = ""
     fix_applied: str = ""
 
-    def text(self, most: int) -> str:
-        """Return the entry as the next attempt reads it, each of its texts up to so long."""
+    def text(self, chars: int) -> str:
+        """Return the entry as the next attempt reads it, with at most `chars` of each text."""
         lines = [f"Attempt {self.attempt} ({self.status})"]
         for name in ("action", "result", "error", "diagnosis", "fix_applied"):
-            if said := shortened(getattr(self, name), most):
-                lines.append(f"- {name}: {said}")
+            if text := shorten(one_line(getattr(self, name)), chars):
+                lines.append(f"- {name}: {text}")
         return "\n".join(lines)
 
 
 async def earlier_runs(
     store: UserStore, thread_id: str, key: str
 ) -> list[tuple[Run, DelegationRecord]]:
-    """Return the runs that were delegated under a key on the branch of a thread, the oldest first.
+    """Return the runs that were delegated under a key on the thread's branch, oldest first.
 
-    Those of an exchange that is under way count as on the branch.
+    Includes those of an exchange that is still open at the head.
 
     Raises:
         StoreError: they cannot be read.
     """
-    found: list[tuple[Run, DelegationRecord, int]] = []
+    runs: list[tuple[Run, DelegationRecord, int]] = []
     for run in await store.runs(parent_thread_id=thread_id, task_key=key, limit=1000):
         record = delegation_record(run)
         if record is None:
             continue
         try:
-            found.append((run, record, call_place(record.call)[0]))
+            runs.append((run, record, call_place(record.call)[0]))
         except ValueError:
             _log.warning("Run %s names no call that began it: %r.", run.id, record.call[:20])
-    if not found:
+    if not runs:
         return []
     head = (await store.thread(thread_id)).head
-    first = min(node for _, _, node in found)
-    branch = set(await store.lineage(thread_id, head or 0, first=first))
-    nodes = {node for _, _, node in found}
+    nodes = {node for _, _, node in runs}
+    branch = set(await store.lineage(thread_id, head or 0, first=min(nodes)))
     for node in nodes - branch:
         row = await store.node(thread_id, node)
         if row.status == "open" and row.parent_id == head:
             branch.add(node)
-    return [(run, record) for run, record, node in reversed(found) if node in branch]
+    return [(run, record) for run, record, node in reversed(runs) if node in branch]
 
 
 async def attempts(
@@ -99,19 +98,19 @@ async def attempts(
     diagnosis: str,
     fix_applied: str,
 ) -> list[Attempt]:
-    """Return the log of the attempts that are over, the oldest first, the newest `MOST` of them.
+    """Return the log of the attempts that are over, oldest first: the newest `MOST`.
 
-    One that cannot be read is passed over, with a warning.
+    An attempt that cannot be read is skipped with a warning.
 
     Args:
-        diagnosis, fix_applied: what is said now of the last one.
+        diagnosis, fix_applied: what the new attempt says about the last one.
     """
     entries: list[Attempt] = []
     done = [(number, *one) for number, one in enumerate(runs, 1) if one[0].status not in ACTIVE]
-    said = [(record.diagnosis, record.fix_applied) for _, _, record in done[1:]]
-    # What is said with an attempt is about the one before it.
-    said.append((diagnosis.strip(), fix_applied.strip()))
-    for (number, run, record), (why, fix) in list(zip(done, said, strict=False))[-MOST:]:
+    # What is given with an attempt is about the one before it.
+    remarks = [(record.diagnosis, record.fix_applied) for _, _, record in done[1:]]
+    remarks.append((diagnosis.strip(), fix_applied.strip()))
+    for (number, run, record), (why, fix) in list(zip(done, remarks, strict=False))[-MOST:]:
         try:
             entry = _entry(number, record, await outcome_of_run(store, run))
         except (StoreError, ValueError) as error:
@@ -126,23 +125,22 @@ def _entry(number: int, record: DelegationRecord, outcome: Outcome) -> Attempt:
     status = outcome.status
     if not outcome.ok and outcome.stop_reason:
         status = f"{outcome.status}, {outcome.stop_reason}"
-    result = outcome.result if isinstance(outcome.result, str) else str(outcome.result)
-    return Attempt(number, status, record.action, result, "; ".join(errors))
+    return Attempt(number, status, record.action, str(outcome.result), "; ".join(errors))
 
 
 def rendered(entries: Sequence[Attempt], tokens: int = TOKENS) -> str:
-    """Return the log as the next attempt reads it, within so many tokens.
+    """Return the log as the next attempt reads it, within a token budget.
 
     The oldest entries are shortened first, then left out.
     """
     texts = [entry.text(RESULT_CHARS) for entry in entries]
     counts = [count_text(text) for text in texts]
-    for most in (SHORT_CHARS, 0):
+    for chars in (SHORT_CHARS, 0):
         for index, entry in enumerate(entries):
             if sum(counts) <= tokens:
                 break
-            texts[index] = entry.text(most) if most else ""
+            texts[index] = entry.text(chars) if chars else ""
             counts[index] = count_text(texts[index])
     left_out = sum(not text for text in texts)
-    said = [f"[{left_out} earlier attempts are left out.]"] if left_out else []
-    return "\n\n".join([*said, *filter(None, texts)])
+    lines = [f"[{left_out} earlier attempts are left out.]"] if left_out else []
+    return "\n\n".join([*lines, *filter(None, texts)])

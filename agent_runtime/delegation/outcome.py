@@ -1,4 +1,4 @@
-"""How a delegated task ended: what was observed of the sub-agent, not what it says of itself."""
+"""The outcome of a delegated task: what was observed, not what the sub-agent says of itself."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any, Literal
 
 import orjson
 
-from agent_runtime.delegation.record import shortened
 from agent_runtime.errors import AgentRuntimeError, InvalidFile, StoreError
 from agent_runtime.files.attach import File, store_file
 from agent_runtime.files.references import ref_of
@@ -21,20 +20,21 @@ from agent_runtime.messages import (
     encodable,
 )
 from agent_runtime.models.cost import NANO
+from agent_runtime.prompt.text import one_line, shorten
 from agent_runtime_storage.contract.records import ACTIVE, CallOutcome, Node, Run, UsageTotal
 from agent_runtime_storage.contract.store import UserStore
 
 OutcomeStatus = Literal["succeeded", "failed", "cancelled", "running", "waiting"]
-"""`running` is that of a task in the background, which has only begun.
+"""`running`: a background task has begun.
 
-`waiting` is that of one whose sub-agent waits for a person, or is paused with its root: only a call
-that can wait with it gets that.
+`waiting`: the sub-agent waits for a person, or is paused with its root.  Only calls that can wait
+with it get this.
 """
 
 RESULT_CHARS = 8_000
-"""The longest result that is told whole; of a longer one a file is kept."""
+"""A longer result is stored as a file."""
 HEAD_CHARS = 2_000
-"""How much of such a result is told beside its reference."""
+"""How much of a stored result the outcome repeats."""
 MOST_ERRORS = 10
 MOST_FILES = 20
 ERROR_CHARS = 300
@@ -44,7 +44,7 @@ _OUTCOMES: Mapping[str, CallOutcome] = {"succeeded": "ok", "running": "ok", "fai
 
 @dataclass(frozen=True, slots=True)
 class ToolFailure:
-    """A call of the sub-agent that went wrong."""
+    """A call of the sub-agent that failed."""
 
     tool: str
     error: str
@@ -52,7 +52,7 @@ class ToolFailure:
 
 @dataclass(frozen=True, slots=True)
 class DelegationUsage:
-    """What the sub-agent and those below it used.
+    """Usage of a sub-agent and of those below it.
 
     Attributes:
         cost_usd: None where a price is unknown.
@@ -67,19 +67,19 @@ class DelegationUsage:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a delegated task ended; the same shape however it did.
+    """How a delegated task ended; the same shape for every ending.
 
     Attributes:
-        result: the answer, or the value of the wanted type; of a task that did not succeed the
-            last that the sub-agent said, empty if it said nothing.
-        stop_reason: why the run stopped; `refused_outcome` if none began.
+        result: the answer, or the value of the wanted type.  If the task did not succeed, the
+            sub-agent's last words, or empty.
+        stop_reason: why the run stopped; `refused` if none began.
         tool_calls: how often each tool was called.
-        tool_errors: what calls went wrong, the newest last.
-        blockers: what stood in the way, as it was observed.
-        duration: seconds from the run's begin to its end.
-        artifacts: references to what the sub-agent left: files that its tools made, and its
-            result where that is too long to be told.
-        attempt: which one it was at this task, from 1; 0 if no run began.
+        tool_errors: the calls that failed, oldest first.
+        blockers: what stopped the sub-agent, as observed.
+        duration: seconds from the run's start to its end.
+        artifacts: references to files that its tools made, and to its result if that was too long
+            to repeat.
+        attempt: the number of the attempt at this task, from 1; 0 if no run began.
     """
 
     status: OutcomeStatus
@@ -101,24 +101,24 @@ class Outcome:
         return self.status == "succeeded"
 
     def tool_result(self) -> ToolResult:
-        """Return the outcome as a tool tells it to a model: JSON, all keys always there."""
+        """Return the outcome as a model reads it: JSON that always has all keys."""
         text = orjson.dumps(asdict(self), option=orjson.OPT_INDENT_2).decode()
         outcome = "refused" if self.stop_reason == "refused" else _OUTCOMES.get(self.status)
         return ToolResult(text, outcome or "cancelled")
 
 
 def refused_outcome(why: str, key: str = "") -> Outcome:
-    """Return the outcome of a task that no run was begun for."""
+    """Return the outcome of a task for which no run began."""
     return Outcome("failed", stop_reason="refused", blockers=(encodable(why),), task_key=key)
 
 
 def failed_outcome(error: Exception, key: str = "") -> Outcome:
-    """Return the outcome of a task whose run could not begin, or could not be looked at."""
+    """Return the outcome of a task whose run could not begin or could not be read."""
     return Outcome("failed", stop_reason="error", blockers=(safe_error_text(error),), task_key=key)
 
 
 def safe_error_text(error: Exception) -> str:
-    """Return what may be said of an error: ours name the cause, others could name anything."""
+    """Return an error's text if it is ours, else only its type: its text could hold anything."""
     ours = isinstance(error, AgentRuntimeError)
     return encodable(str(error)) if ours else f"Unexpected {type(error).__name__}"
 
@@ -129,7 +129,7 @@ async def outcome_of_run(
     """Return the outcome of a run, from its row and its log.
 
     Args:
-        failure: what its execution raised, for a run whose end could not be written.
+        failure: the error of a run whose end could not be written.
 
     Raises `StoreError`.
     """
@@ -146,19 +146,24 @@ async def outcome_of_run(
         calls[tool] += 1
         if result is None or result.outcome == "ok":
             continue
-        errors.append(ToolFailure(tool, shortened(result.text, ERROR_CHARS)))
+        text = shorten(one_line(result.text), ERROR_CHARS)
+        errors.append(ToolFailure(tool, text))
         if result.outcome != "error":
-            blockers.append(f"{tool} ({result.outcome}): {shortened(result.text, ERROR_CHARS)}")
-    files = [f"{ref_of(row).uri} ({row.name or row.kind})" for row in await _made(store, run)]
+            blockers.append(f"{tool} ({result.outcome}): {text}")
+    files = [
+        f"{ref_of(row).uri} ({row.name or row.kind})"
+        for row in await store.files(run.thread_id)
+        if row.origin == "tool"
+    ]
     return Outcome(
         status,
-        result=_said(run, nodes),
+        result=_result(run, nodes),
         stop_reason=run.stop_reason or "error",
         tool_calls=dict(calls),
         tool_errors=tuple(errors[-MOST_ERRORS:]),
         blockers=tuple(dict.fromkeys(blockers))[-MOST_ERRORS:],
         duration=round((run.finished_at or run.updated_at) - run.created_at, 3),
-        usage=await _spent(store, run),
+        usage=await _usage(store, run),
         artifacts=tuple(files[-MOST_FILES:]),
         task_key=key,
         attempt=attempt,
@@ -169,22 +174,22 @@ async def outcome_of_run(
 async def by_reference(
     outcome: Outcome, store: UserStore, thread_id: str, max_bytes: int
 ) -> Outcome:
-    """Return an outcome whose result is short: one too long is kept as a file of the thread.
+    """Return the outcome with a short result: store a long one as a file of the thread.
 
-    Where it cannot be kept, the outcome says why; the sub-agent's thread has it whole.
+    If it cannot be stored, the outcome says why; the sub-agent's thread has the whole result.
     """
-    text = outcome.result if isinstance(outcome.result, str) else _json(outcome.result)
+    plain = isinstance(outcome.result, str)
+    text = outcome.result if plain else orjson.dumps(outcome.result).decode()
     if len(text) <= RESULT_CHARS:
         return outcome
-    plain = isinstance(outcome.result, str)
     name = f"{outcome.task_key[:60]}-{outcome.attempt}.{'md' if plain else 'json'}"
-    made = "text/markdown" if plain else "application/json"
-    file = File(text.encode(), name, made, "document")
+    media_type = "text/markdown" if plain else "application/json"
+    file = File(text.encode(), name, media_type, "document")
     head = f"{text[:HEAD_CHARS]}\n[... {len(text):,} characters in all"
     try:
         ref = await store_file(store, thread_id, file, max_bytes, origin="tool")
     except (InvalidFile, StoreError) as error:
-        why = f"The whole result cannot be kept: {safe_error_text(error)}"
+        why = f"The whole result cannot be stored: {safe_error_text(error)}"
         return replace(outcome, result=f"{head} ...]", blockers=(*outcome.blockers, why))
     return replace(
         outcome,
@@ -194,7 +199,7 @@ async def by_reference(
 
 
 async def _own_nodes(store: UserStore, run: Run) -> list[Node]:
-    """Return what the run wrote, its task first; an exchange that is still open comes last."""
+    """Return the nodes that the run wrote after its task; an open exchange comes last."""
     if run.task_id is None:
         return []
     head = (await store.thread(run.thread_id)).head
@@ -214,8 +219,8 @@ def _results(nodes: list[Node]) -> list[tuple[str, ToolResult | None]]:
     ]
 
 
-def _said(run: Run, nodes: list[Node]) -> Any:
-    """Return the run's output, or the last words that it left."""
+def _result(run: Run, nodes: list[Node]) -> Any:
+    """Return the run's output, or its last words."""
     if run.status == "succeeded":
         output = orjson.loads(run.output) if run.output else None
         return "" if output is None else output
@@ -226,14 +231,10 @@ def _said(run: Run, nodes: list[Node]) -> Any:
     return ""
 
 
-async def _made(store: UserStore, run: Run) -> list[Any]:
-    return [row for row in await store.files(run.thread_id) if row.origin == "tool"]
-
-
-async def _spent(store: UserStore, run: Run) -> DelegationUsage:
-    """Sum what the run and those below it used."""
+async def _usage(store: UserStore, run: Run) -> DelegationUsage:
+    """Sum the usage of a run and of those below it."""
     tree, steps = [run.id], run.steps
-    # It grows while it is read: each brings those below it.
+    # The list grows while it is read: each run adds its children.
     for one in tree:
         for child in await store.runs(parent_run_id=one, limit=10_000):
             tree.append(child.id)
@@ -246,7 +247,3 @@ async def _spent(store: UserStore, run: Run) -> DelegationUsage:
         completion_tokens=total.completion_tokens,
         cost_usd=None if total.unpriced_calls else total.cost / NANO,
     )
-
-
-def _json(value: Any) -> str:
-    return orjson.dumps(value).decode()

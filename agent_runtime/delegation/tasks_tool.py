@@ -1,4 +1,4 @@
-"""The tool `tasks`: a model looks after what it has in the background."""
+"""The tool `tasks`: a model lists, awaits, cancels and steers its background tasks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Literal
 
 import anyio
 
-from agent_runtime.delegation.background import TASKS, BackgroundTask, tasks_of
+from agent_runtime.delegation.background import BackgroundTask, tasks_of
 from agent_runtime.errors import ToolError
 from agent_runtime.memory.transcript import time_of
 from agent_runtime.messages import encodable
@@ -15,9 +15,7 @@ from agent_runtime.tools.base import ToolContext, tool
 MOST_LISTED = 30
 POLL_SECONDS = 0.2
 QUIET_POLLS = 10
-"""How often nothing is found before a wait ends in vain."""
-
-__all__ = ["TASKS", "tasks", "tasks_note"]
+"""A wait ends after this many polls without a running task or a message."""
 
 
 @tool
@@ -27,33 +25,33 @@ async def tasks(
     task: str = "",
     text: str = "",
 ) -> str:
-    """List, await, cancel or steer the tasks that you have in the background.
+    """List, await, cancel or steer your background tasks.
 
     Args:
-        action: list; wait for the next message, of whichever task; cancel a task; or steer one,
-            which tells its sub-agent something.
+        action: list; wait for the next message of any task; cancel a task; or steer one: send its
+            sub-agent a message.
         task: the task_key or the run id of the task.
-        text: what to tell it.
+        text: the message.
     """
     if action == "wait":
         return await _wait(context)
     known = await tasks_of(context.store, context.thread_id)
     if action == "list":
         return listed(known)
-    found = next((one for one in known if task.strip() in (one.run_id, one.key)), None)
-    if found is None:
+    chosen = next((one for one in known if task.strip() in (one.run_id, one.key)), None)
+    if chosen is None:
         raise ToolError(f"There is no background task {task[:80]!r}.", cure="List them first.")
-    if found.status != "running":
-        raise ToolError(f"The task {found.key!r} is not running: {found.status}.")
+    if chosen.status != "running":
+        raise ToolError(f"The task {chosen.key!r} is not running: {chosen.status}.")
     if action == "cancel":
-        await context.store.cancel_run(found.run_id)
-        return f"The task {found.key!r} is being cancelled."
+        await context.store.cancel_run(chosen.run_id)
+        return f"The task {chosen.key!r} is being cancelled."
     if not text.strip():
-        raise ToolError("What is the task to be told?", cure="Give a text.")
-    run = await context.store.run(found.run_id)
+        raise ToolError("The message is empty.", cure="Give a text.")
+    run = await context.store.run(chosen.run_id)
     body = encodable(text).encode()
-    await context.store.post(run.thread_id, "steer", body, run_id=found.run_id)
-    return f"The task {found.key!r} reads it at its next step."
+    await context.store.post(run.thread_id, "steer", body, run_id=chosen.run_id)
+    return f"The task {chosen.key!r} reads it at its next step."
 
 
 async def _wait(context: ToolContext) -> str:
@@ -63,24 +61,24 @@ async def _wait(context: ToolContext) -> str:
         while quiet < QUIET_POLLS:
             known = await tasks_of(store, thread_id)
             if await store.inbox(thread_id):
-                return "A message has come; you read it now."
+                return "A message has arrived; you read it now."
             # A task that has ended sends its message soon after.
             quiet = 0 if any(one.status == "running" for one in known) else quiet + 1
             await anyio.sleep(POLL_SECONDS)
-    return "Nothing is running, and no message has come."
+    return "No task is running, and no message has arrived."
 
 
 async def tasks_note(context: ToolContext) -> str:
-    """Say which tasks are running or interrupted, for the state note."""
+    """List the tasks that are running or interrupted, for the state note."""
     known = await tasks_of(context.store, context.thread_id)
     open_tasks = [one for one in known if one.status in ("running", "interrupted")]
     return f"Your background tasks:\n{listed(open_tasks)}" if open_tasks else ""
 
 
 def listed(known: list[BackgroundTask]) -> str:
-    """Return tasks as lines, the newest first."""
+    """Return tasks as lines, newest first."""
     lines = [
-        f"- {one.key}: {one.status}, {one.steps} steps, begun {time_of(one.created_at)} UTC, "
+        f"- {one.key}: {one.status}, {one.steps} steps, started {time_of(one.created_at)} UTC, "
         f"run {one.run_id}: {one.action[:120]}"
         for one in known[:MOST_LISTED]
     ]

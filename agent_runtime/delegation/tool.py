@@ -1,44 +1,42 @@
-"""The tool `delegate`: a model hands tasks over to sub-agents."""
+"""The tool `delegate`: a model delegates tasks to sub-agents."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from pydantic import Field
 
-from agent_runtime.agent import Delegation
+from agent_runtime.agent import Agent, Delegation
 from agent_runtime.delegation.artifact_tool import NAME as OPEN_ARTIFACT
 from agent_runtime.delegation.assignment import Assignment, artifact_reference
 from agent_runtime.delegation.background import TASKS
-from agent_runtime.delegation.delegate import delegate as hand_over
+from agent_runtime.delegation.delegate import delegate as delegate_task
 from agent_runtime.delegation.outcome import refused_outcome
-from agent_runtime.errors import ConfigError, ToolError
+from agent_runtime.errors import ConfigError, NotFound, ToolError
+from agent_runtime.files.references import file_id, resolve_files
 from agent_runtime.human.waiting import AwaitingHuman
 from agent_runtime.memory.recall.tool import recall
-from agent_runtime.messages import ToolResult
+from agent_runtime.messages import FileRef, ToolResult, call_place
 from agent_runtime.tools.base import FunctionTool, Tool, ToolContext, Toolset
 from agent_runtime.tools.output import FINAL, schema_type
 
-if TYPE_CHECKING:
-    from agent_runtime.agent import Agent
-
 NAME = "delegate"
 NEVER = frozenset({NAME, TASKS, "plan", "ask_user"})
-"""Tools of the runtime's own by which only the agent itself works."""
+"""The runtime's tools that a sub-agent never inherits."""
 ALWAYS = frozenset({recall.name, OPEN_ARTIFACT, FINAL})
-"""Tools that a sub-agent gets by itself where it has a use for them."""
+"""Tools that a sub-agent gets without being given them, where they apply."""
 
 
 def delegate_tool(agent: Agent, own: Toolset, *, levels: int) -> FunctionTool[..., Any]:
-    """Return the tool by which an agent delegates.
+    """Return the tool with which an agent delegates.
 
     Args:
-        agent: whose model, limits and policy its sub-agents have.
+        agent: its sub-agents get its model, limits and policy.
         own: its tools.
-        levels: how many sub-agents may be above each other from here on.
+        levels: how many levels of sub-agents may follow.
 
     Raises:
         ConfigError: the agent's policy names a tool that it does not have.
@@ -65,11 +63,11 @@ def delegate_tool(agent: Agent, own: Toolset, *, levels: int) -> FunctionTool[..
 
 @dataclass(frozen=True, slots=True)
 class Delegator:
-    """What an agent's calls of `delegate` have in common.
+    """The method behind an agent's tool `delegate`, and what its calls share.
 
     Attributes:
-        allowed: its tools that a sub-agent may be given.
-        levels: how many sub-agents may be above each other from here on.
+        allowed: the agent's tools that a sub-agent may be given.
+        levels: how many levels of sub-agents may follow.
     """
 
     agent: Agent
@@ -94,31 +92,31 @@ class Delegator:
         max_steps: Annotated[int, Field(ge=1)] | None = None,
         background: bool = False,
     ) -> ToolResult:
-        """Hand a task over to a sub-agent, and get its outcome when it has ended.
+        """Delegate a task to a sub-agent and wait for its outcome.
 
-        Worth it for parts that can be done apart from each other, or that would fill your context:
-        make several calls in one answer, and they work at the same time. A sub-agent sees none of
-        this conversation, only what you say here; afterwards it is gone. The outcome tells its
-        result, and what was observed of its work: its calls, their errors, what stood in the way.
+        Use it for parts that are independent of each other, or that would fill your context;
+        several calls in one answer run at the same time. A sub-agent sees only what you give here,
+        nothing of this conversation, and is gone afterwards. The outcome has its result and what
+        was observed of its work: its calls, their errors, what stopped it.
 
         Args:
             role: who the sub-agent is, in a few words.
             instructions: what it has to do, and when it is done.
             briefing: what it has to know: facts, findings, constraints.
-            tools: names of those of your tools that it may call; leave out for all that you can
-                give, [] for none.
+            tools: names of your tools that it may call; omit for all that you can give, [] for
+                none.
             artifacts: material by reference: paths, URLs, handles of tool results (c0000001a),
                 files (tool:… or upload:…).
-            conversation_context: what of this conversation it has to know, such as the user's own
+            conversation_context: parts of this conversation that it needs, such as the user's own
                 words.
-            task_key: a short stable name of the task. Trying again, give the same one: the
-                sub-agent is then told of the earlier attempts.
-            diagnosis: trying again: why the last attempt failed.
-            fix_applied: trying again: what is different this time.
-            model: another model's name, if you were told of any.
-            output_schema: a JSON schema, if the result is to be a value of it instead of text.
+            task_key: a short stable name of the task. To try again, use the same key: the
+                sub-agent then sees the earlier attempts.
+            diagnosis: when trying again: why the last attempt failed.
+            fix_applied: when trying again: what is different this time.
+            model: the name of another model, if you know of any.
+            output_schema: a JSON schema, for a result of that form instead of text.
             max_steps: the most steps that it may take.
-            background: do not wait: you go on at once, and the outcome comes as a message. At most
+            background: do not wait: continue at once, and get the outcome as a message. At most
                 5 run at a time; the tool tasks lists, awaits, cancels and steers them.
         """
         assignment = Assignment(
@@ -139,13 +137,13 @@ class Delegator:
             assignment = await self._checked(context, assignment, given, output_schema)
         except (ToolError, ConfigError) as error:
             return refused_outcome(str(error), assignment.key).tool_result()
-        outcome = await hand_over(context, assignment, background=background, waits=True)
+        outcome = await delegate_task(context, assignment, background=background, waits=True)
         if outcome.status == "waiting":
             return AwaitingHuman("", run_id=outcome.run_id, paused=outcome.stop_reason == "paused")
         return outcome.tool_result()
 
     def _allowed(self, *, background: bool) -> Mapping[str, Tool]:
-        """Return what a sub-agent may be given; in the background nobody waits for a person."""
+        """Return the tools that may be given; no background task can wait for an approval."""
         if not background:
             return self.allowed
         return {name: one for name, one in self.allowed.items() if one.needs_approval is not True}
@@ -157,7 +155,11 @@ class Delegator:
         given: Sequence[Tool],
         output_schema: dict[str, Any] | None,
     ) -> Assignment:
-        """Return an assignment with what it may have. Raises `ToolError`, `ConfigError`."""
+        """Return the assignment with its tools and output type.
+
+        Raises:
+            ToolError, ConfigError: an artifact or the schema is not usable.
+        """
         await _check_artifacts(context, assignment.artifacts)
         if self.levels > 1:
             inner = replace(self.agent, delegation=replace(self.policy, tools=None))
@@ -167,7 +169,7 @@ class Delegator:
 
 
 def _given(names: Sequence[str] | None, allowed: Mapping[str, Tool]) -> tuple[Tool, ...]:
-    """Return the tools that a sub-agent is given. Raises `ToolError`."""
+    """Return the tools of these names.  Raises `ToolError` for one that may not be given."""
     if names is None:
         return tuple(allowed.values())
     wanted = [name for name in dict.fromkeys(names) if name not in ALWAYS]
@@ -190,24 +192,19 @@ def _check_model(model: str, known: Sequence[str]) -> None:
 
 
 async def _check_artifacts(context: ToolContext, artifacts: Sequence[str]) -> None:
-    """Refuse references to what is not there. Raises `ToolError`, `StoreError`."""
-    from agent_runtime.errors import NotFound
-    from agent_runtime.files.references import file_id, resolve_files
-    from agent_runtime.messages import FileRef, call_place
-
+    """Raise `ToolError` for a reference to a file or a result that does not exist."""
     for reference in filter(None, map(artifact_reference, artifacts)):
         file = FileRef("custom", reference)
-        found = False
         if file_id(file):
-            [one] = await resolve_files(context.store, [file])
-            found = not one.problem
+            [stored] = await resolve_files(context.store, [file])
+            exists = not stored.problem
         else:
             try:
                 await context.store.call(context.thread_id, *call_place(reference))
-                found = True
+                exists = True
             except NotFound:
-                pass
-        if not found:
+                exists = False
+        if not exists:
             raise ToolError(
                 f"There is no artifact {reference[:80]!r}.",
                 cure="Give the handle of a tool result, a file's reference, a path or a URL.",

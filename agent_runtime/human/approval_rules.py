@@ -1,4 +1,4 @@
-"""Which calls need an approval by the rules of the settings, and what an approval is bound to."""
+"""Decide which calls need an approval, by their tool and by the settings' rules."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 SHELL = "run_command"
 ALIASES = {SHELL: "shell"}
-"""By what other name rules may name a tool."""
+"""Other names that rules may use for a tool."""
 OWN = (
     "ask_user",
     "delegate",
@@ -34,18 +34,18 @@ OWN = (
     "tasks",
     "write_file",
 )
-"""The runtime's own tools: a rule may name one that a run does not have, and then asks nothing."""
+"""The runtime's tools: a rule may name one that a run does not have."""
 
 
 def given_of(tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a call as the tool takes them; as they are if they are not valid.
+    """Return the arguments of a call as the tool takes them; unchanged if they are not valid.
 
-    A default that is another one each time is only named as such.
+    A default that differs each time is shown as `UNSETTLED`.
     """
     try:
         first, second = tool.given(arguments), tool.given(arguments)
     except (Exception, SystemExit, GeneratorExit):
-        # Whatever a type of the tool's own fails with: patterns decide by what was written.
+        # A type of the tool's author may raise anything; patterns then see what was written.
         return arguments
     return {
         name: value if value == second.get(name) else arguments.get(name, UNSETTLED)
@@ -54,7 +54,7 @@ def given_of(tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def concerned(tool: Tool, rules: Sequence[ApprovalRule]) -> bool:
-    """Return whether a call of a tool may need an approval, whatever its arguments."""
+    """Return whether any call of a tool may need an approval."""
     own = tool.needs_approval is not False or type(tool).approval is not Tool.approval
     return own or any(_names(rule, tool.name) for rule in rules)
 
@@ -62,17 +62,17 @@ def concerned(tool: Tool, rules: Sequence[ApprovalRule]) -> bool:
 def pattern_of(
     tool: Tool, given: dict[str, Any], rules: Sequence[ApprovalRule]
 ) -> Mapping[str, str] | None:
-    """Return by which pattern of its arguments a call needs an approval; None if it needs none."""
+    """Return the pattern of arguments for which a call needs an approval; None if it needs none."""
     if isinstance(tool, AskUser):
         return None
-    found = rule_pattern((tool.name,), tool.arguments(given), rules)
-    return tool.approval(given) if found is None else found
+    pattern = rule_pattern((tool.name,), tool.arguments(given), rules)
+    return tool.approval(given) if pattern is None else pattern
 
 
 def rule_pattern(
     names: Iterable[str], arguments: Arguments, rules: Sequence[ApprovalRule]
 ) -> Mapping[str, str] | None:
-    """Return the pattern of the first rule that a call may match, under any of its names."""
+    """Return the pattern of the first rule that a call may match under any name; else None."""
     called = tuple(names)
     for rule in rules:
         if any(_names(rule, name) for name in called) and may_match(rule.arguments, arguments):
@@ -80,20 +80,16 @@ def rule_pattern(
     return None
 
 
-def binding_of(tool: Tool) -> str:
-    """Return what an approval for the rest of a thread is bound to: this very tool."""
-    return tool.binding()
-
-
 def call_digest(tool: Tool, call: ToolCall, given: Mapping[str, Any]) -> str:
-    """Return what the answer to a question is bound to: the call, its arguments and the tool."""
+    """Return the digest that an answer is bound to: of the call, its arguments and the tool."""
     return json_digest(call.id, call.name, call.arguments, _unordered(dict(given)), tool.binding())
 
 
 def _unordered(value: Any) -> Any:
-    """Return a JSON value without the order of its lists.
+    """Return a JSON value with its lists sorted.
 
-    A set is another list in each process; the order of what is one is that of the arguments.
+    A set becomes a list of another order in each process.  The order of real lists still counts:
+    the digest also has the arguments as they were written.
     """
     if isinstance(value, dict):
         return {key: _unordered(one) for key, one in cast("dict[str, Any]", value).items()}
@@ -103,12 +99,12 @@ def _unordered(value: Any) -> Any:
 
 
 def check_rules(rules: Sequence[ApprovalRule], tools: Iterable[Tool]) -> list[str]:
-    """Check that each rule names a tool of a run, and arguments that this has.
+    """Check that each rule names a tool of the run, and arguments that this tool has.
 
-    Returns warnings about what cannot be known: some tools run agents, of other tools.
+    Returns warnings about rules that only a sub-agent's tools might match.
 
     Raises:
-        ConfigError: a rule would never ask about anything.
+        ConfigError: a rule can never match.
     """
     known = list(tools)
     open_ended = any(map(_may_run_agents, known))

@@ -1,4 +1,4 @@
-"""The tool `ask_user`: a question to the person whom the run works for."""
+"""The tool `ask_user`: a question to the user."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ MAX_CHOICE = 200
 AskedKind = Literal["single", "multiple", "text"]
 KINDS: tuple[AskedKind, ...] = ("single", "multiple", "text")
 NOBODY = (
-    "Nobody can be asked from here. Decide yourself if you can do so safely, and say what you "
-    "assumed; else end the task and say what is missing."
+    "Nobody can be asked from here. Decide yourself if that is safe, and say what you assumed; "
+    "otherwise end the task and say what is missing."
 )
 
 _DESCRIPTION = """\
-Ask the user, and wait for the answer, which becomes this call's result. Ask only what you cannot \
-find out yourself and must not assume; put what belongs together into one question. The user may \
-answer much later."""
+Ask the user and wait for the answer, which becomes this call's result. Ask only what you cannot \
+find out yourself and must not assume; ask related things in one question. The user may answer \
+much later."""
 _PARAMETERS: dict[str, Any] = {
     "type": "object",
     "properties": {
@@ -45,7 +45,7 @@ _PARAMETERS: dict[str, Any] = {
 
 
 class AskUser(Tool):
-    """Asks the user.  Its calls are never run: the run is suspended until there is an answer."""
+    """Asks the user.  The gate answers its calls: the run is suspended until there is an answer."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -53,7 +53,7 @@ class AskUser(Tool):
         )
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
-        """Say that nobody can be asked: where somebody can, the runtime asks them instead."""
+        """Refuse: where somebody can be asked, the gate does so before a call gets here."""
         return ToolResult(NOBODY, outcome="refused")
 
 
@@ -64,14 +64,14 @@ def asked(arguments: Mapping[str, Any]) -> tuple[str, AskedKind, list[str]]:
     """Return question, kind and choices of a call.
 
     Raises:
-        ToolError: they are not usable; it says to the model what is.
+        ToolError: they are not valid.
     """
     question, kind = arguments.get("question"), arguments.get("kind", "text")
     choices: object = arguments.get("choices") or []
     if not isinstance(question, str) or not question.strip():
-        raise ToolError("The question is missing. It must be a text.")
+        raise ToolError("The question is missing, or is not a text.")
     if len(question) > MAX_QUESTION:
-        raise ToolError(f"The question is too long. It may have {MAX_QUESTION} characters.")
+        raise ToolError(f"The question is longer than {MAX_QUESTION} characters.")
     if kind not in KINDS:
         raise ToolError(f"The kind must be one of: {', '.join(KINDS)}.")
     if not isinstance(choices, list) or not all(
@@ -91,6 +91,6 @@ def _check_choices(kind: str, choices: Sequence[str]) -> None:
     if not 2 <= len(choices) <= MAX_CHOICES:
         raise ToolError(f"A question of kind {kind} needs 2 to {MAX_CHOICES} choices.")
     if len(set(choices)) != len(choices):
-        raise ToolError("A choice is there twice.")
+        raise ToolError("A choice occurs twice.")
     if any(len(one) > MAX_CHOICE for one in choices):
-        raise ToolError(f"A choice may have {MAX_CHOICE} characters.")
+        raise ToolError(f"A choice is longer than {MAX_CHOICE} characters.")

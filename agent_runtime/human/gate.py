@@ -1,4 +1,4 @@
-"""Which calls of an exchange have to wait for a person, and what becomes of them."""
+"""The gate between a run's calls and their tools: calls that need a person wait for one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 
 from agent_runtime.errors import ToolError
 from agent_runtime.human.approval_rules import (
-    binding_of,
     call_digest,
     concerned,
     given_of,
@@ -32,7 +31,7 @@ from agent_runtime_storage.contract.records import Commit, Finish, Lease, NewEve
 from agent_runtime_storage.contract.store import UserStore
 
 MAX_WHY = 1000
-"""How many characters are shown of what the model said with a call."""
+"""How many characters of the model's text a question shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +45,13 @@ class ReadyCall:
 
 @dataclass(slots=True)
 class GateResult:
-    """The calls of an exchange that can run, once people were looked for.
+    """The calls of an exchange, sorted by whether they can run.
 
     Attributes:
+        ready: the calls that can run.
         done: results of calls that do not run.
-        waiting: how many calls wait for an answer; nothing else of the exchange is left then.
-        new: the questions of those that have not been asked yet.
+        waiting: how many calls wait for an answer.
+        new: the questions that have not been asked yet.
     """
 
     ready: list[ReadyCall]
@@ -66,28 +66,28 @@ class ApprovalRequest:
 
     Attributes:
         given: its arguments as the tool takes them.
-        pattern: by which pattern of these it needs an approval; None if it needs none any more.
+        pattern: the pattern for which it needs an approval; None if it no longer needs one.
     """
 
-    one: ReadyCall
+    ready: ReadyCall
     given: Mapping[str, Any]
     pattern: Mapping[str, str] | None
 
     @property
     def digest(self) -> str:
-        """What an answer is bound to."""
-        return call_digest(self.one.tool, self.one.call, self.given)
+        """The digest that an answer is bound to."""
+        return call_digest(self.ready.tool, self.ready.call, self.given)
 
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """Stands between the calls of a run and their tools.
+    """Sorts the calls of a run before they run, and suspends the run for questions.
 
     Attributes:
-        rules: the settings' rules on what needs an approval.
+        rules: the settings' rules for approvals.
         seconds: how long a question stays open.
-        reopened: the exchange with which a resumed run begins; it alone may have questions.
-        secrets: what questions do not show.
+        reopened: the exchange that a resumed run begins with; only it can have questions already.
+        secrets: values that questions mask.
     """
 
     log: RunLog
@@ -103,16 +103,16 @@ class Gate:
         rules = approval_rules(settings.approve)
         return cls(log, rules, settings.answer_timeout, reopened, known_secrets(settings))
 
-    async def sort(self, exchange: Exchange, found: GateResult) -> GateResult:
-        """Say which of the calls that could run may, by what people have answered so far.
+    async def sort(self, exchange: Exchange, sorted_calls: GateResult) -> GateResult:
+        """Return which calls may run, by the answers so far.
 
-        What was asked stays asked, also where nobody would ask any more, and what was allowed is
-        so for the same call of the same tool alone: also for one that was started before a crash.
+        A question stays asked even if the rules no longer ask it.  An approval holds for the same
+        call of the same tool only, including one that was started before a crash.
         """
-        gated = GateResult([], found.done)
+        gated = GateResult([], sorted_calls.done)
         known = await self._known(exchange)
         asking: list[ApprovalRequest] = []
-        for one in found.ready:
+        for one in sorted_calls.ready:
             asked = isinstance(one.tool, AskUser) or one.index in known
             if not asked and not concerned(one.tool, self.rules):
                 gated.ready.append(one)
@@ -125,17 +125,14 @@ class Gate:
                 asking.append(ApprovalRequest(one, given, pattern))
         if asking and not await may_wait(self.log.store, self.log.lease.run_id):
             for each in asking:
-                text = NOBODY if isinstance(each.one.tool, AskUser) else REFUSED
-                gated.done[each.one.index] = ToolResult(text, outcome="refused")
+                text = NOBODY if isinstance(each.ready.tool, AskUser) else REFUSED
+                gated.done[each.ready.index] = ToolResult(text, outcome="refused")
         elif asking:
             await self._ask(exchange, asking, known, gated)
         return gated
 
     async def _known(self, exchange: Exchange) -> dict[int, tuple[Question, str]]:
-        """Return what was asked last for calls of the exchange, by their places in it.
-
-        With each the digest of what was shown.
-        """
+        """Return the last question of each call of the exchange, with its digest, by index."""
         if exchange.seq != self.reopened:
             return {}
         rows = await self.log.store.questions(run_id=self.log.lease.run_id, limit=10_000)
@@ -156,7 +153,7 @@ class Gate:
     ) -> None:
         allowed, asker = await self._allowed(), await self._asker()
         for each in asking:
-            one = each.one
+            one = each.ready
             question, digest = known.get(one.index, (None, ""))
             if question is not None and question.status == "open":
                 gated.waiting += 1
@@ -172,8 +169,8 @@ class Gate:
                 self._add(exchange, one, "approval", self._body(each) | asker, gated)
 
     def _body(self, asking: ApprovalRequest) -> dict[str, Any]:
-        """Return what is kept of a question: what is shown, and what its answer is bound to."""
-        name, given = asking.one.call.name, dict(asking.given)
+        """Return the stored body of a question: what it shows, and what its answer is bound to."""
+        name, given = asking.ready.call.name, dict(asking.given)
         shown = shown_arguments(given, self.secrets)
         return {
             "text": f"May the agent call {name}?",
@@ -181,19 +178,19 @@ class Gate:
             "arguments": shown,
             "pattern": dict(asking.pattern or {}),
             "digest": asking.digest,
-            "binding": binding_of(asking.one.tool),
-            # The answer is compared with the values themselves, which the log has anyway.
+            "binding": asking.ready.tool.binding(),
+            # The answer is compared with the unmasked values, which the log has anyway.
             **({} if shown == given else {"given": given}),
         }
 
     async def _allowed(self) -> list[ApprovalRow]:
-        """Return what is allowed: for a sub-agent what is so on the thread of its root, too."""
+        """Return the approvals on the run's thread and, for a sub-agent, on its root's thread."""
         store, lease = self.log.store, self.log.lease
         threads = dict.fromkeys((lease.thread_id, (await store.run(lease.root_run_id)).thread_id))
         return [row for thread in threads for row in await store.approvals(thread)]
 
     async def _asker(self) -> dict[str, str]:
-        """Return what a question says of the sub-agent that asks."""
+        """Return the role and key of the sub-agent that asks; empty for a root."""
         run = await self.log.store.run(self.log.lease.run_id)
         record = delegation_record(run)
         return {"role": run.agent, "task_key": record.key} if record is not None else {}
@@ -226,10 +223,10 @@ class Gate:
         gated.new.append(NewQuestion(new_id(), exchange.seq, one.index, kind, body, self.seconds))
 
     async def suspend(self, gated: GateResult, below: Sequence[AwaitingHuman] = ()) -> Finish:
-        """Suspend the run until its questions are answered; they are asked by the same commit.
+        """Suspend the run and ask its new questions, in one commit.
 
         Args:
-            below: what sub-agents wait for; if one is paused, so is the run.
+            below: the calls that wait with sub-agents; if one of these is paused, so is the run.
         """
         finish = PAUSED if any(one.paused for one in below) else _awaiting(gated.waiting, below)
         await self.log.write(
@@ -244,35 +241,35 @@ class Gate:
 
 
 def _awaiting(own: int, below: Sequence[AwaitingHuman]) -> Finish:
-    what: list[str] = []
+    reasons: list[str] = []
     if own:
-        what.append("the answer to a question" if own == 1 else f"answers to {own} questions")
+        reasons.append("the answer to a question" if own == 1 else f"answers to {own} questions")
     if below:
         asking = "a sub-agent that asks" if len(below) == 1 else f"{len(below)} sub-agents that ask"
-        what.append(asking)
-    return Finish("suspended", "awaiting_user", f"It waits for {' and '.join(what)}.")
+        reasons.append(asking)
+    return Finish("suspended", "awaiting_user", f"It waits for {' and '.join(reasons)}.")
 
 
 def is_allowed_for_thread(asking: ApprovalRequest, allowed: Sequence[ApprovalRow]) -> bool:
-    """Return whether a call is allowed for the rest of its thread, of this very tool."""
-    tool = asking.one.tool
+    """Return whether an approval for the rest of the thread covers a call of this same tool."""
+    tool = asking.ready.tool
     named = [one for one in allowed if one.tool == tool.name]
     if not named:
         return False
-    binding = binding_of(tool)
+    binding = tool.binding()
     return any(
         one.binding == binding and covers(one.arguments, asking.given, tool.folder) for one in named
     )
 
 
 def question_event(question: NewQuestion) -> NewEvent:
-    """Return the event that tells of a question."""
+    """Return the event of a new question."""
     data = {"id": question.id, "kind": question.kind}
-    told = ("call_id", "tool", "role", "task_key")
-    data |= {name: question.body[name] for name in told if name in question.body}
+    names = ("call_id", "tool", "role", "task_key")
+    data |= {name: question.body[name] for name in names if name in question.body}
     return NewEvent("question", question.node_id, data)
 
 
 async def waits_for(store: UserStore, lease: Lease) -> tuple[Question, ...]:
-    """Return the open questions of a run, and of the sub-agents below it."""
+    """Return the open questions of a run and of the sub-agents below it."""
     return tuple(await questions_of(store, lease.run_id))

@@ -1,6 +1,6 @@
-"""Pausing a run: asked for through the inbox of its thread, seen at the boundary of a step.
+"""Pause a run: the request is an inbox item of its thread, read between two steps.
 
-Its sub-agents are asked as it is, each by its own thread, and the calls that wait for them wait on.
+Each sub-agent gets a request on its own thread; the calls that wait for them keep waiting.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from agent_runtime_storage.contract.records import Finish, InboxItem, Lease
 from agent_runtime_storage.contract.store import UserStore
 
 PAUSE = "pause"
-"""The kind of the inbox item that asks for it; its body is the epoch of the run's lease."""
+"""The kind of the inbox item; its body is the epoch of the run's lease."""
 PAUSED = Finish("suspended", "paused", "It was paused.")
 
 
 def pause_requested(items: Sequence[InboxItem], lease: Lease) -> bool:
-    """Return whether the run is to pause as it is at work now, not as it was before a resume."""
+    """Return whether the run's present execution is to pause; a resume voids earlier requests."""
     epoch = str(lease.epoch).encode()
     return any(
         item.kind == PAUSE and item.run_id == lease.run_id and item.body == epoch for item in items
@@ -24,7 +24,7 @@ def pause_requested(items: Sequence[InboxItem], lease: Lease) -> bool:
 
 
 async def is_pausing(store: UserStore, run_id: str) -> bool:
-    """Return whether it was asked to pause a run that is at work."""
+    """Return whether a pause of a working run was requested."""
     run = await store.run(run_id)
     lease = Lease(run.id, run.thread_id, run.root_run_id, run.epoch)
     return pause_requested(await store.inbox(run.thread_id), lease)

@@ -1,4 +1,4 @@
-"""Questions to people: what is asked, what an answer may be, and what the model is told of it."""
+"""Questions to people: their form, the answers they accept, and the results the model gets."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ class Question:
     """A question to a person.
 
     Attributes:
-        kind: `single` and `multiple` choice, `text`, `approval` of a call, or `continue`: whether a
-            run that makes no progress goes on.
+        kind: `single` or `multiple` choice, `text`, `approval` of a call, or `continue`: whether a
+            run that makes no progress continues.
         call_id: of the call that asks; empty for `continue`.
         text: what is asked.
         choices: of `single` and `multiple`.
-        tool: of an `approval`, the tool that is to be called.
-        arguments: of an `approval`, all that it is to be called with, defaults too; only a value
-            that is a secret of this process is masked.  They are as the model wrote them: show them
-            by `agent_runtime.people.showing.shown_value` where text could hide or forge something.
-        pattern: of an `approval`, what `remember=True` allows for the rest of the thread: by
-            argument the pattern of its value; empty for every call of the tool.
-        why: what the model said with the call.
+        tool: of an `approval`, the tool to call.
+        arguments: of an `approval`, all arguments of the call, with defaults; only a value that is
+            a secret of this process is masked.  They are as the model wrote them: where text could
+            hide or forge something, show them by `agent_runtime.human.display.shown_value`.
+        pattern: of an `approval`, what `remember=True` allows for the rest of the thread: the
+            pattern of each argument's value; empty for every call of the tool.
+        why: the model's text with the call.
         role, task_key: of the sub-agent that asks; empty if the run itself does.
         status: `open`, `answered`, `expired` or `withdrawn` (its run ended first).
-        answer: as it is kept; empty unless it is answered.
+        answer: in its stored form; empty unless answered.
         asked_at, expires_at: seconds since the epoch, by the database's clock.
     """
 
@@ -62,7 +62,7 @@ class Question:
 
     @classmethod
     def of(cls, row: QuestionRow) -> Question:
-        """Return a question as the store has it."""
+        """Return the question of a row."""
         body = row.body
         return cls(
             id=row.id,
@@ -90,10 +90,10 @@ class Decision:
     """The answer to an `approval`, or to whether a run is to `continue`.
 
     Args:
-        allow: whether the call is made, or the run goes on.
-        reason: told to the model, whatever is decided.
-        remember: of an approval, whether calls like it need no approval on this thread any more:
-            True for those of the question's `pattern`, or by argument the pattern of its value.
+        allow: whether to make the call, or to continue the run.
+        reason: shown to the model with either decision.
+        remember: of an approval, whether similar calls need no more approval on this thread: True
+            for those of the question's `pattern`, or a pattern for each argument's value.
     """
 
     allow: bool
@@ -102,22 +102,22 @@ class Decision:
 
 
 Answer: TypeAlias = str | bool | Sequence[str] | Decision
-"""A choice or a text; choices; or a decision, of which a `bool` is the short form."""
+"""A choice or a text; several choices; or a decision, for which a `bool` is short."""
 
 OnQuestion: TypeAlias = Callable[[Question], Awaitable[Answer | None]]
-"""Asks a person; None leaves the question open, and the run suspended.
+"""Asks a person.
 
-So does a cancellation, or an error, while it asks.
+None, an error or a cancellation leaves the question open and the run suspended.
 """
 
 
 def encode_answer(
     question: Question, answer: Answer, arguments: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Return an answer as it is kept.
+    """Return an answer in its stored form.
 
     Args:
-        arguments: of an approval, those of the call where they are not shown as they are.
+        arguments: of an approval, the call's own, if the question shows others.
 
     Raises:
         InvalidAnswer: it is not what the question asks for.
@@ -126,11 +126,11 @@ def encode_answer(
         return _decision(question, answer, question.arguments if arguments is None else arguments)
     if question.kind == "text":
         if not isinstance(answer, str) or not answer.strip():
-            raise _invalid(question, "is no text", "Answer with a text.")
+            raise _invalid(question, "is not a text", "Answer with a text.")
         return {"text": _text(question, answer)}
     given = [answer] if isinstance(answer, str) else answer
     if isinstance(given, bool | Decision) or not given:
-        raise _invalid(question, "is no choice", _choices(question))
+        raise _invalid(question, "is not a choice", _choices(question))
     for one in given:
         if one not in question.choices:
             raise _invalid(question, "is not among the choices", _choices(question))
@@ -175,11 +175,11 @@ def _invalid(question: Question, problem: str, cure: str) -> InvalidAnswer:
 
 
 def result_of_question(question: Question) -> ToolResult:
-    """Return what the model is told of a question of its own that is not open any more."""
+    """Return the result of a call of `ask_user` whose question is closed."""
     if question.status != "answered":
         return ToolResult(
-            "Nobody answered in time. Decide yourself if you can do so safely, and say what you "
-            "assumed; else end the task and say what is missing.",
+            "Nobody answered in time. Decide yourself if that is safe, and say what you assumed; "
+            "otherwise end the task and say what is missing.",
             outcome="refused",
         )
     if question.kind == "text":
@@ -188,7 +188,7 @@ def result_of_question(question: Question) -> ToolResult:
 
 
 def refusal_of(question: Question) -> ToolResult:
-    """Return what the model is told of a call that was not allowed."""
+    """Return the result of a call that was not allowed."""
     if question.status != "answered":
         text = "Nobody allowed this call in time. It was not made."
     else:

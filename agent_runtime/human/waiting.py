@@ -1,9 +1,9 @@
-"""Whom a run waits for: the person that it asks itself, or that a sub-agent below it asks.
+"""Find the questions that a run waits for: its own, and those of sub-agents below it.
 
-A sub-agent whose call needs an approval is suspended by itself, as any run is; the call by which
-its task was delegated stays under way, and suspends the run that made it, up to the root.  The
-answer goes to the sub-agent's question; resuming the root runs the call again, which goes on with
-the sub-agent.  A pause of the root is the same without a question.
+A sub-agent whose call needs an approval is suspended, as any run is.  The call that delegated its
+task stays in progress and suspends the run that made it, up to the root.  The answer is written to
+the sub-agent's question; resuming the root makes the call again, which resumes the sub-agent.  A
+pause of the root works the same way, without a question.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ MOST = 10_000
 
 @dataclass(frozen=True, slots=True)
 class AwaitingHuman(ToolResult):
-    """What a call gives in place of its result while it waits; it is not recorded.
+    """Returned by a call that waits, instead of its result; it is not recorded.
 
     Attributes:
-        run_id: the sub-agent's run that stands still; empty if it has not begun.
-        paused: whether that is because of a pause, and not of a question.
+        run_id: the suspended run of the sub-agent; empty if it has not begun.
+        paused: whether a pause suspended it, not a question.
     """
 
     run_id: str = ""
@@ -34,12 +34,12 @@ class AwaitingHuman(ToolResult):
 
 
 def is_waiting(run: Run) -> bool:
-    """Return whether a run stands still until a person has answered, or ends a pause."""
+    """Return whether a run is suspended until a person answers, or ends a pause."""
     return run.status == "suspended" and run.stop_reason in ("awaiting_user", "paused")
 
 
 async def may_wait(store: UserStore, run_id: str) -> bool:
-    """Return whether a run may wait for a person: it is a root, or all above it wait with it."""
+    """Return whether a run may wait for a person: it is a root, or all runs above it wait too."""
     run = await store.run(run_id)
     if run.parent_run_id is None:
         return True
@@ -50,13 +50,13 @@ async def may_wait(store: UserStore, run_id: str) -> bool:
 async def questions_of(
     store: UserStore, run_id: str, status: QuestionStatus | None = "open"
 ) -> list[Question]:
-    """Return what a run and those below it ask, the oldest question first."""
-    found = [run_id]
-    # It grows while it is read: each brings those below it.
-    for one in found:
-        found += [run.id for run in await _children(store, status, parent_run_id=one)]
+    """Return the questions of a run and of those below it, oldest first."""
+    ids = [run_id]
+    # The list grows while it is read: each run adds its children.
+    for one in ids:
+        ids += [run.id for run in await _children(store, status, parent_run_id=one)]
     rows = [
-        row for one in found for row in await store.questions(run_id=one, status=status, limit=MOST)
+        row for one in ids for row in await store.questions(run_id=one, status=status, limit=MOST)
     ]
     return sorted(map(Question.of, rows), key=lambda one: (one.asked_at, one.id))
 
@@ -64,33 +64,33 @@ async def questions_of(
 async def questions_on(
     store: UserStore, thread_id: str, status: QuestionStatus | None = "open"
 ) -> list[Question]:
-    """Return what the runs of a thread and those below them ask, the oldest question first."""
-    found = [thread_id]
-    for one in found:
-        found += [run.thread_id for run in await _children(store, status, parent_thread_id=one)]
+    """Return the questions of a thread's runs and of those below them, oldest first."""
+    ids = [thread_id]
+    for one in ids:
+        ids += [run.thread_id for run in await _children(store, status, parent_thread_id=one)]
     rows = [
         row
-        for one in dict.fromkeys(found)
+        for one in dict.fromkeys(ids)
         for row in await store.questions(thread_id=one, status=status, limit=MOST)
     ]
     return sorted(map(Question.of, rows), key=lambda one: (one.asked_at, one.id))
 
 
 async def waiting_below(store: UserStore, run_id: str) -> list[Run]:
-    """Return the runs below a run that stand still until a person goes on with it."""
+    """Return the runs below a run that wait for a person."""
     return [run for run in await _below(store, run_id) if is_waiting(run)]
 
 
 async def at_work_below(store: UserStore, run_id: str) -> list[Run]:
-    """Return the runs below a run that are at work, and that it waits for."""
+    """Return the running runs below a run that it waits for."""
     return [run for run in await _below(store, run_id) if run.status == "running"]
 
 
 async def _below(store: UserStore, run_id: str) -> list[Run]:
-    found: list[Run] = []
+    runs: list[Run] = []
     for run in await _children(store, "open", parent_run_id=run_id):
-        found += [run, *await _below(store, run.id)]
-    return found
+        runs += [run, *await _below(store, run.id)]
+    return runs
 
 
 async def _children(
@@ -100,11 +100,11 @@ async def _children(
     parent_run_id: str | None = None,
     parent_thread_id: str | None = None,
 ) -> list[Run]:
-    """Return the runs right below that can have questions of a status."""
-    found = await store.runs(
+    """Return the direct child runs that can have questions of a status."""
+    runs = await store.runs(
         parent_run_id=parent_run_id,
         parent_thread_id=parent_thread_id,
         status=ACTIVE if status == "open" else None,
         limit=MOST,
     )
-    return [run for run in found if (record := delegation_record(run)) is not None and record.waits]
+    return [run for run in runs if (record := delegation_record(run)) is not None and record.waits]

@@ -1,4 +1,4 @@
-"""Language models: one narrow protocol (`base`), and what implements it."""
+"""Language models and embedders: their protocols, implementations, tokens and prices."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ OFFLINE = ("", "scripted", "offline")
 def model_from_name(
     name: str, settings: Settings | None = None, *, role: Role = "model", **options: Any
 ) -> LiteLLMModel:
-    """Return the language model of a name; nothing is loaded or called yet.
+    """Return the language model of a name, without loading or calling anything.
 
     Args:
         name: litellm's name, such as `anthropic/claude-sonnet-4-5`; also `provider:model`.
-        settings: deadlines and retries; address, key, limits and prices of the role's model, where
-            it is that one.  By default the model's own.
-        role: for what the model is used.
+        settings: for deadlines and retries, and for address, key, limits and prices if they are
+            for this model; None for the defaults.
+        role: the role that the model is used in.
         options: more arguments of `LiteLLMModel`, which win over the settings.
 
     Raises:
-        ConfigError: the name means no language model, only a part of a price is given, or it is
-            not clear whether the main model's address and key are for this one.
+        ConfigError: the name means no language model, a price is given only in part, or it is not
+            clear whether the main model's address and key are for this model.
     """
     if name.strip() in OFFLINE:
         raise ConfigError(
@@ -49,7 +49,7 @@ def model_from_name(
 
 
 def embedder_from_name(name: str, settings: Settings) -> LiteLLMEmbedder:
-    """Return the embedder of a litellm name; nothing is loaded or called yet.
+    """Return the embedder of a litellm name, without loading or calling anything.
 
     Raises:
         ConfigError: the name is empty.
@@ -90,7 +90,7 @@ def _secret(key: SecretStr | None) -> str | None:
 
 
 def _max_output(name: str, place: ModelPlace) -> int | None:
-    """Return the limit that the settings give, which never raises a known one; None for none."""
+    """Return the settings' output limit, at most the known one; None without a setting."""
     from agent_runtime.models.catalog import full_name, known_output
 
     limits = [one for one in (place.max_output, known_output(full_name(name))) if one]
@@ -98,7 +98,7 @@ def _max_output(name: str, place: ModelPlace) -> int | None:
 
 
 def _price(name: str, place: ModelPlace) -> Price | None:
-    """Return the price that the settings give, completed by the known one; None for none."""
+    """Return the settings' price, completed by the known one; None without a setting."""
     given = {
         "input": place.price_input,
         "output": place.price_output,

@@ -1,4 +1,4 @@
-"""What it takes to call a model: where it is, its key, and whether it may be called at all."""
+"""Access to a model: its address, its key, and whether it may be called at all."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FORBID = "AGENT_RUNTIME_FORBID_REAL_MODELS"
 """While this environment variable is true, only models on this machine may be called."""
 
 _NO_KEY = "none"
-# The variables in which litellm looks for a key, where they are not called by the provider's name.
+# litellm's variables for keys whose names do not follow from the provider's.
 _KEYS = {
     "azure": ("AZURE_API_KEY", "AZURE_OPENAI_API_KEY", "AZURE_AD_TOKEN"),
     "cohere_chat": ("COHERE_API_KEY", "CO_API_KEY"),
@@ -27,7 +27,7 @@ _KEYS = {
     "text-completion-openai": ("OPENAI_API_KEY",),
     "ollama_chat": ("OLLAMA_API_KEY",),
 }
-# Their requests are signed, or carry a token that a key of another kind is exchanged for.
+# Their requests are signed, or carry a token obtained for another kind of key.
 _SIGNING = (
     "bedrock",
     "databricks",
@@ -43,7 +43,7 @@ _SIGNING = (
     "vertex_ai_beta",
     "watsonx",
 )
-# litellm asks their own hosts, whatever base URL it is given.
+# litellm calls their own hosts and ignores a base URL.
 _ONE_HOST = ("chatgpt", "gigachat", "github_copilot", "replicate")
 # litellm appends the version to the base URL of these itself.
 _WITHOUT_VERSION = ("anthropic", "ollama", "ollama_chat")
@@ -51,11 +51,11 @@ _WITHOUT_VERSION = ("anthropic", "ollama", "ollama_chat")
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ModelAccess:
-    """How a model is reached by litellm.
+    """How litellm reaches a model.
 
     Attributes:
         name: litellm's name of the model.
-        base_url: where an OpenAI-compatible server listens; None for the provider's own.
+        base_url: of an OpenAI-compatible server; None for the provider's own.
         api_key: None for the provider's own variable.
         local_only: refuse calls that would leave this machine.
     """
@@ -69,7 +69,7 @@ class ModelAccess:
     def of(
         cls, name: str, *, base_url: str | None, api_key: str | None, local_only: bool
     ) -> ModelAccess:
-        """Return the access to a model by the name that its user gave.
+        """Return the access for a model's name as the user wrote it.
 
         Raises:
             ConfigError: the name is empty, or the provider takes no base URL.
@@ -90,10 +90,10 @@ class ModelAccess:
         return cls(full, base_url, api_key, local_only)
 
     def check_allowed(self) -> None:
-        """Refuse a call that would leave this machine where that is forbidden.
+        """Check that the model may be called.
 
         Raises:
-            RealModelForbidden: it may not be made.
+            RealModelForbidden: the call would leave this machine, and that is forbidden.
         """
         switch = os.environ.get(FORBID, "").strip().lower()
         allowed = not self.local_only and switch in ("", "0", "false", "no", "off", "f", "n")
@@ -105,16 +105,16 @@ class ModelAccess:
         )
 
     def check_key(self, litellm: Any) -> None:
-        """Look whether the provider's key is at hand.
+        """Check that the provider's key is available.
 
         Raises:
-            ModelAuthError: it is not.
+            ModelAuthError: it is missing.
         """
         if self.api_key is not None or self.base_url is not None:
             return
         found = litellm.validate_environment(model=self.name)
         missing = cast("list[str]", found.get("missing_keys") or [])
-        # Other variables than keys may be replaced by roles, profiles and metadata services.
+        # Other variables than keys have substitutes: roles, profiles, metadata services.
         if missing and all(name.endswith("_API_KEY") for name in missing):
             variables = " or ".join(missing)
             raise ModelAuthError(
@@ -123,15 +123,15 @@ class ModelAccess:
             )
 
     def arguments(self, litellm: Any) -> dict[str, Any]:
-        """Return what a call of litellm needs of address and key."""
+        """Return litellm's arguments for address and key."""
         arguments: dict[str, Any] = {}
         if self.base_url is not None:
             arguments["api_base"] = _root(self.base_url, provider_of(self.name))
         if self.api_key is not None:
             arguments["api_key"] = self.api_key
         elif self._lacks_key(litellm):
-            # Servers of one's own mostly need no key, but the client insists on one, and would
-            # else take OpenAI's for any provider.
+            # Private servers mostly need no key, but the client demands one, and would otherwise
+            # send OpenAI's key to any provider.
             arguments["api_key"] = _NO_KEY
         return arguments
 
@@ -146,7 +146,7 @@ class ModelAccess:
         return self.base_url is not None
 
     def secrets(self) -> list[str]:
-        """Return the keys that may stand in an error's text: the given one, and all at hand."""
+        """Return the keys that an error's text may contain: the given one and the environment's."""
         keys = [
             value
             for name, value in os.environ.items()
@@ -156,30 +156,30 @@ class ModelAccess:
 
 
 def _root(url: str, provider: str) -> str:
-    """Return a base URL as litellm wants it."""
+    """Return a base URL in litellm's form."""
     url = url.rstrip("/")
     return url.removesuffix("/v1") if provider in _WITHOUT_VERSION else url
 
 
 class NoLookups:
-    """A client for litellm's look-ups of models, which refuses them.
+    """A client for litellm that refuses its look-ups of models.
 
-    litellm asks a hub, or a server at its default address, for windows and prices that nobody
-    uses here: without a deadline, on the event loop, and not where the model is.  It goes on
-    without an answer.  Only the provider's token for a key is fetched by the client it replaces.
+    litellm asks a hub, or a server at its default address, for windows and prices that we do not
+    use: without a deadline, on the event loop, and not where the model is.  It works without an
+    answer.  Only requests for a provider's token pass to the replaced client.
     """
 
     def __init__(self, client: Any) -> None:
         self._client = client
 
     def get(self, url: str, *_: Any, **__: Any) -> Any:
-        """Refuse to ask."""
+        """Refuse the request."""
         raise ConnectionError(
             f"Only a model's own provider is asked, not {urlsplit(url).hostname}."
         )
 
     def post(self, url: str, data: Any = None, **options: Any) -> Any:
-        """Fetch a token; refuse to ask for anything else."""
+        """Fetch a token; refuse other requests."""
         if isinstance(data, dict) and "grant_type" in data:
             return self._client.post(url, data=data, **options)
         return self.get(url)

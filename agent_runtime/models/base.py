@@ -1,4 +1,4 @@
-"""The one narrow protocol between the runtime and a language model."""
+"""`Model`: the protocol between the runtime and a language model, and its data types."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
+from agent_runtime.files.references import Detail
 from agent_runtime.messages import FileKind, FileRef, Opaque, PromptMessage, ToolSpec
 
-Detail = Literal["auto", "low", "high"]
+Json: TypeAlias = dict[str, Any]
 FinishReason = Literal[
     "stop",
     "tool_calls",
@@ -25,7 +26,7 @@ FinishReason = Literal[
 """Why an answer ended.
 
 `length`: at its output limit, `window`: at the end of the context window, `pause`: the provider
-wants to be asked to go on, `malformed`: a call was no call, `broken`: the provider failed.
+wants another request to continue, `malformed`: a call was not valid, `broken`: the provider failed.
 """
 
 
@@ -41,14 +42,14 @@ class Price:
 
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
-    """What is known of a model.
+    """Facts of a model.
 
     Attributes:
         window: the context window in tokens (prompt and answer together).
         max_output: the most tokens that one answer may have.
-        price: None where it is unknown.
-        start_ratio: how many of the provider's tokens one of ours is taken for until its usage
-            has taught better; a safe high.
+        price: None if unknown.
+        start_ratio: the provider's tokens per one of ours until its usage is known; set safely
+            high.
         cache_marks: how many cache breakpoints may be sent; 0 for none.
         takes: the kinds of files that can be sent.
     """
@@ -64,11 +65,11 @@ class ModelInfo:
 
 @dataclass(frozen=True, slots=True)
 class FilePart:
-    """A file of a message as a model is to be shown it.
+    """A file of a message in the form for a model.
 
     Attributes:
-        data: its content in base64; empty for a URL, and for what is only named.
-        text: what a text document says, for every model.
+        data: its content in base64; empty for a URL, and for a file that is only named.
+        text: the text of a text document, for every model.
         problem: why it is only named; empty if it can be shown.
         detail: how closely to look at an image.
     """
@@ -86,10 +87,10 @@ class ModelRequest:
 
     Attributes:
         marks: indices of `messages` after which a provider may cache, in rising order.
-        max_output: the most tokens to answer with.
-        session: stays the same over the calls of one thread; some providers route by it.
-        files: of messages that have files, by their index, each file as it is to be shown; what is
-            missing here can only be named, or sent by its URL.
+        max_output: the most tokens of the answer.
+        session: the same for all calls of a thread; some providers route by it.
+        files: by index of the message, its files in the form for the model; a file that is missing
+            here can only be named, or sent by its URL.
     """
 
     messages: tuple[PromptMessage, ...]
@@ -117,10 +118,10 @@ class ReasoningDelta:
 
 @dataclass(frozen=True, slots=True)
 class Retrying:
-    """The call failed and is tried again after a wait; what was streamed of it is void.
+    """The call failed and will be retried after `wait` seconds; its deltas so far are void.
 
     Attributes:
-        lost: how many attempts so far may have been billed without a report of their usage.
+        lost: how many attempts so far may have been billed without reported usage.
     """
 
     reason: str
@@ -131,7 +132,7 @@ class Retrying:
 
 @dataclass(frozen=True, slots=True)
 class RawCall:
-    """A tool call as the model wrote it; `arguments` is text that may be anything."""
+    """A tool call as the model wrote it; `arguments` may be any text."""
 
     name: str
     arguments: str
@@ -139,7 +140,7 @@ class RawCall:
 
 @dataclass(frozen=True, slots=True)
 class TokenUsage:
-    """What the provider reported of one call; `prompt` includes cached and cache-written."""
+    """The tokens that the provider reported for a call; `prompt` includes all cached ones."""
 
     prompt: int
     completion: int
@@ -149,15 +150,14 @@ class TokenUsage:
 
 @dataclass(frozen=True, slots=True)
 class ModelAnswer:
-    """The end of a stream: the answer, whole.
+    """The end of a stream: the whole answer.
 
     Attributes:
-        word: the provider's own word for why the answer ended, where it is known.
-        usage: None where the provider reported none.
-        cost: nanodollars by the provider's reported usage; None where the price is unknown.
-        files: what the model made, as `data:` URLs; whoever records the answer keeps them.
-        lost: usage of earlier attempts of this call that failed after they were billed, as upper
-            bounds (number of attempts that died unreported).
+        word: the provider's own finish reason, if known.
+        usage: None if the provider reported none.
+        cost: nanodollars, by the reported usage; None if the price is unknown.
+        files: files that the model made, as `data:` URLs; the log stores them.
+        lost: how many earlier attempts of this call may have been billed without reported usage.
     """
 
     text: str
@@ -188,7 +188,7 @@ class Model(Protocol):
 
     @property
     def name(self) -> str:
-        """The name by which usage and calibration are kept."""
+        """The name under which usage and calibration are stored."""
         ...
 
     async def info(self) -> ModelInfo:
@@ -198,7 +198,7 @@ class Model(Protocol):
     def stream(
         self, request: ModelRequest
     ) -> AbstractAsyncContextManager[AsyncIterator[ModelEvent]]:
-        """Call the model once, with the model's own retries of what is worth retrying."""
+        """Call the model once; it retries failures that may pass."""
         ...
 
 
@@ -215,9 +215,9 @@ class Checkable(Protocol):
 
 
 DEFAULT_RESERVE = 8192
-"""Tokens kept free for the answer, where the window is not small."""
+"""Tokens reserved for the answer, unless the window is small."""
 
 
 def default_reserve(window: int) -> int:
-    """Return how many tokens of a window are kept free for the answer, unless it is said."""
+    """Return how many tokens of a window are reserved for the answer by default."""
     return min(DEFAULT_RESERVE, window // 4)

@@ -1,4 +1,4 @@
-"""What is known of models: windows, output limits and prices, from the table in litellm's wheel.
+"""Known facts of models: windows, output limits and prices, from the table in litellm's wheel.
 
 The table is read as a file (about 20 ms), because importing litellm takes seconds.
 """
@@ -14,7 +14,7 @@ from typing import Any, cast
 import orjson
 
 from agent_runtime.messages import FileKind
-from agent_runtime.models.base import ModelInfo, Price
+from agent_runtime.models.base import ModelInfo, Price, TokenUsage
 
 DEFAULT_WINDOW = 128_000
 DEFAULT_MAX_OUTPUT = 8_192
@@ -23,8 +23,8 @@ CACHE_MARKS = 4
 
 _TABLE = "model_prices_and_context_window_backup.json"
 _MODES = ("chat", "completion", "responses")
-# Where litellm passes a breakpoint on to Claude.  Gemini is left out on purpose: a breakpoint
-# there makes litellm call another API before each call.  OpenAI and DeepSeek cache without any.
+# Providers to which litellm passes a breakpoint for Claude.  Not Gemini: a breakpoint makes litellm
+# call another API before each call.  OpenAI and DeepSeek cache without breakpoints.
 _MARKING_PROVIDERS = ("anthropic", "bedrock", "vertex_ai", "openrouter")
 _TAKES: dict[FileKind, str] = {
     "image": "supports_vision",
@@ -38,7 +38,7 @@ _SPELLINGS = {"google": "gemini"}
 def full_name(name: str) -> str:
     """Return a model's name as litellm spells it: `provider/model`.
 
-    It takes `provider:model` and `google/model` too.  A name without a provider stays as it is.
+    `provider:model` and `google/model` are converted.  A name without a provider is unchanged.
     """
     name = name.strip()
     provider, colon, model = name.partition(":")
@@ -50,7 +50,7 @@ def full_name(name: str) -> str:
 
 
 def provider_of(name: str) -> str:
-    """Return the provider in a name, or the one that the table knows for it; empty if neither."""
+    """Return the provider in a name, or the table's provider for it; empty if unknown."""
     provider, slash, _ = name.partition("/")
     if slash:
         return provider
@@ -66,9 +66,9 @@ def model_info(
     max_output: int | None = None,
     takes: Iterable[FileKind] | None = None,
 ) -> ModelInfo:
-    """Return what is known of a model; what is given here wins over the table.
+    """Return the facts of a model; arguments win over the table.
 
-    A model that the table lacks has a window of 128,000 tokens and no price.
+    A model that is not in the table has a window of 128,000 tokens and no price.
     """
     entry = _entry(name)
     return ModelInfo(
@@ -83,7 +83,7 @@ def model_info(
 
 
 def known_output(name: str) -> int | None:
-    """Return the limit of a model's answers; None where it is not known."""
+    """Return the most tokens of a model's answer; None if unknown."""
     return _int(_entry(name).get("max_output_tokens")) or None
 
 
@@ -93,36 +93,31 @@ def takes_marks(name: str) -> bool:
 
 
 def takes_files(name: str) -> frozenset[FileKind]:
-    """Return the kinds of files that a model is known to take; documents are PDFs."""
+    """Return the kinds of files that a model takes; documents are PDFs."""
     entry = _entry(name)
     return frozenset(kind for kind, flag in _TAKES.items() if entry.get(flag))
 
 
 def is_chat_model(name: str) -> bool:
-    """Return whether a model is called by the chat-completions API, as far as is known."""
+    """Return whether a model uses the chat-completions API; unknown models do."""
     return _entry(name).get("mode", "chat") == "chat" and "responses/" not in name
 
 
-def cost_of(
-    price: Price | None, *, prompt: int, cached: int, cache_write: int, output: int
-) -> int | None:
-    """Return a call's cost in nanodollars; `prompt` includes `cached` and `cache_write`.
-
-    None where the price is unknown.
-    """
+def cost_of(price: Price | None, usage: TokenUsage) -> int | None:
+    """Return a call's cost in nanodollars; None if the price is unknown."""
     if price is None:
         return None
-    plain = max(0, prompt - cached - cache_write)
+    plain = max(0, usage.prompt - usage.cached - usage.cache_write)
     return (
         plain * price.input
-        + cached * price.cache_read
-        + cache_write * price.cache_write
-        + output * price.output
+        + usage.cached * price.cache_read
+        + usage.cache_write * price.cache_write
+        + usage.completion * price.output
     )
 
 
 def embedding_price(name: str) -> int | None:
-    """Return what an embedder costs, in nanodollars per token; None where that is not known."""
+    """Return an embedder's price in nanodollars per token; None if unknown."""
     known = _embedders()
     entry = known.get(name) or known.get(name.partition("/")[2]) or {}
     price = entry.get("input_cost_per_token")
@@ -131,7 +126,7 @@ def embedding_price(name: str) -> int | None:
 
 @functools.cache
 def _table() -> dict[str, dict[str, Any]]:
-    """Return the entries of what answers by text."""
+    """Return the entries of language models."""
     return {name: one for name, one in _whole_table().items() if one.get("mode") in _MODES}
 
 
@@ -181,7 +176,7 @@ def _entry(name: str) -> dict[str, Any]:
 
 
 def _price(entry: dict[str, Any]) -> Price | None:
-    # Nothing is free for want of an entry: a price has both sides, or there is none.
+    # A missing entry does not mean free: without both sides there is no price.
     if entry.get("input_cost_per_token") is None or entry.get("output_cost_per_token") is None:
         return None
     plain = _nano(entry["input_cost_per_token"])

@@ -1,4 +1,4 @@
-"""What a model call may cost at most, and what it did cost."""
+"""Bounds for the cost of a model call, and its actual cost."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NANO = 1_000_000_000
 
 
 def max_call_cost(info: ModelInfo, prompt_tokens: int, max_output: int) -> Amount:
-    """Return the most that one call can cost, were nothing of its prompt cached."""
+    """Return the most that a call can cost: that of a prompt without cached tokens."""
     price = info.price
     cost = 0
     if price is not None:
@@ -36,12 +36,12 @@ def negate_amount(amount: Amount) -> Amount:
 
 
 def scale_amount(amount: Amount, count: int) -> Amount:
-    """Return an amount so many times."""
+    """Return a multiple of an amount."""
     return Amount(amount.tokens * count, amount.cost * count)
 
 
 def affordable_output(info: ModelInfo, prompt_tokens: int, left: Amount | None) -> int:
-    """Return how many tokens of answer what is left pays for (None: there is no limit)."""
+    """Return how many output tokens the remaining budget pays for; None means no limit."""
     if left is None:
         return info.max_output
     output = left.tokens - prompt_tokens
@@ -61,7 +61,7 @@ def usage_of(
     counted: int,
     bound: Amount,
 ) -> Usage:
-    """Return the usage row of an answer; where the provider reported none, at its bound."""
+    """Return the usage row of an answer; the bound if the provider reported no usage."""
     reported = answer.usage
     figures = reported or TokenUsage(prompt=bound.tokens, completion=0)
     return Usage(
@@ -81,7 +81,7 @@ def usage_of(
 
 
 def spent_by(usage: Sequence[Usage]) -> Amount:
-    """Return what the calls that reported their usage have spent."""
+    """Return the sum of all reported usage."""
     known = [one for one in usage if one.reported]
     return Amount(
         sum(one.prompt_tokens + one.completion_tokens for one in known),
@@ -90,7 +90,7 @@ def spent_by(usage: Sequence[Usage]) -> Amount:
 
 
 def usage_data(usage: Sequence[Usage]) -> dict[str, int | None]:
-    """Return what an event says of model calls."""
+    """Return the usage fields of an event."""
     costs = [one.cost for one in usage]
     return {
         "calls": len(usage),
@@ -102,13 +102,13 @@ def usage_data(usage: Sequence[Usage]) -> dict[str, int | None]:
 
 
 def require_price(info: ModelInfo, in_money: bool, settings: Settings) -> None:
-    """Refuse a budget in money for a model whose price nobody knows, or warn, by the settings.
+    """Refuse a budget in money for a model of unknown price, or warn, by the settings.
 
     Args:
         in_money: whether there is such a budget.
 
     Raises:
-        ConfigError: the limit could not be kept.
+        ConfigError: the budget could not be enforced.
     """
     if not in_money or info.price is not None:
         return

@@ -1,4 +1,4 @@
-"""Embedders: from texts to vectors whose likeness is that of what the texts say.
+"""Embedders: they turn texts into vectors whose similarity reflects meaning.
 
 `LiteLLMEmbedder` calls any provider, through litellm; `ScriptedEmbedder` calls none.
 """
@@ -27,7 +27,7 @@ Vector: TypeAlias = Sequence[float]
 
 
 class _Zero(int):
-    """Nothing that counts as given: litellm takes a plain 0 for no number of retries at all."""
+    """A zero that is true: litellm reads a plain 0 as no number of retries given."""
 
     def __bool__(self) -> bool:
         return True
@@ -38,9 +38,9 @@ class Embeddings:
     """The vectors of texts, in their order.
 
     Attributes:
-        tokens: what the provider reported; None where it reported nothing.
-        cost: nanodollars by that; None where the price is unknown.
-        lost: how many earlier attempts failed that may be billed.
+        tokens: as reported by the provider; None if it reported none.
+        cost: in nanodollars; None if the price is unknown.
+        lost: how many failed attempts may be billed.
     """
 
     vectors: Sequence[Vector]
@@ -50,16 +50,16 @@ class Embeddings:
 
 
 class Embedder(Protocol):
-    """A model that makes vectors of texts; those of one name can be compared with each other."""
+    """A model that makes vectors of texts; vectors of one embedder are comparable."""
 
     @property
     def name(self) -> str:
-        """The name under which vectors and usage are kept."""
+        """The name under which vectors and usage are stored."""
         ...
 
     @property
     def price(self) -> int | None:
-        """Nanodollars per token; None where it is unknown."""
+        """Nanodollars per token; None if unknown."""
         ...
 
     async def embed(self, texts: Sequence[str]) -> Embeddings:
@@ -71,7 +71,7 @@ class Embedder(Protocol):
 
 
 class LiteLLMEmbedder:
-    """An embedder that litellm can call.
+    """An embedder called through litellm.
 
     Args:
         name: litellm's name of it, such as `openai/text-embedding-3-small`; also `provider:model`.
@@ -115,18 +115,19 @@ class LiteLLMEmbedder:
         return embedding_price(self.name) if self._price is None else self._price
 
     async def check(self) -> None:
-        """Look whether the embedder can be called, without calling it; loads litellm.
+        """Check that the embedder can be called, without calling it; loads litellm.
 
         Raises:
-            RealModelForbidden, ModelAuthError: it may not be, or its key is missing.
+            RealModelForbidden: it may not be called.
+            ModelAuthError: its key is missing.
         """
         self._access.check_allowed()
         self._access.check_key(await load_litellm())
-        # The price stands in a large file, which is read only once.
+        # Reads the price from a large file, in a thread and only once.
         await anyio.to_thread.run_sync(embedding_price, self.name)
 
     async def embed(self, texts: Sequence[str]) -> Embeddings:
-        """Return a vector for each text, with retries of what may pass.
+        """Return a vector for each text; retry failures that may pass.
 
         Raises:
             RealModelForbidden, ModelAuthError, ModelNotFound, ModelRejected, ModelOverflow: at
@@ -159,7 +160,7 @@ class LiteLLMEmbedder:
         arguments: dict[str, Any] = {
             "model": self.name,
             "input": texts,
-            # As text each number is 20 bytes to read instead of 4, but every server can write it.
+            # Larger than base64 (20 bytes a number instead of 4), but every server supports it.
             "encoding_format": "float",
             "timeout": self._timeout,
             "max_retries": _Zero(),
@@ -183,11 +184,11 @@ class LiteLLMEmbedder:
 
 
 def vectors_of(rows: Sequence[object], count: int, name: str) -> list[Vector]:
-    """Return what an embedder gave as vectors, if that is what it is.
+    """Check and return an embedder's vectors.
 
     Raises:
         ModelProtocolError: they are fewer or more than the texts, of different lengths, empty,
-            without a direction, or not of finite numbers.
+            all zeros, or not of finite numbers.
     """
     wrong = ""
     if len(rows) != count:
@@ -202,7 +203,7 @@ def vectors_of(rows: Sequence[object], count: int, name: str) -> list[Vector]:
     if wrong:
         raise ModelProtocolError(
             f"{name} gave {wrong}.",
-            cure="See that AGENT_RUNTIME_EMBEDDER_MODEL names an embedder; try another one.",
+            cure="Check that AGENT_RUNTIME_EMBEDDER_MODEL names an embedder; try another one.",
         )
     return vectors
 
@@ -244,8 +245,8 @@ EmbedFunction: TypeAlias = Callable[
 class ScriptedEmbedder:
     """An embedder without a model: for tests, examples, and work without a network.
 
-    By default texts are alike that have words, or parts of words, in common: their character
-    trigrams are hashed.  It knows nothing of what words mean.
+    By default it hashes character trigrams: texts are similar if they share words or parts of
+    words, whatever these mean.
 
     Args:
         function: sync or async, instead of that.
@@ -282,7 +283,7 @@ class ScriptedEmbedder:
         return self._price
 
     async def embed(self, texts: Sequence[str]) -> Embeddings:
-        """Return the vectors by the function, and usage as `agent_runtime.tokens` counts it.
+        """Return the vectors by the function, and usage as `agent_runtime.models.tokens` counts it.
 
         Raises:
             ModelError: the function says so.
@@ -306,9 +307,9 @@ _WORD = re.compile(r"\w+")
 
 
 def hashed(text: str, dimensions: int) -> list[float]:
-    """Return a vector of the words' character trigrams, of length 1; always the same one."""
+    """Return a deterministic vector of length 1 from the words' character trigrams."""
     vector = [0.0] * dimensions
-    # Without any word it still has a direction.
+    # A text without words gets a vector too.
     for word in _WORD.findall(text.lower()) or [""]:
         padded = f" {word} "
         for start in range(max(1, len(padded) - 2)):

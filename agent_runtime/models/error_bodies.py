@@ -1,4 +1,4 @@
-"""What a provider's error response says: its message, its codes, and how long to wait.
+"""Read a provider's error response: its message, its codes, and how long to wait.
 
 litellm's exceptions carry the response somewhere in their chain, or its body inside their text, as
 JSON or as the repr of bytes.
@@ -54,8 +54,8 @@ _LIMITED = frozenset(
         "too_many_requests",
     }
 )
-# Where a provider has no code for it.  Gemini says "exceeded your current quota" of limits by the
-# minute too, so that is none of these words.
+# For providers without a code.  Gemini says "exceeded your current quota" for limits per minute
+# too, so these words are not among them.
 _NO_CREDIT = re.compile(
     r"credit balance is too low|insufficient (?:account )?balance|insufficient credits?"
     r"|used all available credits|reached (?:your specified api usage|its monthly spending) limit",
@@ -73,13 +73,13 @@ _UNITS = {"ms": 0.001, "milli": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 @dataclass(frozen=True, slots=True)
 class ErrorBody:
-    """What a provider says of a failure.
+    """A provider's description of a failure.
 
     Attributes:
         status: of HTTP; None where there was no response.
-        message: for people; empty where none can be read.
+        message: for people; empty if there is none.
         codes: its codes, types, statuses and reasons, in lower case.
-        wait: how many seconds it asks to wait; None where it does not say.
+        wait: the seconds that it asks to wait; None if it does not say.
         used_up: whether its account has no credit left, or a quota longer than minutes is used up.
     """
 
@@ -91,12 +91,12 @@ class ErrorBody:
 
     @property
     def limited(self) -> bool:
-        """Whether it limits how often it may be called, or how much at a time."""
+        """Whether the provider limits the rate of calls or tokens."""
         return self.status == 429 or bool(self.codes & _LIMITED)
 
 
 def read_error(error: BaseException) -> ErrorBody:
-    """Return what the provider said in the response behind an exception of litellm."""
+    """Return the error body in the response behind an exception of litellm."""
     status: int | None = None
     headers: Mapping[str, str] = {}
     body: object = None
@@ -138,7 +138,7 @@ def strip_markup(text: str) -> str:
 def _chain(error: BaseException) -> Generator[BaseException]:
     one: BaseException | None = error
     for _ in range(_DEPTH):
-        # What a call fails of is not what the call before it failed of.
+        # An error of ours in the chain belongs to an earlier call.
         if one is None or isinstance(one, AgentRuntimeError):
             return
         yield one
@@ -154,7 +154,7 @@ def _text(response: Any) -> str:
 
 
 def _given(error: BaseException) -> object:
-    """Return the body that a client has parsed already."""
+    """Return a body that the client has parsed already."""
     body = getattr(error, "body", None)
     return cast(object, body) if isinstance(body, dict | list) else None
 
@@ -185,7 +185,7 @@ def _parsed(text: str) -> object:
 
 
 def _objects(body: object, depth: int = 0) -> Iterator[_Object]:
-    """Yield the objects of a body in which a message or a code may stand, the innermost first."""
+    """Yield the objects of a body that may have a message or a code, innermost first."""
     if depth > _DEPTH:
         return
     if isinstance(body, list):

@@ -1,8 +1,8 @@
-"""What went wrong in a model call: litellm's exceptions as errors of ours, without secrets.
+"""Map litellm's exceptions to our errors, without secrets in their texts.
 
-They are told apart by the status and the codes of the provider's response, and by the few class
-names that mean one thing only: litellm reports a refused connection and a missing key alike as an
-internal server error, and some wrong keys as a bad request.
+The status and codes of the provider's response decide, and the few class names that are
+unambiguous: litellm reports both a refused connection and a missing key as an internal server
+error, and some wrong keys as a bad request.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class AttemptFailure:
     Attributes:
         error: what to raise if it is the last attempt.
         retry: whether another attempt may succeed.
-        wait: how many seconds the provider asks to wait; None where it does not say.
-        billed: whether the provider may charge for it although it reported nothing.
+        wait: the seconds that the provider asks to wait; None if it does not say.
+        billed: whether the provider may charge for it without a report.
     """
 
     error: ModelError
@@ -62,7 +62,7 @@ class AttemptFailure:
 
 
 def scrub(text: str, secrets: Iterable[str] = ()) -> str:
-    """Return the text without keys: those given, and whatever looks like one."""
+    """Return the text without the given secrets and without anything that looks like a key."""
     for secret in secrets:
         if len(secret) >= 8:
             text = text.replace(secret, "***")
@@ -72,7 +72,7 @@ def scrub(text: str, secrets: Iterable[str] = ()) -> str:
 def failure_of(
     error: Exception, model: str, *, streaming: bool, secrets: Iterable[str] = ()
 ) -> AttemptFailure:
-    """Return what an exception of litellm means.
+    """Return the failure that an exception of litellm means.
 
     Args:
         streaming: whether the answer had begun to arrive, so that it may be charged.
@@ -109,7 +109,7 @@ def failure_of(
 
 
 def _refusal(error: Exception, said: ErrorBody, text: str, model: str) -> ModelError | None:
-    """Return the error that no further attempt can change; None if one may."""
+    """Return an error that retries cannot change; None if they may help."""
     status, kinds = said.status, {kind.__name__ for kind in type(error).__mro__}
     asked = f"{model} refuses the request: {text}"
     if said.used_up:
@@ -145,7 +145,7 @@ def _refusal(error: Exception, said: ErrorBody, text: str, model: str) -> ModelE
 
 
 def _said(raw: str, secrets: Iterable[str]) -> str:
-    """Return what the provider said: one line, without litellm's prefixes and without keys."""
+    """Return the provider's text on one line, without litellm's prefixes and without keys."""
     text = scrub(encodable(raw), secrets).split("Traceback (most recent call last)")[0]
     text = _NOISE.sub("", strip_markup(text))
     if len(text) > _LONGEST:

@@ -1,43 +1,40 @@
-"""Files as parts of a message, in OpenAI's form, which litellm turns into each provider's own.
+"""Files as parts of a message, in OpenAI's form, which litellm converts for each provider.
 
-Pure.  What a model or its provider does not take is no part; then the file is only named.
+Pure.  A file that the model or its provider does not take becomes no part; it is only named.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
 
 from agent_runtime.messages import FileKind, FileRef
-from agent_runtime.models.base import FilePart
+from agent_runtime.models.base import FilePart, Json
 
-Json = dict[str, Any]
-
-# Elsewhere litellm fetches an image itself, from this machine: a URL could then name what only
-# this machine can reach. Anthropic takes https only.
+# For other providers litellm downloads images on this machine: a URL could then reach what only
+# this machine can. Anthropic takes https only.
 _TAKE_URLS = ("openai", "azure", "openrouter", "xai", "groq", "together_ai")
 _TAKE_SAFE_URLS = (*_TAKE_URLS, "anthropic")
 _IN_RESULTS = ("anthropic", "gemini", "vertex_ai")
-"""Providers that take images and documents inside the result of a tool."""
+"""Providers that take images and documents inside a tool result."""
 _AFTER_RESULTS = ("openai", "azure", "openrouter", "xai", "bedrock")
-"""Providers that take a user message right after the results of tools."""
+"""Providers that take a user message right after tool results."""
 _IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _AUDIO = {"audio/wav": "wav", "audio/mpeg": "mp3"}
 _GOOGLE = ("gemini", "vertex_ai")
 
 
 def in_results(provider: str) -> bool:
-    """Return whether a provider takes files inside the result of a tool."""
+    """Return whether a provider takes files inside a tool result."""
     return provider in _IN_RESULTS
 
 
 def after_results(provider: str) -> bool:
-    """Return whether a provider takes the files of results in a user message after them."""
+    """Return whether a provider takes the files of tool results in a user message after them."""
     return provider in _AFTER_RESULTS
 
 
 def part_of(shown: FilePart, provider: str, takes: Collection[FileKind]) -> Json | None:
-    """Return a file as a part of a message; None if it is only to be named, or is text."""
+    """Return a file as a part of a message; None if it is only named, or is text."""
     file = shown.file
     if shown.problem or shown.text or file.kind not in takes:
         return None

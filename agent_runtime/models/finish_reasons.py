@@ -1,7 +1,7 @@
-"""How providers say that an answer ended, in their own words.
+"""Read why an answer ended, in each provider's own words.
 
-litellm keeps little of it: it takes several of these words for `stop`, and makes one up where a
-stream just breaks off.  So they are read here, from the chunks as the provider sent them.
+litellm maps several of these words to `stop`, and invents one if a stream breaks off.  So they are
+read here, from the chunks as the provider sent them.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _FINISH: dict[FinishReason, tuple[str, ...]] = {
     ),
 }
 _FILTERED = "content_filter: "
-"""Before the words for a prompt that is blocked, which are not those of finish reasons."""
+"""Precedes a provider's reason for a blocked prompt, which is not a finish reason."""
 _EVENTS = ("message_start", "message_delta", "response.")
 _REASONS: dict[str, FinishReason] = {
     word: reason for reason, words in _FINISH.items() for word in words
@@ -61,7 +61,7 @@ _REASONS: dict[str, FinishReason] = {
 
 
 def reason_of(word: str) -> FinishReason:
-    """Return what a provider's word for the end of an answer means; `unknown` if nobody knows."""
+    """Return the meaning of a provider's finish reason; `unknown` for a new one."""
     if word.startswith(_FILTERED):
         return "content_filter"
     return _REASONS.get(word.lower(), "unknown")
@@ -69,12 +69,12 @@ def reason_of(word: str) -> FinishReason:
 
 @dataclass(slots=True)
 class FinishReader:
-    """What the provider of one answer says of its end.
+    """Reads the end of one answer from the provider's chunks.
 
     Attributes:
-        word: why it ended; empty while it goes on.
-        refusal: what it marks as a refusal.
-        read: whether any chunk was of a form that is known, so that no word means no end.
+        word: the finish reason; empty until the answer ends.
+        refusal: the text marked as a refusal.
+        read: whether any chunk had a known form; then an empty word means that it broke off.
     """
 
     word: str = ""
@@ -82,14 +82,14 @@ class FinishReader:
     read: bool = False
 
     def listen(self, stream: Any) -> None:
-        """Read along with one of litellm's streams, which has not begun yet."""
+        """Observe the chunks of a litellm stream that has not begun yet."""
         if stream.completion_stream is not None:
             stream.completion_stream = self.overhear(stream.completion_stream)
         elif stream.make_call is not None:
             stream.make_call = _Call(stream.make_call, self)
 
     def overhear(self, source: Any) -> Any:
-        """Return what litellm is to read instead of a provider's chunks."""
+        """Return a source of chunks for litellm that this reader observes."""
         parse = getattr(source, "chunk_parser", None)
         if parse is None:
             return _Items(source, self) if hasattr(source, "__anext__") else source
@@ -104,7 +104,7 @@ class FinishReader:
     def of(self, stream: Any) -> str:
         """Return the word at the end of a stream; empty if the stream broke off.
 
-        litellm's own word counts where the provider's chunks cannot be seen.
+        litellm's own word counts if the provider's chunks cannot be observed.
         """
         if self.word or self.read:
             return self.word
@@ -118,7 +118,7 @@ class FinishReader:
         sent = cast("Mapping[str, Any]", chunk)
         kind = sent.get("type")
         if isinstance(kind, str):
-            # Others have events too, which litellm alone understands.
+            # Other providers have events too, which only litellm understands.
             self.read |= kind.startswith(_EVENTS)
             self._read_event(kind, sent)
         elif "candidates" in sent or "promptFeedback" in sent:
@@ -162,7 +162,7 @@ class FinishReader:
 
 
 class _Items:
-    """The chunks of a stream that has no parser of litellm's: those of OpenAI's own client."""
+    """The chunks of OpenAI's own client, which litellm does not parse."""
 
     def __init__(self, source: Any, ending: FinishReader) -> None:
         self._source = source
@@ -172,7 +172,7 @@ class _Items:
         return getattr(self._source, name)
 
     def __aiter__(self) -> _Items:
-        # litellm asks for an iterator before each chunk.
+        # litellm calls this before each chunk.
         return self
 
     async def __anext__(self) -> Any:
@@ -187,7 +187,7 @@ class _Items:
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """What begins a stream that litellm begins late."""
+    """The function with which litellm begins a stream late."""
 
     call: Any
     ending: FinishReader
@@ -197,7 +197,7 @@ class _Call:
 
 
 def _refusals(response: Mapping[str, Any]) -> list[str]:
-    """Return what a whole response marks as refused."""
+    """Return the refusals in a whole response."""
     parts = [part for item in _objects(response, "output") for part in _objects(item, "content")]
     return [str(part.get("refusal") or "") for part in parts if part.get("type") == "refusal"]
 

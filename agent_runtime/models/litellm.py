@@ -13,12 +13,7 @@ import importlib
 import os
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterable
-from contextlib import (
-    AbstractAsyncContextManager,
-    AbstractContextManager,
-    aclosing,
-    asynccontextmanager,
-)
+from contextlib import AbstractContextManager, aclosing, asynccontextmanager
 from dataclasses import replace
 from typing import Any, cast
 from urllib.parse import urlsplit
@@ -47,12 +42,12 @@ FIRST_WAIT = 0.5
 LONGEST_WAIT = 60.0
 """Seconds: no wait before a retry is longer, whatever `retry-after` asks for."""
 
-# They decide what litellm's import does: read the project's `.env`, log.
+# They keep litellm's import from reading the project's `.env` and from logging.
 _ENVIRONMENT = {
     "LITELLM_MODE": "PRODUCTION",
     "LITELLM_LOG": "ERROR",
 }
-# Whatever the environment says: these lists are in the wheel, and nobody is asked for newer ones.
+# Always set: use the lists in the wheel, and do not download newer ones.
 _OFFLINE = {
     "LITELLM_LOCAL_MODEL_COST_MAP": "True",
     "LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS": "True",
@@ -77,15 +72,15 @@ def forbid_real_models() -> Generator[None]:
 
 
 class LiteLLMModel:
-    """A language model that litellm can call.
+    """A language model called through litellm.
 
     Args:
         name: litellm's name of it, such as `anthropic/claude-sonnet-4-5`; also `provider:model`.
-        base_url: where an OpenAI-compatible server listens; by default the provider's own.
+        base_url: of an OpenAI-compatible server; by default the provider's own.
         api_key: by default the provider's own variable, such as `ANTHROPIC_API_KEY`.
-        first_byte_timeout: seconds until the answer has to begin.
-        idle_timeout: seconds that an answer may fall silent once it has begun.
-        retries: how often a failed call is tried again; waits are random and grow to 60 s.
+        first_byte_timeout: seconds until the answer must begin.
+        idle_timeout: the longest silence in an answer, in seconds.
+        retries: how often a failed call is retried; waits are random and grow to 60 s.
         price: instead of the known price, for example for a model of your own.
         window: instead of the known context window, in tokens.
         max_output: instead of the known limit of one answer, in tokens.
@@ -141,28 +136,24 @@ class LiteLLMModel:
         return self._info
 
     async def check(self) -> None:
-        """Look whether the model can be called, without calling it; loads litellm.
+        """Check that the model can be called, without calling it; loads litellm.
 
         Raises:
-            RealModelForbidden, ModelAuthError: it may not be, or its key is missing.
+            RealModelForbidden: it may not be called.
+            ModelAuthError: its key is missing.
         """
         self._access.check_allowed()
         self._access.check_key(await load_litellm())
 
-    def stream(
-        self, request: ModelRequest
-    ) -> AbstractAsyncContextManager[AsyncIterator[ModelEvent]]:
-        """Call the model, and again after failures that may pass.
+    @asynccontextmanager
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[AsyncIterator[ModelEvent]]:
+        """Call the model; retry failures that may pass.
 
         Raises (from the iterator):
             RealModelForbidden, ModelAuthError, ModelNotFound, ModelRejected, ModelOverflow: at
                 once.
             ModelUnavailable, ModelStalled, ModelProtocolError: after all retries.
         """
-        return self._stream(request)
-
-    @asynccontextmanager
-    async def _stream(self, request: ModelRequest) -> AsyncGenerator[AsyncIterator[ModelEvent]]:
         async with aclosing(self._attempts(request)) as events:
             yield events
 
@@ -172,7 +163,7 @@ class LiteLLMModel:
         litellm = await load_litellm()
         lost = 0
         for attempt in range(1, self._retries + 2):
-            # Made anew each time, because litellm changes what it is given.
+            # Built for each attempt, because litellm modifies its arguments.
             arguments = self._arguments(request, info)
             collector = Collector(self._name, self._dialect(info).returns)
             try:
@@ -196,7 +187,7 @@ class LiteLLMModel:
         """Call the model once.
 
         Raises:
-            _AttemptError: with what is to be thought of it.
+            _AttemptError: with the failure and whether to retry.
         """
         ending = FinishReader()
         deadline = anyio.current_time() + self._first_byte_timeout
@@ -228,7 +219,7 @@ class LiteLLMModel:
             raise _AttemptError(failure) from None
         finally:
             if stream is not None:
-                # Leaving the loop does not close the connection; only this does.
+                # Only this closes the connection.
                 with anyio.CancelScope(shield=True):
                     await stream.aclose()
 
@@ -291,18 +282,18 @@ def _import_litellm() -> Any:
         os.environ.setdefault(variable, value)
     os.environ.update(_OFFLINE)
     collecting = gc.isenabled()
-    # The import makes a million objects that stay: collecting among them doubles its time.
+    # The import makes a million lasting objects; garbage collection would double its time.
     gc.disable()
     try:
         module: Any = importlib.import_module("litellm")
-        # Else the first call loads these on the event loop: 0.9 s of silence.
+        # Otherwise the first call imports these on the event loop, which blocks it for 0.9 s.
         importlib.import_module("openai.resources")
         _ = getattr(module, "encoding", None)
     finally:
         if collecting:
             gc.enable()
     module.suppress_debug_info = True
-    # Else names such as `llama-3` make it fetch a tokenizer from a hub, on the event loop.
+    # Otherwise a name such as `llama-3` makes it download a tokenizer on the event loop.
     module.disable_hf_tokenizer_download = True
     module.module_level_client = NoLookups(module.module_level_client)
     return module
@@ -316,11 +307,11 @@ async def load_litellm() -> Any:
 
 
 def _past_the_sdk(messages: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the arguments that send messages as they are.
+    """Return the arguments that send messages without the openai SDK's conversion.
 
-    The openai SDK walks through every message by its type annotations: 30 ms for 200 KB.  What
-    comes in `extra_body` it lays over the body unseen.  That is right only where litellm has
-    nothing to change in them either: on OpenAI-compatible servers, whose form ours is already.
+    The SDK walks through every message by its type annotations: 30 ms for 200 KB.  It merges
+    `extra_body` into the body unread.  This skips litellm's changes too, so it suits only
+    OpenAI-compatible servers, whose form ours is already.
     """
     return {
         "messages": [{"role": "user", "content": "-"}],
@@ -333,7 +324,7 @@ def _until(deadline: float) -> AbstractContextManager[anyio.CancelScope]:
 
 
 def _reported(stream: Any) -> bool:
-    # Where a provider reports no usage, litellm's last chunk carries an estimate of its own.
+    # If a provider reports no usage, litellm's last chunk has an estimate instead.
     chunks = cast("list[Any]", getattr(stream, "chunks", None) or [])
     return any(getattr(chunk, "usage", None) is not None for chunk in chunks)
 
@@ -344,14 +335,7 @@ def _priced(event: ModelEvent, info: ModelInfo, lost: int) -> ModelEvent:
     usage = event.usage
     if usage is None:
         return replace(event, lost=lost)
-    cost = cost_of(
-        info.price,
-        prompt=usage.prompt,
-        cached=usage.cached,
-        cache_write=usage.cache_write,
-        output=usage.completion,
-    )
-    return replace(event, cost=cost, lost=lost)
+    return replace(event, cost=cost_of(info.price, usage), lost=lost)
 
 
 def wait_before(attempt: int, failure: AttemptFailure) -> float:

@@ -1,4 +1,4 @@
-"""Which of the settings are for a model: where it is, its key, its limits and prices."""
+"""Find the settings for a model: its address, key, limits and prices."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _ACCESS = ("base_url", "api_key")
 
 
 def place_for_model(name: str, settings: Settings, role: Role) -> ModelPlace:
-    """Return what the settings give for a model that is used in a role.
+    """Return the settings for a model that is used in a role.
 
-    A role's settings are for the model that the settings name for it, the main model's for that
-    one wherever it is used.  Another model takes the main model's base URL and key only if it has
-    no base URL of its own and is of the same provider, so that no key reaches another one.
+    A role's settings apply to the model that they name; the main model's apply to that model in
+    any role.  Another model takes the main model's base URL and key only if it has no base URL and
+    has the same provider, so that no key is sent to another provider.
 
     Raises:
-        ConfigError: there is a base URL or a key, and nothing says for which model.
+        ConfigError: there is a base URL or a key without a model's name.
     """
     main, own = settings.place("model"), settings.place(role)
     named = role != "model" and _same(own.name, name, settings)
@@ -28,7 +28,7 @@ def place_for_model(name: str, settings: Settings, role: Role) -> ModelPlace:
         own = ModelPlace(name, prefix=main.prefix)
     near = _provider(name, settings) == _provider(main.name, settings)
     if not main.name and not named and role in ("model", "sub_agent"):
-        # The model is named in code, and the settings are for it.
+        # The model is named in code; the settings are for it.
         if near or not (main.base_url or main.api_key):
             return main
         if role == "model":
@@ -46,7 +46,7 @@ def place_for_model(name: str, settings: Settings, role: Role) -> ModelPlace:
 
 
 def is_main(name: str, settings: Settings) -> bool:
-    """Return whether the main model's settings are for a model that was made in code."""
+    """Return whether the main model's settings apply to a model that was made in code."""
     return not settings.model or _same(settings.model, name, settings)
 
 

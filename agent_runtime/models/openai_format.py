@@ -1,6 +1,6 @@
-"""Messages in the form that litellm takes, and its chunks back into our events.
+"""Convert messages into OpenAI's form, which litellm takes, and its chunks into our events.
 
-Pure: no input or output, and litellm is not imported.
+Pure: no I/O, and litellm is not imported.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from agent_runtime.messages import (
 )
 from agent_runtime.models.base import (
     FilePart,
+    Json,
     ModelAnswer,
     ModelEvent,
     ModelRequest,
@@ -38,23 +39,22 @@ from agent_runtime.models.reasoning_replay import ReasoningReplay, reasoning_rep
 from agent_runtime.models.tokens import placeholder
 from agent_runtime.models.tool_call_stream import ToolCallAssembler
 
-Json = dict[str, Any]
-
 _MARK: Json = {"type": "ephemeral"}
 _FOLLOWS: Json = {"type": "text", "text": "The files of the tool results above:"}
 _REPLAYED = ("thinking_blocks", "reasoning_items")
-"""What litellm gives of a model's reasoning, and takes back as it is."""
+"""Fields of a model's reasoning that litellm gives and takes back unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How one model wants its messages.
+    """The form in which one model takes its messages.
 
     Attributes:
-        model: our name of it, by which it gets its own opaque data back.
+        model: our name of it; opaque data goes back to the model of the same name.
         provider: litellm's name of its provider.
         takes: the kinds of files that the model takes.
-        host: where it is called, if that is not the provider's own address.
+        marks: whether cache breakpoints may be sent.
+        host: of its base URL; empty for the provider's own address.
     """
 
     model: str
@@ -65,15 +65,15 @@ class Dialect:
 
     @property
     def returns(self) -> ReasoningReplay:
-        """What the model is sent back of its own reasoning."""
+        """Which parts of its reasoning the model gets back."""
         return reasoning_replay_of(self.model, self.provider, self.host)
 
 
 def messages_of(request: ModelRequest, dialect: Dialect) -> list[Json]:
-    """Return the request's messages in OpenAI's form, with cache breakpoints where they may be.
+    """Return the request's messages in OpenAI's form, with cache breakpoints if allowed.
 
-    Files of tool results that their provider takes in no result come in a user message after the
-    results of the exchange, if it takes one there.
+    If a provider takes no files in tool results, they follow the exchange's results in a user
+    message, provided that it takes one there.
     """
     marked = set(request.marks[-CACHE_MARKS:]) if dialect.marks else set[int]()
     wire: list[Json] = []
@@ -134,9 +134,9 @@ def _parts(files: Iterable[FilePart], dialect: Dialect) -> list[Json]:
 
 
 def _with_names(text: str, files: Iterable[FilePart], dialect: Dialect, *, inside: bool) -> str:
-    """Return a message's text with the names of the files that are no parts of it.
+    """Return a message's text with the names of files that are not sent as parts.
 
-    What a text document says follows its name.
+    The content of a text document follows its name.
     """
     lines = [text] if text else []
     for one in files:
@@ -149,7 +149,7 @@ def _with_names(text: str, files: Iterable[FilePart], dialect: Dialect, *, insid
 
 
 def _assistant(message: PromptMessage, said: str, dialect: Dialect, *, mark: bool) -> Json:
-    # Beside calls, content is None: for a blank string litellm sends filler text instead.
+    # None if there are only calls: litellm replaces a blank string by filler text.
     text = said if said.strip() else None
     wire: Json = {"role": "assistant", "content": text}
     if mark and text:
@@ -159,7 +159,7 @@ def _assistant(message: PromptMessage, said: str, dialect: Dialect, *, mark: boo
         opaque = message.opaque.data
     returns = dialect.returns
     if returns.ordered and (parts := _ordered(message, said, opaque, mark=mark)):
-        # What litellm finds under this name it sends first, as it is.
+        # litellm sends blocks under this name first and unchanged.
         return {**wire, "content": None, "provider_specific_fields": {"compaction_blocks": parts}}
     if message.calls:
         signatures = [*cast("list[str | None]", opaque.get("signatures") or [])]
@@ -176,10 +176,10 @@ def _assistant(message: PromptMessage, said: str, dialect: Dialect, *, mark: boo
 
 
 def _ordered(message: PromptMessage, said: str, opaque: Json, *, mark: bool) -> list[Json]:
-    """Return Anthropic's blocks of an answer in the order in which they came.
+    """Return Anthropic's blocks of an answer in their original order.
 
-    Empty if that is the order that litellm makes (thinking, text, calls), or the text is not what
-    the model said.
+    Empty if that is litellm's order (thinking, text, calls), or if the text is not the model's
+    own any more.
     """
     order = cast("list[tuple[str, Any]]", opaque.get("order") or [])
     if "".join(text for kind, text in order if kind == "text") != said:
@@ -213,14 +213,14 @@ def _call(call: ToolCall, signature: str | None) -> Json:
 
 
 class _Text:
-    """The text of one stream; a character whose two surrogates come apart is told whole."""
+    """The text of a stream; joins a character whose two surrogates arrive in different pieces."""
 
     def __init__(self) -> None:
         self._pieces: list[str] = []
         self._half = ""
 
     def add(self, piece: str) -> str:
-        """Add a piece; return what can be told of the text by now, and was not yet."""
+        """Add a piece; return the new text that is complete."""
         self._pieces.append(piece)
         text = self._half + piece
         self._half = text[-1] if "\ud800" <= text[-1] <= "\udbff" else ""
@@ -248,7 +248,7 @@ class Collector:
         self._reported_model = ""
 
     def add(self, chunk: Any) -> Iterator[ModelEvent]:
-        """Take one chunk of litellm's stream and yield the deltas in it."""
+        """Add one chunk of litellm's stream; yield its deltas."""
         self._reported_model = getattr(chunk, "model", None) or self._reported_model
         usage = getattr(chunk, "usage", None)
         if usage is not None:
@@ -260,15 +260,15 @@ class Collector:
     def _delta(self, delta: Any) -> Iterator[ModelEvent]:
         reasoning = getattr(delta, "reasoning_content", None)
         self._reasons = self._reasons or reasoning is not None
-        if reasoning and (told := self._reasoning.add(reasoning)):
-            yield ReasoningDelta(told)
+        if reasoning and (text := self._reasoning.add(reasoning)):
+            yield ReasoningDelta(text)
         for block in _list(delta, "thinking_blocks"):
             if _join(self._blocks, _plain(block)):
                 self._order.append(["thinking", len(self._blocks) - 1])
         if delta.content:
             self._say(delta.content)
-            if told := self._text.add(delta.content):
-                yield TextDelta(told)
+            if text := self._text.add(delta.content):
+                yield TextDelta(text)
         for fragment in _list(delta, "tool_calls"):
             if self._calls.add(fragment):
                 self._order.append(["call", len(self._calls.opened) - 1])
@@ -285,9 +285,9 @@ class Collector:
         """Return the whole answer, without its cost.
 
         Args:
-            word: the provider's own for why the answer ended; empty if the stream broke off.
-            refusal: what the provider marked as a refusal.
-            reported: whether the usage is the provider's own, and not litellm's estimate.
+            word: the provider's finish reason; empty if the stream broke off.
+            refusal: the text that the provider marked as a refusal.
+            reported: whether the usage is the provider's, not litellm's estimate.
 
         Raises:
             ModelProtocolError: the stream ended in the middle, or the answer is empty though
@@ -326,14 +326,14 @@ class Collector:
         )
 
     def _drop_cut_thinking(self) -> None:
-        """Leave out thinking that was cut before its signature, which no provider takes back."""
+        """Remove thinking that was cut off before its signature; no provider takes it back."""
         last = self._blocks[-1] if self._order and self._order[-1][0] == "thinking" else {}
         if last.get("type") == "thinking" and not last.get("signature"):
             self._blocks.pop()
             self._order.pop()
 
     def _opaque(self, signatures: list[str | None]) -> Opaque | None:
-        """Return what the model is to be sent back; what it never is would only be counted."""
+        """Return the data to send back; other data would only be counted."""
         data: Json = {}
         returns = self._returns
         if self._blocks and returns.blocks:
@@ -373,7 +373,7 @@ def _join(blocks: list[Json], piece: Json) -> bool:
         return True
     thinking = piece.get("thinking") or ""
     if piece.get("signature"):
-        # Its piece has no text, or once more that of the whole block.
+        # A signature's piece has no text, or repeats that of the whole block.
         last["thinking"] = thinking or last.get("thinking") or ""
         last["signature"] = piece["signature"]
     else:

@@ -1,8 +1,7 @@
-"""What each model is sent back of its own reasoning, and until when.
+"""Which parts of its reasoning each model gets back, and until when.
 
-Every provider keeps the state of a model's reasoning with its client, and each in its own way.
-This is the one table of them.  What one model made never goes to another: signatures hold for the
-model that gave them.
+Providers leave the state of a model's reasoning to the client, each in its own form; this is the
+table of them.  Reasoning never goes to another model: a signature is valid only for its model.
 """
 
 from __future__ import annotations
@@ -17,15 +16,15 @@ Reasoning = Literal["never", "given", "always"]
 
 @dataclass(frozen=True, slots=True)
 class ReasoningReplay:
-    """What a model is sent back of its own reasoning.
+    """The parts of its reasoning that a model gets back.
 
     Attributes:
-        reasoning: its text, as `reasoning_content`: `never`, because its provider refuses or
-            ignores the field; where it was `given`; `always` with calls, even empty.
+        reasoning: its text, as `reasoning_content`: `never`, because the provider refuses or
+            ignores the field; if it was `given`; `always` with calls, even empty.
         blocks: signed thinking blocks, and items of reasoning.
-        ordered: whether blocks, texts and calls go back in the order in which they came.
+        ordered: whether blocks, texts and calls go back in their original order.
 
-    Gemini's signatures go back at their calls in any case.
+    Gemini's signatures always go back with their calls.
     """
 
     reasoning: Reasoning = "never"
@@ -52,20 +51,20 @@ _BY_PROVIDER = {
     "zai": _COMPATIBLE,
 }
 _DEMANDING_MODEL = re.compile(r"deepseek|kimi|moonshot", re.IGNORECASE)
-"""Models that demand their reasoning back on whatever compatible server they are."""
+"""Models that demand their reasoning back on any compatible server."""
 _REFUSING_HOSTS = ("groq.com", "cerebras.ai", "mistral.ai")
-"""Compatible servers that stream reasoning by another name, and refuse it by this one."""
+"""Compatible servers that stream reasoning under another name and refuse it under this one."""
 _CLAUDE_VERSION = re.compile(r"claude-[a-z]+-(\d{1,2})(?:[-.](\d{1,2}))?(?!\d)")
 _FIRST_BOUND = (5, 1)
 
 
 @functools.lru_cache(maxsize=256)
 def reasoning_replay_of(model: str, provider: str, host: str = "") -> ReasoningReplay:
-    """Return what a model is sent back.
+    """Return which parts of its reasoning a model gets back.
 
     Args:
         provider: litellm's name of its provider.
-        host: where it is called, if that is not the provider's own address.
+        host: of its base URL; empty for the provider's own address.
     """
     if provider == "vertex_ai" and "claude" in model.lower():
         return _CLAUDE
@@ -79,10 +78,10 @@ def reasoning_replay_of(model: str, provider: str, host: str = "") -> ReasoningR
 
 @functools.lru_cache(maxsize=256)
 def is_bound(model: str) -> bool:
-    """Return whether a model's reasoning is void once what came before it has changed.
+    """Return whether a model's reasoning is void once the messages before it change.
 
-    Claude checks that from 5.1 on, and needs no reasoning in earlier answers then; before, it
-    demands the reasoning of every tool loop that still goes on.
+    Claude checks that from 5.1 on, and then needs no reasoning in earlier answers; older versions
+    demand the reasoning of every unfinished tool loop.
     """
     found = _CLAUDE_VERSION.search(model.lower())
     return found is not None and (int(found[1]), int(found[2] or 0)) >= _FIRST_BOUND

@@ -1,15 +1,15 @@
-"""A model that answers by a script: for tests, examples, and work without a language model.
+"""A model that answers by a script, for tests, examples, and work without a language model.
 
     model = ScriptedModel([call("read_file", path="notes.md"), say("Done.")])
 
-It goes through the whole loop as a real one does: it streams, reports usage, and may fail.
+It streams, reports usage and may fail, as a real model does.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -28,6 +28,7 @@ from agent_runtime.models.base import (
     TextDelta,
     TokenUsage,
 )
+from agent_runtime.models.catalog import cost_of
 from agent_runtime.models.tokens import count_message, count_text, count_tools
 
 Scripted: TypeAlias = str | RawCall | Iterable[RawCall] | ModelAnswer | ModelError
@@ -49,24 +50,24 @@ def call(tool: str, /, **arguments: Any) -> ModelAnswer:
 
 
 def calls(*made: RawCall, text: str = "") -> ModelAnswer:
-    """Return an answer that calls several tools at once, with text before them if given."""
+    """Return an answer that calls several tools, after a text if there is one."""
     return _answer(text, made)
 
 
 def raw_call(tool: str, /, **arguments: Any) -> RawCall:
-    """Return one call for `calls`."""
+    """Return a call for `calls`."""
     return RawCall(tool, orjson.dumps(arguments).decode())
 
 
 class ScriptedModel:
     """A model that answers by a script.
 
-    Usage is counted by `agent_runtime.tokens`: the prompt's messages that the call before it of
-    the same session sent too are reported as cached.
+    Usage is counted by `models.tokens`; messages that the session's previous call began with too
+    are reported as cached.
 
     Args:
         script: answers in order, one for each call; or a function, sync or async, from the
-            request to the answer.  A script of answers that is used up fails the call.
+            request to the answer.  A call fails when the answers are used up.
         delay: seconds to wait before each answer.
 
     Attributes:
@@ -95,22 +96,17 @@ class ScriptedModel:
         return self._info.name
 
     async def info(self) -> ModelInfo:
-        """Return what the model was made with; a price of zero, unless another was given."""
+        """Return the figures given; the price is zero unless another was given."""
         return self._info
 
-    def stream(
-        self, request: ModelRequest
-    ) -> AbstractAsyncContextManager[AsyncIterator[ModelEvent]]:
+    @asynccontextmanager
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[AsyncIterator[ModelEvent]]:
         """Answer by the script.
 
         Raises (from the iterator):
-            ModelError: the script says so.
-            ModelProtocolError: a script of answers is used up.
+            ModelError: given by the script.
+            ModelProtocolError: the answers are used up.
         """
-        return self._stream(request)
-
-    @asynccontextmanager
-    async def _stream(self, request: ModelRequest) -> AsyncGenerator[AsyncIterator[ModelEvent]]:
         async with aclosing(self._events(request)) as events:
             yield events
 
@@ -118,7 +114,7 @@ class ScriptedModel:
         before = self._before.get(request.session)
         self._before[request.session] = request
         self.requests.append(request)
-        # Even without a delay others get their turn, as with a real model.
+        # Even without a delay, let other tasks run, as a real model does.
         await anyio.sleep(self._delay)
         scripted = self._respond(request)
         if inspect.isawaitable(scripted):
@@ -131,18 +127,8 @@ class ScriptedModel:
         for line in answer.text.splitlines(keepends=True):
             yield TextDelta(line)
         usage = answer.usage or _usage(request, before, answer)
-        yield replace(answer, model=self.name, usage=usage, cost=self._cost(usage))
-
-    def _cost(self, usage: TokenUsage) -> int | None:
-        from agent_runtime.models.catalog import cost_of
-
-        return cost_of(
-            self._info.price,
-            prompt=usage.prompt,
-            cached=usage.cached,
-            cache_write=usage.cache_write,
-            output=usage.completion,
-        )
+        cost = cost_of(self._info.price, usage)
+        yield replace(answer, model=self.name, usage=usage, cost=cost)
 
 
 def _in_order(script: Iterable[Scripted]) -> ScriptFunction:

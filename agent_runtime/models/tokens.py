@@ -1,7 +1,7 @@
-"""Counting tokens: by a vocabulary that is at hand offline, calibrated by what providers report.
+"""Count tokens with an offline vocabulary, calibrated by the usage that providers report.
 
-No vocabulary is that of every model.  What is counted here is in *our* tokens (OpenAI's o200k);
-a `Calibration` turns it into the tokens of one model, from the usage that its provider reports.
+Each model has its own vocabulary.  Counts here are in *our* tokens (OpenAI's o200k); a
+`Calibration` converts them into the tokens of one model.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ if TYPE_CHECKING:
 CHUNK = 64_000
 """The most characters that are encoded at once: o200k panics on very long runs of spaces."""
 REMEMBERED_CHARS = 8192
-"""The counts of texts up to this length are remembered for a while."""
+"""Counts of texts up to this length are cached."""
 MESSAGE_OVERHEAD = 4
-"""Tokens that a message costs beside its text: its role and its delimiters."""
+"""Tokens of a message's role and delimiters."""
 CALL_OVERHEAD = 8
-"""Tokens that a tool call, or a tool's schema, costs beside its name and its JSON."""
+"""Tokens of a tool call's or schema's delimiters."""
 LONGEST_URI = 500
-"""More characters of a file's address no placeholder names."""
+"""The most characters of a file's address in a placeholder."""
 IMAGE_TOKENS = 1_600
-"""The most that an image is taken for, and what one of unknown size is: providers scale it down."""
+"""The most tokens of an image, and those of one of unknown size: providers scale images down."""
 LEAST_IMAGE_TOKENS = 260
-"""The least that an image is taken for: one tile of Gemini, or of OpenAI."""
+"""The fewest tokens of an image: one tile of Gemini or OpenAI."""
 PIXELS_A_TOKEN = 750
-"""By Anthropic's measure, the dearest for images of usual size."""
+"""Anthropic's measure, the most expensive one for images of usual size."""
 TEXT_BYTES = 20_000
 """How much of a text document prompts show."""
 
-# Bytes a token, the fewest and the most tokens.  Bounded, because a model that does not take such
-# files is only told their names.
+# Bytes per token, the fewest and the most tokens.  Bounded, because models that do not take such
+# files get only their names.
 _TOKENS_OF = {
     PDF: (50, 1_500, 30_000),
     "audio": (250, 100, 20_000),
@@ -63,28 +63,28 @@ async def load_vocabulary() -> None:
 
 
 def count_text(text: str) -> int:
-    """Return how many of our tokens a text has; what reads like a special token is plain text.
+    """Return how many of our tokens a text has; special tokens count as plain text.
 
     The first call loads the vocabulary, unless `load_vocabulary` did.  Without a vocabulary on this
-    machine it is an estimate by length; nothing is ever fetched.
+    machine the result is an estimate by length; nothing is ever downloaded.
     """
     return _remembered(text) if len(text) <= REMEMBERED_CHARS else _count(text)
 
 
 def estimate_text(text: str) -> int:
-    """Return an estimate by length: a token for 4 bytes, or 2 of digits, hexadecimal or base64."""
+    """Estimate tokens by length: one for 4 bytes, or for 2 of digits, hexadecimal or base64."""
     data = text.encode("utf-8", "surrogatepass")
     dense = sum(len(match) for match in cast("list[bytes]", _DENSE.findall(data)))
     return -(-dense // 2) + -(-(len(data) - dense) // 4)
 
 
 def count_message(message: PromptMessage) -> int:
-    """Return our count of one message with its calls and files, as it is sent."""
+    """Return our count of a message as it is sent, with its calls and files."""
     total = MESSAGE_OVERHEAD + count_text(message.text)
     for call in message.calls:
         total += CALL_OVERHEAD + count_text(call.name) + count_text(_json(call.arguments))
     for file in message.files:
-        # No provider takes back what its model made.
+        # Providers do not take back files that their models made.
         made = message.role == "assistant"
         total += count_text(placeholder(file)) if made else count_file(file)
     if message.opaque is not None:
@@ -93,9 +93,9 @@ def count_message(message: PromptMessage) -> int:
 
 
 def count_file(file: FileRef) -> int:
-    """Return what a file is taken for in a prompt, by its kind and its size.
+    """Estimate a file's tokens in a prompt, by its kind and its size.
 
-    It does not depend on the model, which may show less of it; what providers report corrects it.
+    The estimate is the same for every model; reported usage corrects it.
     """
     if file.kind == "image":
         if not file.pixels:
@@ -114,7 +114,7 @@ def count_file(file: FileRef) -> int:
 
 
 def count_tools(tools: Iterable[ToolSpec]) -> int:
-    """Return our count of the tools' schemas, as a model is told of them."""
+    """Return our count of the tools' schemas."""
     return sum(
         CALL_OVERHEAD
         + count_text(tool.name)
@@ -125,10 +125,10 @@ def count_tools(tools: Iterable[ToolSpec]) -> int:
 
 
 def placeholder(file: FileRef, problem: str = "") -> str:
-    """Return the text that stands for a file which a model is not shown.
+    """Return the text that replaces a file which a model does not get.
 
     Args:
-        problem: why it is not, where that needs saying.
+        problem: why it does not get it; empty to give no reason.
     """
     known = [file.kind, file.media_type, _readable(file.size) if file.size else ""]
     about = ", ".join(filter(None, known))
@@ -144,26 +144,25 @@ def _readable(size: int) -> str:
 
 
 class Calibration:
-    """What one model's tokens are to ours, learned from the usage that it reports.
+    """The ratio of one model's tokens to ours, learned from the usage that it reports.
 
-    An estimate is the last reported prompt (the anchor) plus a learned ratio times what was
-    added since, by our count.  That ratio is learned from how reported prompts grew, so what a
-    provider adds to every prompt does not distort it.  Without an anchor the estimate is the
-    whole count times a safe ratio: the highest of the last observations, or `start_ratio` before
-    there are any.
+    An estimate is the last reported prompt (the anchor) plus a ratio times our count of what was
+    added since.  The ratio is learned from the growth of reported prompts, so a provider's fixed
+    overhead does not distort it.  Without an anchor, the estimate is the whole count times a safe
+    ratio: the highest one observed lately, or `start_ratio`.
 
-    Keep one for each model and thread, since the anchor belongs to one growing prompt.
+    Use one for each model and thread, since the anchor belongs to one growing prompt.
     """
 
     REMEMBERED = 20
-    """How many observations are looked back on."""
+    """How many observations are remembered."""
     SMALLEST = 500
-    """Fewer tokens teach no ratio: a provider's fixed overhead would dominate it."""
+    """Fewer tokens do not count: a provider's fixed overhead would dominate the ratio."""
 
     UNLIKELY = 4.0
-    """No tokenizer needs so many times ours, or so small a part."""
+    """The highest plausible ratio; its inverse is the lowest."""
     OVERHEAD = 10_000
-    """More tokens than that no provider adds to every prompt."""
+    """The most tokens that a provider plausibly adds to every prompt."""
 
     def __init__(self, start_ratio: float) -> None:
         self._start = start_ratio
@@ -173,7 +172,7 @@ class Calibration:
 
     @property
     def ratio(self) -> float:
-        """The model's tokens for one of ours in what is added to a prompt."""
+        """The model's tokens per one of ours, in text added to a prompt."""
         counted = sum(added for added, _ in self._growth)
         if counted >= self.SMALLEST:
             return sum(reported for _, reported in self._growth) / counted
@@ -185,15 +184,15 @@ class Calibration:
         return max(self._ratios, default=self._start)
 
     def observe(self, counted: int, reported: int) -> None:
-        """Learn that a prompt of `counted` tokens of ours was reported as `reported`."""
+        """Learn that a prompt of `counted` of our tokens was reported as `reported`."""
         least, most = counted / self.UNLIKELY, counted * self.UNLIKELY
         if counted <= 0 or not least < reported < most + self.OVERHEAD:
-            # It cannot be true. Were it believed, no larger prompt would be sent any more, so
-            # nothing could correct it.
+            # An implausible report could forbid all larger prompts, so that no later report could
+            # correct it.
             return
         if self._anchor is not None:
             added, grown = counted - self._anchor[0], reported - self._anchor[1]
-            # Beyond this it is not growth: the two prompts have nothing to do with each other.
+            # Beyond these bounds the prompt did not grow: the two are unrelated.
             if added > 0 and added / self.UNLIKELY < grown < added * self.UNLIKELY:
                 self._growth.append((added, grown))
         self._anchor = (counted, reported)
@@ -201,9 +200,9 @@ class Calibration:
             self._ratios.append(reported / counted)
 
     def estimate(self, counted: int) -> int:
-        """Return what the model will report for a prompt of `counted` tokens of ours.
+        """Return the tokens that the model will report for a prompt of `counted` of ours.
 
-        With an anchor, the prompt has to be an extension of the last observed one.
+        With an anchor, the prompt must be an extension of the last observed one.
         """
         if self._anchor is None:
             return round(self.safe_ratio * counted)
@@ -211,7 +210,7 @@ class Calibration:
         return max(0, reported + round(self.ratio * (counted - anchor)))
 
     def reset_anchor(self) -> None:
-        """Forget the anchor, because the next prompt is no extension of the last."""
+        """Forget the anchor, because the next prompt does not extend the last one."""
         self._anchor = None
 
 
@@ -232,7 +231,7 @@ _remembered = functools.lru_cache(maxsize=1024)(_count)
 def _encoding() -> Encoding | None:
     """Load the vocabulary; None if this machine has none."""
     folder = os.environ.get("TIKTOKEN_CACHE_DIR") or _bundled()
-    # tiktoken names a cached vocabulary so; asking for one that is not there would fetch it.
+    # tiktoken caches vocabularies under this name, and downloads one that is missing.
     name = hashlib.sha1(_VOCABULARY_URL.encode(), usedforsecurity=False).hexdigest()
     if not folder or not (Path(folder) / name).is_file():
         return None
@@ -253,7 +252,7 @@ def _encode(encoding: Encoding, text: str) -> int:
     try:
         return len(encoding.encode_ordinary(text))
     except BaseException as error:
-        # The tokenizer's own panics are no `Exception`, and only known by their name.
+        # The tokenizer's panics do not derive from `Exception`; only their name identifies them.
         if type(error).__name__ != "PanicException":
             raise
         return estimate_text(text)

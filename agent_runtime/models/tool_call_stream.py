@@ -1,8 +1,8 @@
-"""Tool calls from the fragments in which they are streamed.
+"""Assemble tool calls from the fragments of a stream.
 
-By the book a fragment names its call by `index`, and the first of a call has its id and its name.
-Compatible servers leave out the index or send 0 for all, repeat id and name in each fragment, make
-up an id for each, or send calls whole.
+By the specification, `index` assigns a fragment to its call, and a call's first fragment has its id
+and name.  Compatible servers omit the index or send 0 for all, repeat id and name in each fragment,
+send a new id with each, or send whole calls.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Any, cast
 import orjson
 
 SIGNATURE = "__thought__"
-"""After it, a tool call's id carries a signature of Gemini's."""
+"""Separates a tool call's id from a signature of Gemini's."""
 _TOKEN = re.compile(r'\\.?|["{}]', re.DOTALL)
 
 
 class _Braces:
-    """Whether what was added so far is a whole JSON object; each piece is read once."""
+    """Tracks whether the text so far is a whole JSON object; reads each piece once."""
 
     def __init__(self) -> None:
         self._depth = 0
@@ -43,7 +43,7 @@ class _Braces:
 
 @dataclass(slots=True)
 class PartialCall:
-    """A tool call as far as it has come."""
+    """A tool call that is being streamed."""
 
     index: int
     id: str = ""
@@ -52,14 +52,14 @@ class PartialCall:
     signature: str | None = None
     braces: _Braces = field(default_factory=_Braces)
     named_again: bool = False
-    """Whether its name came once more when it was whole: more arguments are another call's."""
+    """Whether its name was repeated after its end: further arguments begin another call."""
 
 
 class ToolCallAssembler:
-    """Gathers the fragments of an answer's calls.
+    """Collects the fragments of an answer's calls.
 
     Attributes:
-        opened: the calls, in the order in which they began.
+        opened: the calls, in the order of their beginning.
     """
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ class ToolCallAssembler:
         self._known: dict[tuple[str, int | None], PartialCall] = {}
 
     def add(self, fragment: Any) -> bool:
-        """Take one fragment; return whether it begins a call."""
+        """Add a fragment; return whether it begins a call."""
         index = fragment.index or 0
         identity, _, signature = (fragment.id or "").partition(SIGNATURE)
         function = fragment.function
@@ -104,27 +104,27 @@ class ToolCallAssembler:
             return known if _fits(known, name, arguments) else None
         call = self._at.get(index)
         if call is None:
-            # Without an id and a name it can begin no call.
+            # Without id and name it cannot begin a call.
             return self.opened[-1] if self.opened and not identity and not name else None
         if identity and call.id and (name or (call.braces.closed and arguments.strip())):
             return None
         if not identity and not name and call.braces.closed:
             if call.named_again and arguments.strip():
                 return None
-            # Where indices are missing, the call that is still open is meant.
+            # Without indices, it belongs to the call that is still open.
             return next((one for one in reversed(self.opened) if not one.braces.closed), call)
         return call if _fits(call, name, arguments) else None
 
 
 def _fits(call: PartialCall, name: str, arguments: str) -> bool:
-    """Return whether a fragment with this name and these arguments can go on with a call."""
+    """Return whether a fragment with this name and these arguments can continue a call."""
     if not name or not call.name:
         return True
     return name == call.name and not (call.braces.closed and arguments.strip())
 
 
 def _text(arguments: object) -> str:
-    # Some servers send the object itself, not as a text.
+    # Some servers send the object itself instead of text.
     if arguments is None or isinstance(arguments, str):
         return arguments or ""
     return orjson.dumps(arguments).decode()

@@ -249,7 +249,7 @@ def toolset(agent: Agent, output: outputs.OutputType | None, *, levels: int = 0)
 
     own = Toolset(agent.tools)
     delegating = bool(agent.delegation) and levels > 0
-    reserved = (delegate.NAME, artifact.NAME, tasks.TASKS) if delegating else ()
+    reserved = (delegate.NAME, artifact.NAME, tasks.tasks.name) if delegating else ()
     for name in (recall.name, outputs.FINAL, *reserved):
         if own.get(name) not in (None, recall):
             raise ConfigError(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from agent_runtime.agent import Runnable
-from agent_runtime.delegation.delegate import DelegationServices
+from agent_runtime.delegation.request import DelegationServices
 from agent_runtime.events import Event
 from agent_runtime.log.run_log import RunLog
 from agent_runtime.log.run_spec import RunSpec

@@ -1,7 +1,8 @@
-"""Patterns over a call's arguments, and what of the arguments a person is shown.
+"""Match patterns against a call's arguments, and mask secrets in what a person sees of them.
 
-What asks a person matches where a value *may* be meant, in any of the ways to write it; what allows
-without asking covers only what is surely meant.  Where a pattern cannot decide, a person does.
+A pattern that asks a person matches wherever a value *may* be meant, in any way to write it
+(`may_match`).  A pattern that allows without asking matches only what is certain (`covers`).  If a
+pattern cannot decide, a person is asked.
 """
 
 from __future__ import annotations
@@ -19,19 +20,19 @@ from typing import Any, cast
 from urllib.parse import unquote, urlsplit
 
 COMMANDS = frozenset({"command", "cmd", "script", "code", "argv", "args"})
-"""Names of arguments that are taken for commands."""
+"""Names of arguments that are treated as shell commands."""
 MASK = "*** (a secret that this process knows; not shown)"
 LONGEST_COMMAND = 2000
-"""Of longer ones nobody can say what they run."""
+"""A longer command may match any pattern."""
 LONGEST_PATH = 4096
-"""No system opens a longer path."""
+"""The most characters of a path; no system opens a longer one."""
 LONGEST_NUMBER = 400
-"""Of a float; longer ones are text."""
+"""A float written out has fewer characters; a longer text is not compared as a number."""
 UNSETTLED = "(chosen when the call is made)"
-"""Stands for a default that is another one each time."""
+"""Shown for a default that differs each time."""
 _SEPARATORS = re.compile(r"[/\\]")
 _WILDCARD = re.compile(r"[*?\[]")
-# By these a shell makes another command of what is written.
+# With any of these a shell may run another command than the text shows.
 _SHELL = re.compile(r"[;&|<>$`\\\"'(){}\[\]*?~#!\r\n]")
 
 
@@ -40,9 +41,9 @@ class Arguments:
     """The arguments of a call.
 
     Attributes:
-        given: as the tool is called with them.
-        takes: says of a name whether the tool may have such an argument.
-        folder: what relative paths start from; None for the process's folder.
+        given: the values that the tool is called with.
+        takes: returns whether the tool may have an argument of a name.
+        folder: where relative paths start; None for the process's folder.
     """
 
     given: Mapping[str, Any]
@@ -51,14 +52,14 @@ class Arguments:
 
 
 def text_of(value: Any) -> str:
-    """Return a value as patterns see it: text as it is, the rest as JSON."""
+    """Return a value as patterns see it: text unchanged, others as JSON."""
     if isinstance(value, str):
         return value
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
 
 
 def may_match(patterns: Mapping[str, str], arguments: Arguments) -> bool:
-    """Return whether every named argument matches its pattern (`*`, `?`, `[…]`), or could."""
+    """Return whether every named argument may match its pattern (`*`, `?`, `[…]`)."""
     return all(
         (name in COMMANDS and _may_run(arguments.given[name], pattern))
         or _may_be(arguments.given[name], pattern, arguments.folder)
@@ -71,10 +72,10 @@ def may_match(patterns: Mapping[str, str], arguments: Arguments) -> bool:
 def covers(
     patterns: Mapping[str, str], given: Mapping[str, Any], folder: Path | None = None
 ) -> bool:
-    """Return whether every named argument is there and surely matches its pattern.
+    """Return whether every named argument is given and certainly matches its pattern.
 
-    What goes up in folders, and a command of which a shell could make another one, is covered word
-    for word only; what a link leads elsewhere is not covered.
+    Paths with `..`, and commands that a shell could change, must equal the pattern.  A path whose
+    links lead outside of the pattern does not match.
     """
     return all(
         name in given
@@ -85,11 +86,11 @@ def covers(
 
 
 def climbs(value: Any) -> bool:
-    """Return whether a value goes up in folders as paths do, so that it may lead out of one."""
+    """Return whether a value is a path with `..`, which may lead out of a folder."""
     return isinstance(value, str) and ".." in _SEPARATORS.split(value.strip())
 
 
-# What may be meant
+# Matching what may be meant
 
 
 def _may_be(value: Any, pattern: str, folder: Path | None) -> bool:
@@ -106,12 +107,12 @@ def _may_be(value: Any, pattern: str, folder: Path | None) -> bool:
 
 
 def _hides(command: Any, pattern: str) -> bool:
-    """Return whether a shell could make another command of one than the pattern says."""
+    """Return whether a shell could run another command than the pattern names."""
     return command != pattern and _SHELL.search(text_of(command)) is not None
 
 
 def _may_run(command: Any, pattern: str) -> bool:
-    """Return whether a command runs what a pattern names, or could."""
+    """Return whether a command runs, or could run, what a pattern names."""
     parts = cast("list[Any]", command) if isinstance(command, list) else [command]
     text = " ".join(map(text_of, parts))
     if len(text) > LONGEST_COMMAND or _SHELL.search(text):
@@ -120,14 +121,14 @@ def _may_run(command: Any, pattern: str) -> bool:
     for at, word in enumerate(words):
         for first in {word, word.rpartition("/")[2]}:
             line = " ".join([first, *words[at + 1 :]])
-            # A pattern of arguments also means the command without any.
+            # `ls *` also means `ls` without arguments.
             if any(fnmatchcase(_alike(one), wanted) for one in (line, f"{line} ")):
                 return True
     return False
 
 
 def _leaves(value: Any) -> Iterator[Any]:
-    """Yield a value, and all that is in it."""
+    """Yield a value and all values inside it."""
     waiting = [value]
     while waiting:
         one = waiting.pop()
@@ -140,7 +141,7 @@ def _leaves(value: Any) -> Iterator[Any]:
 
 
 def _same_number(value: Any, pattern: str) -> bool:
-    if not isinstance(value, str | int | float) or len(text_of(value)) > 400:
+    if not isinstance(value, str | int | float) or len(text_of(value)) > LONGEST_NUMBER:
         return False
     try:
         return Decimal(text_of(int(value) if isinstance(value, bool) else value)) == Decimal(
@@ -151,7 +152,7 @@ def _same_number(value: Any, pattern: str) -> bool:
 
 
 def _forms(value: Any, folder: Path | None) -> set[str]:
-    """Return the ways to write a value: whole numbers, and every form of a path."""
+    """Return all ways to write a value: as a whole number, and as every form of a path."""
     text = text_of(value)
     found = {text}
     if isinstance(value, float) and value.is_integer():
@@ -173,14 +174,14 @@ def _path_forms(text: str, folder: Path | None) -> set[str]:
         found |= {os.path.relpath(one, start) for one in inside}
         if start in (whole, real):
             found.add(".")
-    # A folder matches what its content does.
+    # A folder matches wherever its content does.
     return found | {f"{one}/" for one in found} | {f"./{one}" for one in found}
 
 
 def _pattern_forms(pattern: str, folder: Path | None) -> set[str]:
-    """Return a pattern as it is, and as one of whole paths, of links and of where they lead."""
+    """Return a pattern as given, and with its fixed part as an absolute and a real path."""
     text = _expanded(pattern.strip())
-    # A folder that is named as one means what is in it.
+    # `folder/` means its content.
     text += "*" * text.endswith("/")
     found = {pattern, text, _normal(text)}
     first = _WILDCARD.search(text)
@@ -195,12 +196,12 @@ def _pattern_forms(pattern: str, folder: Path | None) -> set[str]:
 
 
 def _alike(text: str) -> str:
-    """Return what a file system without cases, or with another form of accents, takes it for."""
+    """Fold case and accents, which some file systems ignore."""
     return unicodedata.normalize("NFC", text.casefold())
 
 
 def _file_of(text: str) -> str:
-    """Return the path of a `file:` URL; other text as it is."""
+    """Return the path of a `file:` URL; other text unchanged."""
     if text[:5].lower() != "file:":
         return text
     try:
@@ -209,7 +210,7 @@ def _file_of(text: str) -> str:
         return text
 
 
-# What is surely meant
+# Matching what is certain
 
 
 def _is(value: Any, pattern: str, folder: Path | None) -> bool:
@@ -231,8 +232,8 @@ def _is(value: Any, pattern: str, folder: Path | None) -> bool:
 
 
 def _places(text: str, folder: Path | None, *, follow: bool = True) -> tuple[str, str]:
-    """Return a path as a whole one, and where its links lead; `~` is the user's folder."""
-    # `Path` would fail where there is no such user, and drop a `.` that says something.
+    """Return a path as an absolute and as a real path; `~` is the user's folder."""
+    # `Path` would fail for an unknown user, and drop a `.` that matters.
     joined = os.path.join(_start(folder), _expanded(text))  # noqa: PTH118
     whole = _normal(joined)
     return whole, _real(joined) if follow else whole
@@ -266,20 +267,20 @@ def _start(folder: Path | None) -> str:
 
 
 def _normal(path: str) -> str:
-    # Two slashes at its begin are left by `normpath`, and mean one.
+    # `normpath` leaves two slashes at the beginning, which mean one.
     return re.sub(r"^//+", "/", os.path.normpath(path)) if path else path
 
 
-# What is shown
+# Masking
 
 
 def shown_arguments(
     arguments: Mapping[str, Any], secrets: Set[str] = frozenset()
 ) -> dict[str, Any]:
-    """Return arguments as a person is shown them: all of them, whole.
+    """Return the arguments as a person sees them: complete, but with secrets masked.
 
-    Only a value that is a known secret, exactly, is masked; nothing is in commands, of which a
-    person must see what runs.
+    Only a value that equals a known secret is masked, and nothing in commands: a person must see
+    what runs.
     """
     return {
         name: value if name in COMMANDS else _masked(value, secrets)

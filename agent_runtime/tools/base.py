@@ -1,4 +1,4 @@
-"""Tools: `@tool` makes one of a plain function; a `Toolset` is what an agent has of them."""
+"""Tools: `Tool`, `FunctionTool` (made by `@tool`), and the `Toolset` of an agent."""
 
 from __future__ import annotations
 
@@ -31,13 +31,11 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 MAX_THREADS = 64
-"""How many sync tools run at once; they have threads of their own, so none waits for the store."""
-REFUSED = (
-    "This call needs the approval of a person, and nobody can be asked from here. It was not made."
-)
+"""How many sync tools run at once, in threads apart from the store's."""
+REFUSED = "This call needs a person's approval, and nobody can be asked from here. It was not made."
 NeedsApproval: TypeAlias = bool | Mapping[str, str] | Callable[[dict[str, Any]], bool]
-"""Whether a person has to allow a call: each one; those whose arguments match patterns (`*`, `?`,
-`[…]`), by argument; or those of whose arguments the function says so."""
+"""Which calls need an approval: all or none; those whose arguments match patterns (`*`, `?`,
+`[…]`), by argument; or those for whose arguments the function returns True."""
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _threads: RunVar[anyio.CapacityLimiter] = RunVar("agent_runtime_tool_threads")
@@ -45,22 +43,21 @@ _threads: RunVar[anyio.CapacityLimiter] = RunVar("agent_runtime_tool_threads")
 
 @dataclass(frozen=True, slots=True)
 class ToolContext:
-    """What a tool may know of the run that calls it: take a parameter annotated `ToolContext`.
+    """The run that calls a tool; passed to a parameter annotated `ToolContext`.
 
     Attributes:
-        call_id: of this call; also the handle by which `recall` opens its result.
+        call_id: the call's id; also the handle by which `recall` opens its result.
         step: how many model calls the run has made.
-        store: everything that the run's owner can read.
-        deps: what the program handed to the run.
-        run_agent: `await run_agent(agent, task)` runs a child run (of an agent or a workflow) and
-            returns its `RunResult`; with `before` it sees these messages before its task, and
-            `on_event` hears of it too, and alone once the run that calls is over.
-        timeout: seconds that a tool without a timeout of its own may take; None for no limit.
-        timer: of this call; it stands still while `run_agent` is at work.
-        user_context: what the outermost run was given of its user.
-        max_file_bytes: the largest file that is kept.
-        services: the parts of the run that the runtime's own tools work with, by their type; see
-            `service`.
+        store: the store, as the run's owner sees it.
+        deps: the object that the program passed to the run.
+        run_agent: `await run_agent(agent, task)` runs an agent or a workflow as a child run and
+            returns its `RunResult`.  `before` gives messages that precede the task; `on_event` gets
+            its events too, and is the only listener once the calling run is over.
+        timeout: seconds that a tool without its own timeout may take; None for no limit.
+        timer: of this call; it stops while `run_agent` works.
+        user_context: the outermost run's data about its user.
+        max_file_bytes: the largest file that can be stored.
+        services: parts of the run that the runtime's own tools use, by type; see `service`.
     """
 
     user_id: str
@@ -78,11 +75,11 @@ class ToolContext:
     services: Mapping[type[Any], Any] = field(default_factory=dict[type[Any], Any])
 
     def service(self, kind: type[T]) -> T | None:
-        """Return the run's part of a type, such as its `Planner`; None if the run has none."""
+        """Return the run's service of a type, such as its `Planner`; None if it has none."""
         return self.services.get(kind)
 
     async def keep(self, file: File) -> FileRef:
-        """Keep a file with the thread, and return what a `ToolResult` refers to it by.
+        """Store a file with the thread; return the reference to put into a `ToolResult`.
 
         Raises:
             InvalidFile: it is empty, too large, or cannot be read.
@@ -93,7 +90,7 @@ class ToolContext:
 
 
 StateFunction: TypeAlias = Callable[[ToolContext], str | Awaitable[str | None] | None]
-"""Says what is current of a run; None or nothing where there is nothing to say."""
+"""Returns text about the run's present state; None or an empty text if there is none."""
 
 
 class Tool(ABC):
@@ -101,15 +98,15 @@ class Tool(ABC):
 
     Args:
         name: letters, digits, `_` and `-`, at most 64.
-        spec: what the model is told; made of name and description if None.
-        timeout: seconds; None for the run's own, `math.inf` for no limit.
+        spec: name, description and parameters for the model; None makes it of the first two.
+        timeout: seconds; None for the run's default, `math.inf` for no limit.
         idempotent: whether it may run again after a crash that left its effect unknown.
-        needs_approval: which calls a person has to allow; see `NeedsApproval`.
+        needs_approval: which calls need an approval; see `NeedsApproval`.
         max_result_tokens: how much of a result prompts show; None for the setting.
 
     Attributes:
-        in_thread: whether its calls work in threads, which go on after a cancellation.
-        folder: what relative paths among its arguments start from; None for the process's folder.
+        in_thread: whether its calls run in threads, which a cancellation does not stop.
+        folder: where relative paths in its arguments start; None for the process's folder.
 
     Raises:
         ConfigError: the name or a limit is not usable.
@@ -132,7 +129,7 @@ class Tool(ABC):
     ) -> None:
         if not _NAME.fullmatch(name):
             raise ConfigError(
-                f"{name!r} is no name for a tool.",
+                f"{name!r} is not a valid name for a tool.",
                 cure="Use 1 to 64 letters (a-z), digits, `_` and `-`.",
             )
         if timeout is not None and not timeout > 0:
@@ -141,7 +138,7 @@ class Tool(ABC):
             )
         if max_result_tokens is not None and max_result_tokens < 1:
             raise ConfigError(
-                f"The tool {name} shows {max_result_tokens!r} tokens of its results.",
+                f"The tool {name} has max_result_tokens={max_result_tokens!r}.",
                 cure="Give at least 1, or None for AGENT_RUNTIME_MAX_RESULT_TOKENS.",
             )
         self.name = name
@@ -161,21 +158,21 @@ class Tool(ABC):
         if unknown := [one for one in patterns if not self.takes(one)]:
             known = ", ".join(self.spec.parameters.get("properties", {})) or "none"
             raise ConfigError(
-                f"The tool {self.name} needs an approval by arguments that it does not have: "
+                f"Approvals of the tool {self.name} name arguments that it does not have: "
                 f"{', '.join(unknown)}.",
                 cure=f"Its arguments are: {known}.",
             )
 
     @abstractmethod
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
-        """Run the tool for a model; what goes wrong becomes a result that the model can read.
+        """Run the tool; return failures as a result that the model can read.
 
-        Raises nothing but what is no `Exception`. Cancellation passes through.
+        Never raises an `Exception`.  Cancellation passes through.
         """
         ...
 
     def given(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Return the arguments as JSON values, as the tool takes them: with its defaults.
+        """Return the arguments as JSON, completed by the tool's defaults.
 
         Raises:
             ToolError: they are not valid.
@@ -189,14 +186,14 @@ class Tool(ABC):
         return deepcopy(known | arguments)
 
     def takes(self, name: str) -> bool:
-        """Return whether it may have an argument of this name."""
+        """Return whether the tool may have an argument of this name."""
         schema = self.spec.parameters
         if name in (properties := schema.get("properties", {})):
             return True
         return not properties and schema.get("additionalProperties") is not False
 
     def binding(self) -> str:
-        """Return a digest of what it is, the same in every process, to bind approvals to."""
+        """Return a digest of the tool, the same in every process, to bind approvals to."""
         spec = [self.spec.name, self.spec.description, self.spec.parameters]
         return json_digest(spec, str(self.folder), *self._held())
 
@@ -204,9 +201,9 @@ class Tool(ABC):
         return (code_digest(self, made=False),)
 
     def approval(self, arguments: dict[str, Any]) -> Mapping[str, str] | None:
-        """Return by which pattern of its arguments a call needs an approval; None if it does not.
+        """Return the pattern for which a call needs an approval; None if it needs none.
 
-        A function that fails on the arguments does not allow them.
+        If the `needs_approval` function fails, the call needs one.
 
         Args:
             arguments: as `given` returns them.
@@ -222,7 +219,7 @@ class Tool(ABC):
         return wanted if may_match(wanted, self.arguments(arguments)) else None
 
     def arguments(self, given: Mapping[str, Any]) -> Arguments:
-        """Return the arguments of a call as patterns look at them."""
+        """Return the arguments of a call for matching patterns."""
         return Arguments(given, self.takes, self.folder)
 
     def refusal(self) -> ToolResult:
@@ -233,9 +230,9 @@ class Tool(ABC):
 class FunctionTool(Tool, Generic[P, R]):
     """A tool made of a function by `tool`; called directly, it is that function.
 
-    An async function runs on the event loop. A sync one runs in a thread, which cannot be
-    stopped: after a timeout or a cancellation it may go on in the background, and the result says
-    that its effect is unverified.
+    An async function runs on the event loop.  A sync one runs in a thread, which cannot be stopped:
+    after a timeout or a cancellation it may keep running, and the result says that its effect is
+    unverified.
     """
 
     def __init__(
@@ -263,17 +260,17 @@ class FunctionTool(Tool, Generic[P, R]):
         self._untyped: Callable[..., Any] = function
         self._signature = signature
         self.in_thread = not is_async(function)
-        # Now, since a function may count and collect in what it holds; the runtime's own do not.
+        # Computed now, because a call may change what the function holds; ours change nothing.
         own = str(getattr(function, "__module__", "")).startswith("agent_runtime.")
         self._made = "" if own else code_digest(function, made=True)
 
     @property
     def takes_context(self) -> bool:
-        """Whether its function takes a `ToolContext`, by which it can run agents."""
+        """Whether its function takes a `ToolContext`, with which it can run agents."""
         return self._signature.context is not None
 
     def given(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Return the arguments as JSON values: validated, coerced, and with their defaults.
+        """Return the arguments as JSON: validated, coerced, and with defaults.
 
         Raises:
             ToolError: they are not valid.
@@ -289,11 +286,11 @@ class FunctionTool(Tool, Generic[P, R]):
         return self.function(*args, **kwargs)
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
-        """Validate the arguments, run the function, and return its result as text."""
+        """Validate the arguments, run the function, and return its result."""
         try:
             given = self._signature.validate(arguments)
         except Exception as error:
-            # `ToolError`, or whatever a validator of the tool's author raises.
+            # `ToolError`, or anything that a validator of the tool's author raises.
             return error_result(error)
         if self._signature.context is not None:
             given[self._signature.context] = context
@@ -343,7 +340,7 @@ class FunctionTool(Tool, Generic[P, R]):
 
 
 class Toolset:
-    """The tools of an agent, by name and in the order in which they were given.
+    """The tools of an agent, by name, in the order given.
 
     Raises:
         ConfigError: two tools have the same name, or a function cannot be a tool.
@@ -408,24 +405,25 @@ def tool(
 ) -> Any:
     """Make a tool of a function, sync or async: `@tool`, or `@tool(timeout=60)`.
 
-    The model is told the function's name, its docstring, and its parameters by their type hints
-    (`Annotated[..., Field(...)]` works) and by the docstring's `Args:`. What the function returns
-    is shown as it is if it is text, else as JSON; a `ToolResult` passes unchanged. A `File`, or a
-    list of texts and `File`s, is kept with the thread and shown to a model that takes such files.
-    An exception becomes an error result; `ToolError` says to the model just its own text.
+    The model sees the function's name, its docstring, and its parameters with their type hints
+    (`Annotated[..., Field(...)]` works) and their descriptions in the docstring's `Args:`.
+
+    The model gets a returned text unchanged, other values as JSON; a `ToolResult` passes through.
+    A `File`, or a list of texts and `File`s, is stored with the thread and shown to models that
+    take such files.  An exception becomes an error result; of a `ToolError` it has just the text.
 
     Args:
-        function: all its parameters can be passed by name and have type hints; one annotated
-            `ToolContext` is passed the call's context and is not shown to the model.
-        name: what the model calls it; None for the function's name.
-        timeout: seconds, without the time of child runs; None for the run's own, `math.inf` for
-            no limit.
+        function: its parameters must have type hints and be passable by name; one annotated
+            `ToolContext` gets the call's context and is hidden from the model.
+        name: the tool's name; None for the function's.
+        timeout: seconds, not counting child runs; None for the run's default, `math.inf` for no
+            limit.
         idempotent: whether it may run again after a crash that left its effect unknown.
-        needs_approval: which calls a person has to allow: all (True); those whose arguments match
-            patterns, as `{"path": "/etc/*"}`; or those of which a function of the arguments says
-            so.  Both see what the tool is called with: coerced values, with defaults, as JSON.
-            Paths match in every form, relative ones from the process's folder; where a pattern
-            cannot decide, a person is asked.
+        needs_approval: which calls need an approval: all (True); those whose arguments match
+            patterns, such as `{"path": "/etc/*"}`; or those for which a function of the arguments
+            returns True.  Both see the final arguments: coerced, with defaults, as JSON.  Paths
+            match in every form, relative ones from the process's folder.  If a pattern cannot
+            decide, a person is asked.
         max_result_tokens: how much of a result prompts show, at any window; None for the setting.
 
     Raises:
@@ -454,7 +452,7 @@ def error_result(error: BaseException) -> ToolResult:
 
 
 async def _settle(value: Any, context: ToolContext) -> ToolResult:
-    # A sync function may hand out a coroutine, as many decorators do.
+    # A sync function may return a coroutine, as many decorated ones do.
     try:
         return await _rendered(await value if inspect.isawaitable(value) else value, context)
     except Exception as error:
@@ -466,7 +464,7 @@ async def _rendered(value: Any, context: ToolContext) -> ToolResult:
 
 
 def _limiter() -> anyio.CapacityLimiter:
-    # One for each event loop; the default limiter is left to the rest of the program.
+    # One per event loop, so that tools do not take threads from the default limiter.
     try:
         return _threads.get()
     except LookupError:

@@ -1,8 +1,8 @@
-"""What tells one tool from another of the same name: its schema, its code, and what it holds.
+"""Digests of tools: schema, code and held values tell tools of the same name apart.
 
-An approval is bound to it, so that it never covers another tool.  Code is followed into functions
-of the same package; what other packages make counts by its name, and by the text and the values
-that it was made with.
+An approval is bound to such a digest, so it never covers another tool.  Code is followed into
+functions of the same package.  Objects of other packages count by name, and by the texts and
+immutable values that they hold.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from typing import Any, cast
 from pydantic import SecretBytes, SecretStr
 
 DEEPEST = 8
-"""How far functions and objects are followed."""
+"""How many levels of functions and objects are followed."""
 MOST = 20_000
-"""How many values are looked at; a tool may hold a whole table."""
+"""How many values are read; a tool may hold a large table."""
 _OWN = "agent_runtime"
-"""Its modules share what only they change, such as the id of a process."""
+"""Our own modules hold state that only they change, such as a process id; it does not count."""
 _CHANGING = (int, float, complex, list, dict, set, bytearray)
-"""What a tool may use to count or to collect: it counts as it was when the tool was made."""
+"""Types that a tool may change while it works; their values count as of the tool's creation."""
 
 
 def json_digest(*parts: Any) -> str:
@@ -41,18 +41,18 @@ def code_digest(held: Any, *, made: bool) -> str:
     """Return a digest of a function or an object, the same in every process.
 
     Args:
-        made: whether to see numbers and containers that it holds, which may change while it
-            works; otherwise only their types.
+        made: whether to include held numbers and containers, which calls may change; otherwise
+            only their types count.
     """
     return json_digest(_Look(made).at(held))
 
 
 class _Look:
-    """One look at a function or an object, and what it holds."""
+    """One walk through a function or an object and the values that it holds."""
 
     def __init__(self, made: bool) -> None:
         self._made = made
-        # With the values themselves, so that none of their ids is given away meanwhile.
+        # Holds the values too, so that their ids are not reused during the walk.
         self._seen: dict[int, tuple[object, Any]] = {}
         self._within: set[int] = set()
         self._looked = 0
@@ -81,7 +81,7 @@ class _Look:
         found = self._inside(value, depth + 1)
         self._within.discard(id(value))
         if not isinstance(value, tuple | frozenset | types.CodeType):
-            # Equal constants may be one object in one process, and several in another.
+            # Equal constants may be one object in one process and several in another.
             self._seen[id(value)] = value, found
         return found
 
@@ -118,7 +118,7 @@ class _Look:
             "function",
             function.__qualname__,
             self.at(function.__code__, depth),
-            # Also where they change: a default of another value is another function.
+            # Even mutable defaults count: with another default it is another function.
             _Look(True).at(function.__defaults__, depth),
             _Look(True).at(function.__kwdefaults__, depth),
             [self._cell(cell, depth) for cell in function.__closure__ or ()],
@@ -132,14 +132,14 @@ class _Look:
             return "empty"
 
     def _globals(self, function: types.FunctionType, depth: int) -> Any:
-        """Look at the functions and the constants of its package that a function names."""
+        """Digest the functions and constants of its package that a function names."""
         found: list[Any] = []
         for name in sorted(_names(function.__code__)):
             value: Any = function.__globals__.get(name)
             kind = cast("object", type(value))
             own = isinstance(value, types.FunctionType) and _package(value) == self._package
             constant = name.isupper() and isinstance(value, str | int | float | bytes | tuple)
-            # Such as a client that all functions of a module share.
+            # Also objects of the package, such as a client that a module's functions share.
             own = own or (self._package != _OWN and _package(kind) == self._package)
             own = own or (isinstance(value, str) and not name.startswith("__"))
             if own or constant:
@@ -154,15 +154,15 @@ class _Look:
         return [code.co_name, code.co_code.hex(), code.co_flags, names, consts]
 
     def _object(self, value: Any, depth: int) -> Any:
-        """Look at an object: its class, and its attributes unless it is another package's."""
+        """Digest an object: its class, and its attributes unless another package defines it."""
         kind = cast("type[object]", type(value))
         name = kind.__qualname__
         if all(callable(inspect.getattr_static(value, one, None)) for one in ("stream", "info")):
-            # A model, which is known by its name.
+            # A model; its name identifies it.
             return [name, _name(value)]
         self._package = self._package or _package(kind)
         if _package(kind) != self._package and not dataclasses.is_dataclass(value):
-            # Its state is its own matter; what it was made with is text, or a value, mostly.
+            # Its internal state does not count; its texts and immutable values do.
             shown = _value(value)
             held = _attributes(value) if self._made and not shown else []
             return [name, shown, [[key, self.at(one, depth)] for key, one in held if _says(one)]]
@@ -170,7 +170,7 @@ class _Look:
         return [name, *self._class(kind, depth), attributes]
 
     def _class(self, kind: type, depth: int) -> list[Any]:
-        """Look at the methods of a class and its constants, also those of classes above it."""
+        """Digest the methods and constants of a class and of its bases in the package."""
         own = [one for one in kind.__mro__ if _package(one) == self._package]
         members = {key: one for each in reversed(own) for key, one in vars(each).items()}
         code = [
@@ -193,12 +193,12 @@ def _plain(value: Any) -> Any:
 
 
 def _says(value: Any) -> bool:
-    """Return whether a value is text, a path, or another one that never changes."""
+    """Return whether a value is text, a path, or another immutable value."""
     return isinstance(value, str | bytes | PurePath) or bool(_value(value))
 
 
 def _value(value: Any) -> str:
-    """Return how a value that never changes is written; nothing for what is none."""
+    """Return the text of an immutable value; empty for other values."""
     if isinstance(value, SecretStr | SecretBytes):
         return repr(value.get_secret_value())
     kind = cast("type[object]", type(value))
@@ -206,7 +206,7 @@ def _value(value: Any) -> str:
         return ""
     if isinstance(value, int | float | complex | Enum | tuple | frozenset | Callable):
         return ""
-    # Those that show where they lie are another text in each process.
+    # A text with a memory address differs in each process.
     return text if " at 0x" not in (text := repr(value)) else ""
 
 
@@ -243,5 +243,5 @@ def _attributes(value: Any) -> list[tuple[str, Any]]:
         for name in (slots,) if isinstance(slots, str) else slots:
             if name not in ("__dict__", "__weakref__") and hasattr(value, name):
                 found[name] = getattr(value, name)
-    # What a tool was when it was made comes to it late.
+    # `_made` is this digest itself, set late.
     return sorted((name, one) for name, one in found.items() if name != "_made")

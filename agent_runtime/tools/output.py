@@ -1,4 +1,4 @@
-"""Structured output: a last tool by which the model hands over a value of the wanted type."""
+"""Structured output: a final tool through which the model returns a value of a type."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from agent_runtime.tools.base import Tool, ToolContext
 
 FINAL = "final_result"
 RETRIES = 3
-"""How often an invalid output is given back before the run fails."""
+"""How often an invalid output is rejected before the run fails."""
 ASK = (
-    f"Your answer is not accepted as text. Call the tool {FINAL} with the result of the task; "
+    f"A text is not accepted as the answer. Call the tool {FINAL} with the result of the task; "
     "nothing else ends it."
 )
 
 
 @dataclass(frozen=True, slots=True)
 class OutputType:
-    """What a run's output has to be."""
+    """The type of a run's output."""
 
     adapter: Any
     spec: ToolSpec
     wrapped: bool
-    """Whether the value stands under the key `value`, because it is no object by itself."""
+    """Whether the value is wrapped as `{"value": …}`, because it is not a JSON object."""
 
     def validate(self, arguments: dict[str, Any]) -> Any:
-        """Return the value. Raises `ToolError` that says what is wrong with it."""
+        """Return the output's value.  Raises `ToolError` if it is not valid."""
         from pydantic import ValidationError
 
         try:
@@ -48,7 +48,7 @@ class OutputType:
             raise ToolError(f"The result is not valid: {problems}") from None
 
     def from_text(self, text: str) -> dict[str, Any] | None:
-        """Return the tool's arguments if the text is a valid value as JSON, else None."""
+        """Return the tool's arguments if the text is a valid value in JSON, else None."""
         try:
             value = orjson.loads(text.strip().removeprefix("```json").strip("`\n "))
             arguments: dict[str, Any] = {"value": value} if self.wrapped else value
@@ -80,13 +80,13 @@ def output_type(wanted: Any) -> OutputType:
         schema = {"type": "object", "properties": {"value": schema}, "required": ["value"]}
         if definitions:
             schema["$defs"] = definitions
-    spec = ToolSpec(FINAL, "Hand over the result of the task. This ends the task.", schema)
+    spec = ToolSpec(FINAL, "Return the result of the task. This ends the task.", schema)
     return OutputType(adapter, spec, wrapped)
 
 
 @dataclass(frozen=True, slots=True)
 class _BySchema:
-    """Makes a type of a JSON schema, for pydantic: any value that is valid by it."""
+    """Pydantic support for a JSON schema as a type: its values are those that are valid by it."""
 
     schema: dict[str, Any]
 
@@ -101,7 +101,7 @@ class _BySchema:
             try:
                 validator.validate(value)
             except ValidationError as error:
-                # What is wrong goes to the model; braces would be read as places for values.
+                # The text goes to the model; pydantic would fill in braces in a template.
                 text = f"{error.json_path}: {error.message}"[:500]
                 raise PydanticCustomError("json_schema", "{text}", {"text": text}) from None
             return value
@@ -113,10 +113,10 @@ class _BySchema:
 
 
 def schema_type(schema: dict[str, Any]) -> Any:
-    """Return an `output_type` of the values that are valid by a JSON schema.
+    """Return an `output_type` for the values that are valid by a JSON schema.
 
     Raises:
-        ConfigError: it is no valid schema, or refers to another document.
+        ConfigError: the schema is not valid, or refers to another document.
     """
     from jsonschema.exceptions import SchemaError
     from jsonschema.validators import validator_for
@@ -129,7 +129,7 @@ def schema_type(schema: dict[str, Any]) -> Any:
             cure="Correct it, or leave it out for an answer in text.",
         ) from None
     if any(not one.startswith("#") for one in _references(schema)):
-        # A schema must not have this machine open addresses.
+        # A schema must not make this machine open URLs.
         raise ConfigError(
             "The output schema refers to another document.", cure="Put all of it in one schema."
         )
@@ -149,7 +149,7 @@ def _references(schema: Any) -> Iterator[str]:
 
 
 class FinalTool(Tool):
-    """The tool that accepts the output."""
+    """The tool that accepts a run's output."""
 
     def __init__(self, output: OutputType) -> None:
         self.output = output
@@ -158,7 +158,7 @@ class FinalTool(Tool):
         )
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
-        """Accept the arguments as the run's output, or say what is wrong with them."""
+        """Accept the arguments as the run's output, or return what is wrong with them."""
         try:
             self.output.validate(arguments)
         except ToolError as error:
@@ -172,7 +172,7 @@ def accepted_output(view: View) -> dict[str, Any] | None:
     if entry is None or not isinstance(entry.message, AssistantMessage):
         return None
     if view.entries[-1] is not entry:
-        # What was said after it has to be answered first.
+        # A later message has to be answered first.
         return None
     for call, result in zip(entry.message.calls, entry.results, strict=True):
         if call.name == FINAL and result.outcome == "ok":
@@ -181,7 +181,7 @@ def accepted_output(view: View) -> dict[str, Any] | None:
 
 
 def count_rejected_outputs(view: View) -> int:
-    """Return how many exchanges at the branch's end were in vain for the output."""
+    """Return how many answers at the branch's end gave no valid output."""
     count, unfinished = 0, False
     for entry in reversed(view.entries):
         message = entry.message

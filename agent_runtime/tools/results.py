@@ -1,4 +1,4 @@
-"""What a tool returned: text, JSON, files, or several of these."""
+"""Turn a tool's return value into a result: text, JSON, files, or several of these."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NO_RESULT = "(no result)"
 
 
 def result_of_value(value: Any) -> ToolResult:
-    """Return what a tool returned as a result: text as it is, everything else as JSON."""
+    """Return a tool's value as a result: text unchanged, everything else as JSON."""
     if isinstance(value, ToolResult):
         return replace(value, text=encodable(value.text), files=encodable_files(value.files))
     if value is None:
@@ -33,12 +33,12 @@ def result_of_value(value: Any) -> ToolResult:
 
 
 def has_files(value: Any) -> bool:
-    """Return whether what a tool returned is a file, or a list that holds some."""
+    """Return whether a tool's value is a file, or a list with files."""
     return any(isinstance(one, File | FileRef) for one in _parts(value))
 
 
 async def render_files(value: Any, keep: Callable[[File], Awaitable[FileRef]]) -> ToolResult:
-    """Return what a tool returned as a result with its files, which are kept now."""
+    """Return a tool's value as a result with its files, after storing them with `keep`."""
     texts: list[str] = []
     files: list[FileRef] = []
     try:
@@ -53,7 +53,7 @@ async def render_files(value: Any, keep: Callable[[File], Awaitable[FileRef]]) -
                     return part
                 texts.append(part.text)
     except (InvalidFile, StoreError) as error:
-        text = f"The tool ran, but a file that it returned cannot be kept: {error.message}"
+        text = f"The tool ran, but a file that it returned cannot be stored: {error.message}"
         return ToolResult(encodable(text), outcome="error")
     names = ", ".join(file.name or file.kind for file in files)
     return ToolResult("\n".join(texts) or f"Files: {names}", files=encodable_files(files))

@@ -1,4 +1,4 @@
-"""From a function's signature and docstring to what a model is told of it, and back."""
+"""Turn a function's signature and docstring into a JSON schema, and a model's arguments back."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _ARG = re.compile(r"^\s+\*{0,2}(\w+)\s*(?:\([^)]*\))?:\s*(.*)$")
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What a model may pass to a function.
+    """The parameters of a function, as a model sees them.
 
     Attributes:
         description: the docstring without its `Args:`.
         schema: a JSON schema of type object.
-        context: the parameter that takes the context; None if there is none.
+        context: the name of the parameter for the context; None if there is none.
     """
 
     description: str
@@ -39,7 +39,7 @@ class Signature:
         """Return the keyword arguments to call the function with.
 
         Raises:
-            ToolError: an argument is missing, unknown or of the wrong type; says which and why.
+            ToolError: an argument is missing, unknown or of the wrong type.
         """
         model = self._validated(arguments)
         return {
@@ -48,19 +48,19 @@ class Signature:
         }
 
     def given(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what the function is called with as JSON values.
+        """Return the function's arguments as JSON.
 
-        Of the models in it defaults that say nothing (None, False) are left out.
+        Fields of models are left out if they have the default None or False.
 
         Raises:
-            ToolError: an argument is missing, unknown or of the wrong type, or no JSON can say it.
+            ToolError: an argument is missing, unknown, of the wrong type, or has no JSON form.
         """
         try:
             model = self._validated(arguments)
             made = model.model_dump(mode="json", by_alias=True, warnings=False, fallback=str)
         except (PydanticUserError, ValueError, TypeError, AttributeError) as error:
-            raise ToolError(f"The arguments cannot be said as JSON: {error}") from None
-        return {name: _said(value, arguments.get(name)) for name, value in made.items()}
+            raise ToolError(f"The arguments cannot be written as JSON: {error}") from None
+        return {name: _complete(value, arguments.get(name)) for name, value in made.items()}
 
     def _validated(self, arguments: Mapping[str, Any]) -> BaseModel:
         try:
@@ -71,7 +71,7 @@ class Signature:
 
 
 def read_signature(function: Callable[..., Any], context_type: type) -> Signature:
-    """Return what a model may pass to the function.
+    """Return the signature of a function as a tool.
 
     Raises:
         ConfigError: a parameter cannot be passed by name or has no usable type hint.
@@ -115,7 +115,7 @@ def function_name(function: Callable[..., Any]) -> str:
 
 
 def is_async(function: Callable[..., Any]) -> bool:
-    """Return whether calling it gives a coroutine. Raises `ConfigError` for a generator."""
+    """Return whether a function is async.  Raises `ConfigError` for a generator."""
     target = function if inspect.isroutine(function) else type(function).__call__
     if inspect.isgeneratorfunction(target) or inspect.isasyncgenfunction(target):
         raise ConfigError(
@@ -126,7 +126,7 @@ def is_async(function: Callable[..., Any]) -> bool:
 
 
 def read_docstring(text: str) -> tuple[str, dict[str, str]]:
-    """Return a docstring without its `Args:`, and from these the parameters' descriptions."""
+    """Return a docstring without its `Args:`, and the parameters' descriptions from these."""
     kept: list[str] = []
     described: dict[str, str] = {}
     inside = False
@@ -146,7 +146,7 @@ def read_docstring(text: str) -> tuple[str, dict[str, str]]:
 
 
 def _problems(error: ValidationError, known: str) -> str:
-    """Return what is wrong with the arguments of a call, one line for each problem."""
+    """Describe invalid arguments for the model, one line per problem."""
     lines = ["The arguments are not valid, so the call was not made:"]
     for one in error.errors(include_url=False, include_input=False):
         where = ".".join(map(str, one["loc"])) or "arguments"
@@ -159,35 +159,35 @@ def _problems(error: ValidationError, known: str) -> str:
     return "\n".join(lines)
 
 
-def _said(made: Any, given: Any) -> Any:
-    """Return a value as it was made of what was given, with all of that.
+def _complete(made: Any, given: Any) -> Any:
+    """Return a coerced value with whatever its JSON form lost of the given one.
 
-    A model's own way to write JSON may leave fields out, or hide what they hold.
+    A type may serialize itself without some fields, or with masked values.
     """
     if isinstance(made, dict):
         old = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
         new = cast("dict[str, Any]", made)
-        kept = {key: _said(one, old.get(key)) for key, one in new.items()
+        kept = {key: _complete(one, old.get(key)) for key, one in new.items()
                 if key in old or one not in (None, False)}  # fmt: skip
         return {**{key: one for key, one in old.items() if key not in new}, **kept}
     if isinstance(made, list):
         news = cast("list[Any]", made)
         olds = cast("list[Any]", given) if isinstance(given, list) else []
-        return [_said(one, olds[n] if n < len(olds) else None) for n, one in enumerate(news)]
+        return [_complete(one, olds[n] if n < len(olds) else None) for n, one in enumerate(news)]
     hidden = made is None or (isinstance(made, str) and not made.strip("*"))
     if hidden and given is not None:
         return given
-    # What the store's JSON cannot carry, or would make a null of.
+    # The store's JSON cannot hold such integers, and turns such floats into null.
     large = isinstance(made, int) and not -(1 << 63) <= made < 1 << 63
     endless = isinstance(made, float) and not math.isfinite(made)
     return str(made) if large or endless else made
 
 
 class _Schema(GenerateJsonSchema):
-    """Leaves out titles that repeat a name, which cost tokens in every prompt."""
+    """Leaves out the titles, which only repeat names and cost tokens in every prompt."""
 
     def emit_warning(self, kind: JsonSchemaWarningKind, detail: str) -> None:
-        # A default that is no JSON is left out of the schema, and still used.
+        # A default without a JSON form is used, but not shown.
         if kind != "non-serializable-default":
             super().emit_warning(kind, detail)
 

@@ -1,4 +1,4 @@
-"""The time that a tool may take: it stands still while child runs of the tool are at work."""
+"""The timeout of a tool call, which does not run while the tool's child runs work."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import anyio
 
 
 class ToolTimer:
-    """The timeout of one call. A child run has limits of its own, so its time does not count."""
+    """The timeout of one call.  Child runs have their own limits, so their time does not count."""
 
     def __init__(self) -> None:
         self._scope: anyio.CancelScope | None = None
@@ -19,13 +19,13 @@ class ToolTimer:
 
     @contextmanager
     def limit(self, seconds: float | None) -> Generator[None]:
-        """Cancel what is inside after so many seconds, pauses not counted, and go on behind it."""
+        """Cancel the body after `seconds`, not counting pauses, and continue after it."""
         with anyio.move_on_after(seconds) as self._scope:
             yield
 
     @contextmanager
     def paused(self) -> Generator[None]:
-        """Let the time stand still; pauses may overlap."""
+        """Stop the time; pauses may overlap."""
         self._pauses += 1
         if self._pauses == 1 and self._scope is not None:
             self._left = self._scope.deadline - anyio.current_time()

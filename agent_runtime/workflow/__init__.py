@@ -1,6 +1,5 @@
-"""Workflows: plain Python over named nodes, whose every finished node is kept in the log."""
+"""Workflows: plain Python over named nodes; the log records every node that finished."""
 
-from agent_runtime.workflow.context import WorkflowContext
-from agent_runtime.workflow.definition import Workflow
+from agent_runtime.workflow.definition import Workflow, WorkflowContext
 
 __all__ = ["Workflow", "WorkflowContext"]

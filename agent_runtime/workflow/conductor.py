@@ -1,28 +1,28 @@
-"""The loop of a workflow: hand out what is recorded of its nodes; run and record the others.
+"""The loop of a workflow: return the recorded values of its nodes; run and record the others.
 
-A workflow has the log of an agent: its task is a message of the user, the nodes that run at the
-same time are one exchange (a call for each, its value the result), and its output is the answer.
-So what holds for an agent's calls holds for nodes: they are written ahead, start at most once
-unless that does no harm, and end with their run.  Each node that is an agent or a workflow has a
-child run.
+A workflow's log has the form of an agent's: the task is a user message, nodes that run at the same
+time are one exchange (one call each, the value as its result), and the output is the answer.  So
+nodes get the guarantees of an agent's calls: they are written ahead, start at most once unless they
+are idempotent, and end with their run.  A node that is an agent or a workflow has a child run.
 
-After a crash the function is called again.  What it asks for is known by the node's name and
-iteration (as a step is in DBOS), and by what the node was given; where that is not what is
-recorded, the run ends with `WorkflowDiverged` instead of mixing two histories.
+After a crash the function is called again.  Its nodes are matched by name and iteration (as steps
+are in DBOS) and by their arguments; if these differ from the record, the run ends with
+`WorkflowDiverged` instead of mixing two histories.
 """
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import anyio
 from anyio.abc import TaskGroup
+from pydantic_core import to_json
 
 from agent_runtime.concurrency import carried, single_error
 from agent_runtime.errors import NodeFailed, PromptTooLarge, WorkflowDiverged
@@ -41,7 +41,6 @@ from agent_runtime.messages import (
 from agent_runtime.run.state import RunState
 from agent_runtime.run.tool_calls import abandoned_results, run_calls
 from agent_runtime.tools.base import Toolset
-from agent_runtime.workflow.definition import Workflow
 from agent_runtime.workflow.history import HistoryMessage, said_before
 from agent_runtime.workflow.steps import (
     Key,
@@ -54,23 +53,20 @@ from agent_runtime.workflow.steps import (
 from agent_runtime_storage.contract.records import Commit, Finish, Run
 from agent_runtime_storage.contract.records import Node as LogNode
 
-if TYPE_CHECKING:
-    from agent_runtime.run.tool_context import ResumeChild
-
 T = TypeVar("T")
 
 MAX_PARALLEL = 128
-"""More nodes than that at the same time run in several exchanges."""
+"""The most nodes in one exchange; more nodes take several exchanges."""
 
 _path: ContextVar[tuple[int, ...]] = ContextVar("agent_runtime_workflow_path", default=())
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedIteration:
-    """What the log has of an iteration of a node, and in which exchange.
+    """An iteration of a node in the log, and its exchange.
 
     Attributes:
-        call: the call that began it; after calls whose end nobody saw, the first of these.
+        call: the call that began it: the first of those whose end was not recorded.
     """
 
     asked: dict[str, Any]
@@ -80,7 +76,7 @@ class RecordedIteration:
 
     @property
     def unseen(self) -> bool:
-        """Whether it was started, and nobody saw it end."""
+        """Whether it was started without a recorded end."""
         return self.result.outcome == "interrupted"
 
 
@@ -88,23 +84,35 @@ class WorkflowLoop:
     """Drives one run of a workflow to its end.
 
     Args:
-        retry: whether nodes that failed last run again: the run had ended by an error.
-        resume: goes on with a child run that stopped.
+        flow: calls the workflow's function with this loop.
+        name: of the workflow.
+        history_messages, history_tokens: limits of what is loaded of the thread's history.
+        retry: whether nodes that failed last run again, because the run had ended by an error.
 
     Attributes:
-        messages: the state that nodes share: what was said before, the task, and one message for
-            each agent or workflow that was a node.
-        outputs: by node, the values of its iterations.
+        resume: resumes a child run that stopped.
+        messages: the shared state: the history, the task, and one message for each node that was
+            an agent or a workflow.
+        outputs: the values of each node's iterations.
     """
 
     def __init__(
-        self, state: RunState, workflow: Workflow, *, retry: bool, resume: ResumeChild
+        self,
+        state: RunState,
+        flow: Callable[[WorkflowLoop], Awaitable[Any]],
+        *,
+        name: str,
+        history_messages: int,
+        history_tokens: int,
+        retry: bool,
     ) -> None:
         self.state = state
         self.log = state.log
-        self.workflow = workflow
-        self.retry = retry
-        self.resume = resume
+        self.resume = state.context.resume_child
+        self._flow = flow
+        self._name = name
+        self._history_limits = history_messages, history_tokens
+        self._retry = retry
         self.run: Run
         self.task = UserMessage("")
         self.history: tuple[HistoryMessage, ...] = ()
@@ -124,12 +132,14 @@ class WorkflowLoop:
     # The run
 
     async def drive(self) -> Finish:
-        """Call the workflow's function to its end, and return how the run ended, written already.
+        """Call the workflow's function, record the run's end, and return it.
 
-        Raises what the function raises, `WorkflowDiverged`, and store errors.
+        Raises:
+            WorkflowDiverged: the function asks for other nodes than the log has.
+            StoreError: the store failed.
+
+        Errors of the function are raised as they are.
         """
-        from agent_runtime.workflow.context import WorkflowContext
-
         if self.log.exchange is not None:
             await self._close(abandoned_results(self.log.exchange))
         await self._load()
@@ -137,7 +147,7 @@ class WorkflowLoop:
         try:
             with self._scope:
                 async with single_error(), anyio.create_task_group() as self._group:
-                    output = await self.workflow.flow(WorkflowContext(self))
+                    output = await self._flow(self)
                     self._check_used()
         except NodeFailed as failed:
             if failed.stop_reason != "budget":
@@ -148,7 +158,7 @@ class WorkflowLoop:
         return await self._answer(output)
 
     async def finish(self, finish: Finish) -> Finish:
-        """End the run; nodes under way are closed, with what is known of each."""
+        """End the run; close nodes in progress with what is known of each."""
         if self.log.exchange is not None:
             await self._close(abandoned_results(self.log.exchange), finish)
         else:
@@ -156,24 +166,23 @@ class WorkflowLoop:
         return finish
 
     async def _answer(self, output: Any) -> Finish:
-        value = plain_output(output)
-        finish = Finish("succeeded", "completed", output=encode_output(value))
+        encode_node_value(output)
+        value = to_plain_json(output)
+        finish = Finish("succeeded", "completed", output=to_json(value))
         message = AssistantMessage(describe_value(value))
         await self.log.append([message], finish=finish)
         return finish
 
     async def _load(self) -> None:
-        """Read the run's task, what was said before it, and what is recorded of its nodes."""
+        """Read the run's task, the history before it, and the records of its nodes."""
         store, thread = self.log.store, self.log.lease.thread_id
         self.run = await store.run(self.log.lease.run_id)
         assert self.log.head is not None and self.run.task_id is not None
         first, *nodes = await store.branch(thread, self.log.head, first=self.run.task_id)
         task = decode_message(first.body)
         assert isinstance(task, UserMessage)
-        limits = self.workflow.history_messages, self.workflow.history_tokens
-        before = await said_before(
-            store, thread, first.parent_id, messages=limits[0], tokens=limits[1]
-        )
+        messages, tokens = self._history_limits
+        before = await said_before(store, thread, first.parent_id, messages=messages, tokens=tokens)
         self.task, self.history, self.messages = task, tuple(before), [*before, task]
         for node in nodes:
             self._remember(node)
@@ -181,7 +190,7 @@ class WorkflowLoop:
         while parent is not None:
             self.depth, parent = self.depth + 1, (await store.run(parent)).parent_run_id
         if not nodes and not self.log.view.start.remembers:
-            # An agent may go on with the thread, and a run need not read all that came before.
+            # An agent may continue on the thread, and need not read everything before.
             with suppress(PromptTooLarge):
                 if (cause := self.state.due(self.log.view)) is not None:
                     await self.state.activate(cause)
@@ -201,12 +210,12 @@ class WorkflowLoop:
     # What the function asks for
 
     async def ask(self, step: NodeIteration) -> Any:
-        """Return the value of a node, once all that runs beside it has ended.
+        """Run a node; return its value once all nodes of its exchange have ended.
 
         Raises:
             NodeFailed: it did not succeed.
 
-        Cancellation: a node that runs already is not stopped by it.
+        Cancelling the call does not stop a node that has started.
         """
         step.path = _path.get()
         self._waiting.append(step)
@@ -219,7 +228,7 @@ class WorkflowLoop:
         return step.value()
 
     async def gather(self, work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
-        """Run branches beside each other; see `WorkflowContext.gather`."""
+        """Run branches in parallel; see `WorkflowContext.gather`."""
         results: dict[int, T] = {}
         own, alive = _path.get(), len(work)
 
@@ -229,7 +238,7 @@ class WorkflowLoop:
             try:
                 results[index] = await one
             finally:
-                # The last one leaves its place to the branch that waits for all of them.
+                # The last branch to end hands its place to the branch that waits for all.
                 alive -= 1
                 self._branches -= alive > 0
                 self._begin()
@@ -241,7 +250,7 @@ class WorkflowLoop:
         return [results[index] for index in range(len(work))]
 
     def _begin(self) -> None:
-        """Run what is asked for once every branch waits: so a resume finds the same exchanges."""
+        """Run the requested nodes once every branch waits, so a resume makes the same exchanges."""
         if self._running or not self._waiting or len(self._waiting) < self._branches:
             return
         ordered = sorted(self._waiting, key=lambda step: step.path)
@@ -250,7 +259,7 @@ class WorkflowLoop:
         self._group.start_soon(carried, self._exchange, batch)
 
     async def _exchange(self, batch: Sequence[NodeIteration]) -> None:
-        """Give each node of a batch its result: the recorded one, or that of running it now."""
+        """Give each node of a batch its recorded result, or run it."""
         fresh: list[NodeIteration] = []
         for step in batch:
             self._iterations[step.name] += 1
@@ -285,7 +294,7 @@ class WorkflowLoop:
                 # It was never started.
                 return True
             case _:
-                return self.retry and recorded.exchange == self._last
+                return self._retry and recorded.exchange == self._last
 
     def _settle(self, step: NodeIteration) -> None:
         if step.result is not None and step.result.outcome == "ok":
@@ -307,7 +316,7 @@ class WorkflowLoop:
         return self._end is not None
 
     async def _run(self, steps: Sequence[NodeIteration]) -> bool:
-        """Run nodes as one exchange; return whether the run goes on."""
+        """Run nodes as one exchange; return whether the run continues."""
         log = self.log
         seq = log.next_seq
         calls = [ToolCall(call_id(seq, i), one.name, one.asked) for i, one in enumerate(steps)]
@@ -334,7 +343,7 @@ class WorkflowLoop:
         await run_calls(log, tools, self.state.context, close)
         failed = any(one.result is None or one.result.outcome != "ok" for one in steps)
         if failed and (await log.asked())[0]:
-            # A cancel of the whole tree, which the child saw first.
+            # The whole tree was cancelled, and the child noticed first.
             self._end = cancelled_finish()
         return self._end is None
 
@@ -347,19 +356,19 @@ class WorkflowLoop:
         await self.log.close(done, shown_chars, finish=finish)
 
     async def earlier(self, step: NodeIteration) -> Run | None:
-        """Return the newest child run of this iteration of the node; None if none began."""
+        """Return the newest child run of this iteration; None if none began."""
         for run in await self.log.store.runs(parent_run_id=self.run.id, limit=10_000):
             spec = RunSpec.of(run)
             if (spec.node, spec.iteration) == step.key:
                 return run
         return None
 
-    # Whether it is the same history
+    # Comparing the function with the log
 
     def _check_same(self, step: NodeIteration, recorded: RecordedIteration) -> None:
         if step.asked != recorded.asked:
             raise WorkflowDiverged(
-                f"The node {step.name!r} (iteration {step.iteration}) is given other input than "
+                f"The node {step.name!r} (iteration {step.iteration}) has other arguments than "
                 f"when it first ran.",
                 cure=_DIVERGED,
             )
@@ -368,26 +377,14 @@ class WorkflowLoop:
         if self._recorded:
             name, iteration = next(iter(self._recorded))
             raise WorkflowDiverged(
-                f"The log has the node {name!r} (iteration {iteration}) next, and the workflow "
-                f"{self.workflow.name!r} did not ask for it.",
+                f"The log has the node {name!r} (iteration {iteration}) next, but the workflow "
+                f"{self._name!r} did not ask for it.",
                 cure=_DIVERGED,
             )
 
 
 _DIVERGED = (
-    "Resume the run with the code that began it, or start a new one. Between its nodes a workflow "
-    "has to be deterministic: take time, chance and what is outside from a node (`w.call`)."
+    "Resume the run with the code that began it, or start a new one. Outside of its nodes a "
+    "workflow must be deterministic: get time, random values and external data from a node "
+    "(`w.call`)."
 )
-
-
-def plain_output(output: Any) -> Any:
-    """Return a workflow's output as the JSON value that it is kept as. Raises `ConfigError`."""
-    encode_node_value(output)
-    return to_plain_json(output)
-
-
-def encode_output(value: Any) -> bytes:
-    """Return an output as the run's row keeps it."""
-    from pydantic_core import to_json
-
-    return to_json(value)

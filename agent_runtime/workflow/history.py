@@ -1,4 +1,4 @@
-"""What was said on a workflow's thread before a run of it."""
+"""Read the conversation on a workflow's thread before a run."""
 
 from __future__ import annotations
 
@@ -6,35 +6,35 @@ from agent_runtime.messages import AssistantMessage, UserMessage, decode_message
 from agent_runtime_storage.contract.store import UserStore
 
 HistoryMessage = UserMessage | AssistantMessage
-"""A message of the state that the nodes of a workflow share."""
+"""A message of the state that a workflow's nodes share."""
 
 PAGE = 50
-"""How many nodes are read at once."""
+"""How many log nodes are read at once."""
 
 
 async def said_before(
     store: UserStore, thread_id: str, node_id: int | None, *, messages: int, tokens: int
 ) -> list[HistoryMessage]:
-    """Return what users and workflow said on the branch that ends at a node, oldest first.
+    """Return the newest messages of users and workflow on a branch, oldest first.
 
-    These are the newest whole messages within both limits, from one of the user's on.  What nodes
-    did is not among them.
+    They are whole, within both limits, and begin with a user message.  The exchanges of workflow
+    nodes are left out.
 
     Args:
-        node_id: None for an empty branch.
-        messages: how many there may be.
-        tokens: how many tokens they may have together, as they were counted when they were kept.
+        node_id: the end of the branch; None for an empty one.
+        messages: the most messages.
+        tokens: the most tokens together, as counted when they were logged.
     """
-    found: list[tuple[HistoryMessage, int]] = []
-    while node_id is not None and len(found) < messages:
+    newest: list[tuple[HistoryMessage, int]] = []
+    while node_id is not None and len(newest) < messages:
         page = await store.branch(thread_id, node_id, limit=PAGE)
         for node in reversed(page):
             message = decode_message(node.body)
             if node.kind == "message" and isinstance(message, UserMessage | AssistantMessage):
-                found.append((message, node.tokens))
+                newest.append((message, node.tokens))
         node_id = page[0].parent_id
     kept: list[HistoryMessage] = []
-    for message, size in found[:messages]:
+    for message, size in newest[:messages]:
         tokens -= size
         if tokens < 0:
             break

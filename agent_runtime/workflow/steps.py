@@ -1,4 +1,4 @@
-"""A node of a workflow at work: what it is asked, what it runs, and its value as the log has it."""
+"""One iteration of a workflow's node: its arguments, what runs it, and its value in the log."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ from agent_runtime_config.approvals import ApprovalRule
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 Key = tuple[str, int]
-"""A node's name and which of its iterations, from 1."""
+"""A node's name and the number of the iteration, from 1."""
 
 
 @dataclass(slots=True, eq=False)
 class NodeIteration:
-    """One iteration of a node, from when it is asked for until its value is there.
+    """One iteration of a node, from the workflow's request to its value.
 
     Attributes:
         asked: its arguments, as the log has them.
-        work: what runs it.
-        needs: says whether a person would have to allow it, under the rules of the settings.
-        repeatable: whether it may run again when nobody saw its end.
-        speaks: whether its value is a message of the shared state.
-        path: where it stands among parallel branches.
-        again: whether an iteration that did not succeed is recorded already.
-        began: the call that began it, if nobody saw its end.
-        cause: what it failed with in this process.
+        work: the tool that runs it.
+        needs: returns whether it needs an approval, under the rules of the settings.
+        repeatable: whether it may run again if its end was not recorded.
+        speaks: whether its value becomes a message of the shared state.
+        path: its position among parallel branches.
+        again: whether the log has this iteration without success.
+        began: the call that began it, if its end was not recorded.
+        cause: the error that it failed with in this process.
         stop_reason: why its own run stopped.
     """
 
@@ -65,17 +65,17 @@ class NodeIteration:
     def __post_init__(self) -> None:
         if not NAME.fullmatch(self.name):
             raise ConfigError(
-                f"{self.name!r} is no name for a node.",
+                f"{self.name!r} is not a valid name for a node.",
                 cure="Use 1 to 64 letters (a-z), digits, `_` and `-`.",
             )
 
     @property
     def key(self) -> Key:
-        """By what it is recorded."""
+        """The key of its record."""
         return self.name, self.iteration
 
     def value(self) -> Any:
-        """Return what the node gave, as a JSON value.
+        """Return the node's value, as JSON.
 
         Raises:
             NodeFailed: it did not succeed.
@@ -89,9 +89,10 @@ class NodeIteration:
         which = f"{self.name!r}" + (f" (iteration {self.iteration})" if self.iteration > 1 else "")
         if result.outcome == "interrupted":
             return NodeFailed(
-                f"The node {which} was started, and nobody saw it end: its effect is unverified.",
-                cure="Check what it did: catch NodeFailed where the workflow asks for it, or give "
-                "it a function made by `tool(idempotent=True)`, which may run again.",
+                f"The node {which} was started, but its end was not recorded: its effect is "
+                "unverified.",
+                cure="Check what it did: catch NodeFailed in the workflow, or make its function "
+                "by `tool(idempotent=True)`, so that it may run again.",
                 node=self.name,
                 iteration=self.iteration,
                 outcome="interrupted",
@@ -105,7 +106,7 @@ class NodeIteration:
 
 
 class WorkflowNodeTool(Tool):
-    """The iterations of one node that run at the same time, as the exchange's tool."""
+    """A node as the exchange's tool, with those of its iterations that run at the same time."""
 
     def __init__(
         self, name: str, steps: Mapping[int, NodeIteration], rules: Sequence[ApprovalRule]
@@ -125,7 +126,7 @@ class WorkflowNodeTool(Tool):
 def function_step(
     name: str, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> NodeIteration:
-    """Return a node that calls a function, or a function made a tool, with these arguments.
+    """Return a node that calls a function (or the function of a `tool`) with these arguments.
 
     Raises:
         ConfigError: the name or the function is not usable.
@@ -177,7 +178,7 @@ def _needs(
     kwargs: Mapping[str, Any],
     rules: Sequence[ApprovalRule],
 ) -> bool:
-    """Return whether a person would have to allow a call, by any of the names that it has."""
+    """Return whether a call needs an approval, under any of its names."""
     if not rules and (made is None or made.needs_approval is False):
         return False
     given: dict[str, Any] = {}
@@ -189,7 +190,7 @@ def _needs(
         given = to_plain_json(_flat(bound, signature))
 
     def takes(one: str) -> bool:
-        # Of a function without a signature nothing is known.
+        # Without a signature, the function may take any argument.
         return signature is None or one in signature.parameters
 
     arguments = Arguments(given, takes, made.folder if made else None)
@@ -200,7 +201,7 @@ def _needs(
 
 
 def _flat(bound: inspect.BoundArguments, signature: inspect.Signature) -> dict[str, Any]:
-    """Return arguments by their names, with those of a `**` beside the others."""
+    """Return arguments by name; those of a `**` parameter are not nested."""
     flat: dict[str, Any] = {}
     for name, value in bound.arguments.items():
         several = signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD
@@ -212,16 +213,16 @@ def _flat(bound: inspect.BoundArguments, signature: inspect.Signature) -> dict[s
 
 
 def to_plain_json(value: Any) -> Any:
-    """Return a value as JSON holds it, the same in every process.
+    """Return a value as JSON, the same in every process.
 
-    What JSON cannot hold is named by its type: an argument such as a connection has to be passed,
-    and need not be kept.
+    Values that JSON cannot hold are named by their type: an argument such as a connection must be
+    passed on, but need not be stored.
     """
     return from_json(to_json(_ordered(value, named=True), fallback=_named))
 
 
 def node_tool_result(value: Any) -> ToolResult:
-    """Return what a node gave as the log keeps it.
+    """Return a node's value as the log stores it.
 
     Raises:
         ConfigError: JSON cannot hold it.
@@ -230,7 +231,7 @@ def node_tool_result(value: Any) -> ToolResult:
 
 
 def encode_node_value(value: Any) -> str:
-    """Return a value as text: a string as it is, unless it reads like JSON; all else as JSON.
+    """Return a value as text: JSON, or a string unchanged unless it reads like JSON.
 
     Raises:
         ConfigError: JSON cannot hold it.
@@ -255,17 +256,17 @@ def decode_node_value(text: str) -> Any:
 
 
 def describe_value(value: Any) -> str:
-    """Return a value as a message says it."""
+    """Return a value as the text of a message."""
     if value is None or value == "":
         return NO_RESULT
     return value if isinstance(value, str) else encode_node_value(value)
 
 
 def typed(value: Any, kind: Any) -> Any:
-    """Return a JSON value as one of this type; as it is where pydantic knows no such type.
+    """Convert a JSON value to a type; return it unchanged if pydantic cannot handle the type.
 
     Raises:
-        ConfigError: it is no such value.
+        ConfigError: the value does not fit the type.
     """
     if kind is None or kind is Any:
         return value
@@ -283,7 +284,7 @@ def typed(value: Any, kind: Any) -> Any:
 
 
 def return_type(function: Callable[..., Any]) -> Any:
-    """Return the annotation of what a function returns; None if there is no usable one."""
+    """Return a function's return annotation; None if there is no usable one."""
     made = _tool(function)
     try:
         return typing.get_type_hints(made.function if made else function).get("return")
@@ -306,10 +307,10 @@ def _is_json(text: str) -> bool:
 
 
 def _ordered(value: Any, *, named: bool = False) -> Any:
-    """Return the value with what has no order in one, and all text such that it can be stored.
+    """Return the value with its sets sorted and its texts storable.
 
     Args:
-        named: whether iterators are named instead of read: reading one would use it up.
+        named: whether to name iterators instead of reading them, which would use them up.
     """
     inner = partial(_ordered, named=named)
     if isinstance(value, str):

@@ -128,7 +128,7 @@ class Elsewhere:
         self._line = other.line
 
     async def until(self, *kinds: str) -> None:
-        """Wait until all these were told, in whatever order."""
+        """Wait until all these were reported, in whatever order."""
         missing = list(kinds)
         while missing:
             line = await self._line()

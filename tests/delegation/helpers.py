@@ -37,5 +37,5 @@ def playing(parent: list[ModelAnswer], child: Answer) -> ScriptFunction:
 
 
 async def outcomes(world: World, result: RunResult) -> list[dict[str, Any]]:
-    """Return the outcomes that the parent was told, in the order of its calls."""
+    """Return the outcomes that the parent got, in the order of its calls."""
     return [orjson.loads(text) for _, text in await world.results(result.thread_id)]

@@ -58,7 +58,7 @@ async def test_the_second_attempt_is_briefed_with_the_error_of_the_first(play: P
     ]
     async with play(playing(parent, child)) as world:
         result = await world.run(Agent(tools=[work], delegation=True))
-        told = await outcomes(world, result)
+        ends = await outcomes(world, result)
         assert logs(world) == [
             "",
             "Attempt 1 (succeeded)\n"
@@ -68,7 +68,7 @@ async def test_the_second_attempt_is_briefed_with_the_error_of_the_first(play: P
             "- diagnosis: No room.\n"
             "- fix_applied: Another disk.",
         ]
-    assert [(one["attempt"], one["task_key"]) for one in told] == [(1, "k"), (2, "k")]
+    assert [(one["attempt"], one["task_key"]) for one in ends] == [(1, "k"), (2, "k")]
 
 
 @pytest.mark.backends("file")
@@ -149,8 +149,8 @@ async def test_a_corrupt_entry_is_passed_over_with_a_warning(
 
     async with play(playing([order(), order(), order(), say("Done.")], child)) as world:
         result = await world.run(Agent(tools=[double], delegation=True))
-        told = await outcomes(world, result)
-        assert (result.output, told[2]["status"]) == ("Done.", "succeeded")
+        ends = await outcomes(world, result)
+        assert (result.output, ends[2]["status"]) == ("Done.", "succeeded")
         last = logs(world)[-1]
     assert last.count("Attempt ") == 1
     assert "cannot be read" in caplog.text or "names no call" in caplog.text

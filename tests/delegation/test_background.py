@@ -51,7 +51,7 @@ class Script:
         self.parent = parent
         self.go = anyio.Event()
         self.asked: list[ModelRequest] = []
-        self.told: list[ModelRequest] = []
+        self.requests: list[ModelRequest] = []
 
     async def respond(self, request: ModelRequest) -> Scripted:
         """Answer for the parent, or for a sub-agent."""
@@ -59,9 +59,9 @@ class Script:
             self.asked.append(request)
             await self.go.wait()
             return say("It is done.")
-        self.told.append(request)
-        # Of a prompt that began anew, or of a later run, one of them is too small.
-        return self.parent[max(step(request), len(self.told) - 1)]
+        self.requests.append(request)
+        # Of a prompt that began again, or of a later run, one of them is too small.
+        return self.parent[max(step(request), len(self.requests) - 1)]
 
     def agent(self) -> Agent:
         """Return the agent that delegates."""
@@ -93,7 +93,7 @@ async def test_a_task_begins_at_once_and_its_outcome_comes_at_the_next_step(play
     assert '"status": "running"' in begun
     assert [run.status for run in tree] == ["succeeded", "succeeded"]
     # The message stands behind the results of the step in which it came.
-    last = two.told[-1].messages[-1].text
+    last = two.requests[-1].messages[-1].text
     assert last.startswith("held") and "It is done." in last and '"status": "succeeded"' in last
     assert [one.data["source"] for one in world.events if one.kind == "note"] == ["background"]
     assert sum(one.kind == "run-finish" for one in world.events) == 2
@@ -109,24 +109,24 @@ async def test_a_task_outlasts_its_run_and_the_next_one_is_told(play: Play) -> N
         assert await statuses(world.store) == {"k": "succeeded"}
         result = await world.run(two.agent(), "And now?", thread="t")
     assert result.output == "I have read it."
-    assert any("It is done." in one.text for one in two.told[-1].messages)
+    assert any("It is done." in one.text for one in two.requests[-1].messages)
 
 
 async def test_the_same_task_twice_and_one_too_many_are_refused(play: Play) -> None:
     order = {"role": "worker", "instructions": "Work.", "background": True}
-    # Which of those that begin beside each other comes too late is not decided.
+    # Which of those that begin at the same time comes too late is not decided.
     many = calls(*(raw_call("delegate", **order, task_key=f"k{n}") for n in range(MOST_RUNNING)))
     two = Script(begin("first"), begin("first"), many, say("Done."))
     async with play() as world:
         await world.run(two.agent(), thread="t")
-        first, twice, *told = await world.results("t")
+        first, twice, *replies = await world.results("t")
         running = await statuses(world.store)
         two.go.set()
     assert (first[0], twice[0]) == ("ok", "refused")
     assert "'first' is running already" in twice[1]
     assert list(running.values()) == ["running"] * MOST_RUNNING and "first" in running
-    assert sorted(outcome for outcome, _ in told) == ["ok"] * (MOST_RUNNING - 1) + ["refused"]
-    [late] = [text for outcome, text in told if outcome == "refused"]
+    assert sorted(outcome for outcome, _ in replies) == ["ok"] * (MOST_RUNNING - 1) + ["refused"]
+    [late] = [text for outcome, text in replies if outcome == "refused"]
     assert "5 tasks are running in the background already" in late
 
 
@@ -143,16 +143,16 @@ async def test_tasks_are_listed_steered_and_cancelled(play: Play) -> None:
     )
     async with play() as world:
         await world.run(two.agent(), thread="t")
-        told = await world.results("t")
+        replies = await world.results("t")
         [task] = await tasks_of(world.store, "t")
         run = await world.store.run(task.run_id)
         inbox = await world.store.inbox(run.thread_id)
-    assert told[1][1].startswith("- k: running, 0 steps, begun ")
-    assert told[4][1] == "A message has come; you read it now."
-    assert [outcome for outcome, _ in told] == ["ok"] * 5 + ["error"] * 2
+    assert replies[1][1].startswith("- k: running, 0 steps, started ")
+    assert replies[4][1] == "A message has arrived; you read it now."
+    assert [outcome for outcome, _ in replies] == ["ok"] * 5 + ["error"] * 2
     assert [item.body for item in inbox] == [b"Look at the sea."]
     assert (task.status, run.status, run.cancel_requested) == ("cancelled", "cancelled", True)
-    assert any('"status": "cancelled"' in one.text for one in two.told[-1].messages)
+    assert any('"status": "cancelled"' in one.text for one in two.requests[-1].messages)
 
 
 async def test_running_tasks_are_in_the_state_note(play: Play) -> None:
@@ -185,7 +185,7 @@ async def test_prompts_that_begin_anew_restate_running_tasks(play: Play) -> None
         result = await world.run(agent, thread="t")
         assert result.ok
     assert any(one.kind == "activation" for one in world.events)
-    notes = [one.text for one in two.told[-1].messages if "Your background tasks:" in one.text]
+    notes = [one.text for one in two.requests[-1].messages if "Your background tasks:" in one.text]
     assert len(notes) == 1 and "- k: running" in notes[0]
 
 
@@ -207,8 +207,8 @@ async def test_closing_the_runtime_leaves_a_task_to_be_gone_on_with(database_url
         runs = await store.runs(parent_thread_id="t")
         events = await store.events(runs[0].thread_id)
     assert result.output == "All read."
-    assert any("was interrupted" in one.text for one in second.told[0].messages)
-    assert any("It is done." in one.text for one in second.told[-1].messages)
+    assert any("was interrupted" in one.text for one in second.requests[0].messages)
+    assert any("It is done." in one.text for one in second.requests[-1].messages)
     # The same run went on; each of its executions ended once.
     assert [(run.id, run.status) for run in runs] == [(task.run_id, "succeeded")]
     assert [one.kind for one in events].count("run-finish") == 2
@@ -223,10 +223,10 @@ async def test_a_message_whose_sender_died_while_it_sent_it_comes_all_the_same(
         """Claim the job of the message, and do no more, as a process does that is killed then."""
         context: ToolContext = work.context
         thread = context.thread_id
-        assert await context.store.claim(JOB, seconds=0.5, thread_id=thread, key=work.owed)
+        assert await context.store.claim(JOB, seconds=0.5, thread_id=thread, key=work.job_key)
         sending.set()
 
-    monkeypatch.setattr("agent_runtime.delegation.background._Work._send", die)
+    monkeypatch.setattr("agent_runtime.delegation.background._BackgroundRun._send", die)
     monkeypatch.setattr("agent_runtime.delegation.background.CLAIM_SECONDS", 0.5)
     two = Script(begin(), say("Bye."), call("hold"), say("Read."))
     async with play() as world:
@@ -235,7 +235,7 @@ async def test_a_message_whose_sender_died_while_it_sent_it_comes_all_the_same(
         await sending.wait()
         result = await world.run(two.agent(), "And now?", thread="t")
     assert result.output == "Read."
-    assert any("It is done." in one.text for one in two.told[-1].messages)
+    assert any("It is done." in one.text for one in two.requests[-1].messages)
 
 
 async def test_a_task_of_a_cancelled_run_is_cancelled_with_it(play: Play) -> None:

@@ -252,7 +252,7 @@ async def test_what_a_dead_child_holds_is_waited_for_no_longer(play: Play) -> No
 async def resumed_without_its_budget(
     play: Play, resumed: Agent, settings: dict[str, Any], price: Price | None = PRICE
 ) -> list[Run]:
-    """Stop a run after a step, and go on with it where no budget is set; return its children."""
+    """Stop a run after a step, and resume it where no budget is set; return its children."""
     async with play([call("double", number=1)], settings=settings, price=PRICE) as world:
         first = await world.run(Agent(tools=[double], max_steps=1))
         assert first.stop_reason == "max_steps"

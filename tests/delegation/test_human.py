@@ -95,10 +95,10 @@ async def children(world: World, root: str) -> dict[str, str]:
 
 
 async def ends(world: World, root: str) -> list[int]:
-    """Return how many ends each run of a tree has told of."""
+    """Return how many ends each run of a tree has events for."""
     runs = await world.store.runs(root_run_id=root)
-    told = [await world.store.events(run.thread_id) for run in runs]
-    return [sum(one.kind == "run-finish" for one in events) for events in told]
+    texts = [await world.store.events(run.thread_id) for run in runs]
+    return [sum(one.kind == "run-finish" for one in events) for events in texts]
 
 
 async def test_a_sub_agents_call_waits_for_an_approval_and_the_root_with_it(play: Play) -> None:
@@ -324,8 +324,8 @@ async def test_in_the_background_and_in_tools_of_ones_own_it_is_refused(play: Pl
 
         assert result.ok and erased == []
         assert await world.runtime.questions(status=None) == []
-        told = [text for _, text in await world.results("t")]
-        assert REFUSED in told[-1]
+        texts = [text for _, text in await world.results("t")]
+        assert REFUSED in texts[-1]
         runs = await world.store.runs(parent_thread_id="t")
         assert [run.status for run in runs] == ["succeeded"] * 2
 
@@ -344,7 +344,7 @@ async def test_killed_before_the_root_was_suspended_it_is_answered_and_gone_on_w
         [question] = await world.runtime.questions(thread="t")
         again = Asker(tmp_path / "asked").agent()
 
-        # Gone on with before the answer, it waits as it would have without the kill.
+        # Resumed before the answer, it waits as it would have without the kill.
         waits = await world.runtime.resume(root.id, again)
         assert (waits.stop_reason, waits.questions) == ("awaiting_user", (question,))
         assert (await world.runtime.sweep()).resumable == ()

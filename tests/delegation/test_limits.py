@@ -44,9 +44,9 @@ async def refusal(play: Play, policy: bool | Delegation = True, **order: Any) ->
         agent = Agent(tools=[double, look, danger], delegation=policy)
         result = await world.run(agent)
         [outcome] = await outcomes(world, result)
-        [(told, _)] = await world.results(result.thread_id)
+        [(ends, _)] = await world.results(result.thread_id)
         runs = await world.store.runs(parent_run_id=result.run_id)
-    assert (outcome["status"], outcome["stop_reason"], told) == ("failed", "refused", "refused")
+    assert (outcome["status"], outcome["stop_reason"], ends) == ("failed", "refused", "refused")
     assert runs == []
     return outcome["blockers"][0]
 
@@ -72,7 +72,7 @@ async def test_an_artifact_that_is_not_there_is_refused(play: Play, reference: s
 
 
 async def test_a_task_without_a_role_or_instructions_is_refused(play: Play) -> None:
-    assert "must say something" in await refusal(play, instructions=" ")
+    assert "must not be empty" in await refusal(play, instructions=" ")
 
 
 async def test_a_policy_that_names_a_tool_the_agent_lacks_is_a_named_error(play: Play) -> None:
@@ -155,6 +155,6 @@ async def test_so_many_work_at_once_and_the_others_wait_and_results_keep_their_o
 
     async with play(respond, settings={"delegation_parallel": 3}) as world:
         result = await world.run(Agent(tools=[double], delegation=True))
-        told = await outcomes(world, result)
+        ends = await outcomes(world, result)
     assert most == 3
-    assert [one["result"] for one in told] == [f"part {n}" for n in range(7)]
+    assert [one["result"] for one in ends] == [f"part {n}" for n in range(7)]

@@ -46,7 +46,7 @@ async def one_outcome(
     settings: dict[str, Any] | None = None,
     **order: Any,
 ) -> dict[str, Any]:
-    """Return the outcome that a parent was told of one delegated task."""
+    """Return the outcome that a parent got of one delegated task."""
     script = playing([call("delegate", **(ORDER | order)), say("Done.")], child)
     async with play(script, settings=settings, price=PRICE) as world:
         agent = Agent(tools=[double] if tools is None else tools, delegation=True)
@@ -54,8 +54,8 @@ async def one_outcome(
         assert result.output == "Done."
         [outcome] = await outcomes(world, result)
         assert outcome.keys() == KEYS
-        [(told, _)] = await world.results(result.thread_id)
-    assert told == ("ok" if outcome["status"] == "succeeded" else told) != "interrupted"
+        [(reply, _)] = await world.results(result.thread_id)
+    assert reply == ("ok" if outcome["status"] == "succeeded" else reply) != "interrupted"
     return outcome
 
 
@@ -200,8 +200,8 @@ async def test_a_cancelled_sub_agent_is_an_outcome_and_the_parent_goes_on(play: 
         agent = Agent(tools=[stop], delegation=True)
         result = await world.run(agent, deps=world.runtime)
         [outcome] = await outcomes(world, result)
-        [(told, _)] = await world.results(result.thread_id)
-    assert (result.output, told) == ("Done.", "cancelled")
+        [(reply, _)] = await world.results(result.thread_id)
+    assert (result.output, reply) == ("Done.", "cancelled")
     assert outcome.keys() == KEYS
     assert (outcome["status"], outcome["stop_reason"]) == ("cancelled", "cancelled")
     assert outcome["tool_calls"] == {"stop": 1}
@@ -286,11 +286,11 @@ async def test_a_large_result_is_a_file_of_the_thread_with_its_head_in_the_outco
 
     async with play(parent) as world:
         result = await world.run(Agent(tools=[double], delegation=True))
-        (_, told), (opened, page) = await world.results(result.thread_id)
+        (_, reply), (opened, page) = await world.results(result.thread_id)
         [file] = await world.store.files(result.thread_id)
         content = await world.store.file_content(result.thread_id, file.id)
     assert content.decode() == whole
-    assert len(told) < RESULT_CHARS
+    assert len(reply) < RESULT_CHARS
     assert (opened, page.endswith(whole[80_000:80_050])) == ("ok", True)
 
 

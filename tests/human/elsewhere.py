@@ -48,7 +48,7 @@ def agent(model: Model) -> Agent:
 
 
 def asking() -> ScriptedModel:
-    """Return a model that asks twice in one answer, then says what it was told."""
+    """Return a model that asks twice in one answer, then says its answers."""
     colour = raw_call("ask_user", question="Which?", kind="single", choices=["red", "blue"])
     return ScriptedModel(
         [calls(colour, raw_call("ask_user", question="Why?", kind="text")), say("Thanks.")]

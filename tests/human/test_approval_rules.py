@@ -293,7 +293,7 @@ async def test_a_workflows_call_is_refused_where_a_person_would_have_to_allow_it
         return await w.call("ship", function, path)
 
     async with play([], settings={"approve": rule}) as world:
-        with pytest.raises(NodeFailed, match="needs the approval of a person"):
+        with pytest.raises(NodeFailed, match="needs a person's approval"):
             await world.runtime.run(flow, "Go.")
     assert ran == []
 

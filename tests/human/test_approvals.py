@@ -278,3 +278,14 @@ def test_nothing_that_a_terminal_would_not_show_is_left_in_what_is_shown() -> No
     shown = escape_invisible("x".join(unseen))
     assert shown.isprintable()
     assert shown.count("\\") == len(unseen)
+
+
+@pytest.mark.backends("file")
+async def test_a_question_shows_the_first_thousand_characters_of_what_the_model_said(
+    play: Play,
+) -> None:
+    text = "I erase it. ".ljust(1000, "x")
+    asking = calls(raw_call("erase", path="/a"), text=f"{text}and more")
+    async with play([asking]) as world:
+        [question] = (await world.run(AGENT)).questions
+        assert question.why == text

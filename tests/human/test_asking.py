@@ -205,7 +205,7 @@ async def test_a_stream_goes_on_over_the_answer(play: Play) -> None:
 
 BAD_QUESTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "no question": ({"kind": "text"}, "question is missing"),
-    "a long one": ({"question": "x" * 5000, "kind": "text"}, "too long"),
+    "a long one": ({"question": "x" * 5000, "kind": "text"}, "longer than"),
     "no kind of these": ({"question": "x", "kind": "maybe"}, "single, multiple, text"),
     "no choices": ({"question": "x", "kind": "single"}, "2 to 20 choices"),
     "one choice": ({"question": "x", "kind": "single", "choices": ["a"]}, "2 to 20 choices"),

@@ -1,4 +1,4 @@
-"""Runs that stand still: killed while they wait, paused, and gone on with from elsewhere."""
+"""Suspended runs: killed while they wait, paused, and resumed by another process."""
 
 from __future__ import annotations
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,12 +10,11 @@ from typing import Any
 import aiohttp
 
 from agent_runtime import Agent, Event, LiteLLMModel, RunResult, Runtime, Settings, tool
-from tests.support.providers.scripted_server import close_clients as close_cached
 from tests.support.providers.server import Call, Part, Provider, Say, StrictServer, Think, Turn
 
 STEPS = 30
 FIRST = 17
-"""So many steps are made before the run ends for its limit, and is resumed."""
+"""Steps before the run reaches its limit and is resumed."""
 ANSWER = "All thirty steps are done."
 SETTINGS: dict[str, Any] = {
     "observational_memory": True,
@@ -93,16 +91,14 @@ async def play(one: Played, folder: Path, other: Played | None = None) -> None:
     then.provider.foreign = other is not None
     before = open_sessions()
     async with StrictServer(one.provider, script) as server:
-        try:
-            async with Runtime.open(settings) as runtime:
-                agent = one.agent(server)
-                first = await runtime.run(agent, "Look at all parts.", on_event=events.append)
-            server.turn_to(then.provider)
-            async with Runtime.open(settings) as runtime:
-                agent = then.agent(server)
-                result = await runtime.resume(first.run_id, agent, on_event=events.append)
-        finally:
-            await close_clients(before)
+        async with Runtime.open(settings) as runtime:
+            agent = one.agent(server)
+            first = await runtime.run(agent, "Look at all parts.", on_event=events.append)
+        server.turn_to(then.provider)
+        async with Runtime.open(settings) as runtime:
+            agent = then.agent(server)
+            result = await runtime.resume(first.run_id, agent, on_event=events.append)
+    assert [one for one in open_sessions() if all(one is not old for old in before)] == []
     _assert_well(server, first, result, events)
 
 
@@ -119,16 +115,6 @@ def _assert_well(
     # At least one before the resume and one after it, and no prompt changed without one.
     assert 2 <= len(breaks) <= len(began)
     assert breaks[0] < FIRST < breaks[-1]
-
-
-async def close_clients(before: Sequence[object]) -> None:
-    """Close what litellm keeps open for this event loop, and assert that nothing new is open.
-
-    Args:
-        before: the sessions that were open before litellm was called.
-    """
-    await close_cached()
-    assert [one for one in open_sessions() if all(one is not old for old in before)] == []
 
 
 def open_sessions() -> list[object]:

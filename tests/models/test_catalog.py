@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent_runtime.models.base import Price
+from agent_runtime.models.base import Price, TokenUsage
 from agent_runtime.models.catalog import cost_of, full_name, model_info, takes_files
 
 
@@ -88,6 +88,6 @@ def test_files_go_to_models_known_to_take_their_kind() -> None:
 
 def test_cached_tokens_are_not_paid_twice() -> None:
     price = Price(input=100, output=1000, cache_read=10, cache_write=125)
-    cost = cost_of(price, prompt=1000, cached=700, cache_write=200, output=10)
+    cost = cost_of(price, TokenUsage(1000, 10, cached=700, cache_write=200))
     assert cost == 100 * 100 + 700 * 10 + 200 * 125 + 10 * 1000
-    assert cost_of(None, prompt=1, cached=0, cache_write=0, output=1) is None
+    assert cost_of(None, TokenUsage(1, 1)) is None

@@ -458,7 +458,7 @@ def test_nothing_but_a_call_imports_litellm() -> None:
     code = (
         "import sys, anyio\n"
         "import agent_runtime.models.litellm, agent_runtime.models.scripted\n"
-        "import agent_runtime.models as m, agent_runtime.tokens as t\n"
+        "import agent_runtime.models as m, agent_runtime.models.tokens as t\n"
         "model = m.model_from_name('anthropic/claude-sonnet-4-5')\n"
         "assert anyio.run(model.info).window == 200_000\n"
         "assert t.count_text('hello world') == 2\n"

@@ -74,7 +74,7 @@ def test_nothing_is_fetched(folder: str) -> None:
         "import socket, sys\n"
         "def refuse(*_): raise AssertionError('network')\n"
         "socket.socket.connect = socket.getaddrinfo = refuse\n"
-        "from agent_runtime.tokens import count_text\n"
+        "from agent_runtime.models.tokens import count_text\n"
         "print(count_text('hello world'))"
     )
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}

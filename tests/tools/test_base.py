@@ -95,8 +95,8 @@ async def test_arguments_are_validated_and_defaults_filled_in() -> None:
 
 
 async def test_bad_arguments_are_told_one_by_one_without_their_values() -> None:
-    told = await error(lookup, copy=["secret"], _private=0, town="x")
-    assert told.split("\n") == [
+    reply = await error(lookup, copy=["secret"], _private=0, town="x")
+    assert reply.split("\n") == [
         "The arguments are not valid, so the call was not made:",
         "- city: is missing",
         "- copy.0: Input should be a valid integer, unable to parse string as an integer",
@@ -157,8 +157,8 @@ async def test_what_no_file_can_hold_is_replaced_in_a_tool_result_too() -> None:
 
 
 async def test_what_cannot_be_shown_as_json_is_an_error_that_says_the_tool_ran() -> None:
-    told = await error(returning(Stubborn()))
-    assert told.startswith("The tool ran, but what it returned cannot be shown as JSON: ")
+    reply = await error(returning(Stubborn()))
+    assert reply.startswith("The tool ran, but what it returned cannot be shown as JSON: ")
 
 
 def raising(problem: Exception, *, is_async: bool) -> FunctionTool[[], Any]:
@@ -292,7 +292,7 @@ async def test_a_sync_tool_that_found_no_thread_in_time_did_not_run() -> None:
     release = threading.Event()
     busy = threading.Semaphore(0)
     ran: list[bool] = []
-    told = ""
+    reply = ""
 
     @tool
     def block() -> None:
@@ -308,9 +308,9 @@ async def test_a_sync_tool_that_found_no_thread_in_time_did_not_run() -> None:
             group.start_soon(call, block)
         for _ in range(MAX_THREADS):
             await anyio.to_thread.run_sync(busy.acquire)
-        told = await error(late)
+        reply = await error(late)
         release.set()
-    assert told == "No thread was free for this call within 0.01 s. It did not run."
+    assert reply == "No thread was free for this call within 0.01 s. It did not run."
     assert ran == []
 
 
@@ -385,7 +385,7 @@ del without_hint.__annotations__["thing"]
 
 
 @pytest.mark.parametrize(
-    ("function", "told"),
+    ("function", "reply"),
     [
         (many, r"\*things of the tool many takes any number"),
         (keywords, r"\*\*things of the tool keywords"),
@@ -396,20 +396,20 @@ del without_hint.__annotations__["thing"]
         (default_field, "thing of the tool default_field has a `Field` as its default"),
         (generator, "generator is a generator"),
         (functools.partial(many), "has no name"),
-        (lambda: None, "'<lambda>' is no name for a tool"),
+        (lambda: None, "'<lambda>' is not a valid name for a tool"),
     ],
 )
 def test_a_function_that_cannot_be_a_tool_is_refused_at_once(
-    function: Callable[..., Any], told: str
+    function: Callable[..., Any], reply: str
 ) -> None:
-    with pytest.raises(ConfigError, match=told) as caught:
+    with pytest.raises(ConfigError, match=reply) as caught:
         tool(function)
     assert caught.value.cure
 
 
 @pytest.mark.parametrize("name", ["", "a b", "ä", "x" * 65, "a.b", "a\n"])
 def test_a_name_that_some_provider_would_refuse_is_refused(name: str) -> None:
-    with pytest.raises(ConfigError, match="is no name for a tool"):
+    with pytest.raises(ConfigError, match="is not a valid name for a tool"):
         tool(name=name or "\0")(lambda: None)
 
 

@@ -45,18 +45,18 @@ async def test_a_whole_tree_ends_with_its_command(tmp_path: Path) -> None:
 
 async def test_a_whole_tree_ends_with_the_time_limit(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "never")
-    told = await error(runner(tmp_path, 3), command=f"{TREE} echo begun; read x < never")
-    assert told.startswith("It was killed after 3 s.")
+    reply = await error(runner(tmp_path, 3), command=f"{TREE} echo begun; read x < never")
+    assert reply.startswith("It was killed after 3 s.")
     if (tmp_path / "pids").exists():
         await all_ended(tmp_path)
 
 
 async def test_a_whole_tree_ends_with_a_cancel(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "told")
+    os.mkfifo(tmp_path / "reply")
     async with anyio.create_task_group() as group:
-        command = f"{TREE} echo > told; sleep 600"
+        command = f"{TREE} echo > reply; sleep 600"
         group.start_soon(lambda: call(runner(tmp_path), command=command))
-        await anyio.to_thread.run_sync((tmp_path / "told").read_text)
+        await anyio.to_thread.run_sync((tmp_path / "reply").read_text)
         group.cancel_scope.cancel()
     await all_ended(tmp_path)
 
@@ -101,8 +101,8 @@ async def test_a_command_that_was_killed_tells_its_signal(tmp_path: Path) -> Non
 async def test_a_command_that_no_shell_can_be_given_is_an_error(
     tmp_path: Path, command: str
 ) -> None:
-    told = await error(runner(tmp_path), command=command)
-    assert told.startswith("It could not be run: ")
+    reply = await error(runner(tmp_path), command=command)
+    assert reply.startswith("It could not be run: ")
 
 
 async def test_a_command_has_no_trace_of_the_runtimes_environment(
@@ -121,11 +121,11 @@ async def test_nothing_is_kept_of_a_command_that_ended(tmp_path: Path) -> None:
 
 async def test_a_supervisor_that_nobody_ended_is_ended_with_its_command(tmp_path: Path) -> None:
     # As a resume finds it whose runtime was killed, and whose supervisor was stopped.
-    os.mkfifo(tmp_path / "told")
+    os.mkfifo(tmp_path / "reply")
     async with anyio.create_task_group() as group:
-        command = f"{TREE} echo $PPID > told; sleep 600"
+        command = f"{TREE} echo $PPID > reply; sleep 600"
         group.start_soon(lambda: call(runner(tmp_path), command=command))
-        parent = int(await anyio.to_thread.run_sync((tmp_path / "told").read_text))
+        parent = int(await anyio.to_thread.run_sync((tmp_path / "reply").read_text))
         above = supervisor.process_parents()[parent]
         os.kill(above, signal.SIGSTOP)
 

@@ -46,10 +46,10 @@ def test_a_supervisor_that_ended_before_it_was_recorded_is_not_waited_for() -> N
 
 @pytest.mark.backends("file")
 async def test_a_whole_tree_ends_with_a_killed_runtime(tmp_path: Path, database_url: str) -> None:
-    os.mkfifo(tmp_path / "told")
-    command = f"{TREE} echo > told; sleep 600"
+    os.mkfifo(tmp_path / "reply")
+    command = f"{TREE} echo > reply; sleep 600"
     async with program("tests.tools.commanding", database_url, str(tmp_path), command) as other:
-        await anyio.to_thread.run_sync((tmp_path / "told").read_text)
+        await anyio.to_thread.run_sync((tmp_path / "reply").read_text)
         await other.kill()
     await all_ended(tmp_path)
     assert "still there" not in await resumed(database_url, tmp_path)
@@ -59,10 +59,10 @@ async def test_a_whole_tree_ends_with_a_killed_runtime(tmp_path: Path, database_
 async def test_what_outlives_a_killed_runtime_is_ended_by_the_resume(
     tmp_path: Path, database_url: str
 ) -> None:
-    os.mkfifo(tmp_path / "told")
-    command = f"{TREE} echo $PPID > told; sleep 600"
+    os.mkfifo(tmp_path / "reply")
+    command = f"{TREE} echo $PPID > reply; sleep 600"
     async with program("tests.tools.commanding", database_url, str(tmp_path), command) as other:
-        parent = int(await anyio.to_thread.run_sync((tmp_path / "told").read_text))
+        parent = int(await anyio.to_thread.run_sync((tmp_path / "reply").read_text))
         above = supervisor.process_parents()[parent]
         # So it does not notice that the runtime is gone.
         os.kill(above, signal.SIGSTOP)

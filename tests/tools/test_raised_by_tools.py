@@ -1,4 +1,4 @@
-"""Tools that raise what is no `Exception`: no process ends, no thread stays busy, no log breaks."""
+"""Tools that raise `SystemExit` and the like: no process ends, no thread hangs, no log breaks."""
 
 from __future__ import annotations
 
@@ -110,13 +110,13 @@ KINDS: dict[str, type[BaseException]] = {"interrupt": KeyboardInterrupt, "odd": 
 
 @tool
 async def raise_on_loop(kind: str) -> str:
-    """Raise what is no `Exception`."""
+    """Raise a `BaseException` that is not an `Exception`."""
     raise KINDS[kind]
 
 
 @tool
 def raise_in_thread(kind: str) -> str:
-    """Raise what is no `Exception`."""
+    """Raise a `BaseException` that is not an `Exception`."""
     raise KINDS[kind]
 
 

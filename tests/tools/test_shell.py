@@ -47,14 +47,14 @@ async def test_output_errors_and_exit_code_are_told(tmp_path: Path) -> None:
 
 async def test_a_command_that_takes_too_long_is_killed_with_all_it_started(tmp_path: Path) -> None:
     command = "echo begun; sleep 600 & echo $! > pid; wait"
-    told = await error(runner(tmp_path), command=command, timeout=1)
-    assert told == "It was killed after 1 s. Its output until then:\nbegun\n"
+    reply = await error(runner(tmp_path), command=command, timeout=1)
+    assert reply == "It was killed after 1 s. Its output until then:\nbegun\n"
     await ended(int((tmp_path / "pid").read_text()))
 
 
 async def test_a_model_cannot_ask_for_more_time_than_is_allowed(tmp_path: Path) -> None:
-    told = await error(runner(tmp_path, timeout=0.2), command="sleep 600", timeout=900)
-    assert told.startswith("It was killed after 0.2 s.")
+    reply = await error(runner(tmp_path, timeout=0.2), command="sleep 600", timeout=900)
+    assert reply.startswith("It was killed after 0.2 s.")
 
 
 async def test_what_a_command_leaves_in_the_background_is_killed(tmp_path: Path) -> None:
@@ -64,13 +64,13 @@ async def test_what_a_command_leaves_in_the_background_is_killed(tmp_path: Path)
 
 
 async def test_a_cancelled_command_is_killed_with_all_it_started(tmp_path: Path) -> None:
-    told = tmp_path / "told"
-    os.mkfifo(told)
+    reply = tmp_path / "reply"
+    os.mkfifo(reply)
     pid = 0
     async with anyio.create_task_group() as group:
-        command = "sleep 600 & echo $! > told; wait"
+        command = "sleep 600 & echo $! > reply; wait"
         group.start_soon(lambda: call(runner(tmp_path), command=command))
-        pid = int(await anyio.to_thread.run_sync(told.read_text))
+        pid = int(await anyio.to_thread.run_sync(reply.read_text))
         group.cancel_scope.cancel()
     await ended(pid)
 

@@ -28,7 +28,7 @@ Tools = dict[str, Tool]
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A workspace beside a file that it must not reach."""
+    """A workspace next to a file that it must not reach."""
     (tmp_path / "secret.txt").write_text("do not read\n")
     folder = tmp_path / "workspace"
     (folder / "src").mkdir(parents=True)
@@ -193,7 +193,7 @@ async def test_an_empty_file_and_a_last_line_without_its_end(root: Path, tools: 
 async def test_bytes_that_are_no_utf8_are_replaced_and_it_is_said(root: Path, tools: Tools) -> None:
     (root / "latin").write_bytes(b"sch\xf6n\r\n")
     shown = await text(tools["read_file"], path="latin")
-    assert "its line ends are CRLF; what is no UTF-8 is shown as �.\nsch�n\n" in shown
+    assert "its line ends are CRLF; bytes that are not UTF-8 are shown as �.\nsch�n\n" in shown
 
 
 async def test_binary_files_are_refused_with_their_size(root: Path, tools: Tools) -> None:
@@ -299,7 +299,7 @@ async def test_a_link_that_is_swapped_in_after_the_check_is_not_followed(
 async def test_links_that_run_in_a_circle_are_an_error(root: Path, tools: Tools) -> None:
     (root / "a").symlink_to("b")
     (root / "b").symlink_to("a")
-    assert "links run in a circle" in await error(tools["read_file"], path="a")
+    assert "links form a circle" in await error(tools["read_file"], path="a")
 
 
 # write_file and edit_file
@@ -353,15 +353,15 @@ async def test_a_failed_write_leaves_the_old_file_and_nothing_else(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    told = await error(tools["write_file"], path="README.md", content="new")
-    assert told == "README.md: No space left on device."
+    reply = await error(tools["write_file"], path="README.md", content="new")
+    assert reply == "README.md: No space left on device."
     assert (root / "README.md").read_text() == "# Title\n\nText\n"
     assert sorted(one.name for one in (root / ".").iterdir()) == ["README.md", "src"]
 
 
 async def test_text_that_is_no_utf8_is_not_written(tools: Tools) -> None:
-    told = await error(tools["write_file"], path="x", content="\ud800")
-    assert "cannot be written as UTF-8" in told
+    reply = await error(tools["write_file"], path="x", content="\ud800")
+    assert "cannot be written as UTF-8" in reply
 
 
 async def test_an_edit_needs_one_match_unless_told_otherwise(root: Path, tools: Tools) -> None:
@@ -370,8 +370,8 @@ async def test_an_edit_needs_one_match_unless_told_otherwise(root: Path, tools: 
     assert "contains that text 2 times" in await error(edit, path="t", old="one", new="1")
     assert "does not contain that text" in await error(edit, path="t", old="three", new="3")
     assert await text(edit, path="t", old="two", new="2") == "Replaced 1 occurrence in t."
-    told = await text(edit, path="t", old="one", new="", replace_all=True)
-    assert told == "Replaced 2 occurrences in t."
+    reply = await text(edit, path="t", old="one", new="", replace_all=True)
+    assert reply == "Replaced 2 occurrences in t."
     assert (root / "t").read_text() == " 2 \n"
 
 
@@ -416,8 +416,8 @@ def locked(database: Path) -> bool:
         "except OSError:\n"
         "    print('locked')\n"
     )
-    told = subprocess.check_output([sys.executable, "-c", code, str(database)], text=True)
-    return told.strip() == "locked"
+    reply = subprocess.check_output([sys.executable, "-c", code, str(database)], text=True)
+    return reply.strip() == "locked"
 
 
 async def test_the_runtimes_database_is_never_opened_by_a_tool(root: Path) -> None:
@@ -434,8 +434,8 @@ async def test_the_runtimes_database_is_never_opened_by_a_tool(root: Path) -> No
         changes = {"write_file": {"content": "x"}, "edit_file": {"old": "needle", "new": "x"}}
         for path in ("own.db", "./own.db-wal", "by", "hard", "own.db-journal"):
             for name in ("read_file", *changes):
-                told = await error(tools[name], path=path, **changes.get(name, {}))
-                assert "belongs to the runtime's database" in told
+                reply = await error(tools[name], path=path, **changes.get(name, {}))
+                assert "belongs to the runtime's database" in reply
         assert locked(root / "own.db")
         (root / "own.db-shm").open("rb").close()
         assert not locked(root / "own.db"), "the check for the lock checks nothing"

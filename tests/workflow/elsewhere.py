@@ -36,7 +36,7 @@ class Effects:
 
     Args:
         stops: the effects behind which this process waits for ever.
-        tell: is told of each.
+        tell: gets each.
     """
 
     def __init__(
@@ -170,7 +170,7 @@ class Elsewhere:
         self._line = other.line
 
     async def until(self, *wanted: str) -> None:
-        """Wait until all these were told, such as `effect once` or `tool-finish left`."""
+        """Wait until all these were reported, such as `effect once` or `tool-finish left`."""
         missing = set(wanted)
         while missing:
             line = await self._line()

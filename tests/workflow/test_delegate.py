@@ -74,9 +74,9 @@ async def test_another_attempt_is_told_of_the_first_by_its_log(runtime: Runtime)
 
     result = await runtime.run(twice, "Go.")
     assert result.output == ["failed", "succeeded", "Found it."]
-    told = model.requests[-1].messages[1].text
-    assert "Attempt 1 (failed, max_steps)" in told
-    assert "- diagnosis: It searched." in told and "- fix_applied: Answer at once." in told
+    attempts = model.requests[-1].messages[1].text
+    assert "Attempt 1 (failed, max_steps)" in attempts
+    assert "- diagnosis: It searched." in attempts and "- fix_applied: Answer at once." in attempts
 
 
 @pytest.mark.backends("file")

@@ -193,7 +193,7 @@ async def later(w: WorkflowContext) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "told"),
+    ("asked", "message"),
     [
         ([("a", 1), ("c", 3)], "has the node 'b'"),
         ([("a", 1), ("b", 3)], "'b' .* other input"),
@@ -202,7 +202,7 @@ async def later(w: WorkflowContext) -> None:
     ],
 )
 async def test_a_workflow_that_asks_for_something_else_than_before_is_stopped(
-    runtime: Runtime, asked: list[tuple[str, int]], told: str | None
+    runtime: Runtime, asked: list[tuple[str, int]], message: str | None
 ) -> None:
     run = await failing_after(runtime, Workflow(later))
 
@@ -214,10 +214,10 @@ async def test_a_workflow_that_asks_for_something_else_than_before_is_stopped(
                 return "swallowed"
         return "done"
 
-    if told is None:
+    if message is None:
         assert (await runtime.resume(run.id, Workflow(other))).output == "done"
         return
-    with pytest.raises(WorkflowDiverged, match=told) as error:
+    with pytest.raises(WorkflowDiverged, match=message) as error:
         await runtime.resume(run.id, Workflow(other))
     assert "deterministic" in error.value.cure
     assert (await local(runtime).run(run.id)).status == "failed"
@@ -272,9 +272,9 @@ async def test_bad_workflows_and_nodes_are_told() -> None:
 async def test_a_bad_name_of_a_node_is_told_before_anything_runs(runtime: Runtime) -> None:
     @Workflow
     async def flow(w: WorkflowContext) -> None:
-        with pytest.raises(ConfigError, match="'no name' is no name for a node"):
+        with pytest.raises(ConfigError, match="'no name' is not a valid name for a node"):
             await w.call("no name", int)
-        with pytest.raises(ConfigError, match="'' is no name for a node"):
+        with pytest.raises(ConfigError, match="'' is not a valid name for a node"):
             await w.agent("", ECHO)
 
     assert (await runtime.run(flow, "Go.")).steps == 0

@@ -1,4 +1,4 @@
-"""Nodes in loops and branches, and what is told of them."""
+"""Nodes in loops and branches, and their events."""
 
 from __future__ import annotations
 

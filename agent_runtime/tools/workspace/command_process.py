@@ -1,4 +1,4 @@
-"""A command under its supervisor, as the runtime starts, follows and ends it."""
+"""Start, follow and end a command under its supervisor."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class CommandEnd:
     """How a command ended.
 
     Attributes:
-        code: as of `subprocess`: negative for the signal that killed it.
-        left: processes that could not be ended.
-        error: why it could not be run; else empty.
+        code: as in `subprocess`: negative for the signal that killed it.
+        left: processes that could not be killed.
+        error: why it could not be run; otherwise empty.
     """
 
     code: int = -signal.SIGKILL
@@ -41,7 +41,7 @@ class CommandEnd:
 
 @dataclass(slots=True)
 class Supervised:
-    """A command's supervisor, started and waiting for the command."""
+    """A running supervisor, and the socket for its command."""
 
     process: Process
     control: socket.socket
@@ -69,7 +69,7 @@ class Supervised:
                     start_new_session=True,
                 )
         except BaseException:
-            # A supervisor ends by itself once nobody can give it a command.
+            # A supervisor exits once the socket for its command is closed.
             ours.close()
             raise
         ours.setblocking(False)
@@ -82,15 +82,15 @@ class Supervised:
         return started
 
     async def give(self, command: str) -> None:
-        """Have the command run."""
+        """Send the command to the supervisor, which runs it."""
         data = command.encode(errors="surrogateescape")
         loop = asyncio.get_running_loop()
-        # A supervisor that is gone already is noticed by its end.
+        # If the supervisor is dead, `end` notices.
         with suppress(BrokenPipeError, ConnectionResetError):
             await loop.sock_sendall(self.control, struct.pack("!Q", len(data)) + data)
 
     async def end(self) -> CommandEnd:
-        """End whatever still runs, and return how the command ended; call it under a shield."""
+        """End all processes; return how the command ended.  Call it under a shield."""
         with self.control:
             with suppress(OSError):
                 self.control.shutdown(socket.SHUT_WR)
@@ -100,13 +100,13 @@ class Supervised:
                     os.kill(self.process.pid, signal.SIGCONT)
                 with anyio.move_on_after(supervisor.END_SECONDS + 2):
                     await self.process.wait()
-            told = b""
+            report = b""
             with suppress(OSError):
-                told = self.control.recv(1 << 16)
-        lines = [line.partition(" ") for line in told.decode(errors="replace").splitlines()]
+                report = self.control.recv(1 << 16)
+        lines = [line.partition(" ") for line in report.decode(errors="replace").splitlines()]
         left = [text for word, _, text in lines if word == "left"]
         if not lines or lines[-1][0] != "over":
-            # The supervisor was killed before it had ended everything.
+            # The supervisor was killed before it could end everything.
             left += await anyio.to_thread.run_sync(commands.end_command, self.command)
         await self.process.aclose()
         if self.record is not None and not left:

@@ -1,7 +1,7 @@
-"""Commands under way, kept in the user's state folder, so that a resume ends what is left of one.
+"""Records of running commands in the user's state folder, so that a resume can end leftovers.
 
-A record names the supervisor before the command starts.  It is read on the machine, and in the
-boot, that it was written in; elsewhere it says nothing.
+A record names the supervisor before the command starts.  It counts only on the machine and in the
+boot that it was written in.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from agent_runtime_config.state import state_folders
 
 @dataclass(frozen=True, slots=True)
 class SupervisedCommand:
-    """A command's supervisor, and the mark of what the command started."""
+    """A command's supervisor, and the mark in the environment of the command's processes."""
 
     call: str
     mark: str
@@ -33,19 +33,19 @@ class SupervisedCommand:
 
     @classmethod
     def of(cls, call: str, mark: str, pid: int) -> SupervisedCommand:
-        """Return the command of a supervisor that was just started."""
+        """Return the record of a supervisor that was just started."""
         return cls(call, mark, pid, process_start_time(pid), boot_and_namespace())
 
 
 def record_command(run_id: str, command: SupervisedCommand) -> Path | None:
-    """Keep a command that is about to start; None if it cannot be kept."""
+    """Record a command before it starts; return the file, or None if it cannot be written."""
     data = json.dumps(asdict(command)).encode()
     for folder in state_folders():
         path = folder / "commands" / f"{_name(run_id)}.{command.mark}"
         try:
             private_folder(folder)
             private_folder(path.parent)
-            # Whoever reads it while it is written must not take half of it.
+            # Renamed, so that no reader sees half of it.
             draft = path.with_suffix(".new")
             draft.write_bytes(data)
             draft.rename(path)
@@ -56,9 +56,9 @@ def record_command(run_id: str, command: SupervisedCommand) -> Path | None:
 
 
 def end_of_run(run_id: str) -> dict[str, list[str]]:
-    """End the commands that a dead process left at work for a run.
+    """End the commands of a run that a dead process left running.
 
-    Returns the processes that could not be ended, by call.
+    Returns the processes that could not be killed, by call.
     """
     left: dict[str, list[str]] = {}
     for folder in state_folders():
@@ -71,16 +71,16 @@ def end_of_run(run_id: str) -> dict[str, list[str]]:
 
 
 def end_command(command: SupervisedCommand) -> list[str]:
-    """End a supervisor with all below it, and what carries its mark; return what is left.
+    """Kill a supervisor, its descendants, and all processes with its mark; return what is left.
 
-    What lost both its supervisor and its environment is not found.
+    A process that lost both its supervisor and its environment is not noticed.
     """
     if command.boot != boot_and_namespace() or not command.boot:
         return []
     until = time.monotonic() + 2 * supervisor.END_SECONDS
     asked = time.monotonic()
     if _lives(command):
-        # It ends what it started by itself, if nobody has stopped it.
+        # Unless it is stopped, it ends its processes itself.
         with suppress(ProcessLookupError, PermissionError):
             os.kill(command.pid, signal.SIGCONT)
             os.kill(command.pid, signal.SIGTERM)
@@ -114,12 +114,12 @@ def _end(path: Path) -> tuple[str, list[str]] | None:
 
 
 def _lives(command: SupervisedCommand) -> bool:
-    """Return whether a command's supervisor runs; not if it ended before it was recorded."""
+    """Return whether a command's supervisor runs."""
     return bool(command.started) and process_start_time(command.pid) == command.started
 
 
 def _has(pid: int, command: SupervisedCommand) -> bool:
-    """Return whether a process carries a command's mark."""
+    """Return whether a process has a command's mark in its environment."""
     wanted = f"{supervisor.MARK}={command.mark}".encode()
     try:
         return wanted in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")

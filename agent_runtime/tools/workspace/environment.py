@@ -1,4 +1,4 @@
-"""The environment that commands see: that of the project they work on, not the runtime's own."""
+"""The environment variables of commands: the project's environment, not the runtime's."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OURS = (
     "UV_WORKING_DIRECTORY",
     "UV_WORKING_DIR",
 )
-"""Variables that hold the runtime's interpreter or project, or lead tools to them."""
+"""Variables that name the runtime's interpreter or project."""
 _UV_INTERNAL = "UV_INTERNAL_"
 _CONDA = re.compile(r"CONDA_(PREFIX|DEFAULT_ENV|PROMPT_MODIFIER|SHLVL)(_\d+)?")
 
@@ -39,9 +39,8 @@ def project_environment(
 ) -> dict[str, str]:
     """Return the variables for commands in a folder.
 
-    The runtime's own environment is left, as if it had never been activated.  The folder's own
-    (`.venv` or `venv`) is activated, even if it is the runtime's: then the project is what the
-    runtime is installed for.
+    The runtime's virtual environment is deactivated.  The folder's own (`.venv` or `venv`) is
+    activated, even if it is the runtime's: then the runtime is installed for this project.
 
     Args:
         own: the runtime's environments; None for those of this process.
@@ -63,21 +62,21 @@ def project_environment(
         found["VIRTUAL_ENV"] = str(project)
         places = [str(project / "bin"), *(places or os.defpath.split(os.pathsep))]
     if places or "PATH" in found:
-        # An empty path would mean the folder itself.
+        # An empty PATH would mean the current folder.
         found["PATH"] = os.pathsep.join(places) or os.defpath
     return found
 
 
 def _is_inside(place: str, environments: set[Path]) -> bool:
-    """Return whether an entry of PATH is an environment's folder of programs."""
+    """Return whether an entry of PATH is the program folder of one of the environments."""
     if not place:
         return False
-    # Never by what a program in it leads to: its interpreter is a link out of the environment.
+    # Compare folders, not programs: the interpreter is a link out of the environment.
     return _real(place) in {one / name for one in environments for name in ("bin", "Scripts")}
 
 
 def _real(place: str | Path) -> Path:
-    """Return where a path leads; the path itself where that cannot be said."""
+    """Return the real path; the path itself if it cannot be resolved."""
     try:
         return Path(os.path.realpath(place))
     except (OSError, ValueError):
@@ -85,7 +84,7 @@ def _real(place: str | Path) -> Path:
 
 
 def _without_conda(found: dict[str, str], places: list[str]) -> list[str]:
-    """Leave a conda environment that the runtime runs in, for the one below it."""
+    """Replace a conda environment that the runtime runs in by the one it was activated over."""
     prefix = found.get("CONDA_PREFIX")
     if prefix is None or _real(prefix) != _real(sys.prefix):
         return places

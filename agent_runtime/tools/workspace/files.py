@@ -1,4 +1,4 @@
-"""Tools for the files of one folder, and for commands in it."""
+"""The workspace tools: list, read, search, write and edit the files of one folder."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from agent_runtime.tools.workspace.shell import Shell
 SHELL_SECONDS = 600.0
 """How long a command may take by default."""
 MOST_BYTES = 1 << 20
-"""The most that one call reads of a file."""
+"""The most bytes of a file that one call returns."""
 COUNTED_BYTES = 64 << 20
-"""Of larger files the lines are not counted to the end."""
+"""Lines of larger files are not counted to the end."""
 
 Offset = Annotated[int, Field(ge=0)]
 
@@ -37,26 +37,25 @@ def workspace_tools(
 ) -> list[Tool]:
     """Return tools that list, read, search, write and edit the files of one folder.
 
-    Paths cannot lead out of it: `..`, absolute paths and links that do are refused, also links
-    that are swapped in while a call is at work.  Not fenced are hard links and mounts inside of
-    it, its own replacement, and commands.
+    Paths cannot lead out of it: `..`, absolute paths and links that do so are refused, even links
+    swapped in during a call.  Not fenced are hard links and mounts inside of it, replacing the
+    folder itself, and commands.
 
-    The files of a database that the runtime has open are refused, wherever they lie.  Tools of
-    your own must leave them alone as well: a plain `open`, or Python's `sqlite3`, in this process
-    drops the locks that keep other processes out (see `agent_runtime_storage.open_store`).
+    The files of a database that the runtime has open are always refused.  Your own tools must not
+    touch them either: opening one in this process, by `open` or Python's `sqlite3`, drops the locks
+    that keep other processes out (see `agent_runtime_storage.open_store`).
 
     Args:
         root: the folder.
-        shell: whether there is `run_command` as well; commands run with all the rights of this
-            process and can reach everything that it can.
-        shell_approval: which commands a person has to allow, as of `@tool(needs_approval=...)`.
+        shell: whether to add `run_command`; commands have all rights of this process.
+        shell_approval: which commands need an approval, as in `@tool(needs_approval=...)`.
         shell_timeout: the most seconds that a command may take.
-        environment: the variables that commands see; None for this process's own, without those
-            whose names look like secrets (keys, tokens, passwords, database URLs), and with the
-            folder's virtual environment (`.venv`, `venv`) instead of the runtime's own.
+        environment: the variables of commands; None for this process's own, without names that
+            look like secrets (keys, tokens, passwords, database URLs), and with the folder's
+            virtual environment (`.venv`, `venv`) instead of the runtime's.
 
     Raises:
-        ConfigError: it is no folder.
+        ConfigError: the root is not a folder.
     """
     folder = Root(root)
     files = Files(folder)
@@ -76,11 +75,11 @@ def workspace_tools(
 
 
 class Files:
-    """The file tools; their docstrings are what a model reads."""
+    """The file tools; a model reads their docstrings."""
 
     def __init__(self, root: Root) -> None:
         self._root = root
-        # Calls of one answer run in parallel; two edits of one file must not lose one.
+        # Calls of one answer run in parallel; of two edits of a file none must be lost.
         self._writing = threading.Lock()
 
     def list_files(
@@ -90,11 +89,11 @@ class Files:
         offset: Offset = 0,
         limit: Annotated[int, Field(ge=1, le=1000)] = 200,
     ) -> str:
-        """List a folder, sorted: sizes in bytes, folders with a `/` at the end.
+        """List a folder, sorted; sizes in bytes, folders end with `/`.
 
         Args:
             path: the folder.
-            recursive: whether to list the folders in it as well.
+            recursive: whether to list its subfolders too.
             offset: how many entries to skip.
             limit: how many entries to show.
         """
@@ -110,7 +109,7 @@ class Files:
         offset: Offset = 0,
         limit: Annotated[int, Field(ge=1, le=10_000)] = 400,
     ) -> str:
-        """Read a text file: a line that tells its size, then its text.
+        """Read a text file; returns a line with its size, then its text.
 
         Args:
             path: the file.
@@ -131,24 +130,24 @@ class Files:
         glob: str = "*",
         limit: Annotated[int, Field(ge=1, le=1000)] = 100,
     ) -> str:
-        """Search the text files of a folder, and the folders in it, for a regular expression.
+        """Search the text files below a folder for a regular expression.
 
         Args:
             pattern: a regular expression (Python's), matched within each line.
             path: the folder, or one file.
-            glob: which files, as `*.py` by name, or as `src/*.py` by path below the folder; `*`
-                stands for any characters, `/` too.
+            glob: which files, by name (`*.py`) or by path below the folder (`src/*.py`); `*`
+                matches any characters, including `/`.
             limit: how many matching lines to show; all are counted.
         """
         return search_folder(self._root, pattern, path, glob, limit)
 
     def write_file(self, path: str, content: str, append: bool = False) -> str:
-        """Write a text file, whole or at its end; folders that are missing are created.
+        """Write or append to a text file; missing folders are created.
 
         Args:
             path: the file.
-            content: its text, or what to add to it.
-            append: whether to add to the file instead of replacing it.
+            content: the whole text, or the text to append.
+            append: whether to append instead of replacing the file.
         """
         data = _encode(content)
         with self._writing:
@@ -156,8 +155,8 @@ class Files:
                 now = self._root.append(path, data)
                 return f"Appended {len(data):,} bytes to {show(path)}; it has {now:,} bytes now."
             before = self._root.replace(path, data)
-        told = "a new file" if before is None else f"it had {before:,} bytes before"
-        return f"Wrote {len(data):,} bytes to {show(path)}; {told}."
+        old = "a new file" if before is None else f"it had {before:,} bytes before"
+        return f"Wrote {len(data):,} bytes to {show(path)}; {old}."
 
     def edit_file(
         self,
@@ -166,13 +165,13 @@ class Files:
         new: str,
         replace_all: bool = False,
     ) -> str:
-        """Replace a piece of a text file by another.
+        """Replace text in a file.
 
         Args:
             path: the file.
-            old: the text to replace, exactly as it is in the file; it must occur only once.
-            new: what stands there afterwards.
-            replace_all: whether to replace every occurrence, where there may be more than one.
+            old: the text to replace, exactly as in the file; it must occur only once.
+            new: the text to put there.
+            replace_all: whether to replace every occurrence; there may then be several.
         """
         with self._writing:
             with self._root.read(path) as (file, size):
@@ -184,7 +183,7 @@ class Files:
             wanted, wished = _encode(old), _encode(new)
             count = data.count(wanted)
             if not count and b"\r\n" in data:
-                # Models see and write plain line ends.
+                # Models see and write \n only.
                 wanted, wished = _crlf(wanted), _crlf(wished)
                 count = data.count(wanted)
             if not count:
@@ -208,7 +207,7 @@ class FileLines:
     Attributes:
         lines: how many there are in `data`.
         total: how many the file has; None if they were not counted.
-        cut: how many bytes of a too long last line are left out.
+        cut: how many bytes of an overlong last line are left out.
     """
 
     data: bytes
@@ -219,20 +218,19 @@ class FileLines:
 
 def _read_lines(file: BinaryIO, size: int, offset: int, limit: int) -> FileLines | None:
     """Return some lines; None for a binary file."""
-    begin = file.read(8192)
-    if is_binary(begin):
+    if is_binary(file.read(8192)):
         return None
     file.seek(0)
     kept: list[bytes] = []
     room, cut, number = MOST_BYTES, 0, 0
-    begins, full = True, False
+    line_begins, full = True, False
     while piece := file.readline(MOST_BYTES):
-        goes_on = not begins
-        begins = piece.endswith(b"\n")
-        number += not goes_on
+        continues = not line_begins
+        line_begins = piece.endswith(b"\n")
+        number += not continues
         if number <= offset or full:
             continue
-        if goes_on:
+        if continues:
             cut += len(piece)
         elif len(kept) == limit or (kept and len(piece) > room):
             full = True
@@ -261,7 +259,7 @@ def _reading_header(path: str, size: int, offset: int, part: FileLines) -> str:
     try:
         part.data.decode()
     except UnicodeDecodeError:
-        texts.append("what is no UTF-8 is shown as �")
+        texts.append("bytes that are not UTF-8 are shown as �")
     return "; ".join(texts) + "."
 
 

@@ -1,11 +1,11 @@
-"""A folder that file tools cannot leave.
+"""`Root`: a folder that file tools cannot leave.
 
-A path is resolved first, links and all, and refused if it ends outside.  What it resolved to is
-then opened folder by folder, and no link is followed on the way, so one that is swapped in
-meanwhile makes the call fail instead of leading it out.
+A path is resolved first, with its links, and refused if it ends outside.  The resolved path is then
+opened folder by folder without following links, so that a link swapped in meanwhile makes the call
+fail instead of leading it outside.
 
-Not fenced: hard links (but for those to the runtime's own state) and mounts that lie in the folder,
-and a replacement of the folder itself (or of one above it) while a tool is at work.
+Not fenced: hard links (except to the runtime's state) and mounts inside the folder, and replacing
+the folder itself, or one above it, while a tool works.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ SKIPPED = frozenset(
         "node_modules",
     }
 )
-"""Folders that are not walked into, unless they are named: they hold a tool's own data."""
+"""Folders that a walk skips unless it starts there: they hold other programs' data."""
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # A FIFO without a writer would block the call.
@@ -62,12 +62,12 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 @dataclass(frozen=True, slots=True)
 class FolderEntry:
-    """Something that lies in a folder.
+    """An entry of a folder.
 
     Attributes:
         path: relative to the root, with `/`.
         size: bytes, for a file.
-        target: for a link, what it says.
+        target: for a link, its text.
     """
 
     path: str
@@ -78,17 +78,17 @@ class FolderEntry:
 
 @dataclass(slots=True)
 class Walk:
-    """What a walk saw, in the order of the paths, and what it could not see."""
+    """The result of a walk, sorted by path."""
 
     found: list[FolderEntry] = field(default_factory=list[FolderEntry])
     skipped: list[str] = field(default_factory=list[str])
-    """What was left out on purpose; folders with a `/` at the end."""
+    """What was skipped on purpose; folders end with `/`."""
     unreadable: dict[str, str] = field(default_factory=dict[str, str])
-    """The path of each folder that could not be listed, and why."""
+    """Folders that could not be listed, with the reason."""
     _linked: frozenset[FileIdentity] | None = None
 
     def is_linked(self, status: os.stat_result) -> bool:
-        """Return whether a file is a hard link to one that holds state; looks for those once."""
+        """Return whether a file is a hard link to the runtime's state, which is looked up once."""
         if not is_hard_linked(status):
             return False
         if self._linked is None:
@@ -97,23 +97,23 @@ class Walk:
 
 
 class Root:
-    """A folder, and the files in it.
+    """A folder and its files.
 
-    The runtime's own state is named, and never opened: closing the file of a database that this
-    process has open would drop its locks, and what is changed there is lost to the log.
+    The runtime's own state is listed but never opened: closing the file of a database that this
+    process has open would drop its locks, and tools must not change it.
 
-    Every method blocks, and raises `ToolError` for what cannot be done; it names paths relative
-    to the root.
+    Every method blocks.  Failures raise `ToolError`, which names paths as they were given.
 
     Raises:
-        ConfigError: it is no folder.
+        ConfigError: the path is not a folder, or holds the runtime's state.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path).resolve()
         if not self.path.is_dir():
             raise ConfigError(
-                f"The workspace {self.path} is no folder.", cure="Create it, or name another one."
+                f"The workspace {self.path} is no folder.",
+                cure="Create it, or name another one.",
             )
         if any(self.path.is_relative_to(one) for one in protected_folders()):
             raise ConfigError(
@@ -122,12 +122,12 @@ class Root:
             )
 
     def parts(self, path: str) -> tuple[str, ...]:
-        """Return the parts below the root of what a path leads to."""
+        """Return the parts of a resolved path below the root."""
         try:
             real = Path(os.path.realpath(self.path / path))
             parts = real.relative_to(self.path).parts
         except ValueError:
-            # Also for a NUL, which no file's name can contain.
+            # Also raised for a NUL, which no file name can contain.
             raise ToolError(
                 f"{show(path)} lies outside of the workspace.",
                 cure="Give a path relative to its root.",
@@ -138,7 +138,7 @@ class Root:
 
     @contextmanager
     def folder(self, parts: Sequence[str], *, create: bool = False) -> Generator[int]:
-        """Open a folder, without following links; raises `OSError`."""
+        """Open a folder without following links; yield its descriptor.  Raises `OSError`."""
         kept = protected_identities()
         opened = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -157,16 +157,16 @@ class Root:
 
     @contextmanager
     def read(self, path: str) -> Generator[tuple[BinaryIO, int]]:
-        """Open a regular file; give it and its size in bytes."""
+        """Open a regular file; yield it and its size in bytes."""
         opened = self._open(path, _READ)
         with os.fdopen(opened, "rb") as file, path_errors(path):
             yield file, os.fstat(opened).st_size
 
     def replace(self, path: str, data: bytes) -> int | None:
-        """Write a whole file, new or in place of the old one; return the old one's size.
+        """Write a whole file; return the size of the file it replaces, or None.
 
-        Missing folders are created. Readers see the old file or the new one, never a part; the
-        new one keeps the old one's permissions, and is on disk on return.
+        Missing folders are created.  Readers see the old file or the new one, never a part.  The
+        new file keeps the old one's permissions and is synced to disk on return.
         """
         parts = self._file_parts(path)
         with path_errors(path), self.folder(parts[:-1], create=True) as folder:
@@ -192,7 +192,7 @@ class Root:
         return None if old is None else old.st_size
 
     def append(self, path: str, data: bytes) -> int:
-        """Write to the end of a file, created with its folders if missing; return its new size."""
+        """Append to a file; return its new size.  A missing file is created with its folders."""
         opened = self._open(path, _APPEND, create=True)
         with path_errors(path), os.fdopen(opened, "ab") as file:
             file.write(data)
@@ -201,7 +201,7 @@ class Root:
             return os.fstat(opened).st_size
 
     def walk(self, path: str, *, recursive: bool) -> Walk:
-        """Look through a folder; links are named and never followed."""
+        """List a folder; links are listed and never followed."""
         start = self.parts(path)
         walk = Walk()
         with path_errors(path), self.folder(start) as folder:
@@ -222,7 +222,7 @@ class Root:
     def _look(
         self, folder: int, parts: tuple[str, ...], walk: Walk, recursive: bool
     ) -> list[tuple[str, ...]]:
-        """Add what lies in one folder; return the folders to look through next."""
+        """Add the entries of one folder; return the folders to list next."""
         below: list[tuple[str, ...]] = []
         kept = protected_identities() | open_identities()
         with os.scandir(folder) as entries:
@@ -247,7 +247,7 @@ class Root:
         return below
 
     def is_file(self, path: str) -> bool:
-        """Return whether a path leads to something that is no folder."""
+        """Return whether a path leads to something other than a folder."""
         parts = self.parts(path)
         if not parts:
             return False
@@ -255,7 +255,7 @@ class Root:
             return not stat.S_ISDIR(os.lstat(parts[-1], dir_fd=folder).st_mode)
 
     def _open(self, path: str, flags: int, *, create: bool = False) -> int:
-        """Open a regular file, or raise `ToolError`; nothing else is left open."""
+        """Open a regular file; return its descriptor.  Raises `ToolError`."""
         parts = self._file_parts(path)
         with path_errors(path), self.folder(parts[:-1], create=create) as folder:
             _status(path, parts[-1], folder)
@@ -296,12 +296,12 @@ def show(path: str) -> str:
 
 def _reason(error: OSError) -> str:
     if error.errno == errno.ELOOP:
-        return "A link stands where none stood when the path was checked, or links run in a circle"
+        return "A link appeared after the path was checked, or links form a circle"
     return error.strerror or type(error).__name__
 
 
 def _status(path: str, name: str, folder: int) -> os.stat_result | None:
-    """Return what is known of a file without opening it; None if it is not there."""
+    """Return a file's status without opening it; None if it does not exist."""
     try:
         status = os.lstat(name, dir_fd=folder)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Searching files for a regular expression, with deadlines that no pattern can outrun."""
+"""Search files for a regular expression, within time limits that hold for any pattern."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from agent_runtime.errors import ToolError
 from agent_runtime.tools.workspace.root import FolderEntry, Root, show
 
 SECONDS = 20.0
-"""How long a search may take; what was found until then is told, and that it was stopped."""
+"""How long a search may take; it then returns the matches so far."""
 LINE_SECONDS = 1.0
 """How long the pattern may take on one line."""
 MOST_BYTES = 16 << 20
@@ -24,7 +24,7 @@ SHOWN_CHARS = 300
 
 @dataclass(slots=True)
 class FileSearch:
-    """What a search has found so far."""
+    """The state of a search."""
 
     limit: int
     deadline: float
@@ -37,16 +37,16 @@ class FileSearch:
 
 
 def is_binary(data: bytes) -> bool:
-    """Return whether what a file begins with is no text."""
+    """Return whether a file's first bytes show that it is binary."""
     return b"\0" in data[:8192]
 
 
 def search_folder(root: Root, pattern: str, path: str, glob: str, limit: int) -> str:
-    """Search below `path`, and return what matches as text for a model; blocks.
+    """Search below `path`; return the matching lines as text for a model.  Blocks.
 
     Raises:
-        ToolError: the pattern is no regular expression or takes too long, or the path is not
-            there.
+        ToolError: the pattern is not a regular expression or takes too long, or the path does not
+            exist.
     """
     try:
         compiled = regex.compile(pattern)
@@ -76,7 +76,7 @@ def _files(root: Root, path: str, glob: str) -> tuple[list[FolderEntry], dict[st
 def _wanted(path: str, glob: str) -> bool:
     if "/" not in glob:
         return fnmatch.fnmatchcase(path.rpartition("/")[2], glob)
-    # `**/` also stands for no folder at all.
+    # `**/` also matches no folder at all.
     globs = (glob, glob.replace("**/", ""))
     return any(fnmatch.fnmatchcase(path, one.removeprefix("./")) for one in globs)
 

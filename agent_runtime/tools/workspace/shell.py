@@ -1,4 +1,4 @@
-"""Running commands in a folder."""
+"""The tool `run_command`: run a shell command in the workspace."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from agent_runtime.tools.workspace.command_process import CommandEnd, Supervised
 from agent_runtime.tools.workspace.environment import project_environment
 
 MOST_BYTES = 256 << 10
-"""Of the output, so much of its beginning and so much of its end are kept."""
+"""How many bytes of the output's beginning, and of its end, a result has."""
 AFTER_EXIT = 2.0
-"""Seconds for what is still written after a command and its descendants were killed."""
+"""Seconds to keep reading output after a command ended."""
 
 _SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|AUTH\b|DATABASE_URL|DSN\b", re.IGNORECASE)
 
@@ -32,9 +32,9 @@ class Shell:
 
     Args:
         folder: where commands run.
-        longest: the most seconds that one may take.
-        environment: their variables; None for those of the project: this process's own, without
-            the runtime's virtual environment and what looks secret.
+        longest: the most seconds that a command may take.
+        environment: its variables; None for this process's own, without the runtime's virtual
+            environment and without names that look like secrets.
     """
 
     def __init__(self, folder: Path, longest: float, environment: Mapping[str, str] | None) -> None:
@@ -48,14 +48,14 @@ class Shell:
         command: str,
         timeout: Annotated[float | None, Field(gt=0)] = None,
     ) -> ToolResult:
-        """Run a command by `sh` in the workspace; return its output and its exit code.
+        """Run a command with `sh` in the workspace; return its output and exit code.
 
-        Standard output and errors come together; there is no input. Everything that the command
-        started in the background is killed when it ends.
+        Output and errors are merged; there is no input. Background processes that the command
+        started are killed when it ends.
 
         Args:
-            command: what to run.
-            timeout: seconds after which it is killed; the default is the most that is allowed.
+            command: the command.
+            timeout: seconds after which it is killed; the default is the longest allowed.
         """
         seconds = min(timeout or self._longest, self._longest)
         output, ended = Output(), CommandEnd()
@@ -67,7 +67,7 @@ class Shell:
         finally:
             with anyio.CancelScope(shield=True):
                 ended = await supervised.end()
-        rest = f"\nCould not be ended: {', '.join(ended.left)}." if ended.left else ""
+        rest = f"\nCould not be killed: {', '.join(ended.left)}." if ended.left else ""
         if ended.error:
             return ToolResult(f"It could not be run: {ended.error}.", outcome="error")
         if output.ended:
@@ -78,7 +78,7 @@ class Shell:
     async def _variables(self) -> Mapping[str, str]:
         if self._environment is not None:
             return self._environment
-        # It looks at folders, which may be slow.
+        # In a thread: it reads folders, which may be slow.
         return await anyio.to_thread.run_sync(
             project_environment, without_secrets(os.environ), self._folder
         )
@@ -86,7 +86,7 @@ class Shell:
 
 @dataclass(slots=True)
 class Output:
-    """What a command has written: the beginning, the end, and how much lies between."""
+    """A command's output: its beginning, its end, and the size of what is left out."""
 
     head: bytearray = field(default_factory=bytearray)
     tail: bytearray = field(default_factory=bytearray)
@@ -94,7 +94,7 @@ class Output:
     ended: bool = False
 
     def add(self, data: bytes) -> None:
-        """Take more of the output."""
+        """Add a piece of output."""
         room = MOST_BYTES - len(self.head)
         self.head += data[:room]
         self.tail += data[room:]
@@ -103,7 +103,7 @@ class Output:
         del self.tail[:over]
 
     def text(self) -> str:
-        """Return it, with a line that says what is left out."""
+        """Return the output, with a line for what is left out."""
         middle = f"\n[... {self.left_out:,} bytes are left out ...]\n" if self.left_out else ""
         if not middle:
             return (self.head + self.tail).decode(errors="replace")
@@ -116,7 +116,7 @@ def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 async def _follow(process: Process, output: Output) -> None:
-    """Collect the output until the command has ended and nobody writes any more."""
+    """Collect the output until the command has ended and the output is closed."""
     stream = process.stdout
     if stream is None:
         raise AssertionError("the process was opened without its output")
@@ -124,7 +124,7 @@ async def _follow(process: Process, output: Output) -> None:
         group.start_soon(_collect, stream, output)
         await process.wait()
         output.ended = True
-        # What could not be ended may hold the output open.
+        # A process that could not be killed may hold the output open.
         group.cancel_scope.deadline = anyio.current_time() + AFTER_EXIT
 
 

@@ -1,11 +1,11 @@
-"""Runs one command and ends all that it started: a program of its own between runtime and command.
+"""A program that runs one command and ends every process that the command started.
 
-It runs with the standard library alone (`python -I -S`).  File 0 is a socket to the runtime: the
-command comes by it, its end by either side ends the command, and how that ended goes back by it.
+It uses the standard library alone (`python -I -S`).  File 0 is a socket to the runtime: it brings
+the command, takes the report of its end, and closing it ends the command.
 
-On Linux whatever loses its parent becomes a child of the supervisor, so that nothing escapes by a
-session of its own.  The command's parent is a process between: a command that kills or stops its
-parent leaves the supervisor as it is.  Elsewhere only the command's process group is ended.
+On Linux orphans become children of the supervisor, so that no process escapes by a new session.
+The command's parent is an intermediate process: a command that kills or stops its parent does not
+hit the supervisor.  On other systems only the command's process group is ended.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ import time
 from contextlib import suppress
 
 MARK = "AGENT_COMMAND_MARK"
-"""The variable by which a command's processes are found whose supervisor was killed."""
+"""The variable that identifies a command's processes after its supervisor was killed."""
 END_SECONDS = 5.0
-"""How long ending what a command started may take."""
+"""How long ending a command's processes may take."""
 
 _LINUX = sys.platform == "linux"
 _PDEATHSIG, _NAME, _SUBREAPER = 1, 15, 36
@@ -30,7 +30,7 @@ _STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def process_parents() -> dict[int, int]:
-    """Return the parent of every process that can be seen here and is no zombie."""
+    """Return the parent of every visible process that is not a zombie."""
     found: dict[int, int] = {}
     with suppress(OSError):
         for name in os.listdir("/proc"):  # noqa: PTH208  (pathlib is slow to import)
@@ -63,7 +63,7 @@ def name_of(pid: int) -> str:
 
 
 def kill(pid: int) -> None:
-    """Kill a process, if it is there and may be killed."""
+    """Kill a process if it exists and may be killed."""
     with suppress(ProcessLookupError, PermissionError):
         os.kill(pid, signal.SIGKILL)
 
@@ -82,7 +82,7 @@ def _control(option: int, value: ctypes.c_ulong | ctypes.c_char_p) -> None:
 
 
 def _die_with(parent: int) -> None:
-    """Have this process killed when its parent ends, unless it has ended already."""
+    """Let the kernel kill this process when its parent ends; exit if it has ended already."""
     _control(_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL))
     if os.getppid() != parent:
         os._exit(1)
@@ -98,7 +98,7 @@ def _read_command() -> bytes:
     return data[8:]
 
 
-def _execute(command: bytes, told: int) -> None:
+def _execute(command: bytes, report: int) -> None:
     """Become the command."""
     parent = os.getppid()
     os.setsid()
@@ -106,15 +106,15 @@ def _execute(command: bytes, told: int) -> None:
     try:
         os.execv("/bin/sh", ["/bin/sh", "-c", command])
     except OSError as error:
-        os.write(told, f"error {error.strerror}\n".encode())
+        os.write(report, f"error {error.strerror}\n".encode())
     except ValueError as error:
-        # A NUL, which no argument of a program can hold.
-        os.write(told, f"error {error}\n".encode())
+        # A NUL, which no program argument can contain.
+        os.write(report, f"error {error}\n".encode())
     os._exit(127)
 
 
-def _between(command: bytes, told: int, supervisor: int) -> None:
-    """Be the command's parent, and tell how it ended."""
+def _between(command: bytes, report: int, supervisor: int) -> None:
+    """Be the command's parent, and report how it ended."""
     signal.set_wakeup_fd(-1)
     for one in (*_STOPS, signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(one, signal.SIG_DFL)
@@ -124,17 +124,17 @@ def _between(command: bytes, told: int, supervisor: int) -> None:
     os.dup2(null, 0)
     shell = os.fork()
     if not shell:
-        _execute(command, told)
+        _execute(command, report)
     os.dup2(null, 1)
     os.dup2(null, 2)
-    os.write(told, f"group {shell}\n".encode())
+    os.write(report, f"group {shell}\n".encode())
     _, status = os.waitpid(shell, 0)
-    os.write(told, f"exit {os.waitstatus_to_exitcode(status)}\n".encode())
+    os.write(report, f"exit {os.waitstatus_to_exitcode(status)}\n".encode())
     os._exit(0)
 
 
 def _wait(between: int, wake: int) -> None:
-    """Wait until the command has ended, or has to."""
+    """Wait until the command has ended or has to end."""
     while True:
         ready, _, _ = select.select([0, wake], [], [])
         if 0 in ready:
@@ -155,7 +155,7 @@ def _wait(between: int, wake: int) -> None:
 
 
 def _end_all(between: int, group: int) -> list[str]:
-    """Kill the whole tree; return what could not be killed."""
+    """Kill all descendants; return what could not be killed."""
     until = time.monotonic() + END_SECONDS
     pause = 0.001
     while True:
@@ -178,7 +178,7 @@ def _end_all(between: int, group: int) -> list[str]:
 
 
 def main() -> None:
-    """Run the command that comes by the socket."""
+    """Run the command that the socket brings."""
     _control(_SUBREAPER, ctypes.c_ulong(1))
     _control(_PDEATHSIG, ctypes.c_ulong(signal.SIGTERM))
     _control(_NAME, ctypes.c_char_p(b"agent-command"))
@@ -190,20 +190,20 @@ def main() -> None:
         signal.signal(one, lambda number, frame: None)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     command = _read_command()
-    heard, told = os.pipe()
+    reader, report = os.pipe()
     supervisor = os.getpid()
     between = os.fork()
     if not between:
-        _between(command, told, supervisor)
-    os.close(told)
+        _between(command, report, supervisor)
+    os.close(report)
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 1)
     os.dup2(null, 2)
     _wait(between, wake)
-    os.set_blocking(heard, False)
+    os.set_blocking(reader, False)
     lines: list[str] = []
     with suppress(BlockingIOError):
-        lines = os.read(heard, 4096).decode().splitlines()
+        lines = os.read(reader, 4096).decode().splitlines()
     group = next((int(line.split()[1]) for line in lines if line.startswith("group ")), 0)
     lines += [f"left {one}" for one in _end_all(between, group)]
     lines.append("over")

@@ -9,17 +9,8 @@ from typing import Any, cast
 
 import orjson
 
-from tests.support.providers.server import (
-    Call,
-    Json,
-    Provider,
-    Say,
-    Think,
-    Turn,
-    bare,
-    halves,
-    refuse_if,
-)
+from tests.support.providers.loopback import Json, halves
+from tests.support.providers.server import Call, Provider, Say, Think, Turn, bare, refuse_if
 
 _ID = re.compile(r"^[a-zA-Z0-9_-]+$")
 _THINKING = ("thinking", "redacted_thinking")

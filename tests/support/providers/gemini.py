@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 
 import orjson
 
-from tests.support.providers.server import Call, Json, Provider, Say, Think, Turn, halves, refuse_if
+from tests.support.providers.loopback import Json, halves
+from tests.support.providers.server import Call, Provider, Say, Think, Turn, refuse_if
 
 _SKIP = base64.b64encode(b"skip_thought_signature_validator").decode()
 """What it takes for the signature of a call that another model made."""

@@ -8,17 +8,8 @@ from typing import Any
 
 import orjson
 
-from tests.support.providers.server import (
-    Call,
-    Json,
-    Provider,
-    RefusedError,
-    Say,
-    Think,
-    Turn,
-    halves,
-    refuse_if,
-)
+from tests.support.providers.loopback import Json, halves
+from tests.support.providers.server import Call, Provider, RefusedError, Say, Think, Turn, refuse_if
 
 _NAME = re.compile(r"^[a-zA-Z0-9_-]{1,64}$")
 _FIELDS = {
@@ -33,7 +24,7 @@ class OpenAI(Provider):
     """The provider itself, which shows no reasoning and takes none back."""
 
     more: frozenset[str] = frozenset()
-    """Fields of assistants that it takes beside its own."""
+    """Fields of assistants that it takes in addition."""
 
     def refusal(self, text: str) -> Json:
         """Return the body of a refusal."""

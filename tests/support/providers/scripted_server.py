@@ -6,19 +6,14 @@ async with ProviderServer([anthropic("Hello.", end="refusal")]) as server:
 
 from __future__ import annotations
 
-import asyncio
 import inspect
-import sys
-from collections.abc import Awaitable, Callable, Sequence
-from types import TracebackType
-from typing import Any, TypeAlias, cast
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TypeAlias
 
-import anyio
-import anyio.abc
-import h11
 import orjson
 
-Json: TypeAlias = dict[str, Any]
+from tests.support.providers.loopback import Answer, Json, LoopbackServer, halves
+
 Call: TypeAlias = tuple[str, str]
 """A tool, and the text of its arguments."""
 Pieces: TypeAlias = list[bytes]
@@ -55,11 +50,11 @@ def anthropic(
         ]
         blocks.append(({"type": "thinking", "thinking": "", "signature": ""}, deltas))
     if text:
-        deltas = [{"type": "text_delta", "text": part} for part in _halves(text)]
+        deltas = [{"type": "text_delta", "text": part} for part in halves(text)]
         blocks.append(({"type": "text", "text": ""}, deltas))
     for number, (name, arguments) in enumerate(calls):
         block: Json = {"type": "tool_use", "id": f"toolu_{number}", "name": name, "input": {}}
-        parts = _halves(arguments)
+        parts = halves(arguments)
         blocks.append(
             (block, [{"type": "input_json_delta", "partial_json": part} for part in parts])
         )
@@ -89,7 +84,7 @@ def gemini(
     usage = {"promptTokenCount": prompt, "candidatesTokenCount": output}
     usage |= {"totalTokenCount": prompt + output}
     about: Json = {"modelVersion": "gemini-2.5-flash", "responseId": "r1"}
-    parts: list[Json] = [{"text": part} for part in _halves(text)]
+    parts: list[Json] = [{"text": part} for part in halves(text)]
     parts += [{"functionCall": {"name": name, "args": orjson.loads(args)}} for name, args in calls]
     chunks: list[Json] = [
         {"candidates": [{"content": {"parts": [part], "role": "model"}, "index": 0}], **about}
@@ -118,13 +113,13 @@ def openai_chat(
 ) -> list[bytes]:
     """Return an answer as OpenAI's chat completions stream it; `end=None` breaks it off."""
     deltas: list[Json] = [{"role": "assistant", "content": "", "refusal": None}]
-    deltas += [{"reasoning_content": part} for part in _halves(reasoning)]
-    deltas += [{"content": part} for part in _halves(text)]
-    deltas += [{"refusal": part} for part in _halves(refusal)]
+    deltas += [{"reasoning_content": part} for part in halves(reasoning)]
+    deltas += [{"content": part} for part in halves(text)]
+    deltas += [{"refusal": part} for part in halves(refusal)]
     for index, (name, arguments) in enumerate(calls):
         head = {"index": index, "id": f"call_{index}", "type": "function"}
         deltas.append({"tool_calls": [{**head, "function": {"name": name, "arguments": ""}}]})
-        for part in _halves(arguments):
+        for part in halves(arguments):
             deltas.append({"tool_calls": [{"index": index, "function": {"arguments": part}}]})
     frame = {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "gpt"}
     choices: list[Json] = [{"index": 0, "delta": one, "finish_reason": None} for one in deltas]
@@ -160,7 +155,7 @@ def responses(
     events: list[Json] = [{"type": "response.created", "response": begun}]
     added = {**item, "content": [], "status": "in_progress"}
     events.append({"type": "response.output_item.added", "output_index": 0, "item": added})
-    events += [{"type": kind, **place, "delta": part} for part in _halves(refusal or text)]
+    events += [{"type": kind, **place, "delta": part} for part in halves(refusal or text)]
     finished = {**item, "status": status}
     events.append({"type": "response.output_item.done", "output_index": 0, "item": finished})
     events.append({"type": f"response.{status}", "response": done})
@@ -176,7 +171,7 @@ def ollama(text: str = "", *, end: str | None = "stop") -> list[bytes]:
     frame = {"model": "llama3", "created_at": "2026-01-01T00:00:00Z"}
     lines: list[Json] = [
         {**frame, "message": {"role": "assistant", "content": part}, "done": False}
-        for part in _halves(text)
+        for part in halves(text)
     ]
     if end is not None:
         message = {"role": "assistant", "content": ""}
@@ -185,8 +180,8 @@ def ollama(text: str = "", *, end: str | None = "stop") -> list[bytes]:
     return [_dumps(line) + b"\n" for line in lines]
 
 
-class ProviderServer:
-    """The server, for the time of an `async with`.
+class ProviderServer(LoopbackServer):
+    """A server that answers by script.
 
     Attributes:
         answers: what it answers; may be replaced.
@@ -195,99 +190,22 @@ class ProviderServer:
     """
 
     def __init__(self, answers: Answers) -> None:
+        super().__init__()
         self.requests: list[Json] = []
         self.paths: list[str] = []
         self.answers = answers
-        self._port = 0
 
-    @property
-    def url(self) -> str:
-        """The URL to give to a model."""
-        return f"http://127.0.0.1:{self._port}"
-
-    async def __aenter__(self) -> ProviderServer:
-        self._listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
-        self._port = self._listener.extra(anyio.abc.SocketAttribute.local_port)
-        self._tasks = await anyio.create_task_group().__aenter__()
-        self._tasks.start_soon(self._listener.serve, self._connection)
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        with anyio.CancelScope(shield=True):
-            await close_clients()
-        self._tasks.cancel_scope.cancel()
-        try:
-            # What the test raises is to come out as it is.
-            await self._tasks.__aexit__(None, None, None)
-        finally:
-            with anyio.CancelScope(shield=True):
-                await self._listener.aclose()
-
-    async def _connection(self, stream: anyio.abc.SocketStream) -> None:
-        async with stream:
-            try:
-                while await self._exchange(stream):
-                    pass
-            except (anyio.BrokenResourceError, anyio.EndOfStream, h11.RemoteProtocolError):
-                # The client left, which it may do at any time.
-                return
-
-    async def _exchange(self, stream: anyio.abc.SocketStream) -> bool:
-        """Answer one request; each connection serves one."""
-        http = h11.Connection(h11.SERVER)
-        body = b""
-        while True:
-            event = http.next_event()
-            if event is h11.NEED_DATA:
-                http.receive_data(await stream.receive(1 << 18))
-            elif isinstance(event, h11.Request):
-                self.paths.append(event.target.decode())
-            elif isinstance(event, h11.Data):
-                body += bytes(event.data)
-            elif isinstance(event, h11.EndOfMessage):
-                break
-            else:
-                return False
-        asked, n = orjson.loads(body), len(self.requests)
-        self.requests.append(asked)
+    async def answer(self, path: str, headers: Mapping[str, str], body: Json) -> Answer:
+        """Record the request, and return the script's answer to it."""
+        n = len(self.requests)
+        self.paths.append(path)
+        self.requests.append(body)
         answers = self.answers
-        pieces = answers(asked, n) if callable(answers) else answers[n]
-        headers = [("content-type", "text/event-stream"), ("connection", "close")]
+        pieces = answers(body, n) if callable(answers) else answers[n]
         if inspect.isawaitable(pieces):
             pieces = await pieces
-        await stream.send(http.send(h11.Response(status_code=200, headers=headers)) or b"")
-        for piece in pieces:
-            await stream.send(http.send(h11.Data(data=piece)) or b"")
-        await stream.send(http.send(h11.EndOfMessage()) or b"")
-        return False
-
-
-async def close_clients() -> None:
-    """Close what litellm keeps open for this event loop, lest sockets outlive it."""
-    if "litellm" not in sys.modules:
-        return
-    litellm: Any = sys.modules["litellm"]
-    cache = litellm.in_memory_llm_clients_cache
-    mine = f"-{id(asyncio.get_running_loop())}"
-    for key in [key for key in cache.cache_dict if str(key).endswith(mine)]:
-        client = cache.cache_dict.pop(key)
-        cache.ttl_dict.pop(key, None)
-        await client.close()
-    # Some providers are called by this one; its transport opens another session when needed.
-    shared = cast("Json", vars(litellm)).get("module_level_aclient")
-    if shared is not None:
-        await shared.client._transport.aclose()
+        return 200, "text/event-stream", pieces
 
 
 def _dumps(value: Json) -> bytes:
     return orjson.dumps(value)
-
-
-def _halves(text: str) -> list[str]:
-    middle = len(text) // 2
-    return [part for part in (text[:middle], text[middle:]) if part]

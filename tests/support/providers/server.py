@@ -5,15 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, TypeAlias, cast
 
-import anyio
-import anyio.abc
-import h11
 import orjson
 
-Json: TypeAlias = dict[str, Any]
+from tests.support.providers.loopback import Answer, Json, LoopbackServer
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,26 +76,22 @@ class Provider(ABC):
         """Return what the prompt consists of, in order."""
 
 
-class StrictServer:
-    """The server, for the time of an `async with`.
+class StrictServer(LoopbackServer):
+    """A server that plays a provider, and refuses what it would refuse.
 
     Attributes:
         violations: what was refused.
         prompts: of the agent's requests, without those of sub-agents, each part as it arrived.
+        asked: how many requests came, by whether a sub-agent sent them.
     """
 
     def __init__(self, provider: Provider, script: Script) -> None:
+        super().__init__()
         self.violations: list[str] = []
         self.prompts: list[list[bytes]] = []
         self.asked = {False: 0, True: 0}
         self._provider = provider
         self._script = script
-        self._port = 0
-
-    @property
-    def url(self) -> str:
-        """The URL to give to a model."""
-        return f"http://127.0.0.1:{self._port}"
 
     def breaks(self) -> list[int]:
         """Return the numbers of the prompts that do not extend the one before."""
@@ -110,60 +102,8 @@ class StrictServer:
         """Play this provider from now on."""
         self._provider = provider
 
-    async def __aenter__(self) -> StrictServer:
-        self._listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
-        self._port = self._listener.extra(anyio.abc.SocketAttribute.local_port)
-        self._tasks = await anyio.create_task_group().__aenter__()
-        self._tasks.start_soon(self._listener.serve, self._connection)
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._tasks.cancel_scope.cancel()
-        try:
-            # What the test raises is to come out as it is.
-            await self._tasks.__aexit__(None, None, None)
-        finally:
-            with anyio.CancelScope(shield=True):
-                await self._listener.aclose()
-
-    async def _connection(self, stream: anyio.abc.SocketStream) -> None:
-        async with stream:
-            try:
-                await self._exchange(stream)
-            except (anyio.BrokenResourceError, anyio.EndOfStream, h11.RemoteProtocolError):
-                # The client left, which it may do at any time.
-                return
-
-    async def _exchange(self, stream: anyio.abc.SocketStream) -> None:
-        """Answer one request; each connection serves one."""
-        http = h11.Connection(h11.SERVER)
-        body = b""
-        headers: dict[str, str] = {}
-        while True:
-            event = http.next_event()
-            if event is h11.NEED_DATA:
-                http.receive_data(await stream.receive(1 << 18))
-            elif isinstance(event, h11.Request):
-                headers = {key.decode(): value.decode() for key, value in event.headers}
-            elif isinstance(event, h11.Data):
-                body += bytes(event.data)
-            elif isinstance(event, h11.EndOfMessage):
-                break
-            else:
-                return
-        status, kind, pieces = self._answer(orjson.loads(body), headers)
-        sent = [("content-type", kind), ("connection", "close")]
-        await stream.send(http.send(h11.Response(status_code=status, headers=sent)) or b"")
-        for piece in pieces:
-            await stream.send(http.send(h11.Data(data=piece)) or b"")
-        await stream.send(http.send(h11.EndOfMessage()) or b"")
-
-    def _answer(self, body: Json, headers: Mapping[str, str]) -> tuple[int, str, list[bytes]]:
+    async def answer(self, path: str, headers: Mapping[str, str], body: Json) -> Answer:
+        """Refuse the request, or answer with the script's next turn."""
         try:
             self._provider.check(body, headers)
         except RefusedError as refused:
@@ -193,9 +133,3 @@ def refuse_if(refused: object, text: str) -> None:
     """Refuse a request if there is something wrong with it."""
     if refused:
         raise RefusedError(text)
-
-
-def halves(text: str) -> list[str]:
-    """Return a text in two pieces, without empty ones."""
-    middle = len(text) // 2
-    return [part for part in (text[:middle], text[middle:]) if part]

@@ -1,0 +1,173 @@
+"""A delegated task before its run begins: the request, and how its sub-agent is built and run.
+
+`delegate` waits for such a run; `background` does not.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import anyio
+
+from agent_runtime.agent import Agent
+from agent_runtime.concurrency import DetachedTasks
+from agent_runtime.delegation.artifact_tool import open_artifact_tool
+from agent_runtime.delegation.assignment import Assignment
+from agent_runtime.delegation.attempts import attempts, rendered
+from agent_runtime.events import Event
+from agent_runtime.log.run_spec import DelegationRecord, RunSpec, delegation_record
+from agent_runtime.prompt.text import one_line, shorten
+from agent_runtime.tools.base import Tool, ToolContext
+from agent_runtime_config import Settings
+from agent_runtime_storage.contract.records import ACTIVE, Run
+
+RECORD_CHARS = 1000
+"""How much a record keeps of each text that the log of attempts repeats."""
+
+
+class ResumeSubAgent(Protocol):
+    """Resumes a sub-agent's run that stopped; `on_event` gets its events as well."""
+
+    def __call__(
+        self, run: Run, child: Agent, /, *, on_event: Callable[[Event], None] | None = None
+    ) -> Awaitable[object]: ...
+
+
+@dataclass(slots=True)
+class DelegationServices:
+    """State and limits that all calls of a run share for delegating.
+
+    Attributes:
+        resume: resumes a child run that stopped, as a part of the call.  `on_event` gets its
+            events too, and is the only listener once the calling run is over.
+        background: holds the runs that no call waits for.
+        slots: limits how many sub-agents work at once; the others wait.
+        depth: the most levels of sub-agents.
+        max_steps: the most steps of one sub-agent.
+        starting: held while a background task begins, so that running tasks can be counted.
+        asked: how often each key was delegated in each call.
+    """
+
+    resume: ResumeSubAgent
+    background: DetachedTasks
+    slots: anyio.Semaphore
+    depth: int
+    max_steps: int
+    starting: anyio.Lock = field(default_factory=anyio.Lock)
+    asked: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
+
+    @classmethod
+    def of(
+        cls, settings: Settings, resume: ResumeSubAgent, background: DetachedTasks
+    ) -> DelegationServices:
+        """Return the services of a run under these settings."""
+        slots = anyio.Semaphore(settings.delegation_parallel)
+        steps = settings.sub_agent_max_steps
+        return cls(resume, background, slots, settings.delegation_depth, steps)
+
+
+@dataclass(frozen=True, slots=True)
+class DelegationRequest:
+    """A task to delegate, and its runs so far.
+
+    Attributes:
+        before: the earlier runs of this task on the branch, oldest first, without `own`.
+        own: the run that this same call began before a crash.
+    """
+
+    assignment: Assignment
+    record: DelegationRecord
+    before: Sequence[tuple[Run, DelegationRecord]]
+    own: Run | None
+
+    @property
+    def attempt(self) -> int:
+        """The number of this attempt at the task, from 1."""
+        return len(self.before) + 1
+
+
+def record_delegation(
+    assignment: Assignment,
+    call: str,
+    place: int,
+    depth: int,
+    *,
+    background: bool = False,
+    waits: bool = False,
+) -> DelegationRecord:
+    """Return the record of a call that begins a sub-agent's run."""
+    action = f"{assignment.role.strip()}: {assignment.instructions.strip()}"
+    return DelegationRecord(
+        key=assignment.key,
+        call=call,
+        place=place,
+        depth=depth,
+        action=_short(action),
+        diagnosis=_short(assignment.diagnosis),
+        fix_applied=_short(assignment.fix_applied),
+        background=background,
+        waits=waits,
+    )
+
+
+def _short(text: str) -> str:
+    return shorten(one_line(text), RECORD_CHARS)
+
+
+async def run_delegated(
+    context: ToolContext,
+    services: DelegationServices,
+    request: DelegationRequest,
+    on_event: Callable[[Event], None] | None = None,
+) -> None:
+    """Run a task to its end in a new child run.  Raises what the run raises."""
+    record, assignment = request.record, request.assignment
+    entries = await attempts(
+        context.store, request.before, diagnosis=record.diagnosis, fix_applied=record.fix_applied
+    )
+    agent = sub_agent_for(assignment, context, services.max_steps)
+    task = assignment.message(rendered(entries))
+    await context.run_agent(agent, task, spec=RunSpec(delegation=record), on_event=on_event)
+
+
+def sub_agent_for(assignment: Assignment, context: ToolContext, max_steps: int) -> Agent:
+    """Return the sub-agent that an assignment describes."""
+    tools: list[Tool | Callable[..., object]] = list(assignment.tools)
+    if opened := assignment.opened():
+        tools.append(open_artifact_tool(context.thread_id, opened))
+    return Agent(
+        assignment.model,
+        tools=tools,
+        instructions=assignment.system(),
+        name=" ".join(assignment.role.split())[:60],
+        output_type=assignment.output_type,
+        max_steps=min(assignment.max_steps or max_steps, max_steps),
+    )
+
+
+def is_own(
+    run: Run, known: DelegationRecord, context: ToolContext, record: DelegationRecord
+) -> bool:
+    """Return whether this same call began a run, before a crash or now."""
+    same = (known.call, known.place) == (record.call, record.place)
+    return same and run.parent_run_id == context.run_id
+
+
+async def own_run(context: ToolContext, record: DelegationRecord) -> Run | None:
+    """Return the run of this call as it is now; None if it has not begun."""
+    runs = await context.store.runs(
+        parent_thread_id=context.thread_id, task_key=record.key, limit=1000
+    )
+    for run in runs:
+        known = delegation_record(run)
+        if known is not None and is_own(run, known, context, record):
+            return run
+    return None
+
+
+def is_interrupted(run: Run) -> bool:
+    """Return whether a run stopped because its process did, not by itself or for a user."""
+    return run.status in ACTIVE or (run.status == "cancelled" and not run.cancel_requested)
