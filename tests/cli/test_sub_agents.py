@@ -124,7 +124,7 @@ def test_a_terminal_is_never_filled_beyond_its_size(width: int, height: int) -> 
         progress.show(start(f"run-{number}", f"task-{number} " + "wide 中文 " * 9))
     text.truncate(0)
     text.seek(0)
-    progress._console.print(progress._beneath())  # pyright: ignore[reportPrivateUsage]
+    progress._console.print(progress._status_lines())  # pyright: ignore[reportPrivateUsage]
     lines = text.getvalue().splitlines()
     assert 1 < len(lines) < height
     # The terminal writes `^C` behind the last one, which must not wrap.
