@@ -131,6 +131,8 @@ class PromptMessage:
     """For role `tool`, the tool."""
     files: tuple[FileRef, ...] = ()
     opaque: Opaque | None = None
+    outcome: CallOutcome = "ok"
+    """For role `tool`, how the call ended; no provider is sent it."""
 
 
 @dataclass(frozen=True, slots=True)

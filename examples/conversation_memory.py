@@ -1,8 +1,7 @@
-"""Conversation memory: the newest turns of a thread, for a prompt of one's own.
+"""Conversation memory: the newest turns of a thread, for your own prompt.
 
-Two customers' questions are answered on one thread, the second one twice.  A router, which is no
-agent, then sees as much of the conversation as its prompt has room for.  No key is needed: the
-models answer by a script.
+A customer's two questions are answered on one thread, the second one twice.  A router then sees as
+much of the conversation as its prompt has room for.  No key is needed: the models follow a script.
 
 Prints:
 
@@ -54,7 +53,7 @@ async def main() -> None:
     async with Runtime.open(Settings(database_url="file:example.db")) as runtime:
         await runtime.run(support, "Where is my order 1042?", thread="customer-7")
         await runtime.run(support, "Can I still change the address?", thread="customer-7")
-        # Another answer takes the place of the first; the memory follows the branch.
+        # The second answer replaces the first; the memory follows the branch.
         await runtime.regenerate(support, "customer-7")
 
         memory = ConversationMemory(runtime.store.of("local"), "customer-7")

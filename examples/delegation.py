@@ -1,12 +1,12 @@
-"""Sub-agents: two parts read at the same time, one of which fails and is tried again.
+"""Sub-agents: two parts are read at the same time; one fails and is retried.
 
-The agent hands two tasks over.  What comes back of each is observed, not told: its calls, their
-errors, how it ended.  The second attempt at the part that failed has the same key, so its sub-agent
-is told of the first.  No key is needed: the models answer by a script.
+The agent delegates two tasks.  The outcome of each is observed by the runtime: its calls, their
+errors, how it ended.  The retry of the failed task has the same key, so its sub-agent reads about
+the first attempt.  No key is needed: the models follow a script.
 
 Prints:
 
-    The second sub-agent is told that the first met: The page is torn.
+    The second sub-agent reads what the first met: The page is torn.
     the-sea: failed, attempt 1, errors: ['read: The page is torn.']
     the-sky: succeeded, attempt 1, result: The sky is blue.
     the-sea: succeeded, attempt 2, result: The sea is salt.
@@ -59,15 +59,15 @@ def respond(request: ModelRequest) -> Scripted:
     path = task.partition("The file is ")[2].partition(".\n")[0]
     if number == 0:
         if "<previous_attempts>" in task and "The page is torn." in task:
-            print("The second sub-agent is told that the first met: The page is torn.")
+            print("The second sub-agent reads what the first met: The page is torn.")
         return call("read", path=path)
     text = request.messages[-1].text
-    # One that has nothing to say tries in vain until its steps are used up.
+    # A reader without a text keeps trying until its steps are used up.
     return say(text) if text in TEXTS.values() else call("read", path=path)
 
 
 async def main() -> None:
-    """Run the agent, and say how its tasks went."""
+    """Run the agent, and print the outcomes of its tasks."""
     policy = Delegation(tools=["read"])
     agent = Agent(ScriptedModel(respond), tools=[read], delegation=policy, name="boss")
     settings = Settings(database_url="file:delegation.db")
@@ -76,9 +76,9 @@ async def main() -> None:
         store = runtime.store.of(settings.user)
         head = (await store.thread("t")).head
         assert head is not None
-        told = [one.body for node in await store.branch("t", head) for one in node.calls]
+        bodies = [one.body for node in await store.branch("t", head) for one in node.calls]
         tree = await runtime.tree(result.run_id)
-    for body in told:
+    for body in bodies:
         outcome = orjson.loads(decode_result(body).text)
         errors = [f"{one['tool']}: {one['error']}" for one in outcome["tool_errors"]]
         how = f"result: {outcome['result']}" if outcome["result"] else f"errors: {errors[:1]}"

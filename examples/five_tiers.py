@@ -1,20 +1,20 @@
-"""The five tiers of an agent's memory, in one conversation, and what each puts into a prompt.
+"""The five tiers of an agent's memory, and what each puts into a prompt.
 
-1. The log: everything, in the database that its URL chooses (a file here, Postgres by
-   `postgresql://...`, a libSQL server by `http://...`).
-2. The last messages, as they were.
-3. Observations, which stand for what is older.
-4. Recall of what was said earlier, if there is an embedder: `AGENT_RUNTIME_EMBEDDER_MODEL`, or one
-   of the program's own, as here.
-5. The plan: what the program says is current, restated whenever prompts begin anew.
+1. The log: everything, in the database that the URL selects (here a file; Postgres with
+   `postgresql://...`, a libSQL server with `http://...`).
+2. The last messages, unchanged.
+3. Observations, which replace older messages.
+4. Recall of earlier messages, if there is an embedder: `AGENT_RUNTIME_EMBEDDER_MODEL`, or the
+   program's own, as here.
+5. The plan: the program's own state, restated at each activation.
 
-No key is needed: the model answers by a script, the Observer works by rules, and the embedder
-hashes letters.  The thresholds are small, so that a short conversation reaches them.
+No key is needed: the model follows a script, the Observer works by rules, and the embedder hashes
+letters.  The thresholds are small, so that a short conversation reaches them.
 
 Prints:
 
     1. Log: 40 messages, the first of them whole: True
-    2. Last messages: at least 4 as they were: True
+    2. Last messages: at least 4 unchanged: True
     3. Observations: the first day left the prompt, and is observed: True
     4. Recall: without an embedder False, with one True
     5. Plan: '1. Read the diary. 2. Answer.'
@@ -43,22 +43,22 @@ model = ScriptedModel(lambda request: "Noted.")
 
 
 def plan(context: ToolContext) -> str:
-    """Say what is current of a run."""
+    """Return the current plan."""
     return PLAN
 
 
 async def keep_diary(runtime: Runtime, agent: Agent) -> None:
-    """Say what happened on each day, on one thread."""
+    """Tell the agent what happened on each day, on one thread."""
     await runtime.run(agent, FIRST, thread="diary")
     for day in range(2, 19):
         walks = [f"Walked {day + hour} miles through fog in hour {hour}." for hour in range(16)]
         await runtime.run(agent, f"Day {day}: {' '.join(walks)}", thread="diary")
-        # It is observed in the background by itself; here the next day waits for it.
+        # Observation runs in the background; here the next day waits for it.
         await runtime.memory.observe(agent, "diary")
 
 
 def prompt() -> list[str]:
-    """Return what the last prompt said after the system prompt."""
+    """Return the texts of the last prompt after the system prompt."""
     return [message.text for message in model.requests[-1].messages[1:]]
 
 
@@ -85,7 +85,7 @@ async def main() -> None:
     observed = [text for text in plain if text.startswith("<observed")]
     recalled = [any("found by search" in text for text in one) for one in (plain, prompt())]
     print(f"1. Log: {len(kept)} messages, the first of them whole: {kept[0] == UserMessage(FIRST)}")
-    print(f"2. Last messages: at least 4 as they were: {raw[-4:] == _texts(kept)[-7:-3]}")
+    print(f"2. Last messages: at least 4 unchanged: {raw[-4:] == _texts(kept)[-7:-3]}")
     gone = FIRST not in raw and any("40,000 kroner" in text for text in observed)
     print(f"3. Observations: the first day left the prompt, and is observed: {gone}")
     print(f"4. Recall: without an embedder {recalled[0]}, with one {recalled[1]}")

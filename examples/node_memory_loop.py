@@ -1,8 +1,8 @@
-"""Node memory: a step of a loop that goes on from what it did before, and an agent that does.
+"""Node memory: a function and an agent that continue from what they did before.
 
-A function improves a text in a loop: each iteration is told what the ones before it said.  Then an
-agent with the memory mode `node` is run twice in the same conversation: its second run begins with
-its first.  No key is needed: the models answer by a script.
+A function improves a text in a loop; each iteration gets what the previous ones said.  Then an
+agent with the memory mode `node` runs twice in the same conversation; its second run begins with
+its first.  No key is needed: the models follow a script.
 
 Prints:
 
@@ -33,7 +33,7 @@ from agent_runtime.models.scripted import say
 
 
 def write(history: list[PromptMessage]) -> str:
-    """Write the next draft: any function can be a node."""
+    """Write the next draft; any function can be a node."""
     return f"draft {1 + sum(message.role == 'assistant' for message in history)}"
 
 
@@ -44,7 +44,7 @@ async def main() -> None:
         store = runtime.store.of("local")
         memory = NodeMemory(store, "essay", "talk-1", "writer")
         for number in range(1, 4):
-            # Each turn follows the one before; a conversation with branches names the parent.
+            # `latest` is the previous turn; a conversation with branches names the parent.
             history = await memory.history(latest)
             draft = write(history)
             await memory.add_messages(

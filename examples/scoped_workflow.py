@@ -1,9 +1,9 @@
-"""A workflow of named nodes: a loop, a scoped sub-workflow, a failure and how the run goes on.
+"""A workflow of named nodes: a loop, a scoped sub-workflow, a failure and its resume.
 
-Every node that is an agent or a workflow has a run and a thread of its own; the state that nodes
-share gains just its answer.  The run fails once, on purpose; resumed, it repeats no node that had
-finished.  The workflow's second turn, on the thread of this user, begins with its first.  No key is
-needed: the models answer by a script.
+Every node that is an agent or a workflow has its own run and thread; only its answer is added to
+the state that nodes share.  The run fails once, on purpose; when resumed, it repeats no finished
+node.  The workflow's second turn, on this user's thread, begins with its first.  No key is needed:
+the models follow a script.
 
 Prints:
 
@@ -40,7 +40,7 @@ closed = True
 
 
 def review(draft: str) -> float:
-    """Score a draft: short ones are better."""
+    """Score a draft; shorter is better."""
     score = 0.9 if len(draft) < 20 else 0.4
     print(f"review: {score}")
     return score
@@ -55,13 +55,13 @@ def press(text: str) -> str:
 
 @Workflow
 async def publish(w: WorkflowContext) -> str:
-    """Publish what it is given; it sees nothing else of the workflow that it is a node of."""
+    """Publish the input; it sees nothing else of the workflow around it."""
     return await w.call("press", press, f"{w.input} (for {w.user_context['name']})")
 
 
 @Workflow
 async def report(w: WorkflowContext) -> str:
-    """Research, write until the review is content, publish."""
+    """Research, write until the review is satisfied, publish."""
     if w.history:
         print("It begins with:", [message.text for message in w.history])
         return "There is nothing to add."

@@ -1,4 +1,4 @@
-"""The examples run offline, each in a folder of its own, and print what they say."""
+"""The examples run offline, each in its own folder, and print what their docstrings say."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def test_an_example_prints_what_it_says(path: Path, tmp_path: Path) -> None:
 
 
 def stated(path: Path) -> str:
-    """Return what the docstring says that the example prints."""
-    told = ast.get_docstring(ast.parse(path.read_text()), clean=True) or ""
-    return told.partition("Prints:\n")[2]
+    """Return the output that the docstring states."""
+    text = ast.get_docstring(ast.parse(path.read_text()), clean=True) or ""
+    return text.partition("Prints:\n")[2]
 
 
 def environment() -> dict[str, str]:
-    """Return the environment without settings and keys, in which no real model may be called."""
+    """Return the environment without settings and keys; real model calls are forbidden."""
     kept = {
         name: value
         for name, value in os.environ.items()

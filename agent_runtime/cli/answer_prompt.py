@@ -1,4 +1,4 @@
-"""Questions of runs in the terminal: shown with clear choices, answered by a line."""
+"""Asks the questions of runs in the terminal."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ if TYPE_CHECKING:
     from agent_runtime.runtime import Runtime
 
 MARK = "  | "
-"""Begins each row that a model wrote."""
+"""The beginning of each row that a model wrote."""
 LATER = "later"
-"""What leaves a question open."""
+"""The answer that leaves a question open."""
 
 
 def can_ask() -> bool:
-    """Return whether somebody sits at a terminal."""
+    """Return whether stdin and stderr are a terminal."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 async def ask_all(runtime: Runtime, questions: Sequence[Question]) -> bool:
-    """Ask about all that a run waits for; return whether it can go on."""
+    """Ask all questions of a run; return whether it can be resumed."""
     from agent_runtime.errors import InvalidAnswer, QuestionClosed
 
     for question in questions:
@@ -45,7 +45,7 @@ async def ask_all(runtime: Runtime, questions: Sequence[Question]) -> bool:
 
 
 def show(question: Question) -> None:
-    """Tell what is asked, and what can be answered."""
+    """Show a question and its choices."""
     from agent_runtime.human.display import escape_invisible
 
     say("")
@@ -58,7 +58,7 @@ def show(question: Question) -> None:
         lines = call_lines(question)
         for line in lines:
             _say_within(line, "  ")
-        # What scrolls away is missed by its end.
+        # A person who scrolled past the beginning sees by this how much there was.
         count, size = len(lines), sum(map(len, lines))
         arguments = f"{count} argument{'s' * (count != 1)}, {size:,} characters"
         say(f"That is the whole call of {question.tool}: {arguments}.")
@@ -69,7 +69,7 @@ def show(question: Question) -> None:
 
 
 def call_lines(question: Question) -> list[str]:
-    """Return the arguments of the call that an approval is about, each whole on one line."""
+    """Return the arguments of the call to approve, each complete on one line."""
     from agent_runtime.human.display import escape_invisible, shown_value
 
     arguments = question.arguments.items()
@@ -77,7 +77,7 @@ def call_lines(question: Question) -> list[str]:
 
 
 def patterns_text(patterns: Mapping[str, str]) -> str:
-    """Return what is allowed for good, whole: by argument the pattern of its value."""
+    """Return what an approval allows: by argument the pattern of its value."""
     from agent_runtime.human.display import escape_invisible
 
     return " ".join(
@@ -86,7 +86,7 @@ def patterns_text(patterns: Mapping[str, str]) -> str:
 
 
 def _quote(text: str) -> None:
-    """Show a model's text, of which no line can pass for one of ours."""
+    """Show a model's text; none of its lines can look like one of ours."""
     from agent_runtime.human.display import shown_lines
 
     for line in shown_lines(text):
@@ -94,7 +94,7 @@ def _quote(text: str) -> None:
 
 
 def _say_within(line: str, indent: str) -> None:
-    """Say a line so that on a terminal none of its rows can pass for one of ours."""
+    """Write a line; on a terminal none of its rows can look like one of ours."""
     rows = [line]
     if sys.stderr.isatty():
         import shutil
@@ -119,12 +119,12 @@ def asker(question: Question) -> str:
 
 
 def hint(question: Question) -> str:
-    """Return what can be typed as an answer."""
+    """Return the possible answers."""
     match question.kind:
         case "single":
             return f"1 to {len(question.choices)}, or {LATER}"
         case "multiple":
-            return f"numbers of 1 to {len(question.choices)} with commas between, or {LATER}"
+            return f"numbers from 1 to {len(question.choices)}, separated by commas, or {LATER}"
         case "approval":
             return f"y: yes, n: no, a: always on this thread ({_always(question)}), or {LATER}"
         case "continue":
@@ -139,10 +139,10 @@ def _always(question: Question) -> str:
 
 
 def parse(question: Question, text: str) -> Answer:
-    """Return the answer that a line stands for.
+    """Return the answer that a line gives.
 
     Raises:
-        InvalidAnswer: it stands for none.
+        InvalidAnswer: it gives none.
     """
     from agent_runtime.errors import InvalidAnswer
     from agent_runtime.human.questions import Decision
@@ -156,7 +156,7 @@ def parse(question: Question, text: str) -> Answer:
     word, _, reason = said.partition(" ")
     decisions = {"y": True, "yes": True, "n": False, "no": False, "a": True, "always": True}
     if word.lower() not in decisions:
-        raise InvalidAnswer("That is no answer.", cure=f"Type {hint(question)}.")
+        raise InvalidAnswer("That is not an answer.", cure=f"Type {hint(question)}.")
     always = word.lower() in ("a", "always")
     return Decision(decisions[word.lower()], reason.strip(), remember=always)
 
@@ -179,7 +179,7 @@ async def _read(question: Question) -> Answer | None:
 
     sys.stderr.write(f"[{hint(question)}] > ")
     sys.stderr.flush()
-    # Not in a thread, which nobody could stop, and which the end of the process would wait for.
+    # Not in a thread: a blocked read cannot be stopped, and the process would wait for it at exit.
     await anyio.wait_readable(sys.stdin)
     line = sys.stdin.readline()
     if not line or line.strip().lower() == LATER:

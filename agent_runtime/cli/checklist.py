@@ -1,4 +1,4 @@
-"""A run's plan as a checklist, kept true by its events."""
+"""A run's plan as a checklist, updated by its events."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ if TYPE_CHECKING:
     from agent_runtime.plan.model import Followed, Plan, PlanItem
 
 ITEM_WIDTH = 100
-"""How many characters an item may take."""
+"""Most characters of an item."""
 MOST_CHANGED = 20
-"""So many items are told at once that have changed."""
+"""Most changed items to show at once."""
 MOST_SHOWN = 12
-"""So many lines the checklist may take beneath the progress."""
+"""Most lines of the checklist below the progress."""
 
 
 class Checklist:
-    """The plan of one run, as far as its events tell of it."""
+    """The plan of one run, as its events report it."""
 
     def __init__(self) -> None:
         self._plan: Plan | None = None
         self._followed: tuple[str, ...] = ()
         self._node: int | None = None
         self._outcomes: dict[str, Followed] = {}
-        self._told: dict[str, str] = {}
+        self._shown: dict[str, str] = {}
 
     def update(self, event: Event) -> bool:
-        """Take an event in; return whether it may have changed the plan."""
+        """Apply an event; return whether it may have changed the plan."""
         data: dict[str, Any] = dict(event.data)
         if event.kind not in ("plan", "tool-finish"):
             return False
@@ -39,7 +39,7 @@ class Checklist:
         if event.kind == "tool-finish":
             from agent_runtime.plan.model import Followed
 
-            # They may end before the plan says that it follows them.
+            # Calls may end before the plan that follows them arrives.
             outcome = data["outcome"]
             self._outcomes[data["call_id"]] = Followed(data["tool"], outcome, outcome)
             return data["call_id"] in self._followed
@@ -48,24 +48,24 @@ class Checklist:
         return True
 
     def take(self, plan: Plan | None) -> None:
-        """Take the plan as the store has it, unless it was done before the run."""
+        """Take the stored plan, unless it was complete before the run."""
         from agent_runtime.plan.model import stop_following
 
         if plan is not None and (self._plan is not None or plan.settled < len(plan.items)):
             self._plan, self._followed = stop_following(plan), ()
 
     def changed(self) -> list[str]:
-        """Return the lines of the items that have changed since they were told last."""
+        """Return the lines of the items that changed since the last call."""
         lines: list[str] = []
         for identity, line in self._lines().items():
-            if self._told.get(identity) != line:
+            if self._shown.get(identity) != line:
                 lines.append(line)
-                self._told[identity] = line
+                self._shown[identity] = line
         more = len(lines) - MOST_CHANGED
         return lines if more <= 0 else [*lines[:MOST_CHANGED], f"… and {more} more items"]
 
     def shown(self, most: int = MOST_SHOWN) -> list[str]:
-        """Return the checklist, around what is in progress, in so many lines at most."""
+        """Return at most this many lines of the checklist, around the items in progress."""
         lines = list(self._lines().values())
         if len(lines) <= most:
             return lines
@@ -79,7 +79,7 @@ class Checklist:
         return [*head, *lines[first:last], *tail]
 
     def _settle(self) -> None:
-        """Keep what the calls of an exchange have made of the items that followed them."""
+        """Fix the status of the items that followed the calls of an exchange."""
         from agent_runtime.plan.model import stop_following
 
         plan = self._resolved()

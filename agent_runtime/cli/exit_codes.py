@@ -1,4 +1,4 @@
-"""What each exit code means, and which one an error or a finished run gets."""
+"""Exit codes, and which one an error or a finished run gets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MEANINGS = {
     SUCCESS: "success",
     INTERNAL: "internal error, or a check of `doctor` failed",
     USAGE: "bad usage or settings",
-    STOPPED: "stopped before completion: steps, budget, time, a cancel",
+    STOPPED: "stopped before completion: steps, budget, time, cancelled",
     MODEL: "the model failed: key, availability, a refusal",
     UNSUPPORTED: "the offline model cannot do this task",
     NOTHING: "the thread is busy, or there is no such thread or run, or nothing to resume",

@@ -1,6 +1,6 @@
-"""The command group: which commands there are, and how their errors are told.
+"""The command group: its commands, and how errors become exit codes.
 
-Nothing heavy is imported here or at the head of a command's module, so that `--help` is quick.
+Nothing heavy is imported here or at the top of a command's module, to keep `--help` fast.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ from agent_runtime.cli import session
 
 COMMANDS = {
     "run": ("run", "Run a task to its end."),
-    "resume": ("run", "Go on with a run that stopped."),
+    "resume": ("run", "Resume a run that stopped."),
     "chat": ("chat", "Talk with the agent, line by line, on one thread."),
-    "threads": ("threads", "List threads; delete, export and import them."),
-    "runs": ("runs", "List runs; show the tree of one with its sub-agents."),
-    "usage": ("usage", "Show what was spent today, on a thread or by a run; what is left."),
-    "budget": ("usage", "Let a run spend more, or less, in all."),
-    "tasks": ("tasks", "List what runs in the background; cancel or steer it."),
-    "show": ("threads", "Show what happened on a thread."),
-    "fork": ("branches", "Go on from another message of a thread."),
-    "edit": ("branches", "Say something else in the place of a message."),
+    "threads": ("threads", "List, delete, export and import threads."),
+    "runs": ("runs", "List runs; show one with its sub-agents."),
+    "usage": ("usage", "Show what was spent today, on a thread or by a run, and what is left."),
+    "budget": ("usage", "Set what a run may spend in total."),
+    "tasks": ("tasks", "List, cancel or steer background tasks."),
+    "show": ("threads", "Show the messages of a thread."),
+    "fork": ("branches", "Continue from another message of a thread."),
+    "edit": ("branches", "Replace a message, and run the agent on it."),
     "regenerate": ("branches", "Answer a thread's newest message again."),
-    "plan": ("plan", "Show the plan of a thread, and how it came about."),
-    "memory": ("memory", "Look at a thread's memory; observe, reflect, export."),
-    "node-memory": ("node_memory", "List what nodes remember of conversations; clean up."),
-    "cancel": ("run", "Cancel a run, also one of another process."),
-    "pause": ("human", "Suspend a run at its next step, also one of another process."),
-    "steer": ("human", "Tell a run something while it works."),
+    "plan": ("plan", "Show the plan of a thread and its versions."),
+    "memory": ("memory", "Show a thread's memory; observe, reflect, export."),
+    "node-memory": ("node_memory", "List or delete what workflow nodes remember."),
+    "cancel": ("run", "Cancel a run, in any process."),
+    "pause": ("human", "Suspend a run at its next step, in any process."),
+    "steer": ("human", "Send a message to an active run."),
     "questions": ("human", "List the questions that runs wait for."),
     "answer": ("human", "Answer a question that a run waits for."),
-    "approvals": ("human", "List what is allowed for the rest of a thread; take it back."),
-    "db": ("db", "Look after the database: status, migrate, check, size, copy."),
-    "config": ("config", "Show the settings and where they come from."),
-    "doctor": ("doctor", "Check whether everything is in place."),
+    "approvals": ("human", "List what is allowed for the rest of a thread; revoke it."),
+    "db": ("db", "Maintain the database: status, migrate, check, size, vacuum, copy."),
+    "config": ("config", "Show the settings and their origin."),
+    "doctor": ("doctor", "Check that everything a run needs is in place."),
 }
 
 
@@ -69,13 +69,13 @@ class _Commands(click.Group):
         except (KeyboardInterrupt, click.Abort):
             ctx.exit(exits.INTERRUPTED)
         except BrokenPipeError:
-            # Whoever read stdout has gone, as `head` does; Python must not complain at its exit.
+            # The reader of stdout ended, as `head` does; Python must not complain at exit.
             sys.stdout = None
             ctx.exit(exits.SUCCESS)
         except Exception as error:
             if ctx.params["debug"]:
                 traceback.print_exception(error)
-            session.tell_error(error)
+            session.write_error(error)
             ctx.exit(exits.code_of_error(error))
 
 
@@ -98,7 +98,7 @@ def _version(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> N
     help="Show the version.",
 )
 def main(debug: bool) -> None:
-    """Run long autonomous agents whose every step is kept.
+    """Run long autonomous agents; every step is recorded.
 
     Settings are environment variables; `agent-runtime config` lists them.
     """

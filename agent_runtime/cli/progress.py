@@ -1,7 +1,7 @@
-"""What the user sees of a run while it works, on stderr.
+"""Shows on stderr what a run does.
 
 `Tally` turns events into lines and a status; `PlainProgress` writes the lines, `LiveProgress`
-keeps the status beneath them on a terminal.
+shows the status below them on a terminal.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from agent_runtime.cli.checklist import MOST_SHOWN as MOST_ITEMS
 from agent_runtime.cli.checklist import Checklist
-from agent_runtime.cli.commands.sub_agents import MOST_SHOWN, SubAgents
+from agent_runtime.cli.sub_agents import MOST_SHOWN, SubAgents
 from agent_runtime.cli.terminal import printable, say, short_arguments, short_number, shorten
 
 if TYPE_CHECKING:
@@ -23,31 +23,31 @@ if TYPE_CHECKING:
     from agent_runtime.plan.model import Plan
 
 STATUS_WIDTH = 60
-"""How many characters the status spends on what the run is doing, or on what the model says."""
+"""Length of the status text for what the run is doing, or what the model says."""
 
 
 DELEGATED = ("role", "task_key", "background")
-"""What is told of a task that is handed over."""
+"""The arguments to show of a call of `delegate`."""
 
 CAUSES = {
-    "observed": "observations stand for them",
-    "price": "observations stand for them, it pays now",
-    "idle": "the provider's cache had gone cold",
+    "observed": "observations replace them",
+    "price": "observations replace them, which now costs less",
+    "idle": "the provider's cache had expired",
     "late": "observations are late",
     "tokens": "the window was full",
     "overflow": "the provider found the prompt too long",
-    "messages": "the window moved on",
+    "messages": "the window moved",
     "agent": "the agent changed",
 }
-"""What is said of an activation's cause."""
+"""Texts for the causes of activations."""
 
 
 class Tally:
-    """What a run has used so far, by its events.
+    """The state of a run, as its events report it.
 
     Attributes:
-        remembering: what observational memory is doing; empty if nothing.
-        plan: the run's own, not those of its sub-agents.
+        remembering: what observational memory is doing; empty if idle.
+        plan: the run's own plan, not those of its sub-agents.
         agents: its sub-agents.
     """
 
@@ -69,7 +69,7 @@ class Tally:
         self._said = ""
 
     def update(self, event: Event) -> list[str]:
-        """Take an event in; return the lines that tell of it, perhaps none."""
+        """Apply an event; return the lines to show, which may be none."""
         self._root = self._root or event.run_id
         data: dict[str, Any] = dict(event.data)
         if event.run_id == self._root:
@@ -79,7 +79,7 @@ class Tally:
         return self.agents.update(event)
 
     def planned(self, event: Event) -> bool:
-        """Take in what an event tells of the run's plan; return whether that may have changed."""
+        """Apply an event to the run's plan; return whether the plan may have changed."""
         return event.run_id == self._root and self.plan.update(event)
 
     def _lines(self, event: Event, data: dict[str, Any]) -> list[str]:
@@ -95,8 +95,8 @@ class Tally:
                 self.doing = "thinking"
             case "tool-start":
                 given: dict[str, Any] = data.get("arguments") or {}
-                told = DELEGATED if data["tool"] == "delegate" else given
-                arguments = short_arguments({one: given[one] for one in told if one in given})
+                shown = DELEGATED if data["tool"] == "delegate" else given
+                arguments = short_arguments({name: given[name] for name in shown if name in given})
                 self.doing = f"{data['tool']} {arguments}".strip()
                 return [f"  {self.doing}"]
             case "tool-finish":
@@ -104,7 +104,7 @@ class Tally:
                 if data["outcome"] != "ok":
                     return [f"  {data['tool']}: {data['outcome']}"]
             case "model-retry":
-                self.doing = f"waiting to try the model again: {data['reason']}"
+                self.doing = f"waiting to retry the model: {data['reason']}"
                 return [f"  retry {data['attempt']} in {data['wait']:.1f} s: {data['reason']}"]
             case "activation":
                 return self._activation(data)
@@ -140,7 +140,7 @@ class Tally:
         ]
 
     def _recall(self, data: dict[str, Any]) -> list[str]:
-        lines = [f"  recall is not as asked for: {data['why']}"] if data["why"] else []
+        lines = [f"  recall is degraded: {data['why']}"] if data["why"] else []
         if count := len(data["found"]):
             lines.append(f"  recalled {count} earlier message{'s' if count > 1 else ''}")
         return lines
@@ -162,7 +162,7 @@ class Tally:
         return [f"  memory: {did.format(**data)} ({by}{why})"]
 
     def _remember(self, data: dict[str, Any]) -> None:
-        """Keep what memory is at; nothing if there is no data."""
+        """Note what memory is doing; empty data means nothing."""
         doing = {"observe": "observing", "reflect": "condensing"}
         again = " again" if data.get("again") else ""
         self.remembering = (
@@ -196,7 +196,7 @@ class Tally:
         return [f"step {data['step']}/{self.max_steps}: {what}; {self.spent()} so far"]
 
     def _count(self, data: dict[str, Any]) -> None:
-        """Add what model calls used."""
+        """Add the usage of model calls."""
         self.prompt_tokens += data.get("prompt_tokens") or 0
         self.cached_tokens += data.get("cached_tokens") or 0
         self.completion_tokens += data.get("completion_tokens") or 0
@@ -204,7 +204,7 @@ class Tally:
         self.unpriced |= data.get("cost") is None
 
     def _held(self, sizes: tuple[int, int]) -> str:
-        """Return the tokens of raw messages and of observations, each of its threshold."""
+        """Return the tokens of raw messages and of observations, with their thresholds."""
         (raw, observed), (observe_at, reflect_at) = sizes, self._limits
         return (
             f"raw {short_number(raw)} of {short_number(observe_at)}, "
@@ -221,7 +221,7 @@ class Tally:
         return f"{text}, ${self.cost / 1e9:.4f}"
 
     def status(self) -> str:
-        """Return what the run is at, on one line."""
+        """Return the state of the run on one line."""
         parts = [f"step {self.step}/{self.max_steps}", self.spent()]
         if self._sizes is not None:
             parts.append(self._held(self._sizes))
@@ -235,18 +235,18 @@ def _cached(data: dict[str, Any]) -> str:
 
 
 class Progress(AbstractContextManager[None], Protocol):
-    """Shows events as they come; a context, so that a terminal is always left in order."""
+    """Shows events as they arrive; a context manager, so that the terminal is always restored."""
 
     def show(self, event: Event) -> None:
         """Show one event."""
         ...
 
     def plan(self, plan: Plan | None) -> None:
-        """Show the run's plan as the store has it."""
+        """Show the stored plan of the run."""
         ...
 
     def say(self, line: str) -> None:
-        """Show a line of the command's own."""
+        """Show a line of the command."""
         ...
 
 
@@ -263,14 +263,14 @@ class PlainProgress:
         pass
 
     def show(self, event: Event) -> None:
-        """Write the lines that tell of the event."""
+        """Write the lines of the event."""
         for line in self.tally.update(event):
             say(line)
         if self.tally.planned(event):
             self._say_plan()
 
     def plan(self, plan: Plan | None) -> None:
-        """Write the lines of the items that are not as they were told last."""
+        """Write the lines of the items that changed since they were last shown."""
         self.tally.plan.take(plan)
         self._say_plan()
 
@@ -284,7 +284,7 @@ class PlainProgress:
 
 
 class LiveProgress:
-    """Lines with a status, the plan's checklist and the sub-agents beneath, for a terminal."""
+    """Lines with a status, the plan's checklist and the sub-agents below, for a terminal."""
 
     def __init__(self) -> None:
         from rich.console import Console
@@ -298,14 +298,14 @@ class LiveProgress:
         self._spinner = Spinner("dots", style="green")
         self._above = ["starting"]
         self._new = partial(
-            Live, get_renderable=self._beneath, console=self._console, refresh_per_second=10,
+            Live, get_renderable=self._status_lines, console=self._console, refresh_per_second=10,
             transient=True,
         )  # fmt: skip
         self._live = self._new()
 
     def __enter__(self) -> None:
-        # One that is entered again would take back lines which it no longer owns: it remembers how
-        # high it stood, and a person may have answered meanwhile.
+        # A `Live` that is started again erases as many lines as it had before, and these may since
+        # be a question and its answer.
         self._live = self._new()
         self._live.start()
 
@@ -314,11 +314,11 @@ class LiveProgress:
         for line in self.tally.plan.shown():
             self._print(line, "dim")
 
-    def _beneath(self) -> Text:
-        """Return what stands beneath the lines; another thread asks for it again and again.
+    def _status_lines(self) -> Text:
+        """Return the text below the lines; another thread calls this repeatedly.
 
-        It takes no more rows than the terminal has, and leaves room in each for the `^C` that the
-        terminal itself writes: else it could not be taken back whole.
+        It has fewer rows than the terminal, and leaves room in each for the `^C` that the terminal
+        itself writes; otherwise it could not be erased completely.
         """
         rows = max(1, self._console.height - 2)
         agents = [f"  {line}" for line in self.tally.agents.shown(min(MOST_SHOWN, rows // 3))]
@@ -329,7 +329,7 @@ class LiveProgress:
         return self._text.assemble(frame, " ", self._text("\n").join(lines))
 
     def show(self, event: Event) -> None:
-        """Print the lines that tell of the event, and bring what stands beneath up to date."""
+        """Print the lines of the event, and update the text below."""
         for line in self.tally.update(event):
             self._print(line, "" if line.startswith(("step", "run")) else "dim")
         self.tally.planned(event)
@@ -338,17 +338,17 @@ class LiveProgress:
         self._above = [self.tally.status(), *(f"  {line}" for line in plan)]
 
     def say(self, line: str) -> None:
-        """Print the line above the status, which it would break if it were just written."""
+        """Print the line above the status; writing it directly would break the status."""
         self._print(line)
 
     def _print(self, line: str, style: str = "") -> None:
         self._console.print(self._text(printable(line), style=style), soft_wrap=True)
 
     def plan(self, plan: Plan | None) -> None:
-        """Keep the plan for the next time that something is shown."""
+        """Show the plan with the next event."""
         self.tally.plan.take(plan)
 
 
 def new_progress() -> Progress:
-    """Return the progress that suits stderr."""
+    """Return the progress for stderr: live on a terminal, plain otherwise."""
     return LiveProgress() if sys.stderr.isatty() else PlainProgress()

@@ -1,4 +1,4 @@
-"""Following one run from the command line: progress, signals, and how it is told at the end."""
+"""Follows one run from the command line: progress, signals, and the report at its end."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from agent_runtime_storage.contract.records import UsageTotal
 
 PLANNED = ("run-start", "run-suspend", "run-finish")
-"""At these events the plan is shown as the store has it."""
+"""Events at which the stored plan is shown."""
 STEP = "step"
-"""The purpose of the calls that are no work of memory."""
+"""The purpose of the run's own calls, as opposed to memory's."""
 
 StartFunction = Callable[["Runtime"], AbstractAsyncContextManager["RunStream"]]
 ResumeFunction = Callable[["Runtime", str], AbstractAsyncContextManager["RunStream"]]
@@ -37,12 +37,12 @@ ResumeFunction = Callable[["Runtime", str], AbstractAsyncContextManager["RunStre
 
 @dataclass(slots=True)
 class FollowedRun:
-    """How following a run ended.
+    """The outcome of following a run.
 
     Attributes:
         run_id: empty if the run never began.
-        result: how the run ended or was left; None if it never began.
-        error: what it failed with.
+        result: None if the run never began.
+        error: the error that ended it.
         interrupted: whether a signal ended it.
     """
 
@@ -53,7 +53,7 @@ class FollowedRun:
 
     @property
     def exit_code(self) -> int:
-        """The exit code of a command that did nothing but this run."""
+        """The exit code of a command that only made this run."""
         if self.result is not None and self.result.ok:
             return exits.SUCCESS
         if self.interrupted:
@@ -66,11 +66,11 @@ class FollowedRun:
 def follow(settings: Settings, start: StartFunction, resume: ResumeFunction) -> FollowedRun:
     """Open the runtime, start a run, show its progress and return how it ended.
 
-    What it asks is asked here if somebody sits at the terminal, and then it is resumed.
+    At a terminal its questions are asked here, and the run is resumed.
 
-    The first SIGINT, SIGTERM or SIGHUP cancels the run and waits until what it did is recorded; the
-    second one ends the process at once.  Errors of the run are in the outcome; errors of the
-    store when it is opened are raised.
+    The first SIGINT, SIGTERM or SIGHUP cancels the run and waits until its work is recorded; the
+    second one ends the process at once.  Errors of the run are in the outcome; errors of opening
+    the store are raised.
     """
     import anyio
 
@@ -99,9 +99,9 @@ async def _follow(settings: Settings, start: StartFunction, resume: ResumeFuncti
                 with progress:
                     await _consume(runtime, start(runtime), outcome, progress)
                 while await _answered(runtime, outcome.result):
-                    going_on, outcome.result = resume(runtime, outcome.run_id), None
+                    resumed, outcome.result = resume(runtime, outcome.run_id), None
                     with progress:
-                        await _consume(runtime, going_on, outcome, progress)
+                        await _consume(runtime, resumed, outcome, progress)
             if outcome.result is None and outcome.run_id:
                 outcome.result = await _left(runtime, outcome.run_id)
         group.cancel_scope.cancel()
@@ -119,22 +119,22 @@ async def _watch(
 
     kinds = [signal.SIGINT, signal.SIGTERM]
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
-        # Under `nohup` a closed terminal ends nothing.
+        # `nohup` ignores it, so that a closed terminal does not end the run.
         kinds.append(signal.SIGHUP)
     terminals = [number for number in range(3) if _is_terminal(number)]
     with anyio.open_signal_receiver(*kinds) as signals:
         task_status.started()
         async for kind in signals:
             if kind == signal.SIGHUP:
-                _let_go(terminals)
+                _discard_output(terminals)
                 if outcome.interrupted:
-                    # The kernel and the shell may both tell of a closed terminal.
+                    # The kernel and the shell may both send it for one closed terminal.
                     continue
             if outcome.interrupted:
-                # Every step is written ahead, so that leaving here loses nothing that is done.
+                # Every step is written ahead, so nothing completed is lost.
                 os._exit(exits.INTERRUPTED)
             outcome.interrupted = True
-            progress.say("Stopping. What was done is being recorded; Ctrl-C again leaves at once.")
+            progress.say("Stopping: recording what was done. Press Ctrl-C again to leave at once.")
             work.cancel()
 
 
@@ -145,8 +145,8 @@ def _is_terminal(number: int) -> bool:
         return False
 
 
-def _let_go(terminals: Sequence[int]) -> None:
-    """Have what is still said go nowhere: a terminal that was closed refuses it with an error."""
+def _discard_output(terminals: Sequence[int]) -> None:
+    """Discard further output: writing to a closed terminal is an error."""
     null = os.open(os.devnull, os.O_RDWR)
     for number in terminals:
         os.dup2(null, number)
@@ -168,7 +168,7 @@ async def _consume(
                 outcome.run_id = outcome.run_id or event.run_id
                 progress.show(event)
                 if event.run_id == outcome.run_id and event.kind in PLANNED:
-                    # What is only shown must not end the run.
+                    # A plan that cannot be read must not end the run.
                     with suppress(AgentRuntimeError):
                         progress.plan(await runtime.plans.current(event.thread_id))
             outcome.result = stream.result
@@ -177,7 +177,7 @@ async def _consume(
 
 
 async def _answered(runtime: Runtime, result: RunResult | None) -> bool:
-    """Ask what the run waits for, and return whether it can go on."""
+    """Ask the run's questions; return whether it can be resumed."""
     from agent_runtime.cli.answer_prompt import ask_all, can_ask
 
     if result is None or not result.questions or not can_ask():
@@ -186,7 +186,7 @@ async def _answered(runtime: Runtime, result: RunResult | None) -> bool:
 
 
 async def _left(runtime: Runtime, run_id: str) -> RunResult:
-    """Return how a run that gave no result was left, by its row."""
+    """Return the result of a run that returned none, by its row."""
     from agent_runtime.run.results import RunResult
     from agent_runtime_storage.contract.records import UsageTotal
 
@@ -207,7 +207,7 @@ async def _left(runtime: Runtime, run_id: str) -> RunResult:
 
 
 def report(outcome: FollowedRun, *, as_json: bool) -> None:
-    """Write the result to stdout, and to stderr how the run ended and how to go on."""
+    """Write the result to stdout, and to stderr how the run ended and how to resume it."""
     result = outcome.result
     if result is not None and as_json:
         write_json(result_json(result))
@@ -216,33 +216,33 @@ def report(outcome: FollowedRun, *, as_json: bool) -> None:
     if result is not None:
         say(_summary(result))
     if outcome.error is not None:
-        tell_error(outcome.error)
+        write_error(outcome.error)
     for question in result.questions if result is not None else ():
-        _tell_question(question)
+        _write_question(question)
     if result is not None and result.stop_reason == "budget":
         say(
-            f"See what it may spend: agent-runtime usage --run {result.run_id} "
-            f"--thread {result.thread_id}; `agent-runtime budget` gives a run more."
+            f"Show its budget: agent-runtime usage --run {result.run_id} "
+            f"--thread {result.thread_id}; raise it with `agent-runtime budget`."
         )
     if result is not None and not result.ok:
-        then = "Then go on" if result.questions else "Go on"
-        say(f"{then} with: agent-runtime resume {result.run_id}")
+        then = "Then resume" if result.questions else "Resume"
+        say(f"{then} it with: agent-runtime resume {result.run_id}")
 
 
-def _tell_question(question: Question) -> None:
+def _write_question(question: Question) -> None:
     from agent_runtime.cli.answer_prompt import hint, show
 
     show(question)
     say(f"Answer with: agent-runtime answer {question.id} ANSWER   ({hint(question)})")
 
 
-def tell_error(error: BaseException) -> None:
+def write_error(error: BaseException) -> None:
     """Write an error and its cure to stderr."""
     from agent_runtime_config.errors import AgentRuntimeError
 
     if not isinstance(error, AgentRuntimeError):
         say(f"error: internal error: {type(error).__name__}: {error}")
-        say("cure: Run the command again as `agent-runtime --debug …` and report what it prints.")
+        say("cure: Run the command again as `agent-runtime --debug …` and report its output.")
         return
     say(f"error: {error.message}")
     if error.cure:
@@ -277,7 +277,7 @@ def _summary(result: RunResult) -> str:
     for purpose, usage in result.usage_by_purpose.items():
         if purpose != STEP and usage.calls:
             calls = f"{usage.calls:,} call{'' if usage.calls == 1 else 's'}"
-            text += f"; of these to {purpose} ({calls}): {usage_text(usage)}"
+            text += f"; of these {purpose} ({calls}): {usage_text(usage)}"
     return f"{end} after {steps}: {text}." + (f" {result.detail}" if result.detail else "")
 
 

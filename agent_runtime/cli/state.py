@@ -1,4 +1,4 @@
-"""What is wrong with where a database file lies, and with who may read it."""
+"""Checks the place of the database file, and who may read it."""
 
 from __future__ import annotations
 
@@ -12,45 +12,45 @@ if TYPE_CHECKING:
     from agent_runtime_config import Settings
 
 OLD_DEFAULT = "agent_runtime.db"
-"""Where earlier versions kept the database: in the folder that the command stood in."""
+"""Where earlier versions stored the database: in the current folder."""
 _ENDINGS = ("", "-wal", "-shm", "-journal")
 
 
 @dataclass(frozen=True, slots=True)
 class StateProblem:
-    """What is wrong, and what to do about it."""
+    """A problem, and its cure."""
 
     text: str
     cure: str
 
 
 def misplaced(settings: Settings) -> Iterator[StateProblem]:
-    """Give what is wrong with the place of the database; opens nothing."""
+    """Yield the problems with the place of the database; opens nothing."""
     from agent_runtime_config import default_database_url
     from agent_runtime_config.state import known_state_folder
 
     if (database := _file(settings)) is not None and (tree := _work_tree(database)):
         yield StateProblem(
-            f"The database {database} lies in the git work tree {tree}: a commit takes along what "
-            "was said and read, and git may remove it under a run.",
+            f"The database {database} is in the git work tree {tree}: a commit would include what "
+            "was said and read, and git may remove the file during a run.",
             "Unset AGENT_RUNTIME_DATABASE_URL, or name a file outside of it; `agent-runtime db "
-            "copy` takes what is there along.",
+            "copy` copies its content.",
         )
     old = Path(OLD_DEFAULT).absolute()
     if known_state_folder() is None:
-        # Then the database is one that was named.
+        # Then the settings name the database.
         return
     if settings.database_url == default_database_url() and old.is_file():
         yield StateProblem(
             f"{old} is not used: it may have come with a clone.",
-            "If it is your own, of an earlier version, go on with it by "
-            f"AGENT_RUNTIME_DATABASE_URL=file:{OLD_DEFAULT}, or take its threads along: "
+            "If it is yours, from an earlier version, keep using it with "
+            f"AGENT_RUNTIME_DATABASE_URL=file:{OLD_DEFAULT}, or copy its threads: "
             f"agent-runtime db copy file:{OLD_DEFAULT} {default_database_url()}",
         )
 
 
 def readable_by_others(settings: Settings) -> Iterator[StateProblem]:
-    """Give the files and folders of the database that others than their user may use."""
+    """Yield the files and folders of the database that other users may access."""
     from agent_runtime_config.state import known_state_folder
     from agent_runtime_storage.objects.object_store import default_object_folder, parse_folder_url
 
@@ -66,15 +66,15 @@ def readable_by_others(settings: Settings) -> Iterator[StateProblem]:
     if objects is not None and objects.partition(":")[0] in (objects, "file"):
         paths.append(parse_folder_url(objects))
     for path in paths:
-        # In a folder that is closed nothing is open.
+        # `exists` is false in a folder that is closed to us.
         if path.exists() and (mode := stat.S_IMODE(path.stat().st_mode)) & 0o077:
             yield StateProblem(
-                f"{path} may be used by others (mode {mode:04o}).", f"chmod -R go= '{path}'"
+                f"{path} is accessible to other users (mode {mode:04o}).", f"chmod -R go= '{path}'"
             )
 
 
 def _file(settings: Settings) -> Path | None:
-    """Return the database's file; None where it is a server's."""
+    """Return the database's file; None for a server."""
     from agent_runtime_storage.urls import backend_of, file_path
 
     url = settings.database_url

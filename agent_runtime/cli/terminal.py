@@ -1,4 +1,4 @@
-"""Writing to a terminal what a model or a tool said."""
+"""Writes text of models and tools to the terminal safely, and short forms of values."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import click
 
 
 def printable(text: str, *, lines: bool = True) -> str:
-    """Return the text without control characters, which could drive the terminal.
+    """Return the text without control characters, which could control the terminal.
 
     Args:
-        lines: keep line ends and tabs; otherwise they become spaces too.
+        lines: keep line ends and tabs; otherwise they become spaces, too.
     """
     kept = "\n\t" if lines else ""
     return "".join(one if one.isprintable() or one in kept else " " for one in text)
@@ -42,7 +42,7 @@ def short_number(tokens: int) -> str:
 
 
 def time_text(seconds: float) -> str:
-    """Return a moment in local time; one that no calendar has as a question mark."""
+    """Return a time in local time; a question mark if it is out of range."""
     import datetime
 
     try:
@@ -52,7 +52,7 @@ def time_text(seconds: float) -> str:
 
 
 def write_output(text: str) -> None:
-    """Write a result to stdout: as it is into a pipe or file, made printable on a terminal."""
+    """Write a result to stdout: unchanged to a pipe or file, printable on a terminal."""
     click.echo(printable(text) if sys.stdout.isatty() else text)
 
 
@@ -61,7 +61,7 @@ def write_json(value: object) -> None:
     import orjson
 
     text = orjson.dumps(value, default=str).decode()
-    # JSON says every character in another way, too, which cannot drive a terminal.
+    # Escapes are valid JSON, and cannot control a terminal.
     click.echo(text if text.isprintable() else "".join(map(_escaped, text)))
 
 

@@ -1,5 +1,5 @@
-"""The model that runs where no language model is set: it surveys a folder."""
+"""The model for use without a language model: it surveys a folder."""
 
-from agent_runtime.offline.script import MOST_READ, NAME, offline_model, survey
+from agent_runtime.offline.script import NAME, offline_model
 
-__all__ = ["MOST_READ", "NAME", "offline_model", "survey"]
+__all__ = ["NAME", "offline_model"]

@@ -1,35 +1,49 @@
-"""The calls and answers that the offline model makes."""
+"""The offline model's answers: its calls, and the state that it carries in their text.
+
+Old messages leave the prompt, so each answer repeats all that the next one needs.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+from typing import Any, TypeVar
 
-import orjson
+from pydantic import TypeAdapter, ValidationError
 
-from agent_runtime.messages import ToolCall
+from agent_runtime.messages import PromptMessage, ToolCall
 from agent_runtime.models.base import ModelAnswer, RawCall
-from agent_runtime.run.tool_calls import CANCELLED, INTERRUPTED
+from agent_runtime.models.scripted import calls, raw_call
 
-NAME = "offline"
-STOPPED = (CANCELLED, INTERRUPTED, "The tool took longer than ")
-"""How results begin of calls that were not made, or whose effect is not known."""
+T = TypeVar("T")
 
-
-def call(tool: str, /, **arguments: Any) -> RawCall:
-    """Return a call of a tool."""
-    return RawCall(tool, orjson.dumps(arguments).decode())
+_MARK = "\nstate: "
 
 
-def repeat(made: ToolCall) -> RawCall:
-    """Return a call as it was made."""
-    return call(made.name, **made.arguments)
+def answer(words: str, state: object, *made: RawCall) -> ModelAnswer:
+    """Return an answer: words for people, the state, and calls."""
+    text = _adapter(type(state)).dump_json(state, exclude_defaults=True)
+    return calls(*made, text=f"{words}{_MARK}{text.decode()}")
 
 
-def ask(text: str, *calls: RawCall) -> ModelAnswer:
-    """Return an answer that makes calls."""
-    return ModelAnswer(text, calls, "tool_calls", NAME)
+def read_state(text: str, kind: type[T]) -> T | None:
+    """Return the state that an answer's text carries; None if it carries none of this kind."""
+    _, _, state = text.rpartition(_MARK)
+    try:
+        return _adapter(kind).validate_json(state.partition("\n")[0])
+    except ValidationError:
+        return None
 
 
-def say(text: str) -> ModelAnswer:
-    """Return the last answer."""
-    return ModelAnswer(text, (), "stop", NAME)
+def repeat(call: ToolCall) -> RawCall:
+    """Return the same call again."""
+    return raw_call(call.name, **call.arguments)
+
+
+def was_stopped(result: PromptMessage) -> bool:
+    """Return whether a call did not run to its end."""
+    return result.outcome in ("cancelled", "interrupted")
+
+
+@functools.cache
+def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)

@@ -1,134 +1,180 @@
-"""The sub-agent's half of a survey: it reads the files of one part, and tells what it saw.
+"""Reads one part of a folder: for the survey itself, or as its sub-agent.
 
-It is told where its part begins and ends in the listing of the folder, and finds out by itself
-which files lie there.  Each of its answers repeats what it has found so far: one that runs out of
-steps leaves that behind, and the next attempt goes on where the log of attempts says.
+A sub-agent repeats in each answer everything that it found and what is left to do.  If it runs out
+of steps, the next attempt begins where its last answer ends.
 """
 
 from __future__ import annotations
 
 import itertools
-import re
+import posixpath
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any, cast
-
-import orjson
+from dataclasses import dataclass, field, replace
 
 from agent_runtime.delegation.assignment import PROTOCOL
 from agent_runtime.messages import PromptMessage, ToolCall
 from agent_runtime.models.base import ModelAnswer, RawCall
-from agent_runtime.offline import report
-from agent_runtime.offline import tool_output as parse
-from agent_runtime.offline.answers import STOPPED, ask, call, repeat, say
-from agent_runtime.offline.state import (
-    LARGE_PAGE,
-    LEAST_PAGE,
-    FolderPart,
-    State,
-    from_text,
-    to_text,
+from agent_runtime.models.scripted import raw_call, say
+from agent_runtime.offline.answers import answer, read_state, repeat, was_stopped
+from agent_runtime.offline.tool_output import (
+    ListedEntry,
+    ListedKind,
+    code,
+    is_cut,
+    one_line,
+    parse_file,
+    parse_listing,
+    without_notes,
 )
 
 ROLE = "reader"
 INSTRUCTIONS = (
-    "Read the files of the part that the briefing names. Answer with a line for each: how many "
-    "lines and bytes it has, and which of its lines says best what it is; or why it could not be "
-    "read. Where the log of earlier attempts says where to go on, begin there."
+    "Read the files of the part that the briefing names. Answer with one line for each: its lines, "
+    "its bytes and the line that describes it best, or why it could not be read."
 )
 TOOLS = ("list_files", "read_file")
+READ_LINES = 60
+"""Lines of a file to read; the tool counts them all."""
 TOGETHER = 4
 TOGETHER_BYTES = 24_000
-"""So many files are read at once, if they are no larger together."""
+"""Files to read at once, and their bytes."""
+QUEUE = 12
+"""Files to choose from one page of the listing."""
+PAGE = 400
 FOUND_CHARS = 5500
-"""With so many characters of findings a reader ends: outcomes are told in a bounded length."""
-QUEUE_CHARS = 2000
+"""Length of findings at which a sub-agent ends; a longer outcome would come as a file."""
+MOST_EXTENSIONS = 40
+OTHERS = "others"
+MOST_BIG = 5
+PATH_CHARS = 80
 
-_PART = re.compile(r"^Part: (\{.*\})$", re.MULTILINE)
-_FIX = re.compile(r"^- fix_applied: (.*)$", re.MULTILINE)
-_GO_ON = re.compile(r"Go on at entry (\d+), file (\d+)\.")
 
-
-@dataclass(frozen=True, slots=True)
-class Chosen:
-    """A file to read.
+@dataclass(slots=True)
+class Findings:
+    """What was found: the lines of files that were opened, and the counts of all listed entries.
 
     Attributes:
-        offset, ordinal: its place among the entries of the folder, and among its files.
-        size: in bytes.
-        opens: false for a name that no tool can be given.
+        extensions: files and bytes by extension.
+        biggest: sizes and paths, the biggest first.
     """
 
-    offset: int
-    ordinal: int
-    path: str
-    size: int = 0
-    opens: bool = True
+    opened: int = 0
+    read: int = 0
+    lines: int = 0
+    text: list[str] = field(default_factory=list[str])
+    entries: Counter[ListedKind] = field(default_factory=Counter[ListedKind])
+    extensions: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
+    biggest: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
+
+    def add(self, other: Findings) -> None:
+        """Add what another reader found, but for its lines of text."""
+        self.opened += other.opened
+        self.read += other.read
+        self.lines += other.lines
+        self.entries += other.entries
+        for name, (files, size) in other.extensions.items():
+            self._add_files(name, files, size)
+        self._add_biggest(other.biggest)
+
+    def count(self, entry: ListedEntry) -> None:
+        """Count an entry of the listing."""
+        self.entries[entry.kind] += 1
+        if entry.kind == "file":
+            suffix = posixpath.splitext(entry.path)[1].lower()
+            self._add_files(suffix if 1 < len(suffix) <= 12 else "none", 1, entry.size)
+            path = entry.path
+            shown = path if len(path) <= PATH_CHARS else f"{path[: PATH_CHARS - 1]}…"
+            self._add_biggest([(entry.size, shown)])
+
+    def _add_files(self, name: str, files: int, size: int) -> None:
+        if name not in self.extensions and len(self.extensions) >= MOST_EXTENSIONS:
+            name = OTHERS
+        known, total = self.extensions.get(name, (0, 0))
+        self.extensions[name] = (known + files, total + size)
+
+    def _add_biggest(self, files: Sequence[tuple[int, str]]) -> None:
+        ordered = sorted([*self.biggest, *files], key=lambda file: (-file[0], file[1]))
+        self.biggest = ordered[:MOST_BIG]
 
 
 @dataclass(slots=True)
 class Reader:
-    """What a reader knows.
+    """Reads a part of a folder's listing.
 
     Attributes:
-        offset, ordinal: where its listing goes on, among the entries and among the files.
-        end: the entry before which the part ends.
-        queue: files to read next.
-        reading: files being read.
-        found: a line for each file that was read, or could not be.
+        report: the file to pass over.
+        stride: a file is read if its place in the listing is a multiple of this.
+        offset, end: the next entry to list, and the entry before which the part ends.
+        queue: paths and sizes of the files to read next.
+        reading: how many of these are being read.
     """
 
     folder: str
     report: str
     stride: int
     offset: int
-    ordinal: int
     end: int
-    page: int = LARGE_PAGE
-    queue: list[Chosen] = field(default_factory=list[Chosen])
-    reading: list[Chosen] = field(default_factory=list[Chosen])
-    opened: int = 0
-    lines: int = 0
-    binary: int = 0
-    failed: int = 0
-    found: list[str] = field(default_factory=list[str])
+    page: int = PAGE
+    queue: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
+    reading: int = 0
+    found: Findings = field(default_factory=Findings)
 
     @property
-    def following(self) -> tuple[int, int]:
-        """The entry and the file at which another attempt goes on."""
-        for one in (*self.reading, *self.queue):
-            return one.offset, one.ordinal
-        return self.offset, self.ordinal
+    def done(self) -> bool:
+        """Whether nothing is left to read."""
+        return self.offset >= self.end and not self.queue
 
-    @property
-    def files(self) -> int:
-        """How many files are done."""
-        return self.opened + self.binary + self.failed
+    def rest(self) -> Reader:
+        """Return a reader of what is left."""
+        return replace(self, reading=0, found=Findings())
 
+    def next_calls(self, chars: int) -> list[RawCall]:
+        """Return the next calls; none if all is read, or if the findings are this long."""
+        self.reading = 0
+        if self.done or sum(map(len, self.found.text)) > chars:
+            return []
+        if not self.queue:
+            limit = min(self.page, QUEUE * self.stride, self.end - self.offset)
+            return [list_call(self.folder, self.offset, limit)]
+        sizes = itertools.accumulate(size for _, size in self.queue[:TOGETHER])
+        self.reading = max(1, sum(size <= TOGETHER_BYTES for size in sizes))
+        chosen = self.queue[: self.reading]
+        return [raw_call("read_file", path=path, limit=READ_LINES) for path, _ in chosen]
 
-def briefing(state: State, part: FolderPart) -> str:
-    """Return what the reader of a part is told."""
-    told = orjson.dumps(
-        {
-            "folder": state.folder,
-            "report": state.report,
-            "stride": state.stride,
-            "offset": part.first,
-            "ordinal": part.ordinal,
-            "end": part.end,
-        }
-    ).decode()
-    return (
-        "The part lies in the recursive listing of `folder`: its entries from `offset` on, those "
-        "from `end` on left out. `ordinal` files lie before it. Of all files, `report` left out, "
-        "one of every `stride` is read, from the very first on.\n"
-        f"Part: {told}".replace("<", "\\u003c")
-    )
+    def take(self, calls: Sequence[ToolCall], results: Sequence[PromptMessage]) -> str:
+        """Take the results of the last calls; return why the folder cannot be listed."""
+        if self.reading:
+            for (path, _), result in zip(self.queue[: self.reading], results, strict=True):
+                self._note(path, result)
+            del self.queue[: self.reading]
+            return ""
+        text, limit = results[0].text, int(calls[0].arguments["limit"])
+        page = parse_listing(text)
+        if page is None:
+            return text
+        if is_cut(text) and limit > 1:
+            self.page = limit // 2
+            return ""
+        for place, entry in enumerate(page.entries, self.offset):
+            if posixpath.normpath(entry.path) != posixpath.normpath(self.report):
+                self.found.count(entry)
+                if entry.kind == "file" and place % self.stride == 0:
+                    self.queue.append((entry.path, entry.size))
+        self.offset += limit
+        return ""
 
-
-def go_on(part: FolderPart) -> str:
-    """Return what the log of attempts tells the next one."""
-    return f"Go on at entry {part.offset}, file {part.at}."
+    def _note(self, path: str, result: PromptMessage) -> None:
+        summary = parse_file(path, result.text) if result.outcome == "ok" else None
+        self.found.opened += 1
+        if summary is None:
+            self.found.text.append(f"- {code(path)}: not read: {one_line(result.text)}")
+            return
+        self.found.read += 1
+        self.found.lines += summary.lines or 0
+        quoted = f"; “{summary.title}”" if summary.title else ""
+        lines = "many" if summary.lines is None else f"{summary.lines:,}"
+        self.found.text.append(f"- {code(path)}: {lines} lines, {summary.bytes:,} bytes{quoted}")
 
 
 def is_reader(messages: Sequence[PromptMessage]) -> bool:
@@ -137,128 +183,36 @@ def is_reader(messages: Sequence[PromptMessage]) -> bool:
     return first.startswith(PROTOCOL) and INSTRUCTIONS in first
 
 
-def parse_reader_answer(text: str) -> Reader | None:
-    """Return what a reader's answer tells; None if it tells nothing whole."""
-    reader = from_text(text, Reader)
-    if reader is None:
-        return None
-    reader.queue = [Chosen(**cast("dict[str, Any]", one)) for one in reader.queue]
-    reader.reading = [Chosen(**cast("dict[str, Any]", one)) for one in reader.reading]
-    reader.found = [line for line in text.split("\n") if line.startswith("- ")]
-    return reader if len(reader.found) == reader.files else None
-
-
 def next_reader_answer(messages: Sequence[PromptMessage]) -> ModelAnswer:
-    """Return a reader's next answer, from its prompt alone."""
+    """Return a sub-agent's next answer, from its prompt alone."""
     last = max((i for i, one in enumerate(messages) if one.role == "assistant"), default=-1)
-    reader = parse_reader_answer(messages[last].text) if last >= 0 else None
+    if last < 0:
+        tasks = [one.text for one in messages if one.role == "user"]
+        reader = next(filter(None, (read_state(text, Reader) for text in tasks)), None)
+        return _answer(reader) if reader else say("The briefing names no part to read.")
+    reader, calls = read_state(messages[last].text, Reader), messages[last].calls
+    results = results_of(messages[last + 1 :])
     if reader is None:
-        return _begin(messages)
-    calls = messages[last].calls
-    results = [parse.unfenced(one.text) for one in messages[last + 1 :]]
-    if any(one.startswith(STOPPED) for one in results):
-        return _ask(reader, *map(repeat, calls))
-    if reader.reading:
-        _note(reader, results)
-    elif (problem := _list(reader, calls[0], results[0])) is not None:
-        return _say(reader, problem)
-    return _next(reader)
+        return say("The last answer says nothing of what was read.")
+    if any(map(was_stopped, results)):
+        return answer("I was stopped, and do this again.", reader, *map(repeat, calls))
+    if problem := reader.take(calls, results):
+        return answer(f"The folder could not be listed: {one_line(problem)}", reader)
+    return _answer(reader)
 
 
-def _begin(messages: Sequence[PromptMessage]) -> ModelAnswer:
-    task = next((one.text for one in reversed(messages) if one.role == "user"), "")
-    part = _PART.search(task)
-    if part is None:
-        return say("The briefing names no part to read.")
-    reader = Reader(**orjson.loads(part[1]))
-    fixes = _FIX.findall(task)
-    if fixes and (place := _GO_ON.search(fixes[-1])):
-        reader.offset, reader.ordinal = int(place[1]), int(place[2])
-    return _next(reader)
+def results_of(messages: Sequence[PromptMessage]) -> list[PromptMessage]:
+    """Return the tool results among messages, without the runtime's notes in them."""
+    results = (one for one in messages if one.role == "tool")
+    return [replace(one, text=without_notes(one.text)) for one in results]
 
 
-def _next(reader: Reader) -> ModelAnswer:
-    full = sum(map(len, reader.found)) > FOUND_CHARS
-    while reader.queue and not full:
-        count = _together(reader.queue)
-        reader.reading, reader.queue = reader.queue[:count], reader.queue[count:]
-        if calls := [_open(one) for one in reader.reading if one.opens]:
-            return _ask(reader, *calls)
-        _note(reader, [])
-    if reader.offset < reader.end and not full:
-        limit = min(reader.page, reader.end - reader.offset)
-        return _ask(
-            reader,
-            call(
-                "list_files", path=reader.folder, recursive=True, offset=reader.offset, limit=limit
-            ),
-        )
-    return _say(reader, "That is the whole part." if not reader.queue else "More is too long.")
+def list_call(folder: str, offset: int, limit: int) -> RawCall:
+    """Return the call that lists a page of a folder and all folders in it."""
+    return raw_call("list_files", path=folder, recursive=True, offset=offset, limit=limit)
 
 
-def _list(reader: Reader, asked: ToolCall, result: str) -> str | None:
-    """Take in a page of the listing; return what is wrong with it, None if nothing is."""
-    page = parse.parse_listing(result)
-    if page is None:
-        return f"The folder could not be listed: {report.one_line(result)}"
-    if parse.is_cut(result) and reader.page > LEAST_PAGE:
-        reader.page = max(LEAST_PAGE, asked.arguments["limit"] // 2)
-        return None
-    queued = 0
-    for entry in page.entries:
-        is_file = entry.kind == "file" and not parse.same_path(entry.path, reader.report)
-        if is_file and reader.ordinal % reader.stride == 0:
-            queued += len(entry.path)
-            if reader.queue and queued > QUEUE_CHARS:
-                return None
-            reader.queue.append(
-                Chosen(reader.offset, reader.ordinal, entry.path, entry.size, entry.opens)
-            )
-        reader.offset += 1
-        reader.ordinal += is_file
-    if page.following is None:
-        reader.offset = max(reader.offset, reader.end)
-    return None
-
-
-def _together(queue: Sequence[Chosen]) -> int:
-    """Return how many files are read at once."""
-    sizes = itertools.accumulate(one.size for one in queue[:TOGETHER])
-    return max(1, sum(size <= TOGETHER_BYTES for size in sizes))
-
-
-def _open(one: Chosen) -> RawCall:
-    return call("read_file", path=one.path, limit=report.READ_LINES)
-
-
-def _note(reader: Reader, results: Sequence[str]) -> None:
-    """Take in what came of the files being read."""
-    answers = iter(results)
-    for one in reader.reading:
-        result = next(answers, "") if one.opens else "its name is no UTF-8"
-        seen = parse.parse_reading(one.path, result)
-        reader.found.append(report.line(report.FileOutcome(one.path, seen, parse.unread(result))))
-        if seen is not None:
-            reader.opened += 1
-            reader.lines += seen.lines
-        elif parse.is_binary(result):
-            reader.binary += 1
-        else:
-            reader.failed += 1
-    reader.reading = []
-
-
-def _ask(reader: Reader, *calls: RawCall) -> ModelAnswer:
-    return ask(_text(reader, _progress(reader)), *calls)
-
-
-def _say(reader: Reader, words: str) -> ModelAnswer:
-    return say(_text(reader, f"{_progress(reader)} {words}"))
-
-
-def _progress(reader: Reader) -> str:
-    return f"{reader.files} {'file' if reader.files == 1 else 'files'} read in this attempt."
-
-
-def _text(reader: Reader, words: str) -> str:
-    return to_text("\n".join([words, *reader.found]), reader, without=("found",))
+def _answer(reader: Reader) -> ModelAnswer:
+    calls = reader.next_calls(FOUND_CHARS)
+    files = "file" if reader.found.opened == 1 else "files"
+    return answer(f"{reader.found.opened} {files} read in this attempt.", reader, *calls)

@@ -1,89 +1,178 @@
-"""The default without a language model: it surveys a folder through the real loop and tools.
+"""The model for use without a language model: it surveys a folder through the real loop and tools.
 
-It is a script, not a language model: it can do this one task and says so for every other.  Like a
-model it sees nothing but its prompt, from which old messages leave; so it carries what it knows
-in its own answers (`offline_state`) and writes the report as it goes.
+It is a script: it does this one task, and refuses any other.  Like a language model it sees only
+its prompt, from which old messages leave; so it carries its state in its own answers, and writes
+the report as it works.  Where it has the tools for it, it makes a plan, hands the parts of the
+folder over to sub-agents, and recalls their outcomes; else it reads the files itself.
 """
 
 from __future__ import annotations
 
-import posixpath
+import math
 from collections.abc import Callable, Sequence
-from fnmatch import fnmatchcase
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+import orjson
 
 from agent_runtime.errors import UnsupportedTask
-from agent_runtime.messages import PromptMessage, ToolSpec
+from agent_runtime.messages import PromptMessage, ToolCall, ToolSpec
 from agent_runtime.models.base import ModelAnswer, ModelRequest, RawCall
-from agent_runtime.models.scripted import ScriptedModel
-from agent_runtime.offline import delegating_survey as parts
-from agent_runtime.offline import planning as plan
-from agent_runtime.offline import reader as reading
+from agent_runtime.models.scripted import ScriptedModel, raw_call, say
 from agent_runtime.offline import report
-from agent_runtime.offline import tool_output as parse
-from agent_runtime.offline.answers import NAME, STOPPED, ask, call, repeat, say
-from agent_runtime.offline.state import (
-    LARGE_PAGE,
-    LEAST_PAGE,
+from agent_runtime.offline.answers import answer, read_state, repeat, was_stopped
+from agent_runtime.offline.reader import (
+    INSTRUCTIONS,
     PAGE,
-    Phase,
-    State,
-    from_text,
-    to_text,
+    QUEUE,
+    READ_LINES,
+    ROLE,
+    TOGETHER,
+    TOGETHER_BYTES,
+    TOOLS,
+    Findings,
+    Reader,
+    is_reader,
+    list_call,
+    next_reader_answer,
+    results_of,
 )
 from agent_runtime.offline.task import read_task
-from agent_runtime.run.tool_calls import CANCELLED
+from agent_runtime.offline.tool_output import (
+    code,
+    one_line,
+    parse_file,
+    parse_listing,
+    title,
+    without_notes,
+)
+from agent_runtime.plan.planner import PLAN
 
+NAME = "offline"
 MOST_READ = 320
-"""So many files are read at most, spread evenly over the folder."""
-MOST_PAGES = 100
-"""So many pages are listed at most; of a folder with more entries the figures are of these."""
-LARGE_FOLDER = 4000
-"""Folders with more entries are listed in large pages."""
-TOLD_EVERY = 10
-"""After so many files the plan tells how far the reading has come."""
-QUEUE = 12
-"""So many paths are kept for reading."""
+"""Files to read at most, spread evenly over the folder."""
+MOST_ENTRIES = 100_000
+"""Entries to list at most."""
+MOST_PARTS = 12
+LEAST_ENTRIES = 10
+"""A smaller folder is one part."""
+MARGIN = 4 / 3
+"""How many times the steps of an average part an attempt may take."""
+INLINE_CHARS = 500
+"""Length of findings at which they are written into the report, without sub-agents."""
 OUTCOME_CHARS = 30_000
 FIRST_CHARS = 300
-"""How much is opened again of a sub-agent's outcome, and of the first listing."""
-
-TOOLS = frozenset({"list_files", "read_file", "search_files", "write_file"})
+"""How much of a sub-agent's outcome, and of the first listing, to recall."""
+NEEDED = frozenset({"list_files", "read_file", "search_files", "write_file"})
 CURE = (
     "Set a language model, as in AGENT_RUNTIME_MODEL=anthropic/claude-sonnet-4-5 with "
     "ANTHROPIC_API_KEY (any litellm name with its provider's key). Without one, ask for a survey: "
     "`agent-runtime run --workspace FOLDER 'Survey this folder and write REPORT.md'`."
 )
 
+Phase: TypeAlias = Literal[
+    "begin", "stub", "look", "write", "read", "delegate", "outcome", "recall", "ending", "check"
+]
+
+
+@dataclass(slots=True)
+class FolderPart:
+    """A part of the folder: what is left of it to read, and why attempts at it ended early."""
+
+    id: str
+    reader: Reader
+    attempts: int = 0
+    stops: list[str] = field(default_factory=list[str])
+    done: bool = False
+
+
+@dataclass(slots=True)
+class Survey:
+    """The survey so far, carried from answer to answer.
+
+    Attributes:
+        phase: what the calls of this answer are for.
+        sure: whether the task named the folder as one.
+        planned, delegated: whether the survey has a plan, and whether sub-agents read.
+        total: entries of the folder.
+        listing: the handle of the listing that says so.
+        steps: steps of a first attempt.
+        before, size: bytes of the report before and after the last write.
+        verify: whether it is being checked if an interrupted write was done.
+        outcomes: parts whose outcomes are not noted yet, and the handles to recall these.
+        recalled, recalled_from: the listing as `recall` opened it at the end.
+    """
+
+    phase: Phase
+    folder: str
+    report: str
+    sure: bool = True
+    planned: bool = False
+    delegated: bool = False
+    total: int = 0
+    listing: str = ""
+    steps: int = 0
+    before: int = 0
+    size: int = 0
+    verify: bool = False
+    parts: list[FolderPart] = field(default_factory=list[FolderPart])
+    outcomes: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
+    found: Findings = field(default_factory=Findings)
+    recalled: str = ""
+    recalled_from: str = ""
+
+    @property
+    def attempts(self) -> int:
+        """How many attempts sub-agents made."""
+        return sum(part.attempts for part in self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class LastTurn:
+    """The last calls and their results, without those of the tool `plan`."""
+
+    calls: list[ToolCall]
+    results: list[PromptMessage]
+
+    @property
+    def text(self) -> str:
+        """The first result."""
+        return self.results[0].text
+
 
 def offline_model() -> ScriptedModel:
     """Return the model that is used where none is set; it costs nothing and calls nobody."""
-    return ScriptedModel(survey, name=NAME)
+    return ScriptedModel(next_answer, name=NAME)
 
 
-def survey(request: ModelRequest) -> ModelAnswer:
-    """Return the next answer of a survey, from the prompt alone.
+def next_answer(request: ModelRequest) -> ModelAnswer:
+    """Return the next answer, from the prompt alone.
 
     Raises:
-        UnsupportedTask: the task is no survey of a folder, or the tools for it are missing.
+        UnsupportedTask: the task is not a survey of a folder, or the tools for it are missing.
     """
-    if reading.is_reader(request.messages):
-        return reading.next_reader_answer(request.messages)
-    place, task = _task(request.messages)
-    last = max((i for i, one in enumerate(request.messages) if one.role == "assistant"), default=-1)
-    state = from_text(request.messages[last].text) if last > place else None
-    if state is None:
+    messages = request.messages
+    if is_reader(messages):
+        return next_reader_answer(messages)
+    place, task = _task(messages)
+    last = max((i for i, one in enumerate(messages) if one.role == "assistant"), default=-1)
+    survey = read_state(messages[last].text, Survey) if last > place else None
+    if survey is None:
         return _begin(task, request.tools)
-    results = [parse.unfenced(one.text) for one in request.messages[last + 1 :]]
-    if state.phase == "delegate":
-        parts.asked(state, request.messages[last].calls)
-        return _go_on(state)
-    if state.phase == "list" and not state.first_listing:
-        state.first_listing = request.messages[last].calls[0].id
-    answer = _again(state, request.messages[: last + 1], results)
-    return answer or _STEPS[state.phase](state, plan.without(request.messages[last], results))
+    calls = [call for call in messages[last].calls if call.name != PLAN]
+    results = [one for one in results_of(messages[last + 1 :]) if one.name != PLAN]
+    turn = LastTurn(calls, results)
+    if survey.phase != "delegate" and any(map(was_stopped, results)):
+        return _again(survey, messages[last].calls, turn)
+    if survey.verify:
+        if (failure := _verify(survey, messages, turn.text)) is not None:
+            return failure
+    elif calls[0].name == "write_file" and results[0].outcome != "ok":
+        return say(f"The report {survey.report} could not be written: {turn.text}")
+    return _PHASES[survey.phase](survey, turn)
 
 
-# What is asked and answered, phase by phase
+# Phase by phase: each function takes the results of the phase's calls
 
 
 def _begin(task: str, tools: Sequence[ToolSpec]) -> ModelAnswer:
@@ -94,358 +183,316 @@ def _begin(task: str, tools: Sequence[ToolSpec]) -> ModelAnswer:
             "report of it; this task is something else.",
             cure=CURE,
         )
-    if missing := sorted(TOOLS - {tool.name for tool in tools}):
+    names = {tool.name for tool in tools}
+    if missing := sorted(NEEDED - names):
         raise UnsupportedTask(
             f"The offline model needs file tools for a survey; missing are {', '.join(missing)}.",
             cure="Give the agent `workspace_tools(folder)`, or on the command line --workspace.",
         )
-    state = State("begin", wanted.folder, wanted.report, sure=wanted.sure)
-    words = f"I survey {state.folder} and write {state.report}. First I look whether it is there."
-    state.delegated = parts.can_delegate(tools)
-    state.planned, state.phased = plan.can_plan(tools)
-    return _ask(state, "begin", words, *_look(state))
+    survey = Survey("begin", wanted.folder, wanted.report, sure=wanted.sure)
+    survey.planned, survey.delegated = PLAN in names, {"delegate", "recall"} <= names
+    words = f"I survey {survey.folder} and write {survey.report}. First I check that it exists."
+    return _ask(survey, "begin", words, list_call(survey.folder, 0, 1))
 
 
-def _begun(state: State, results: Sequence[str]) -> ModelAnswer:
-    if (page := parse.parse_listing(results[0])) is None:
-        if not state.sure:
-            state.folder, state.sure = ".", True
-            return _ask(state, "begin", "Then it is the whole workspace.", *_look(state))
+def _begun(survey: Survey, turn: LastTurn) -> ModelAnswer:
+    if parse_listing(turn.text) is not None:
+        return _write(survey, "stub", "I reserve the report's place.", report.STUB, append=False)
+    if survey.sure:
         raise UnsupportedTask(
-            f"The folder {state.folder!r} cannot be surveyed: {results[0]}",
+            f"The folder {survey.folder!r} cannot be surveyed: {turn.text}",
             cure="Name a folder of the workspace in the task, or none for all of it.",
         )
-    if state.delegated:
-        # The report's own file will be an entry, too.
-        is_new = parse.parse_reading(state.report, results[1]) is None
-        state.parts = parts.divide(page.total + (is_new and _inside(state)))
-    words = "The report's place is taken first."
-    return _write(state, "stub", words, report.STUB, whole=True)
+    survey.folder, survey.sure = ".", True
+    return _ask(survey, "begin", "Then it is the whole workspace.", list_call(".", 0, 1))
 
 
-def _list_page(state: State, results: Sequence[str]) -> ModelAnswer:
-    if (failure := _not_written(state, results)) is not None:
-        return failure
-    words = "Now I list the whole folder."
-    return _ask(state, "list", words, _list(state), *plan.plan_call(state))
-
-
-def _listed(state: State, results: Sequence[str]) -> ModelAnswer:
-    page = parse.parse_listing(results[0])
-    if page is None:
-        return say(f"The folder {state.folder} could not be listed to its end: {results[0]}")
-    if parse.is_cut(results[0]) and state.page > LEAST_PAGE:
-        return _smaller_page(state)
-    state.changed = state.changed or (bool(state.total) and page.total != state.total)
-    state.total = page.total
-    state.notes = state.notes or _bounded(page.notes)
-    for place, entry in enumerate(page.entries, state.offset):
-        parts.mark(state, place, entry.path)
-        _count(state, entry)
-    if parse.is_cut(results[0]):
-        state.changed = True
-    state.offset = page.following or state.offset + len(page.entries)
-    state.pages += 1
-    if page.following is not None and state.pages < MOST_PAGES:
-        if page.total > LARGE_FOLDER and state.page == PAGE:
-            state.page = LARGE_PAGE
-        words = f"{state.offset:,} of {page.total:,} entries are listed."
-        return _ask(state, "list", words, _list(state))
-    calls = [
-        call("search_files", pattern=q.pattern, path=state.folder, glob=q.glob,
-              limit=report.EXAMPLES if q.quoted else 1)
-        for q in report.QUESTIONS
-    ]  # fmt: skip
-    words = f"All is listed: {state.files:,} files. Now I search them."
-    listed = f"{state.files:,} files in {state.folders:,} folders"
-    told = plan.follow(state, "search", plan.completion_change("list", listed))
-    return _ask(state, "search", words, *calls, *told)
-
-
-def _searched(state: State, results: Sequence[str]) -> ModelAnswer:
-    counts = [
-        (_without_report(state, question, parse.parse_search(result)), result)
-        for question, result in zip(report.QUESTIONS, results, strict=True)
-    ]
-    text = report.figures(state, counts)
-    state.extensions, state.biggest, state.notes = {}, [], []
-    state.listed, state.offset = state.offset, 0
-    state.more = state.files > 0
-    state.stride = -(-state.files // MOST_READ) or 1
-    changes = parts.fit_parts(state) if state.delegated else []
-    follow = plan.follow(state, "figures", *changes)
-    return _write(state, "figures", "I write the figures.", text, *follow, whole=True)
-
-
-def _next_files(state: State, results: Sequence[str]) -> ModelAnswer:
-    """After a part is written: read on, or find out what to read next, or end."""
-    if (failure := _not_written(state, results)) is not None:
-        return failure
-    return _go_on(state)
-
-
-def _queued(state: State, results: Sequence[str]) -> ModelAnswer:
-    page = parse.parse_listing(results[0])
-    if page is None:
-        state.more = False
-        return _go_on(state)
-    if parse.is_cut(results[0]) and state.page > LEAST_PAGE:
-        return _smaller_page(state)
-    entries = page.entries[: state.listed - state.offset]
-    state.more = page.following is not None and state.offset + len(entries) < state.listed
-    for entry in entries:
-        chosen = _is_file(state, entry) and state.ordinal % state.stride == 0
-        if chosen and (len(state.queue) >= QUEUE or not state.has_room(entry.path)):
-            state.more = True
-            break
-        state.offset += 1
-        if not _is_file(state, entry):
-            continue
-        state.ordinal += 1
-        if chosen and entry.opens:
-            state.queue.append(entry.path)
-        elif chosen:
-            state.failed += 1
-    return _go_on(state)
-
-
-def _read(state: State, results: Sequence[str]) -> ModelAnswer:
-    outcomes: list[report.FileOutcome] = []
-    for path, result in zip(state.reading, results, strict=True):
-        seen = parse.parse_reading(path, result)
-        outcomes.append(report.FileOutcome(path, seen, parse.unread(result)))
-        if seen is not None:
-            state.opened += 1
-            state.lines += seen.lines
-        elif parse.is_binary(result):
-            state.binary += 1
-        else:
-            state.failed += 1
-    state.reading = []
-    done = state.opened + state.binary + state.failed
-    return _write(state, "part", f"I note what I saw; {done:,} are done.", report.part(outcomes))
-
-
-def _read_back(state: State, results: Sequence[str]) -> ModelAnswer:
-    if (failure := _not_written(state, results)) is not None:
-        return failure
-    again = call("read_file", path=state.report, limit=report.READ_LINES)
-    words = "The report is written. I read it back."
-    return _ask(state, "check", words, again, *plan.follow(state, "check"))
-
-
-def _opened(state: State, results: Sequence[str]) -> ModelAnswer:
-    """After the outcome of a part was opened: note it."""
-    part = state.parts[state.outcomes[0][0]]
-    if text := parts.gather(state, results[0]):
-        return _write(state, "part", f"I note what was seen of {part.id}.", text)
-    return _go_on(state)
-
-
-def _recalled(state: State, results: Sequence[str]) -> ModelAnswer:
-    found = parse.recalled(results[0])
-    if found is not None:
-        state.whereabouts, text = found
-        state.recalled = f"“{parse.summary(text)}”"
-    return _end(state)
-
-
-def _checked(state: State, results: Sequence[str]) -> ModelAnswer:
-    seen = parse.parse_reading(state.report, results[0])
-    if seen is None:
-        return say(f"The report {state.report} was written but cannot be read: {results[0]}")
-    if seen.bytes != state.size:
-        return say(
-            f"The report {state.report} has {seen.bytes:,} bytes, but {state.size:,} were written: "
-            "something else changed it, so it may not be right."
+def _look(survey: Survey, turn: LastTurn) -> ModelAnswer:
+    searches = [
+        raw_call(
+            "search_files", pattern=pattern, path=survey.folder, glob=glob, limit=report.EXAMPLES
         )
-    return say(report.final_answer(state))
+        for _, pattern, glob in report.SEARCHES
+    ]
+    look = list_call(survey.folder, 0, 1)
+    return _ask(survey, "look", "I look how large it is, and search it.", look, *searches)
 
 
-_STEPS: dict[Phase, Callable[[State, Sequence[str]], ModelAnswer]] = {
+def _looked(survey: Survey, turn: LastTurn) -> ModelAnswer:
+    listing = parse_listing(turn.text)
+    if listing is None:
+        return say(f"The folder {survey.folder} cannot be listed any more: {turn.text}")
+    survey.total, survey.listing = listing.total, turn.calls[0].id
+    listed = min(listing.total, MOST_ENTRIES)
+    stride = math.ceil(listed / MOST_READ) or 1
+    count = max(1, min(MOST_PARTS, listed // LEAST_ENTRIES)) if survey.delegated else 1
+    size = math.ceil(listed / count) or 1
+    survey.parts = [
+        FolderPart(f"part-{number}", Reader(survey.folder, survey.report, stride, first, end))
+        for number, first in enumerate(range(0, listed, size), 1)
+        if (end := min(first + size, listed)) > first
+    ]
+    # Steps to list and read an average part.
+    files, data = (one / stride / count for one in (listing.files, listing.bytes))
+    reads = max(files / TOGETHER, min(files, data / TOGETHER_BYTES))
+    survey.steps = 1 + math.ceil(MARGIN * (reads + size / min(PAGE, QUEUE * stride)))
+    text = report.beginning(survey.folder, survey.report, listing.note, turn.results[1:])
+    plan = _create_plan(survey, _counts(turn.text))
+    return _write(survey, "write", "I write what the searches found.", text, *plan, append=False)
+
+
+def _read_on(survey: Survey, turn: LastTurn) -> ModelAnswer:
+    """Take the next outcome; hand over what is left to read; or end."""
+    if survey.outcomes:
+        place, handle = survey.outcomes[0]
+        opened = raw_call("recall", handle=handle, limit=OUTCOME_CHARS)
+        return _ask(survey, "outcome", f"I open the outcome of {survey.parts[place].id}.", opened)
+    left = [part for part in survey.parts if not part.done]
+    if left and survey.delegated:
+        calls = [_delegate(survey, part) for part in left]
+        return _ask(survey, "delegate", f"I hand over {len(calls)} parts to readers.", *calls)
+    if left:
+        return _read_here(survey, left[0])
+    if not survey.delegated:
+        return _end(survey, *_update_plan(survey, "part-1"))
+    opened = raw_call("recall", handle=survey.listing, limit=FIRST_CHARS)
+    done = _update_plan(survey, follows="recall")
+    return _ask(survey, "recall", "All parts are read. I recall the first list.", opened, *done)
+
+
+def _read_here(survey: Survey, part: FolderPart) -> ModelAnswer:
+    """Read without sub-agents."""
+    if calls := part.reader.next_calls(INLINE_CHARS):
+        return _ask(survey, "read", f"I read on; {survey.found.opened:,} are noted.", *calls)
+    words = f"I note {part.reader.found.opened:,} files."
+    text = _take(survey, part, part.reader)
+    return _write(survey, "write", words, text)
+
+
+def _read(survey: Survey, turn: LastTurn) -> ModelAnswer:
+    part = survey.parts[0]
+    if problem := part.reader.take(turn.calls, turn.results):
+        return say(f"The folder {survey.folder} cannot be listed any more: {problem}")
+    return _read_on(survey, turn)
+
+
+def _delegated(survey: Survey, turn: LastTurn) -> ModelAnswer:
+    places = {part.id: place for place, part in enumerate(survey.parts)}
+    survey.outcomes = [
+        (places[call.arguments["task_key"]], call.id)
+        for call, result in zip(turn.calls, turn.results, strict=True)
+        # A call that was stopped with the run has no outcome, and is made again.
+        if result.text.startswith("{") or not was_stopped(result)
+    ]
+    return _read_on(survey, turn)
+
+
+def _outcome(survey: Survey, turn: LastTurn) -> ModelAnswer:
+    place, _ = survey.outcomes.pop(0)
+    part = survey.parts[place]
+    part.attempts += 1
+    text = turn.text.partition("\n")[2]
+    try:
+        outcome: dict[str, Any] = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        outcome = {"blockers": [text]}
+    reader = read_state(str(outcome.get("result")), Reader)
+    further = reader is not None and (reader.found.opened or reader.offset > part.reader.offset)
+    opened = reader.found.opened if reader else 0
+    lines = _take(survey, part, reader) if reader else ""
+    if not part.done:
+        # A second attempt that comes no further is the last.
+        part.done = part.attempts > 1 and not further
+        why = outcome.get("stop_reason") or one_line("; ".join(outcome.get("blockers") or []))
+        early = "given up" if part.done else "stopped"
+        part.stops.append(f"attempt {part.attempts} {early} after {opened:,} files ({why})")
+    if lines:
+        return _write(survey, "write", f"I note what was seen of {part.id}.", lines)
+    return _read_on(survey, turn)
+
+
+def _recalled(survey: Survey, turn: LastTurn) -> ModelAnswer:
+    if turn.results[0].outcome == "ok":
+        about, _, text = turn.text.partition("\n")
+        survey.recalled_from, survey.recalled = about.partition(": ")[0], _counts(text)
+    return _end(survey)
+
+
+def _end(survey: Survey, *more: RawCall) -> ModelAnswer:
+    found = survey.found
+    left = sum(part.reader.end - part.reader.offset for part in survey.parts)
+    listed = survey.parts[-1].reader.end - left if survey.parts else 0
+    lines = report.figures(found, listed, survey.total)
+    lines += [
+        "",
+        "## How it was read",
+        "",
+        f"- Opened: {found.opened:,} of {found.entries['file']:,} files.",
+        f"- Read: {found.read:,} files; together they have {found.lines:,} lines.",
+        f"- Not read, because they are binary or because of an error: "
+        f"{found.opened - found.read:,} files.",
+    ]
+    if survey.parts and survey.parts[0].reader.stride > 1:
+        lines.append(f"- Of every {survey.parts[0].reader.stride} entries, only one was chosen.")
+    if survey.attempts:
+        lines.append(f"- By sub-agents: {len(survey.parts)} parts, {survey.attempts} attempts.")
+    lines += [f"- {code(part.id)}: {'; '.join(part.stops)}." for part in survey.parts if part.stops]
+    if survey.recalled:
+        lines.append(f"- Recalled from the log, the first listing said: “{survey.recalled}”")
+    words = "I write the figures."
+    return _write(survey, "ending", words, "\n".join([*lines, ""]), *more)
+
+
+def _ended(survey: Survey, turn: LastTurn) -> ModelAnswer:
+    again = raw_call("read_file", path=survey.report, limit=READ_LINES)
+    done = _update_plan(survey, "figures", follows="check")
+    return _ask(survey, "check", "I read the report back.", again, *done)
+
+
+def _checked(survey: Survey, turn: LastTurn) -> ModelAnswer:
+    seen = parse_file(survey.report, turn.text)
+    if seen is None:
+        return say(f"The report {survey.report} was written but cannot be read: {turn.text}")
+    if seen.bytes != survey.size:
+        return say(
+            f"The report {survey.report} has {seen.bytes:,} bytes, but {survey.size:,} were "
+            "written: something else changed it, so it may be wrong."
+        )
+    found = survey.found
+    text = (
+        f"The survey of {survey.folder} is in {survey.report} ({survey.size:,} bytes). The folder "
+        f"has {found.entries['file']:,} files and {found.entries['folder']:,} folders. "
+        f"{found.read:,} of {found.opened:,} files opened could be read ({found.lines:,} lines)."
+    )
+    if survey.attempts:
+        text += f" Sub-agents read them, in {survey.attempts:,} attempts."
+    if survey.recalled:
+        text += f" The first listing was recalled from the log ({survey.recalled_from})."
+    return say(f"{text} No language model was used.")
+
+
+_PHASES: dict[Phase, Callable[[Survey, LastTurn], ModelAnswer]] = {
     "begin": _begun,
-    "stub": _list_page,
-    "list": _listed,
-    "search": _searched,
-    "figures": _next_files,
-    "queue": _queued,
+    "stub": _look,
+    "look": _looked,
+    "write": _read_on,
     "read": _read,
-    "part": _next_files,
-    "outcome": _opened,
+    "delegate": _delegated,
+    "outcome": _outcome,
     "recall": _recalled,
-    "ending": _read_back,
+    "ending": _ended,
     "check": _checked,
 }
-
-
-def _again(
-    state: State, messages: Sequence[PromptMessage], results: Sequence[str]
-) -> ModelAnswer | None:
-    """Return how to go on after calls that were stopped; None if all have answers."""
-    calls = messages[-1].calls
-    if not any(one.startswith(STOPPED) for one in results):
-        return _verified(state, messages, results) if state.verify else None
-    if calls[0].arguments.get("append") and not results[0].startswith(CANCELLED):
-        state.verify = True
-        words = "It is not known whether this was written. I look how long the report is."
-        return _ask(state, state.phase, words, call("read_file", path=state.report, limit=1))
-    return _ask(state, state.phase, "I was stopped, and do this again.", *map(repeat, calls))
-
-
-def _verified(
-    state: State, messages: Sequence[PromptMessage], results: Sequence[str]
-) -> ModelAnswer:
-    state.verify = False
-    seen = parse.parse_reading(state.report, results[0])
-    if seen is not None and seen.bytes == state.size:
-        return _STEPS[state.phase](state, ["Appended"])
-    if seen is None or seen.bytes != state.before:
-        return say(f"The report {state.report} was changed by something else: {results[0]}")
-    wrote = next(
-        call
-        for message in reversed(messages)
-        for call in message.calls
-        if call.name == "write_file"
-    )
-    return _ask(state, state.phase, "It was not written. I write it again.", repeat(wrote))
 
 
 # Pieces
 
 
 def _task(messages: Sequence[PromptMessage]) -> tuple[int, str]:
-    """Return the place and the text of the run's task: the last that a user said."""
+    """Return the place and the text of the run's task: the user's last message."""
     for place in reversed(range(len(messages))):
         if messages[place].role == "user":
-            text = parse.unfenced(messages[place].text).strip()
+            text = without_notes(messages[place].text).strip()
             if text:
                 return place, text
     return -1, ""
 
 
-def _go_on(state: State) -> ModelAnswer:
-    if state.delegated:
-        return _next_part(state)
-    if state.queue:
-        together = 1 if state.files <= 30 else 2 if state.files <= 100 else 4
-        state.reading, state.queue = state.queue[:together], state.queue[together:]
-        calls = [call("read_file", path=path, limit=report.READ_LINES) for path in state.reading]
-        seen = state.opened + state.binary + state.failed
-        told = plan.reading(state, seen) if seen % TOLD_EVERY < together else ()
-        return _ask(state, "read", f"I read {', '.join(state.reading)}.", *calls, *told)
-    if state.more:
-        limit = min(state.page, QUEUE * state.stride * 2)
-        words = "I look which files come next."
-        return _ask(state, "queue", words, _list(state, limit=limit))
-    return _end(state)
+def _again(survey: Survey, calls: Sequence[ToolCall], turn: LastTurn) -> ModelAnswer:
+    """Make stopped calls again, but check first if text was appended."""
+    if turn.calls[0].arguments.get("append") and turn.results[0].outcome == "interrupted":
+        survey.verify = True
+        words = "It is not known if this was written. I check how long the report is."
+        return answer(words, survey, raw_call("read_file", path=survey.report, limit=1))
+    return answer("I was stopped, and do this again.", survey, *map(repeat, calls))
 
 
-def _next_part(state: State) -> ModelAnswer:
-    """Open the next outcome; hand over what is left to read where there is none."""
-    if state.outcomes:
-        place, handle = state.outcomes[0]
-        words = f"I open what came of {state.parts[place].id}."
-        return _ask(state, "outcome", words, call("recall", handle=handle, limit=OUTCOME_CHARS))
-    if calls := parts.wave(state):
-        return _ask(state, "delegate", f"I hand over {len(calls)} parts to readers.", *calls)
-    again = call("recall", handle=state.first_listing, limit=FIRST_CHARS)
-    words = "All parts are read. I look again at what was listed first."
-    return _ask(state, "recall", words, again, *plan.follow(state, "recall"))
+def _verify(survey: Survey, messages: Sequence[PromptMessage], text: str) -> ModelAnswer | None:
+    """Return the answer that writes again what was not written; None if it was."""
+    survey.verify = False
+    seen = parse_file(survey.report, text)
+    if seen is None or seen.bytes not in (survey.before, survey.size):
+        return say(f"The report {survey.report} was changed by something else: {text}")
+    if seen.bytes == survey.size:
+        return None
+    calls = (call for message in reversed(messages) for call in message.calls)
+    write = next(call for call in calls if call.name == "write_file")
+    return answer("It was not written. I write it again.", survey, repeat(write))
 
 
-def _end(state: State) -> ModelAnswer:
-    read = f"{state.opened:,} files read, {state.binary:,} binary, {state.failed:,} not readable"
-    if state.delegated:
-        return _write(state, "ending", "I write the end of the report.", report.ending(state))
-    told = plan.change(state, plan.completion_change("read", read))
-    return _write(state, "ending", "All chosen files are read.", report.ending(state), *told)
+def _take(survey: Survey, part: FolderPart, reader: Reader) -> str:
+    """Take what a reader found; return its lines, and leave to the part what is left to read."""
+    survey.found.add(reader.found)
+    part.reader = reader.rest()
+    part.done = reader.done
+    return "".join(f"{line}\n" for line in reader.found.text)
 
 
-def _count(state: State, entry: parse.Listed) -> None:
-    if entry.kind == "folder":
-        state.folders += 1
-    elif entry.kind == "link":
-        state.links += 1
-    elif entry.kind == "special":
-        state.special += 1
-    elif _is_file(state, entry):
-        state.add(entry.path, entry.size)
-
-
-def _is_file(state: State, entry: parse.Listed) -> bool:
-    return entry.kind == "file" and not parse.same_path(entry.path, state.report)
-
-
-def _without_report(
-    state: State, question: report.SurveySearch, found: parse.SearchSummary | None
-) -> parse.SearchSummary | None:
-    """Take the report's own file, which holds nothing yet, out of what was searched."""
-    if found is None or not _holds_report(state, question.glob):
-        return found
-    return parse.SearchSummary(
-        found.matches,
-        found.files,
-        found.searched - 1,
-        found.candidates - 1,
-        found.stopped,
-        found.examples,
+def _delegate(survey: Survey, part: FolderPart) -> RawCall:
+    known: dict[str, Any] = {}
+    if part.stops:
+        fix = f"Begin at entry {part.reader.offset}, with the files of the queue, and more steps."
+        known = {"diagnosis": part.stops[-1], "fix_applied": fix}
+    words = (
+        "The part lies in the recursive listing of `folder`: its entries from `offset` on and "
+        "before `end`. `queue` has files to read first. A file is read if its place in the "
+        "listing is a multiple of `stride`. `report` is passed over."
+    )
+    return raw_call(
+        "delegate",
+        role=ROLE,
+        instructions=INSTRUCTIONS,
+        briefing=answer(words, part.reader).text.replace("<", "\\u003c"),
+        tools=list(TOOLS),
+        task_key=part.id,
+        max_steps=survey.steps << min(part.attempts, 3),
+        **known,
     )
 
 
-def _holds_report(state: State, glob: str) -> bool:
-    return _inside(state) and fnmatchcase(
-        posixpath.basename(posixpath.normpath(state.report)), glob
-    )
-
-
-def _inside(state: State) -> bool:
-    """Return whether the report lies in the folder."""
-    folder, path = posixpath.normpath(state.folder), posixpath.normpath(state.report)
-    return folder == "." or path.startswith(f"{folder}/")
-
-
-def _smaller_page(state: State) -> ModelAnswer:
-    state.page = max(LEAST_PAGE, state.page // 2)
-    words = "The list was cut, so I take a shorter one."
-    return _ask(state, state.phase, words, _list(state))
-
-
-def _bounded(notes: Sequence[str], most: int = 3, chars: int = 150) -> list[str]:
-    kept = [note if len(note) <= chars else note[: chars - 1] + "…" for note in notes[:most]]
-    return kept + ([f"And {len(notes) - most} more such."] if len(notes) > most else [])
-
-
-def _look(state: State) -> list[RawCall]:
-    """Return the calls that tell whether the folder is there, and the report."""
-    report_too = [call("read_file", path=state.report, limit=1)] if state.delegated else []
-    return [_list(state, limit=1), *report_too]
-
-
-def _list(state: State, limit: int | None = None) -> RawCall:
-    return call(
-        "list_files",
-        path=state.folder,
-        recursive=True,
-        offset=state.offset,
-        limit=limit or state.page,
-    )
+def _counts(listing: str) -> str:
+    """Return what a listing says of the whole folder."""
+    return title("", listing.partition(" Entries ")[0])
 
 
 def _write(
-    state: State, phase: Phase, words: str, text: str, *more: RawCall, whole: bool = False
+    survey: Survey, phase: Phase, words: str, text: str, *more: RawCall, append: bool = True
 ) -> ModelAnswer:
-    state.before = 0 if whole else state.size
-    state.size = state.before + len(text.encode())
-    write = call("write_file", path=state.report, content=text, append=not whole)
-    return _ask(state, phase, words, write, *more)
+    survey.before = survey.size if append else 0
+    survey.size = survey.before + len(text.encode())
+    write = raw_call("write_file", path=survey.report, content=text, append=append)
+    return _ask(survey, phase, words, write, *more)
 
 
-def _not_written(state: State, results: Sequence[str]) -> ModelAnswer | None:
-    if results[0].startswith(("Wrote ", "Appended")):
-        return None
-    return say(f"The report {state.report} could not be written: {results[0]}")
+def _ask(survey: Survey, phase: Phase, words: str, *calls: RawCall) -> ModelAnswer:
+    survey.phase = phase
+    return answer(words, survey, *calls)
 
 
-def _ask(state: State, phase: Phase, words: str, *calls: RawCall) -> ModelAnswer:
-    state.phase = phase
-    return ask(to_text(words, state), *calls)
+def _create_plan(survey: Survey, listed: str) -> Sequence[RawCall]:
+    """Return the call that makes the plan; none without the tool `plan`."""
+    if not survey.planned:
+        return ()
+    steps: dict[str, str] = {"look": f"List and search `{survey.folder}`"}
+    for part in survey.parts:
+        steps[part.id] = f"Read entries {part.reader.offset + 1:,} to {part.reader.end:,}"
+    if survey.delegated:
+        steps["recall"] = "Recall what was listed first"
+    steps |= {
+        "figures": f"Write the figures into {survey.report}",
+        "check": f"Read {survey.report} back",
+    }
+    given = [{"id": step, "description": words} for step, words in steps.items()]
+    given[0] |= {"status": "completed", "result": listed}
+    goal = f"A true report of `{survey.folder}` in {survey.report}"
+    return (raw_call(PLAN, action="create", goal=goal, steps=given),)
+
+
+def _update_plan(survey: Survey, *done: str, follows: str = "") -> Sequence[RawCall]:
+    """Return the call that completes steps; `follows` is completed by the other calls."""
+    if not survey.planned:
+        return ()
+    steps: list[dict[str, Any]] = [{"id": step, "status": "completed"} for step in done]
+    if follows:
+        steps.append({"id": follows, "follow": True})
+    return (raw_call(PLAN, action="update", steps=steps),)

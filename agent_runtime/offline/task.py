@@ -1,4 +1,4 @@
-"""Telling from a task's words whether it asks for a survey, of which folder, and in which file."""
+"""Reads from a task's words which folder to survey, and into which file."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class SurveyTask:
     Attributes:
         folder: relative to the workspace; `.` for all of it.
         report: the file to write.
-        sure: whether the folder was named as one; else it may be just a word before "folder".
+        sure: whether the task named the folder as one; else it may be just a word before "folder".
     """
 
     folder: str
@@ -42,7 +42,7 @@ class SurveyTask:
 
 
 def read_task(text: str) -> SurveyTask | None:
-    """Return what a task asks for; None if it is no survey of a folder."""
+    """Return what a task asks for; None if it does not ask for the survey of a folder."""
     if not (_SURVEY.search(text) and _ABOUT_FILES.search(text)):
         return None
     names = _INTO.findall(text) or _ANY_FILE.findall(text)

@@ -1,144 +1,115 @@
-"""Reading what the workspace tools answer, as the offline model does."""
+"""Parsers of what the workspace tools answer."""
 
 from __future__ import annotations
 
 import json
-import posixpath
 import re
 from dataclasses import dataclass
 from typing import Literal
 
 ListedKind = Literal["file", "folder", "link", "special"]
 TITLE_CHARS = 100
+NOTE_CHARS = 300
 
-_ENTRIES = re.compile(r"([\d,]+) entries in ")
-_NEXT = re.compile(r"; next: offset=(\d+)\.")
-_ENTRY = re.compile(r" *(\d+|-|link|special)  (.+)")
-_LEFT_OUT = re.compile(r" (Left out: .+?\.)(?: Not readable|$)")
-_UNREADABLE = re.compile(r" (Not readable: .+?\))\.")
-_READ = re.compile(r": ([\d,]+) lines, ([\d,]+) bytes")
-_LARGE = re.compile(r": many lines, ([\d,]+) bytes")
-_SEARCH = re.compile(r"([\d,]+) matching lines in ([\d,]+) files; ([\d,]+) of ([\d,]+) files")
+_NOTE = re.compile(r"\s*<runtime-note (\S+)>\n.*?\n</runtime-note \1>", re.DOTALL)
 _CUT = re.compile(r"^\[\.\.\. [\d,]+ of [\d,]+ characters are left out here;", re.MULTILINE)
-_RECALLED = re.compile(r"Result \S+ of \w+ \(\w+\), node \d+, [^,\n]+, ([^\n]+?): \d+ characters; ")
-_HEADER = re.compile(r"[\d,]+ entries in .+?, [\d,]+ folders[^.]*\.")
-_FENCED = re.compile(r"\s*<runtime-note (\S+)>\n.*?\n</runtime-note \1>", re.DOTALL)
+_LISTED = re.compile(r"([\d,]+) entries in .*?: ([\d,]+) files of ([\d,]+) bytes")
+_NOT_LISTED = re.compile(r" ((?:Left out|Not readable): .+)$")
+_ENTRY = re.compile(r" *(\d+|-|link|special)  (.+)")
+_READ = re.compile(r": (?:many|([\d,]+)) lines, ([\d,]+) bytes")
+_SEARCHED = re.compile(r"([\d,]+) matching lines in ([\d,]+) files; ")
 _DOCSTRING = re.compile(r'^(?:#[^\n]*\n|\s*\n)*[rR]?("""|\'\'\')\s*(.+?)\s*(?:\n|\1)')
 _HEADING = re.compile(r"^#{1,6}\s+(.+?)\s*$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
-    """One entry of a listing; `opens` is false for a name that no tool can be given."""
+class ListedEntry:
+    """One entry of a listing; `size` is that of a file, in bytes."""
 
     kind: ListedKind
     path: str
     size: int = 0
-    opens: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """One page of a listing."""
+    """A page of a listing, and the counts of the whole folder.
+
+    Attributes:
+        note: what was left out or not readable.
+    """
 
     total: int
-    entries: list[Listed]
-    following: int | None
-    notes: list[str]
+    files: int
+    bytes: int
+    entries: list[ListedEntry]
+    note: str
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """What was seen of a file."""
+class FileSummary:
+    """What is known of a file that was read; `lines` is None if they were not counted."""
 
-    lines: int
+    lines: int | None
     bytes: int
     title: str
 
 
 @dataclass(frozen=True, slots=True)
 class SearchSummary:
-    """What a search counted, and the first matching lines."""
+    """The counts of a search, and its first matching lines."""
 
     matches: int
     files: int
-    searched: int
-    candidates: int
     stopped: bool
     examples: list[str]
 
 
-def unfenced(text: str) -> str:
+def without_notes(text: str) -> str:
     """Return a message without the runtime's notes in it."""
-    return _FENCED.sub("", text)
+    return _NOTE.sub("", text)
 
 
 def is_cut(text: str) -> bool:
-    """Return whether a part of a result is left out."""
+    """Return whether the prompt shows a result shortened."""
     return _CUT.search(text) is not None
 
 
 def parse_listing(text: str) -> Listing | None:
-    """Return what a listing says; None if it is an error."""
+    """Return a page of a listing; None for any other text."""
     header, *lines = text.split("\n")
-    total = _ENTRIES.match(header)
-    if total is None:
+    found = _LISTED.match(header)
+    if found is None:
         return None
-    following = _NEXT.search(header)
-    notes = [*_LEFT_OUT.findall(header), *(f"{one}." for one in _UNREADABLE.findall(header))]
+    note = _NOT_LISTED.search(header)
     entries = [entry for line in lines if (entry := _entry(line)) is not None]
-    return Listing(_number(total[1]), entries, int(following[1]) if following else None, notes)
+    total, files, size = map(_number, found.groups())
+    return Listing(total, files, size, entries, note[1][:NOTE_CHARS] if note else "")
 
 
-def parse_reading(path: str, text: str) -> Reading | None:
-    """Return what was read of a file; None if it is an error."""
+def parse_file(path: str, text: str) -> FileSummary | None:
+    """Return what a result of `read_file` says of a file; None for any other text."""
     header, _, body = text.partition("\n")
     found = _READ.search(header)
-    if found is None or not header.startswith((path, '"')):
+    if found is None:
         return None
-    seen = _CUT.split(body, maxsplit=1)[0]
-    return Reading(_number(found[1]), _number(found[2]), title(path, seen))
-
-
-def is_binary(text: str) -> bool:
-    """Return whether a result says that the file is none of text."""
-    return " is a binary file of " in text
-
-
-def unread(text: str) -> str:
-    """Return on one line why nothing is known of a file that was to be read."""
-    if large := _LARGE.search(text.partition("\n")[0]):
-        return f"it has {large[1]} bytes, too many for its lines to be counted"
-    return title("", " ".join(text.split()))
+    lines = None if found[1] is None else _number(found[1])
+    return FileSummary(lines, _number(found[2]), title(path, _CUT.split(body, maxsplit=1)[0]))
 
 
 def parse_search(text: str) -> SearchSummary | None:
-    """Return what a search counted; None if it is an error."""
+    """Return what a search counted; None for any other text."""
     header, *lines = text.split("\n")
-    counts = _SEARCH.match(header)
-    if counts is None:
+    found = _SEARCHED.match(header)
+    if found is None:
         return None
-    matches, files, searched, candidates = map(_number, counts.groups())
     examples = [] if is_cut(text) else [line for line in lines if line]
     stopped = " It was stopped after " in header
-    return SearchSummary(matches, files, searched, candidates, stopped, examples)
-
-
-def recalled(text: str) -> tuple[str, str] | None:
-    """Return where a result is that was opened again, and its text; None if it is an error."""
-    header, _, body = text.partition("\n")
-    about = _RECALLED.match(header)
-    return (about[1], body) if about and not is_cut(text) else None
-
-
-def summary(text: str) -> str:
-    """Return what a listing says of the whole folder, or the first line of what else it is."""
-    header = _HEADER.match(text)
-    return header[0] if header else title("", text)
+    return SearchSummary(_number(found[1]), _number(found[2]), stopped, examples)
 
 
 def title(path: str, text: str) -> str:
-    """Return the line that says what a file is: a docstring's first, a heading, or its first."""
+    """Return the line that describes a file: of its docstring, its heading, or its first line."""
     wanted: re.Match[str] | None = None
     if path.endswith((".py", ".pyi")):
         wanted = _DOCSTRING.match(text)
@@ -148,38 +119,36 @@ def title(path: str, text: str) -> str:
         line = wanted[wanted.lastindex or 0]
     else:
         line = next((line.strip() for line in text.split("\n") if line.strip()), "")
-    printable = "".join(one if one.isprintable() else " " for one in line)
+    printable = "".join(char if char.isprintable() else " " for char in line)
     return printable if len(printable) <= TITLE_CHARS else printable[: TITLE_CHARS - 1] + "…"
 
 
-def same_path(one: str, other: str) -> bool:
-    """Return whether two relative paths name the same file."""
-    return posixpath.normpath(one) == posixpath.normpath(other)
+def one_line(text: str) -> str:
+    """Return an error's text on one line, short enough to quote."""
+    return title("", " ".join(text.split()))
 
 
-def _entry(line: str) -> Listed | None:
+def code(text: str) -> str:
+    """Return a text as Markdown code on one line."""
+    plain = "".join(char if char.isprintable() else "�" for char in text)
+    return f"`` {plain} ``" if "`" in plain else f"`{plain}`"
+
+
+def _entry(line: str) -> ListedEntry | None:
     match = _ENTRY.fullmatch(line)
     if match is None:
         return None
-    what, shown = match.groups()
+    what, path = match.groups()
     if what == "link":
-        return Listed("link", shown)
-    path, opens = _unquote(shown)
+        return ListedEntry("link", path)
+    if path.startswith('"'):
+        # A name that is not UTF-8 becomes one that no tool opens.
+        path = json.JSONDecoder().raw_decode(path)[0].encode(errors="backslashreplace").decode()
     if what == "-":
-        return Listed("folder", path.removesuffix("/"), opens=opens)
-    if what == "special":
-        return Listed("special", path, opens=opens)
-    return Listed("file", path, int(what), opens)
-
-
-def _unquote(shown: str) -> tuple[str, bool]:
-    """Return a path as it is, and whether a tool can be given it."""
-    if not shown.startswith('"'):
-        return shown, True
-    path, end = json.JSONDecoder().raw_decode(shown)
-    if end < len(shown):
-        return path.encode(errors="backslashreplace").decode(), False
-    return path, True
+        return ListedEntry("folder", path.removesuffix("/"))
+    return (
+        ListedEntry("special", path) if what == "special" else ListedEntry("file", path, int(what))
+    )
 
 
 def _number(text: str) -> int:

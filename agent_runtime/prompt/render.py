@@ -175,6 +175,7 @@ def render_entry(
             call_id=call.id,
             name=call.name,
             files=result.files,
+            outcome=result.outcome,
         )
         for index, (call, result) in enumerate(zip(message.calls, entry.results, strict=True))
     ]

@@ -49,7 +49,7 @@ def test_commands_wait_for_the_user_only_where_they_are_asked_for(tmp_path: Path
 
 def test_the_agent_is_told_whether_anybody_can_be_asked() -> None:
     assert "by `ask_user`" in build_agent(Spec("m", asking=True)).instructions
-    assert "Nobody can be asked" in build_agent(Spec("m")).instructions
+    assert "You cannot ask anybody" in build_agent(Spec("m")).instructions
 
 
 def test_without_a_model_the_offline_model_drives() -> None:
@@ -58,7 +58,7 @@ def test_without_a_model_the_offline_model_drives() -> None:
 
 
 def test_a_workspace_that_has_gone_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="is no folder"):
+    with pytest.raises(ConfigError, match="is not a folder"):
         build_agent(Spec("some/model", str(tmp_path / "gone")))
 
 

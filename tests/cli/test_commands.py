@@ -127,7 +127,7 @@ def test_bad_usage_is_told_without_a_traceback(arguments: list[str], text: str) 
 def test_a_task_that_is_no_text_is_refused(tmp_path: Path) -> None:
     (tmp_path / "task").write_bytes(b"\xff\xfe\x00")
     result = _invoke("run", "--file", "task")
-    assert result.exit_code == exits.USAGE and "no UTF-8 text" in result.stderr
+    assert result.exit_code == exits.USAGE and "not UTF-8 text" in result.stderr
 
 
 def test_an_empty_pipe_is_no_task(tmp_path: Path) -> None:

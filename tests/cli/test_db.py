@@ -87,7 +87,7 @@ def test_a_newer_schema_is_told(tmp_path: Path) -> None:
 def test_a_sound_database_is_well_and_a_damaged_one_is_not(tmp_path: Path) -> None:
     _fill()
     well = _run("db", "check")
-    assert (well.exit_code, well.stdout) == (0, "") and "All is well" in well.stderr
+    assert (well.exit_code, well.stdout) == (0, "") and "No problems" in well.stderr
 
     _change("UPDATE threads SET last_seq = last_seq + 1")
     ill = _run("db", "check")
@@ -104,7 +104,7 @@ def test_sizes_are_told_for_people_and_for_programs(tmp_path: Path) -> None:
     told = _run("db", "size").stdout
     found = json.loads(_run("db", "size", "--json", "--threads", "1").stdout)
 
-    assert "in all" in told and "table nodes" in told and "thread local/t1" in told
+    assert "in total" in told and "table nodes" in told and "thread local/t1" in told
     assert found["total"] >= sum(size for _, size in found["tables"]) > 0
     assert [one["thread_id"] for one in found["threads"]] == ["t1"]
     assert "before" in _run("db", "vacuum").stdout

@@ -177,7 +177,10 @@ def test_the_object_store_is_written_and_read(tmp_path: Path) -> None:
 
 def test_without_an_object_store_the_folder_is_named(tmp_path: Path) -> None:
     _, checks = _doctor()
-    assert checks["objects"]["detail"] == f"large bodies lie in {tmp_path}/agent_runtime.objects"
+    assert (
+        checks["objects"]["detail"]
+        == f"large bodies are stored in {tmp_path}/agent_runtime.objects"
+    )
 
 
 def test_an_object_store_that_cannot_be_used_fails(tmp_path: Path) -> None:

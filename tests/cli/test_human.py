@@ -38,7 +38,7 @@ def _suspended(machine: Machine) -> tuple[str, str]:
     result = machine.invoke("run", "List.", "--workspace", ".", **APPROVE)
     assert result.exit_code == exits.SUSPENDED, result.stderr
     assert "The agent wants to call list_files" in result.stderr
-    [run] = re.findall(r"Then go on with: agent-runtime resume (\S+)", result.stderr)
+    [run] = re.findall(r"Then resume it with: agent-runtime resume (\S+)", result.stderr)
     return _question(result.stderr), run
 
 
@@ -87,7 +87,7 @@ def test_what_a_sub_agent_asks_names_it_and_is_gone_on_with_by_its_root(machine:
     machine.script = script
     stopped = machine.invoke("run", "List.", "--workspace", ".", **APPROVE)
     assert stopped.exit_code == exits.SUSPENDED, stopped.stderr
-    [run] = re.findall(r"Then go on with: agent-runtime resume (\S+)", stopped.stderr)
+    [run] = re.findall(r"Then resume it with: agent-runtime resume (\S+)", stopped.stderr)
     thread = json.loads(machine.invoke("runs", "--json").stdout.splitlines()[-1])["thread_id"]
     listed = machine.invoke("questions", "--thread", thread).stdout
     tree = machine.invoke("runs", "tree", run)
@@ -98,7 +98,7 @@ def test_what_a_sub_agent_asks_names_it_and_is_gone_on_with_by_its_root(machine:
     assert "The sub-agent reader [part one] wants to call list_files" in stopped.stderr
     assert listed.startswith(question) and "sub-agent reader [part one]: list_files" in listed
     assert tree.stdout.count("suspended (awaiting_user)") == 2
-    assert f"Run {run} stands still; it waits for an answer" in tree.stderr
+    assert f"Run {run} is not active; it waits for an answer" in tree.stderr
     assert f"agent-runtime resume {run}" in answered.stderr
     assert "list_files" in machine.invoke("approvals", thread).stdout
     assert done.exit_code == 0 and done.stdout == "Hello from the model.\n", done.stderr

@@ -129,7 +129,7 @@ def test_what_an_export_was_about_to_run_is_refused(desk: Desk, status: str, sta
     assert resumed.exit_code not in (0, exits.INTERNAL) and "was imported" in resumed.stderr
     assert desk.run("resume", "--thread", "t").exit_code != 0
     swept = desk.run("runs", "sweep", "--resume")
-    assert swept.exit_code == 0 and "No run stands still" in swept.stderr
+    assert swept.exit_code == 0 and "No stopped run can be resumed" in swept.stderr
     assert desk.run("questions", "--json").stdout == ""
     assert not desk.marker.exists()
     anyio.run(check_closed, desk)

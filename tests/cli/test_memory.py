@@ -118,7 +118,7 @@ def test_show_tells_what_stands_in_the_prompt(desk: Desk) -> None:
     assert re.fullmatch(r"raw +[\d,]+ of 2,000 tokens, \d+%", lines["raw"])
     assert lines["observed"] == "observed  0 of 1,000 tokens, 0%"
     assert "activation 1 at the beginning: start" in lines["since"]
-    assert "Nothing was observed" in shown.stderr
+    assert "no observations yet" in shown.stderr
     assert "memory off" in desk.memory("show", "t", **OFF).stdout
 
 
@@ -381,11 +381,11 @@ def test_a_run_tells_what_memory_used_apart(desk: Desk) -> None:
     assert sum(one["cost"] for one in apart.values()) == told["usage"]["cost"]
     assert apart["step"]["calls"] == 15 and apart["step"]["cached_tokens"] > 0
     calls = f"{apart['observe']['calls']} call"
-    assert f"of these to observe ({calls}" in result.stderr
+    assert f"of these observe ({calls}" in result.stderr
     assert re.search(
         r"prompt [\d,]+ tokens \(\d+% cached\), raw \S+ of 2K, observed", result.stderr
     )
-    assert "memory: " in result.stderr and "observations stand for them" in result.stderr
+    assert "memory: " in result.stderr and "observations replace them" in result.stderr
 
 
 def test_help_names_the_commands() -> None:

@@ -124,9 +124,9 @@ def test_the_offline_survey_keeps_its_plan_true(tmp_path: Path, machine: Machine
         assert run.exit_code == 0, run.stderr
         plan = json.loads(machine.invoke("plan", "show", thread, "--json").stdout)["plan"]
         assert {one["status"] for one in plan["items"]} == {"completed"}
-        assert plan["phase"] == ("look" if phases else "inspect")
+        assert plan["phase"] == ("look" if phases else "plan")
         results = {one["id"]: one["result"] for one in plan["items"]}
-        assert results["list"] == "3 files in 0 folders"
+        assert results["look"].startswith("4 entries in . and below: 4 files of ")
         assert results["part-1"].startswith("3 files read in this attempt.")
 
 

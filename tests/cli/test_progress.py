@@ -212,6 +212,6 @@ def test_what_is_recalled_is_told_by_its_number_and_by_what_is_wrong() -> None:
     match = {"thread": "thread-1", "node": 3, "call": None}
     assert tally.update(_event("recall", found=[match], why="")) == ["  recalled 1 earlier message"]
     assert tally.update(_event("recall", found=[match, match], why="The embedder is down.")) == [
-        "  recall is not as asked for: The embedder is down.",
+        "  recall is degraded: The embedder is down.",
         "  recalled 2 earlier messages",
     ]

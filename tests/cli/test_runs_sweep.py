@@ -37,7 +37,7 @@ def test_what_was_killed_is_listed_swept_and_gone_on_with(machine: Machine) -> N
     after = json.loads(machine.invoke("runs", "tree", run, "--json").stdout)
     done = machine.invoke("runs", "sweep", "--resume")
 
-    assert f"interrupted; go on with: agent-runtime resume {run}" in listed
+    assert f"interrupted; resume it with: agent-runtime resume {run}" in listed
     assert "interrupted, 1 steps" in tree.stdout and f"resume {run}" in tree.stderr
     assert swept.exit_code == 0 and "is gone" in swept.stdout
     assert (told["run_id"], told["swept"], told["way_on"]) == (run, False, "resume")
@@ -45,7 +45,7 @@ def test_what_was_killed_is_listed_swept_and_gone_on_with(machine: Machine) -> N
     assert done.exit_code == 0 and done.stdout.endswith("Hello from the model.\n"), done.stderr
     # It went on with what it had done: its list of files is in the prompt.
     assert machine.server.requests[-1].json["messages"][-1]["role"] == "tool"
-    assert "No run stands still" in machine.invoke("runs", "sweep").stderr
+    assert "No stopped run can be resumed" in machine.invoke("runs", "sweep").stderr
 
 
 def test_of_those_whose_questions_expired_each_goes_on_and_trouble_is_told(
@@ -61,7 +61,7 @@ def test_of_those_whose_questions_expired_each_goes_on_and_trouble_is_told(
     done = machine.invoke("runs", "sweep", "--resume")
 
     assert done.exit_code == exits.MODEL, done.stderr
-    assert done.stdout.count("awaiting_user; go on with") == 2
+    assert done.stdout.count("awaiting_user; resume it with") == 2
     assert done.stdout.count("Hello from the model.") == 1
     assert "Nobody allowed this call in time" in str(machine.server.requests[-1].json["messages"])
 
@@ -80,5 +80,5 @@ def test_a_run_of_another_program_is_told_of_and_not_gone_on_with(machine: Machi
     done = machine.invoke("runs", "sweep", "--resume")
 
     assert done.exit_code == 0
-    assert "awaiting_user; go on with" in done.stdout
+    assert "awaiting_user; resume it with" in done.stdout
     assert "resume it in the program that started it" in done.stderr

@@ -13,10 +13,10 @@ from tests.support.command import clean_environ
 STUCK = """
 import anyio
 from agent_runtime.cli.progress import PlainProgress
-from agent_runtime.cli.session import Outcome, _watch
+from agent_runtime.cli.session import FollowedRun, _watch
 
 async def main():
-    outcome, work = Outcome(), anyio.CancelScope()
+    outcome, work = FollowedRun(), anyio.CancelScope()
     async with anyio.create_task_group() as group:
         await group.start(_watch, work, outcome, PlainProgress())
         with work, anyio.CancelScope(shield=True):
@@ -40,7 +40,7 @@ def test_a_second_signal_leaves_at_once(tmp_path: Path) -> None:
         assert process.stdout is not None and process.stderr is not None
         assert process.stdout.readline() == "ready\n"
         process.send_signal(signal.SIGINT)
-        assert process.stderr.readline().startswith("Stopping.")
+        assert process.stderr.readline().startswith("Stopping:")
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=60) == exits.INTERRUPTED
 
@@ -48,10 +48,10 @@ def test_a_second_signal_leaves_at_once(tmp_path: Path) -> None:
 HUNG_UP = """
 import anyio
 from agent_runtime.cli.progress import PlainProgress
-from agent_runtime.cli.session import Outcome, _watch
+from agent_runtime.cli.session import FollowedRun, _watch
 
 async def main():
-    outcome, work = Outcome(), anyio.CancelScope()
+    outcome, work = FollowedRun(), anyio.CancelScope()
     async with anyio.create_task_group() as group:
         await group.start(_watch, work, outcome, PlainProgress())
         with work:

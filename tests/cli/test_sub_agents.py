@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from agent_runtime.cli.commands.sub_agents import MOST_SHOWN, SubAgents
 from agent_runtime.cli.progress import LiveProgress, PlainProgress, Tally
+from agent_runtime.cli.sub_agents import MOST_SHOWN, SubAgents
 from agent_runtime.events import Event, EventKind
 from agent_runtime.testing.model_server import Reply
 from tests.cli.test_runs import HELLO, Machine
@@ -70,9 +70,9 @@ def test_another_attempt_at_a_task_says_which_it_is() -> None:
     agents.update(start("one", "part-1"))
     agents.update(finish("one", "failed", "max_steps"))
     assert agents.update(start("two", "part-1")) == ["  sub-agent reader [part-1] again (2) starts"]
-    # One that goes on after a crash is the same attempt; its key elsewhere is another task.
+    # One that resumes after a crash is the same attempt; its key elsewhere is another task.
     assert agents.update(start("two", "part-1", resumed=True)) == [
-        "  sub-agent reader [part-1] again (2) goes on"
+        "  sub-agent reader [part-1] again (2) resumes"
     ]
     assert agents.update(start("three", "part-1", "two")) == ["  sub-agent reader [part-1] starts"]
     assert agents.shown()[1].startswith("  [>] reader [part-1] · ")
@@ -84,7 +84,7 @@ def test_those_at_work_come_first_and_the_others_are_counted() -> None:
     for number in range(20):
         agents.update(start(f"run-{number}", f"task-{number}"))
     assert len(agents.shown()) == MOST_SHOWN + 1
-    assert agents.shown()[-1] == f"… {20 - MOST_SHOWN} more at work"
+    assert agents.shown()[-1] == f"… {20 - MOST_SHOWN} more active"
     for number in range(18):
         clock.now += 1
         agents.update(finish(f"run-{number}"))
@@ -93,7 +93,7 @@ def test_those_at_work_come_first_and_the_others_are_counted() -> None:
         "[task-18]", "[task-19]", "[task-17]", "[task-16]"
     ]  # fmt: skip
     assert shown[-1] == "… 12 more ended"
-    assert agents.shown(1)[-1] == "… 1 more at work, 18 more ended"
+    assert agents.shown(1)[-1] == "… 1 more active, 18 more ended"
 
 
 def test_a_sub_agent_counts_but_does_not_move_the_runs_own_step() -> None:
@@ -124,7 +124,7 @@ def test_a_terminal_is_never_filled_beyond_its_size(width: int, height: int) -> 
         progress.show(start(f"run-{number}", f"task-{number} " + "wide 中文 " * 9))
     text.truncate(0)
     text.seek(0)
-    progress._console.print(progress._beneath())  # pyright: ignore[reportPrivateUsage]
+    progress._console.print(progress._status_lines())  # pyright: ignore[reportPrivateUsage]
     lines = text.getvalue().splitlines()
     assert 1 < len(lines) < height
     # The terminal writes `^C` behind the last one, which must not wrap.

@@ -310,7 +310,7 @@ def test_old_threads_are_pruned(desk: Desk) -> None:
 def test_an_age_that_is_none_is_refused(age: str, tmp_path: Path) -> None:
     done = run_command("threads", "prune", "--older-than", age, "--yes", cwd=tmp_path)
 
-    assert done.returncode == exits.USAGE and "is no age" in done.stderr
+    assert done.returncode == exits.USAGE and "is not an age" in done.stderr
     assert not list(tmp_path.iterdir())
 
 

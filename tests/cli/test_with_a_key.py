@@ -23,7 +23,7 @@ TOLD = (
     "before you call it done",
     "Never make up",
     "what is left open",
-    "Nobody can be asked",
+    "You cannot ask anybody",
     "Your workspace is a folder",
 )
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import orjson
 
-from agent_runtime.messages import PromptMessage, ToolCall, call_id
+from agent_runtime.messages import PromptMessage, ToolCall, ToolResult, call_id
 from agent_runtime.models.base import ModelAnswer, ModelRequest
 from agent_runtime.models.tokens import count_text
-from agent_runtime.offline import survey
+from agent_runtime.offline.script import next_answer
 from agent_runtime.prompt.truncate import share_result_budget, truncate_text
 from agent_runtime.tools.base import Toolset
 from agent_runtime.tools.workspace.files import workspace_tools
@@ -21,13 +21,13 @@ TASK = "Survey this folder and write the report to REPORT.md"
 LEAST_MESSAGES = 20
 MOST_STEPS = 300
 
-Fault = Callable[[int, ToolCall], str | None]
-"""Gives, for a step and a call, the text to answer instead of the tool; None lets it run."""
+Fault = Callable[[int, ToolCall], ToolResult | None]
+"""Returns, for a step and a call, the result instead of the tool's; None lets the tool run."""
 
 
 @dataclass
 class Driven:
-    """What came of a survey."""
+    """How a survey went."""
 
     answer: str
     steps: int
@@ -37,7 +37,7 @@ class Driven:
 
 
 def window(messages: list[PromptMessage]) -> list[PromptMessage]:
-    """Return the newest messages, in whole exchanges, in the task's front the task."""
+    """Return the system prompt, the task and the newest messages, in whole exchanges."""
     first = max(2, len(messages) - LEAST_MESSAGES)
     while first > 2 and messages[first].role != "assistant":
         first -= 1
@@ -49,12 +49,12 @@ def window(messages: list[PromptMessage]) -> list[PromptMessage]:
 async def drive(
     root: Path, task: str = TASK, *, budget: int = 20_000, fault: Fault | None = None
 ) -> Driven:
-    """Run the script to its answer; results of one exchange share a budget of tokens."""
+    """Run the script to its answer; the results of an exchange share a budget of tokens."""
     tools = Toolset(workspace_tools(root))
     messages = [PromptMessage("system", "You are an agent."), PromptMessage("user", task)]
     driven = Driven("", 0, 0)
     while driven.steps < MOST_STEPS:
-        answer = survey(ModelRequest(tuple(window(messages)), tools.specs))
+        answer = next_answer(ModelRequest(tuple(window(messages)), tools.specs))
         driven.steps += 1
         if not answer.calls:
             driven.answer = answer.text
@@ -73,25 +73,24 @@ async def exchange(
         ToolCall(call_id(driven.steps, index), made.name, orjson.loads(made.arguments))
         for index, made in enumerate(answer.calls)
     )
-    texts: list[str] = []
+    results: list[ToolResult] = []
     for call in calls:
         driven.tools.append(call.name)
-        text = fault(driven.steps, call) if fault else None
-        if text is None:
+        result = fault(driven.steps, call) if fault else None
+        if result is None:
             tool = tools.get(call.name)
             assert tool is not None
-            text = (await tool.call(call.arguments, context())).text
-        texts.append(text)
+            result = await tool.call(call.arguments, context())
+        results.append(result)
+    limits = share_result_budget([one.text for one in results], budget, count_text)
     shown = [
-        text if limit is None else truncate_text(text, limit, call.id)
-        for text, limit, call in zip(
-            texts, share_result_budget(texts, budget, count_text), calls, strict=True
+        PromptMessage(
+            "tool",
+            result.text if limit is None else truncate_text(result.text, limit, call.id),
+            call_id=call.id,
+            name=call.name,
+            outcome=result.outcome,
         )
+        for result, limit, call in zip(results, limits, calls, strict=True)
     ]
-    return [
-        PromptMessage("assistant", answer.text, calls=calls),
-        *(
-            PromptMessage("tool", text, call_id=call.id, name=call.name)
-            for text, call in zip(shown, calls, strict=True)
-        ),
-    ]
+    return [PromptMessage("assistant", answer.text, calls=calls), *shown]

@@ -1,4 +1,4 @@
-"""Counting a folder anew, by other means than the tools, to compare a report with."""
+"""Counts a folder by other means than the tools, to compare a report with."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 @dataclass
 class Truth:
-    """What lies in a folder, the report left out."""
+    """The contents of a folder, without the report."""
 
     files: dict[str, int] = field(default_factory=dict[str, int])
     folders: int = 0
@@ -52,7 +52,7 @@ def lines_of(path: Path) -> int:
 
 
 def matching(paths: list[Path], pattern: str) -> tuple[int, int]:
-    """Return how many lines match, and in how many files, binary ones left out."""
+    """Return how many lines match, and in how many files; binary files do not count."""
     texts = [
         data.decode(errors="replace") for one in paths if b"\0" not in (data := one.read_bytes())
     ]
@@ -72,17 +72,13 @@ class Report:
         assert found is not None, f"the report has no figure for {label!r}:\n{self.text}"
         return int(found[1].replace(",", ""))
 
-    def search(self, label: str) -> tuple[int, int, int, int]:
-        """Return matches, files with matches, files searched, and candidates of a search."""
+    def search(self, label: str) -> tuple[int, int]:
+        """Return matches, and files with matches, of a search."""
         found = re.search(
-            rf"^- {re.escape(label)}: ([\d,]+) in ([\d,]+) files "
-            r"\(([\d,]+) of ([\d,]+) files searched",
-            self.text,
-            re.MULTILINE,
+            rf"^- {re.escape(label)}: ([\d,]+) in ([\d,]+) files", self.text, re.MULTILINE
         )
         assert found is not None, f"the report has no search {label!r}:\n{self.text}"
-        one, two, three, four = (int(group.replace(",", "")) for group in found.groups())
-        return one, two, three, four
+        return int(found[1].replace(",", "")), int(found[2].replace(",", ""))
 
     def section(self, title: str) -> list[str]:
         """Return the lines of a section."""
@@ -119,7 +115,7 @@ class Report:
 
     @property
     def unread(self) -> dict[str, str]:
-        """Why, of each file that was opened in vain."""
+        """Reasons by path, of the files that could not be read."""
         return dict(re.findall(r"^- `(.+)`: not read: (.+)$", self._joined("Files read"), re.M))
 
     def _joined(self, title: str) -> str:

@@ -1,4 +1,4 @@
-"""The survey from the command line, killed with SIGKILL again and again, and resumed."""
+"""The survey from the command line, killed with SIGKILL repeatedly, and resumed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.command import COMMAND, clean_environ
 TASK = "Survey this folder and write REPORT.md"
 KILLS = 3
 LINES = 500
-"""More than a survey of this folder tells."""
+"""More than a survey of this folder writes."""
 
 
 def fill(root: Path) -> None:
@@ -25,22 +25,22 @@ def fill(root: Path) -> None:
 
 
 def live(folder: Path, *arguments: str, lines: int = LINES) -> bool:
-    """Run a command until it has told so many lines; return whether it came to its end."""
+    """Run a command until it has written this many lines; return whether it ended by itself."""
     environ = clean_environ({"AGENT_RUNTIME_DATABASE_URL": "file:store.db"})
     with subprocess.Popen(
         [*COMMAND, *arguments], cwd=folder, env=environ, text=True, stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
     ) as process:  # fmt: skip
         assert process.stderr is not None
-        told: list[str] = []
+        seen: list[str] = []
         for line in process.stderr:
-            told.append(line)
-            if len(told) == lines:
+            seen.append(line)
+            if len(seen) == lines:
                 process.kill()
         code = process.wait()
         # Killed between its end and the end of its process, it has nothing more to do.
         ended = code in (exits.SUCCESS, exits.NOTHING)
-        assert ended or len(told) >= lines, "".join(told)
+        assert ended or len(seen) >= lines, "".join(seen)
         return ended
 
 
@@ -60,14 +60,13 @@ def test_killed_at_random_instants_a_survey_ends_with_the_same_findings(tmp_path
         ended = live(killed, "resume", "--thread", "t", lines=lines)
 
     assert kills > 1
-    assert told(killed) == told(calm)
+    assert findings(killed) == findings(calm)
 
 
-def told(folder: Path) -> tuple[list[str], int]:
-    """Return what the report says, and how many parts were read.
+def findings(folder: Path) -> tuple[list[str], int]:
+    """Return what the report says, in any order, and how many parts were read.
 
-    A part that needs another attempt is noted behind the others; and a sub-agent that is resumed
-    may take its steps anew, so that how many attempts it took is left out.
+    How many attempts a part needed is left out: a resumed sub-agent may repeat steps.
     """
     report = (folder / "work" / "REPORT.md").read_text()
     found, how = report.split("## How it was read")

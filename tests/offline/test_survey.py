@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from agent_runtime.offline import MOST_READ
 from agent_runtime.offline import script as offline
 from tests.offline.driving import drive
 from tests.offline.recount import Report, lines_of, matching, recount
@@ -45,11 +44,12 @@ def check_figures(root: Path, report: Report) -> None:
     assert report.number("Folders") == truth.folders
     assert report.number("Symbolic links (not followed)") == truth.links
     assert report.number("Bytes") == sum(truth.files.values())
-    assert report.number("Empty files") == sum(size == 0 for size in truth.files.values())
     assert report.extensions == truth.extensions
     biggest = sorted(truth.files.values(), reverse=True)[: len(report.biggest)]
     assert [size for _, size in report.biggest] == biggest
-    assert all(truth.files[path] == size for path, size in report.biggest if "�" not in path)
+    assert all(
+        truth.files[path] == size for path, size in report.biggest if not {"�", "…"} & set(path)
+    )
 
 
 def check_searches(root: Path, report: Report) -> None:
@@ -62,13 +62,11 @@ def check_searches(root: Path, report: Report) -> None:
         ("Python classes (`class`)", r"^\s*class\s+\w+", python),
         ("headings in README files", r"^#{1,6}\s+\S", readme),
     ):
-        matches, found, _, candidates = report.search(label)
-        assert (matches, found) == matching(files, pattern), label
-        assert candidates == len(files), label
+        assert report.search(label) == matching(files, pattern), label
 
 
 def check_read(root: Path, report: Report) -> None:
-    """Compare what is told of each file that was read."""
+    """Compare the line of each file that was read."""
     total = 0
     for shown, (lines, size, title) in report.read.items():
         path = root / shown.replace("�", "\n")
@@ -90,10 +88,9 @@ async def test_a_small_folder_is_surveyed_whole_and_truly(tmp_path: Path) -> Non
     assert report.unread == {
         "picture.png": "picture.png is a binary file of 2,011 bytes; it is not shown."
     }
-    assert report.number("Not opened") == 0
     assert len(report.read) == len(recount(tmp_path).files) - 1
     assert "Left out: .git/." in report.text
-    assert driven.steps > 24
+    assert driven.steps > 12
     assert "Files: " not in driven.answer
     assert f"{len(recount(tmp_path).files)} files" in driven.answer
 
@@ -165,12 +162,10 @@ async def test_of_a_large_folder_a_stated_sample_is_read_in_a_few_hundred_steps(
     check_read(large, report)
     opened = len(report.read) + len(report.unread)
     assert report.number("Opened") == opened
-    assert MOST_READ // 2 < opened <= MOST_READ
-    assert report.number("Not opened") == 2000 - opened
-    stride = -(-2000 // MOST_READ)
-    assert f"one of every {stride}, in the order of their paths" in report.text
-    order = sorted(truth.files, key=lambda path: path.split("/"))
-    assert {*report.read, *report.unread} == set(order[::stride])
+    order = sorted(entries(large), key=lambda path: path.split("/"))
+    stride = -(-len(order) // offline.MOST_READ)
+    assert f"Of every {stride} entries, only one was chosen." in report.text
+    assert {*report.read, *report.unread} == set(order[::stride]) & truth.files.keys()
     assert 100 < driven.steps < 300
 
 
@@ -178,7 +173,7 @@ async def test_many_extensions_are_counted_together_beyond_a_bound(large: Path) 
     await drive(large)
     report, truth = Report((large / "REPORT.md").read_text()), recount(large).extensions
     named = {name: counts for name, counts in report.extensions.items() if name != "others"}
-    assert len(named) == 30
+    assert len(named) == 40
     assert named == {name: truth[name] for name in named}
     rest = [counts for name, counts in truth.items() if name not in named]
     assert report.extensions["others"] == tuple(map(sum, zip(*rest, strict=True)))
@@ -190,7 +185,7 @@ async def test_what_it_carries_from_step_to_step_stays_small(large: Path) -> Non
         (large / name / name).mkdir(parents=True)
         (large / name / name / f"{name}.py").write_text("x\n" * 5000)
     driven = await drive(large)
-    assert driven.longest_text < 2600
+    assert driven.longest_text < 6000
     assert driven.largest_batch > 1
     check_read(large, Report((large / "REPORT.md").read_text()))
 
@@ -228,34 +223,29 @@ async def test_names_that_are_no_utf8_are_counted_and_said_not_to_be_read(tmp_pa
     report = Report((tmp_path / "REPORT.md").read_text())
     assert report.number("Files") == 2
     assert set(report.read) == {"fine.txt"}
-    assert report.number("Not read because of an error, or because the name is no UTF-8") == 1
+    assert "No such file" in report.unread["bad\\udcff.txt"]
 
 
 async def test_of_a_folder_with_too_many_entries_the_figures_say_that_they_are_of_a_part(
     large: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(offline, "MOST_PAGES", 2)
+    monkeypatch.setattr(offline, "MOST_ENTRIES", 400)
     await drive(large)
     report = Report((large / "REPORT.md").read_text())
-    assert "Only the first 400 of 2,111 entries were listed" in report.text
-    order = sorted([*recount(large).files, "REPORT.md"], key=lambda path: path.split("/"))
-    assert report.number("Files") < 400
+    assert "Only 400 of 2,111 entries were listed" in report.text
+    order = sorted(entries(large), key=lambda path: path.split("/"))
+    assert report.number("Files") == len(set(order[:400]) & recount(large).files.keys())
     assert set(report.read) <= set(order[:400])
     check_read(large, report)
 
 
-async def test_a_very_large_folder_is_listed_in_large_pages(
-    large: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(offline, "LARGE_FOLDER", 1000)
-    driven = await drive(large)
-    assert driven.tools[:6] == ["list_files", "write_file", *["list_files"] * 3, "search_files"]
-    check_figures_of_many(large)
+async def test_a_file_too_large_to_be_counted_is_read(tmp_path: Path) -> None:
+    (tmp_path / "large.txt").write_text(f"{'x' * 999}\n" * 70_000)
+    await drive(tmp_path)
+    text = (tmp_path / "REPORT.md").read_text()
+    assert f"- `large.txt`: many lines, 70,000,000 bytes; “{'x' * 99}…”" in text
 
 
-def check_figures_of_many(root: Path) -> None:
-    """Compare the sums, where there are more extensions than the report names."""
-    report, truth = Report((root / "REPORT.md").read_text()), recount(root)
-    assert report.number("Files") == len(truth.files)
-    assert report.number("Folders") == truth.folders
-    assert report.number("Bytes") == sum(truth.files.values())
+def entries(root: Path) -> list[str]:
+    """Return everything in a folder, with the report."""
+    return [path.relative_to(root).as_posix() for path in root.rglob("*")]

@@ -9,8 +9,9 @@ import pytest
 from agent_runtime.errors import UnsupportedTask
 from agent_runtime.messages import PromptMessage
 from agent_runtime.models.base import ModelAnswer, ModelRequest
-from agent_runtime.offline import offline_model, survey
-from agent_runtime.offline.state import from_text
+from agent_runtime.offline import offline_model
+from agent_runtime.offline.answers import read_state
+from agent_runtime.offline.script import Survey, next_answer
 from agent_runtime.offline.task import SurveyTask, read_task
 from agent_runtime.tools.base import Toolset
 from agent_runtime.tools.workspace.files import workspace_tools
@@ -60,7 +61,7 @@ async def test_a_word_before_folder_that_names_none_means_the_whole_workspace(
 
 def first(root: Path, *messages: PromptMessage) -> ModelAnswer:
     """Return what the script says to a prompt."""
-    return survey(ModelRequest(messages, Toolset(workspace_tools(root)).specs))
+    return next_answer(ModelRequest(messages, Toolset(workspace_tools(root)).specs))
 
 
 def test_it_turns_down_what_it_cannot_do_and_tells_how_to_set_a_model(tmp_path: Path) -> None:
@@ -73,7 +74,7 @@ def test_it_turns_down_what_it_cannot_do_and_tells_how_to_set_a_model(tmp_path: 
 def test_without_file_tools_it_says_which_are_missing() -> None:
     request = ModelRequest((PromptMessage("user", "Survey this folder"),))
     with pytest.raises(UnsupportedTask, match="list_files, read_file, search_files, write_file"):
-        survey(request)
+        next_answer(request)
 
 
 async def test_a_folder_that_is_not_there_is_turned_down(tmp_path: Path) -> None:
@@ -86,12 +87,12 @@ async def test_a_folder_outside_of_the_workspace_is_turned_down(tmp_path: Path) 
         await drive(tmp_path, "Survey the folder ../..")
 
 
-def test_a_new_task_on_a_thread_begins_anew(tmp_path: Path) -> None:
+def test_a_new_task_on_a_thread_begins_a_new_survey(tmp_path: Path) -> None:
     task = PromptMessage("user", "Survey this folder")
     before = first(tmp_path, task)
     again = PromptMessage("user", "Survey the folder `b` into B.md")
     answer = first(tmp_path, task, PromptMessage("assistant", before.text), again)
-    state = from_text(answer.text)
+    state = read_state(answer.text, Survey)
     assert state is not None
     assert (state.phase, state.folder, state.report) == ("begin", "b", "B.md")
 

@@ -1,4 +1,4 @@
-"""The command line as a process of its own, in an environment that holds no settings of ours."""
+"""Runs the command line in its own process, in an environment without our settings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 def clean_environ(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return this process's environment without settings, with the given variables.
 
-    The database lies where the command runs, and calls of real models are forbidden.
+    The database is in the folder of the command, and real model calls are forbidden.
     """
     environ = {
         name: value

@@ -20,6 +20,7 @@ from agent_runtime.cli.commands.run import (
     workspace_option,
 )
 from agent_runtime.cli.options import json_object_option
+from agent_runtime.cli.runtime_calls import user_store, with_store
 from agent_runtime.cli.terminal import say, shorten, time_text, write_json
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ Move = Callable[["UserStore"], Awaitable[object]]
 TEXT_WIDTH = 72
 
 _ROOT = 0
-"""What stands for the place before the first node."""
+"""The place before the first node."""
 
 
 @click.command()
@@ -41,21 +42,18 @@ _ROOT = 0
 @click.argument("node", type=click.IntRange(min=_ROOT), required=False)
 @json_object_option
 def fork(thread: str, node: int | None, as_json: bool) -> None:
-    """Go on from NODE of THREAD, on a branch of its own; nothing of the others is lost.
+    """Continue THREAD from NODE, on a new branch; the other branches stay.
 
-    0 is the place before the first node; a branch's last node switches back to it. Without NODE
-    nothing is changed. Prints where the thread stands; `show --branches` lists the branches.
+    0 is the place before the first node. The last node of a branch switches back to that branch.
+    Without NODE nothing changes. Prints the thread's head; `show --branches` lists the branches.
     """
-    import anyio
-
     from agent_runtime.log import branches
-    from agent_runtime_config import load_settings
 
     async def move(store: UserStore) -> None:
         if node is not None:
             await branches.fork(store, thread, None if node == _ROOT else node)
 
-    _tell(*anyio.run(_moved, load_settings(), thread, move), as_json=as_json)
+    _write_head(thread, with_store(lambda store: _moved(store, thread, move)), as_json=as_json)
 
 
 @click.command()
@@ -77,14 +75,12 @@ def edit(
     allow_shell: bool,
     as_json: bool,
 ) -> None:
-    """Say TEXT in the place of NODE, a message of the user, and run the agent on it.
+    """Replace NODE, a message of the user, by TEXT on a new branch, and run the agent on it.
 
-    What followed NODE stays, on its own branch. Without TEXT the thread goes back to before NODE,
-    so that the next task takes its place; with `-` the text is read from stdin. The agent is the
-    one that answered NODE, unless options say otherwise.
+    NODE and what followed it stay on their branch. Without TEXT the thread moves back to before
+    NODE, and the next task replaces it; if TEXT is `-`, it is read from stdin. The agent is the one
+    that answered NODE, unless options change it.
     """
-    import anyio
-
     from agent_runtime.log import branches
     from agent_runtime_config import load_settings
 
@@ -94,10 +90,11 @@ def edit(
         await branches.edit(store, thread, node)
 
     if text is None:
-        _tell(*anyio.run(_moved, settings, thread, move), as_json=as_json)
+        head = with_store(lambda store: _moved(store, thread, move), settings)
+        _write_head(thread, head, as_json=as_json)
         return
     task = read_task(text, None)
-    kept = anyio.run(_spec_of, settings, thread, node)
+    kept = with_store(lambda store: _spec_of(store, thread, node), settings)
     spec = _spec(settings, kept, model, workspace, max_steps, allow_shell)
     _run(settings, spec, thread, task, move, as_json=as_json)
 
@@ -117,13 +114,11 @@ def regenerate(
     allow_shell: bool,
     as_json: bool,
 ) -> None:
-    """Answer the newest message of the user on THREAD again.
+    """Answer the newest message of the user on THREAD again, on a new branch.
 
-    The answer so far stays, on its own branch. The agent is the one that gave it, unless options
-    say otherwise.
+    The previous answer stays on its branch. The agent is the one that gave it, unless options
+    change it.
     """
-    import anyio
-
     from agent_runtime.log import branches
     from agent_runtime_config import load_settings
 
@@ -132,16 +127,14 @@ def regenerate(
     async def move(store: UserStore) -> None:
         await branches.regenerate(store, thread)
 
-    kept = anyio.run(_spec_of, settings, thread, None)
+    kept = with_store(lambda store: _spec_of(store, thread, None), settings)
     spec = _spec(settings, kept, model, workspace, max_steps, allow_shell)
     _run(settings, spec, thread, None, move, as_json=as_json)
 
 
-def show_branches(settings: Settings, thread: str, *, as_json: bool) -> None:
-    """List the branches of a thread, the newest first; a star marks the one that it stands on."""
-    import anyio
-
-    head, found = anyio.run(_branches, settings, thread)
+def show_branches(thread: str, *, as_json: bool) -> None:
+    """List the branches of a thread, newest first; a star marks the current branch."""
+    head, found = with_store(lambda store: _branches(store, thread))
     for node, nodes, current in found:
         if as_json:
             write_json({**_node_json(node), "nodes": nodes, "current": current})
@@ -180,7 +173,7 @@ def _run(
 
     @asynccontextmanager
     async def start(runtime: Runtime) -> AsyncGenerator[RunStream]:
-        await move(runtime.store.of(settings.user))
+        await move(user_store(runtime))
         async with runtime.stream(agent, task, thread=thread, spec=spec.to_json()) as stream:
             yield stream
 
@@ -190,58 +183,47 @@ def _run(
     session.finish(outcome, as_json=as_json)
 
 
-async def _spec_of(settings: Settings, thread: str, node_id: int | None) -> Spec | None:
-    """Return the spec of the run that a node belongs to (None: of the newest task of the branch).
+async def _spec_of(store: UserStore, thread: str, node_id: int | None) -> Spec | None:
+    """Return the spec of a node's run; without a node, of the newest task on the branch.
 
     None for a run that was not started from the command line.
     """
-    from agent_runtime.runtime import Runtime
-
-    async with Runtime.open(settings) as runtime:
-        store = runtime.store.of(settings.user)
-        head = (await store.thread(thread)).head if node_id is None else node_id
-        while head is not None:
-            node = await store.node(thread, head)
-            if node.role == "user" or node_id is not None:
-                break
-            head = node.parent_id
-        else:
-            return None
-        run = await store.run(node.run_id) if node.run_id else None
+    head = (await store.thread(thread)).head if node_id is None else node_id
+    while head is not None:
+        node = await store.node(thread, head)
+        if node.role == "user" or node_id is not None:
+            break
+        head = node.parent_id
+    else:
+        return None
+    run = await store.run(node.run_id) if node.run_id else None
     return Spec.from_json(run.spec) if run is not None and is_of_command(run) else None
 
 
-async def _moved(settings: Settings, thread: str, move: Move) -> tuple[str, Node | None]:
-    """Move the head of a thread; return the thread and the node at which it stands now."""
-    from agent_runtime.runtime import Runtime
-
-    async with Runtime.open(settings) as runtime:
-        store = runtime.store.of(settings.user)
-        await move(store)
-        head = (await store.thread(thread)).head
-        return thread, None if head is None else await store.node(thread, head)
+async def _moved(store: UserStore, thread: str, move: Move) -> Node | None:
+    """Move the head of a thread; return the node that is its head now."""
+    await move(store)
+    head = (await store.thread(thread)).head
+    return None if head is None else await store.node(thread, head)
 
 
 async def _branches(
-    settings: Settings, thread_id: str
+    store: UserStore, thread_id: str
 ) -> tuple[Node | None, list[tuple[Node, int, bool]]]:
-    """Return where a thread stands, and of each branch its last node and its length."""
+    """Return a thread's head, and of each branch its last node, its length and if it is current."""
     from agent_runtime.log import branches
-    from agent_runtime.runtime import Runtime
 
-    async with Runtime.open(settings) as runtime:
-        store = runtime.store.of(settings.user)
-        thread = await store.thread(thread_id)
-        found: list[tuple[Node, int, bool]] = []
-        for tip in await branches.branch_heads(store, thread):
-            chain = await store.lineage(thread_id, tip)
-            current = thread.head is not None and thread.head in chain
-            found.append((await store.node(thread_id, tip), len(chain), current))
-        head = None if thread.head is None else await store.node(thread_id, thread.head)
-        return head, found
+    thread = await store.thread(thread_id)
+    found: list[tuple[Node, int, bool]] = []
+    for tip in await branches.branch_heads(store, thread):
+        chain = await store.lineage(thread_id, tip)
+        current = thread.head is not None and thread.head in chain
+        found.append((await store.node(thread_id, tip), len(chain), current))
+    head = None if thread.head is None else await store.node(thread_id, thread.head)
+    return head, found
 
 
-def _tell(thread: str, head: Node | None, *, as_json: bool) -> None:
+def _write_head(thread: str, head: Node | None, *, as_json: bool) -> None:
     if as_json:
         write_json({"thread_id": thread, "head": head and _node_json(head)})
     else:

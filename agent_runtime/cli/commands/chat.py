@@ -1,4 +1,4 @@
-"""`agent-runtime chat`: each line a run on one thread."""
+"""`agent-runtime chat`: a conversation on one thread, each line a run."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def chat(
 ) -> None:
     """Talk with the agent: each line is a run on the same thread.
 
-    `/attach PATH|URL` adds a file to the next line. Ctrl-C stops the run at work; at the prompt it
+    `/attach PATH|URL` adds a file to the next line. Ctrl-C stops the active run; at the prompt it
     leaves, as do Ctrl-D and `/exit`.
     """
     import uuid
@@ -63,8 +63,8 @@ def chat(
             files = []
             session.report(outcome, as_json=False)
             code = outcome.exit_code
-    say(f"Go on with: agent-runtime chat --thread {thread}")
-    # A person saw each failure; a script that pipes lines in learns of the last one.
+    say(f"Continue with: agent-runtime chat --thread {thread}")
+    # A person saw each failure; a script that pipes lines in needs the last exit code.
     click.get_current_context().exit(exits.SUCCESS if sys.stdin.isatty() else code)
 
 
@@ -73,7 +73,7 @@ def _read_line() -> str | None:
     if not sys.stdin.isatty():
         return sys.stdin.readline() or None
     with contextlib.suppress(ImportError):
-        # Importing it gives `input` editing and a history; some builds of Python lack it.
+        # Its import gives `input` editing and a history; some builds of Python lack it.
         importlib.import_module("readline")
     try:
         return input("> ")

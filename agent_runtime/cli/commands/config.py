@@ -11,7 +11,7 @@ from agent_runtime.cli.terminal import write_json
 @click.option("--json", "as_json", is_flag=True, help="One JSON array, with the meanings.")
 @click.option("--explain", is_flag=True, help="Add what each setting means.")
 def config(as_json: bool, explain: bool) -> None:
-    """Show the settings, their values and where these come from."""
+    """Show the settings, their values and their origin."""
     import dataclasses
 
     from agent_runtime_config import describe_settings, load_settings

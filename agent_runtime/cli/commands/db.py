@@ -1,4 +1,4 @@
-"""`agent-runtime db`: looking after the database, over all of its owners."""
+"""`agent-runtime db`: maintain the database, across all of its owners."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 @click.group()
 def db() -> None:
-    """Look after the database that AGENT_RUNTIME_DATABASE_URL names, over all of its owners."""
+    """Maintain the database of AGENT_RUNTIME_DATABASE_URL, across all of its owners."""
 
 
 @db.command()
 @json_object_option
 def status(as_json: bool) -> None:
-    """Tell what the database is and whether its schema is current; changes nothing.
+    """Show the database and whether its schema is current; changes nothing.
 
-    The exit code is 7 if the runtime cannot use it as it is.
+    The exit code is 7 if the runtime cannot use the database.
     """
     import dataclasses
 
@@ -71,7 +71,7 @@ def _write_status(shown: str, found: StoreStatus) -> None:
 
 @db.command()
 def migrate() -> None:
-    """Create the schema, or bring it up to date; safe beside other processes that do so."""
+    """Create or update the schema; several processes may do so at once."""
     import anyio
 
     from agent_runtime_config import load_settings
@@ -80,13 +80,13 @@ def migrate() -> None:
     for name in applied:
         click.echo(name)
     if not applied:
-        say("The schema is current; nothing was to be done.")
+        say("The schema is current.")
 
 
 @db.command()
 @json_object_option
 def check(as_json: bool) -> None:
-    """Look for damage and for what is left over; changes nothing.
+    """Look for damage and leftovers; changes nothing.
 
     The exit code is 7 if something is damaged or lost.
     """
@@ -104,7 +104,7 @@ def check(as_json: bool) -> None:
         click.echo(printable(f"{one.level}{where}: {one.detail}", lines=False))
         click.echo(printable(f"    cure: {one.cure}", lines=False))
     damaged = sum(one.level == "damage" for one in found)
-    say(f"{damaged} damaged, {len(found) - damaged} to notice." if found else "All is well.")
+    say(f"{damaged} damaged, {len(found) - damaged} to notice." if found else "No problems.")
     click.get_current_context().exit(exits.DATABASE if damaged else exits.SUCCESS)
 
 
@@ -112,7 +112,7 @@ def check(as_json: bool) -> None:
 @click.option("--threads", type=click.IntRange(min=0), default=10, show_default=True)
 @json_object_option
 def size(threads: int, as_json: bool) -> None:
-    """Tell how large the database is: in all, by table, by owner, and its largest threads."""
+    """Show the size of the database: in total, by table, by owner, and of its largest threads."""
     import dataclasses
 
     import anyio
@@ -123,7 +123,7 @@ def size(threads: int, as_json: bool) -> None:
     if as_json:
         write_json(dataclasses.asdict(found))
         return
-    click.echo(f"{bytes_text(found.total)}  in all")
+    click.echo(f"{bytes_text(found.total)}  in total")
     for name, number in found.tables:
         click.echo(f"{bytes_text(number)}  table {name}")
     for owner in found.owners:
@@ -136,7 +136,7 @@ def size(threads: int, as_json: bool) -> None:
 
 @db.command()
 def vacuum() -> None:
-    """Give back the space of what was deleted; on Postgres, remove it for good."""
+    """Free the space of deleted rows; on Postgres, remove them for good."""
     import anyio
 
     from agent_runtime_config import load_settings
@@ -150,11 +150,11 @@ def vacuum() -> None:
 @click.argument("target", metavar="TO_URL")
 @json_lines_option
 def copy(source: str, target: str, as_json: bool) -> None:
-    """Copy all threads of all owners from one database to another, of whatever kind.
+    """Copy all threads of all owners from one database to another, of any kind.
 
-    The target is created if need be.  What it has already stays, so the command can be repeated.
-    The exit code is 6 if a thread was left out: one whose run is at work, or of which the target
-    has another of the same id.
+    Creates the target if necessary. Existing threads of the target stay, so the command can be
+    repeated. The exit code is 6 if a thread was skipped: its run is active, or the target has
+    another thread with its id.
     """
     import anyio
 
@@ -167,7 +167,7 @@ def copy(source: str, target: str, as_json: bool) -> None:
 
 
 def bytes_text(number: int) -> str:
-    """Return a number of bytes, at a fixed width: ` 12.3 MB`."""
+    """Return a number of bytes with a fixed width: ` 12.3 MB`."""
     size = float(number)
     for unit in ("B ", "kB", "MB", "GB"):
         if size < 1000:
@@ -184,7 +184,7 @@ async def _status(settings: Settings) -> StoreStatus | None:
 
 
 async def _migrate(settings: Settings) -> tuple[str, ...]:
-    """Return what was applied, by this process or by another one meanwhile."""
+    """Return the migrations that were applied, by this process or meanwhile by another."""
     pending: tuple[str, ...] = ()
     if _is_there(settings.database_url):
         async with _open(settings) as store:
@@ -220,7 +220,7 @@ async def _vacuum(settings: Settings) -> tuple[int, int]:
 
 
 async def _copy(settings: Settings, source_url: str, target_url: str, as_json: bool) -> int:
-    """Copy, tell of each thread, and return how many were left out."""
+    """Copy, write a line for each thread, and return how many were skipped."""
     import dataclasses
     from contextlib import aclosing
 
@@ -246,7 +246,7 @@ async def _copy(settings: Settings, source_url: str, target_url: str, as_json: b
 
 
 def _is_there(url: str) -> bool:
-    """Return whether there is a database to look at; a server tells that by itself."""
+    """Return whether the database exists; a server is asked only when it is opened."""
     from agent_runtime_storage.urls import backend_of, file_path
 
     return backend_of(url) != "file" or file_path(url).exists()

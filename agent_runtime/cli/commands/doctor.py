@@ -1,4 +1,4 @@
-"""`agent-runtime doctor`: whether everything that a run needs is in place."""
+"""`agent-runtime doctor`: checks that everything a run needs is in place."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ POSTGRES_PACKAGES = ("psycopg",)
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What one check found, and what to do about it."""
+    """The result of one check, and its cure."""
 
     name: str
     state: Literal["ok", "warn", "fail"]
@@ -53,8 +53,8 @@ class Check:
 def doctor(as_json: bool) -> None:
     """Check Python, packages, settings, the model's key and the database.
 
-    No model is called. The database is opened, and created if it is not there. The exit code is
-    1 if a check fails.
+    Calls no model. Opens the database, and creates it if it does not exist. The exit code is 1 if
+    a check fails.
     """
     import dataclasses
 
@@ -80,7 +80,7 @@ async def _checks() -> list[Check]:
         settings = load_settings()
     except ConfigError as error:
         return [*checks, Check("settings", "fail", error.message, error.cure)]
-    checks.append(Check("settings", "ok", "all names are known, all values valid"))
+    checks.append(Check("settings", "ok", "all names are known, all values are valid"))
     if url_scheme(settings.database_url) in POSTGRES_SCHEMES:
         checks.append(check_postgres())
     return [
@@ -100,12 +100,14 @@ def check_python(version: tuple[int, int]) -> Check:
     if version < (3, 11):
         return Check("python", "fail", f"{text} is too old", "Install Python 3.11 to 3.13.")
     if version > (3, 13):
-        return Check("python", "warn", f"{text} is newer than what is tested", "Use 3.11 to 3.13.")
+        return Check(
+            "python", "warn", f"{text} is newer than the tested versions", "Use 3.11 to 3.13."
+        )
     return Check("python", "ok", text)
 
 
 def check_packages() -> Iterator[Check]:
-    """Check that the packages are there, and that litellm is no release known to be broken."""
+    """Check that the packages are installed, and that litellm is not a broken release."""
     found, missing = _versions(PACKAGES)
     if missing:
         cure = f"Install them: pip install {' '.join(missing)}"
@@ -131,7 +133,7 @@ def check_postgres() -> Check:
 
 
 async def check_model(settings: Settings) -> Check:
-    """Check that the model is set, and its key; loads litellm (about 2 s), calls nothing."""
+    """Check the model and its key; loads litellm (about 2 s), calls nothing."""
     from agent_runtime.errors import ConfigError
     from agent_runtime.models import model_from_name
     from agent_runtime.models.litellm import load_litellm
@@ -158,14 +160,14 @@ async def check_model(settings: Settings) -> Check:
     missing: list[str] = litellm.validate_environment(model=info.name).get("missing_keys") or []
     if not missing:
         return Check("model", "ok", f"{found}, its key is set")
-    # Other variables than keys can be replaced by a role or a profile of the machine.
+    # A role or profile of the machine can replace other variables than keys.
     state = "fail" if all(name.endswith("_API_KEY") for name in missing) else "warn"
     names = " or ".join(missing)
     return Check("model", state, f"{found}, but {names} is not set", f"Set {names}.")
 
 
 async def check_role(role: Role, settings: Settings) -> Check | None:
-    """Check where a role's own model is, and its key; None where it has none of its own."""
+    """Check the model of a role and its key; None for a role without its own model."""
     from agent_runtime.errors import AgentRuntimeError
     from agent_runtime.models import model_from_name
     from agent_runtime.models.model_settings import place_for_model
@@ -188,7 +190,7 @@ async def check_role(role: Role, settings: Settings) -> Check | None:
 
 
 async def check_embedder(settings: Settings) -> Check:
-    """Check the embedder's key, where one is set; loads litellm, calls nothing."""
+    """Check the embedder and its key, if one is set; loads litellm, calls nothing."""
     from agent_runtime.errors import AgentRuntimeError
     from agent_runtime.models import embedder_from_name
 
@@ -242,10 +244,10 @@ async def check_objects(settings: Settings) -> Check:
             return Check("objects", "ok", f"{objects.shown} can be written and read")
         if backend_of(settings.database_url) == "file":
             folder = default_object_folder(file_path(settings.database_url))
-            return Check("objects", "ok", f"large bodies lie in {folder}")
+            return Check("objects", "ok", f"large bodies are stored in {folder}")
     except AgentRuntimeError as error:
         return Check("objects", "fail", error.message, error.cure)
-    return Check("objects", "ok", "large bodies lie in the database; no object store is set")
+    return Check("objects", "ok", "large bodies are stored in the database; no object store is set")
 
 
 def check_state(settings: Settings) -> Iterator[Check]:
@@ -256,16 +258,16 @@ def check_state(settings: Settings) -> Iterator[Check]:
     try:
         found = [*misplaced(settings), *readable_by_others(settings)]
     except (AgentRuntimeError, OSError):
-        # The check of the database tells what is wrong with it.
+        # The check of the database reports the error.
         return
     for one in found:
         yield Check("state", "warn", one.text, one.cure)
     if not found:
-        yield Check("state", "ok", "nobody else may use its files")
+        yield Check("state", "ok", "no other user can access its files")
 
 
 def broken_litellm(version: str) -> bool:
-    """Return whether this release of litellm fails at every call with tools."""
+    """Return whether this release of litellm fails on every call with tools."""
     numbers = tuple(map(int, re.findall(r"\d+", version)[:3]))
     return (1, 106) <= numbers < (1, 108, 4)
 

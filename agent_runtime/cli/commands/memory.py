@@ -1,4 +1,4 @@
-"""`agent-runtime memory`: what a thread's memory holds, and looking after it by hand."""
+"""`agent-runtime memory`: show, export or update the memory of a thread."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from agent_runtime.cli.commands.files import replacing
+from agent_runtime.cli.files import replacing
 from agent_runtime.cli.options import json_object_option
+from agent_runtime.cli.runtime_calls import user_store, with_runtime
 from agent_runtime.cli.session import usage_text
 from agent_runtime.cli.terminal import printable, say, shorten, time_text, write_json, write_output
 
@@ -20,38 +21,37 @@ if TYPE_CHECKING:
     from agent_runtime.prompt.observation import Observation
     from agent_runtime.run.memory_maintenance import MaintenanceResult
     from agent_runtime.runtime import Runtime
-    from agent_runtime_config import Settings
     from agent_runtime_storage.contract.records import UsageTotal
 
 LINE_CHARS = 200
-"""How much is shown of the task, the next step and the ledger without `--full`."""
+"""Length of the task, the next step and the ledger without `--full`."""
 
 model_option = click.option(
-    "--model", help="A litellm name, or `offline`; else that of the thread's last run."
+    "--model", help="A litellm name, or `offline`; by default the model of the thread's last run."
 )
 
 
 @click.group()
 def memory() -> None:
-    """Look at a thread's memory, have it observe or reflect now, or export it."""
+    """Show a thread's memory, observe or reflect now, or export it."""
 
 
 @memory.command()
 @click.argument("thread")
 @click.option("--full", is_flag=True, help="Show the text of each observation, and the ledger.")
-@click.option("--all", "everything", is_flag=True, help="Show those that were replaced as well.")
+@click.option("--all", "everything", is_flag=True, help="Include those that were replaced.")
 @model_option
 @json_object_option
 def show(thread: str, full: bool, everything: bool, model: str | None, as_json: bool) -> None:
-    """Show what stands in THREAD's prompt and why, each observation, the task and the ledger.
+    """Show the parts of THREAD's prompt and their cause, each observation, the task and the ledger.
 
-    Tokens are as the model's provider counts them, by what it reported so far.
+    Tokens are calibrated by the usage that the model's provider reported.
     """
-    import anyio
 
-    from agent_runtime_config import load_settings
+    async def read(runtime: Runtime) -> MemoryReport:
+        return await runtime.memory.report(await _agent(runtime, thread, model), thread)
 
-    found: MemoryReport = anyio.run(_report, load_settings(), thread, model)
+    found = with_runtime(read)
     if as_json:
         write_json(report_json(found, everything=everything))
         return
@@ -62,7 +62,7 @@ def show(thread: str, full: bool, everything: bool, model: str | None, as_json: 
         for line in one.observation.text.splitlines() if full else ():
             write_output(f"    {line}")
     if not found.held:
-        say("Nothing was observed on this thread yet.")
+        say("This thread has no observations yet.")
 
 
 @memory.command()
@@ -70,17 +70,19 @@ def show(thread: str, full: bool, everything: bool, model: str | None, as_json: 
 @model_option
 @json_object_option
 def observe(thread: str, model: str | None, as_json: bool) -> None:
-    """Observe now what may leave THREAD's prompt, whatever the thresholds say.
+    """Observe now everything that may leave THREAD's prompt, below the threshold too.
 
-    The observations take the place of their messages at the next activation. What rules wrote
-    while the model failed is written again. Refused while a run of the thread is active.
+    The observations replace their messages at the next activation. Observations that rules wrote
+    while the model failed are written again. Refused while a run of the thread is active.
     """
-    import anyio
 
-    from agent_runtime_config import load_settings
+    async def observe_now(runtime: Runtime) -> MaintenanceResult:
+        agent = await _agent(runtime, thread, model)
+        return await runtime.memory.observe(agent, thread, on_event=_event_writer())
 
-    done: MaintenanceResult = anyio.run(_observe, load_settings(), thread, model)
-    _tell_done(done, "There is nothing to observe: what may leave is observed.", as_json=as_json)
+    done = with_runtime(observe_now)
+    nothing = "There is nothing to observe: everything that may leave the prompt is observed."
+    _write_done(done, nothing, as_json=as_json)
 
 
 @memory.command()
@@ -90,15 +92,16 @@ def observe(thread: str, model: str | None, as_json: bool) -> None:
 def reflect(thread: str, model: str | None, as_json: bool) -> None:
     """Condense THREAD's oldest observations now, below the threshold too.
 
-    The result stands in the prompt once observations exceed the threshold. Refused while a run
-    of the thread is active.
+    The result enters the prompt once observations exceed the threshold. Refused while a run of
+    the thread is active.
     """
-    import anyio
 
-    from agent_runtime_config import load_settings
+    async def reflect_now(runtime: Runtime) -> MaintenanceResult:
+        agent = await _agent(runtime, thread, model)
+        return await runtime.memory.reflect(agent, thread, on_event=_event_writer())
 
-    done: MaintenanceResult = anyio.run(_reflect, load_settings(), thread, model)
-    _tell_done(done, "There is nothing to condense yet.", as_json=as_json)
+    done = with_runtime(reflect_now)
+    _write_done(done, "There is nothing to condense yet.", as_json=as_json)
 
 
 @memory.command()
@@ -109,25 +112,21 @@ def reflect(thread: str, model: str | None, as_json: bool) -> None:
     type=click.Choice(["jsonl", "markdown"]),
     default="jsonl",
     show_default=True,
-    help="JSON lines with everything, or a text to read.",
+    help="JSON lines with everything, or text for people.",
 )
 @click.option(
     "-o",
     "--output",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="The file to write, or to replace; else stdout.",
+    help="The file to write or replace; by default stdout.",
 )
 @model_option
 def export(thread: str, form: str, output: Path | None, model: str | None) -> None:
     """Write THREAD's whole memory: its state, all activations, all observations with ledgers.
 
-    What was observed is as private as the thread itself.
+    Keep it as private as the thread itself.
     """
-    import anyio
-
-    from agent_runtime_config import load_settings
-
-    lines: list[str] = anyio.run(_export, load_settings(), thread, model, form)
+    lines = with_runtime(lambda runtime: _export(runtime, thread, model, form))
     if output is None:
         for line in lines:
             write_output(line)
@@ -136,40 +135,11 @@ def export(thread: str, form: str, output: Path | None, model: str | None) -> No
         file.writelines(f"{line}\n".encode() for line in lines)
 
 
-# What is asked of the runtime
-
-
-async def _report(settings: Settings, thread: str, model: str | None) -> MemoryReport:
-    from agent_runtime.runtime import Runtime
-
-    async with Runtime.open(settings) as runtime:
-        return await runtime.memory.report(await _agent(runtime, thread, model), thread)
-
-
-async def _observe(settings: Settings, thread: str, model: str | None) -> MaintenanceResult:
-    from agent_runtime.runtime import Runtime
-
-    async with Runtime.open(settings) as runtime:
-        agent = await _agent(runtime, thread, model)
-        return await runtime.memory.observe(agent, thread, on_event=_teller())
-
-
-async def _reflect(settings: Settings, thread: str, model: str | None) -> MaintenanceResult:
-    from agent_runtime.runtime import Runtime
-
-    async with Runtime.open(settings) as runtime:
-        agent = await _agent(runtime, thread, model)
-        return await runtime.memory.reflect(agent, thread, on_event=_teller())
-
-
-async def _export(settings: Settings, thread: str, model: str | None, form: str) -> list[str]:
+async def _export(runtime: Runtime, thread: str, model: str | None, form: str) -> list[str]:
     import orjson
 
-    from agent_runtime.runtime import Runtime
-
-    async with Runtime.open(settings) as runtime:
-        report = await runtime.memory.report(await _agent(runtime, thread, model), thread)
-        rows = await runtime.store.of(settings.user).activations(thread)
+    report = await runtime.memory.report(await _agent(runtime, thread, model), thread)
+    rows = await user_store(runtime).activations(thread)
     if form == "markdown":
         return list(_markdown(report))
     head = report_json(report, everything=True)
@@ -186,34 +156,34 @@ async def _export(settings: Settings, thread: str, model: str | None, form: str)
 
 
 async def _agent(runtime: Runtime, thread: str, model: str | None) -> Agent:
-    """Return an agent of the model named, or of the thread's last run, or of the settings."""
+    """Return an agent with the model given, of the thread's last run, or of the settings."""
     from agent_runtime.cli.agents import Spec, build_agent, is_of_command
     from agent_runtime.models import OFFLINE
 
     name = model
     if name is None:
-        runs = await runtime.store.of(runtime.settings.user).runs(thread_id=thread, limit=20)
+        runs = await user_store(runtime).runs(thread_id=thread, limit=20)
         specs = (Spec.from_json(run.spec).model for run in runs if is_of_command(run))
         name = str(next(specs, runtime.settings.model) or "")
     return build_agent(Spec("" if name in OFFLINE else name))
 
 
-def _teller() -> Callable[[Event], None]:
-    """Return what tells of memory's events on stderr, and of nothing else."""
+def _event_writer() -> Callable[[Event], None]:
+    """Return a function that writes events to stderr, except the start and end of the run."""
     from agent_runtime.cli.progress import Tally
 
     tally = Tally()
 
-    def tell(event: Event) -> None:
+    def write(event: Event) -> None:
         lines = tally.update(event)
         if event.kind not in ("run-start", "run-finish"):
             for line in lines:
                 say(line.strip())
 
-    return tell
+    return write
 
 
-# What is told
+# Output
 
 
 def _head_lines(found: MemoryReport, *, full: bool) -> Iterator[str]:
@@ -259,7 +229,7 @@ def _held_line(one: ReportedObservation) -> str:
     )
 
 
-def _tell_done(done: MaintenanceResult, nothing: str, *, as_json: bool) -> None:
+def _write_done(done: MaintenanceResult, nothing: str, *, as_json: bool) -> None:
     if as_json:
         import dataclasses
 
@@ -275,7 +245,7 @@ def _tell_done(done: MaintenanceResult, nothing: str, *, as_json: bool) -> None:
         say(nothing)
         return
     for one in done.written:
-        parts = f" in the place of {len(one.parts)} observations" if one.parts else ""
+        parts = f" instead of {len(one.parts)} observations" if one.parts else ""
         click.echo(
             printable(
                 f"o{one.id}  nodes {one.first}-{one.last}{parts}, {one.tokens:,} tokens, "
@@ -337,6 +307,6 @@ def _markdown(found: MemoryReport) -> Iterator[str]:
         yield f"## {_held_line(one)}"
         yield ""
         yield "```text"
-        # Nothing that was noted may end the block.
+        # No text of an observation may end the block.
         yield one.observation.text.replace("```", "`\u200b``")
         yield "```"

@@ -1,4 +1,4 @@
-"""`agent-runtime run`, `resume` and `cancel`: one run from its start to its end."""
+"""`agent-runtime run`, `resume` and `cancel`."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ from agent_runtime.cli import session
 from agent_runtime.cli.agents import Spec, build_agent, is_of_command
 from agent_runtime.cli.answer_prompt import ask_all, can_ask
 from agent_runtime.cli.options import budget_option, json_object_option, timeout_option
+from agent_runtime.cli.runtime_calls import user_store, with_runtime
 from agent_runtime.cli.terminal import say, write_json
 from agent_runtime.cli.workspaces import is_other_folder, workspaces
 
 if TYPE_CHECKING:
     from agent_runtime.agent import Agent
+    from agent_runtime.runtime import Runtime
     from agent_runtime_config import Settings
     from agent_runtime_storage import UserStore
     from agent_runtime_storage.contract.records import Run
@@ -30,29 +32,33 @@ NO_MODEL = (
 )
 
 steps_option = click.option(
-    "--max-steps", type=click.IntRange(min=1), help="The most model calls; else the setting, 500."
+    "--max-steps",
+    type=click.IntRange(min=1),
+    help="The most model calls; by default the setting, 500.",
 )
 model_option = click.option(
-    "--model", help="A litellm name, or `offline`; else AGENT_RUNTIME_MODEL."
+    "--model", help="A litellm name, or `offline`; by default AGENT_RUNTIME_MODEL."
 )
-thread_option = click.option("--thread", help="The thread to go on with; else a new one.")
+thread_option = click.option("--thread", help="The thread to continue; by default a new one.")
 workspace_option = click.option(
     "--workspace",
     type=click.Path(exists=True, file_okay=False, resolve_path=True),
-    help="The folder for the agent's file tools; without it, it has none.",
+    help="The folder for the agent's file tools; without it the agent has none.",
 )
 attach_option = click.option(
     "--attach",
     "files",
     multiple=True,
     metavar="PATH|URL",
-    help="A file for the task: an image, a document. It can be given several times.",
+    help="An image or document for the task. Can be given several times.",
 )
 shell_option = click.option(
-    "--allow-shell", is_flag=True, help="Let the agent run commands in the workspace, unfenced."
+    "--allow-shell",
+    is_flag=True,
+    help="Let the agent run commands in the workspace, without a sandbox.",
 )
 ask_shell_option = click.option(
-    "--ask-shell", is_flag=True, help="The same, but each command waits until you allow it."
+    "--ask-shell", is_flag=True, help="The same, but every command waits for your approval."
 )
 
 
@@ -90,10 +96,10 @@ def run(
 ) -> None:
     """Run TASK to its end, and print the agent's answer to stdout.
 
-    TASK is read from stdin if it is `-`, or if it is left out and stdin is no terminal.
-    Progress goes to stderr. Ctrl-C stops the run so that it can be resumed. At a terminal the agent
-    may ask; without one the run is suspended where a call needs an approval (exit code 8).
-    With --ask-shell every command needs one.
+    TASK is read from stdin if it is `-`, or if it is missing and stdin is not a terminal.
+    Progress goes to stderr. Ctrl-C stops the run; it can be resumed. At a terminal the agent may
+    ask; without one, a call that needs an approval suspends the run (exit code 8). With
+    --ask-shell every command needs an approval.
     """
     from agent_runtime_config import load_settings
 
@@ -117,7 +123,7 @@ def read_task(task: str | None, task_file: Path | None) -> str:
         else:
             text = sys.stdin.read() if task is None or task == "-" else task
     except UnicodeDecodeError:
-        raise click.UsageError("The task is no UTF-8 text.") from None
+        raise click.UsageError("The task is not UTF-8 text.") from None
     except OSError as error:
         raise click.UsageError(f"The task cannot be read: {error.strerror}.") from None
     if not text.strip():
@@ -133,7 +139,7 @@ def new_spec(
     allow_shell: bool,
     ask_shell: bool = False,
 ) -> Spec:
-    """Return the spec of a run to begin, and tell what it lacks. Raises `click.UsageError`."""
+    """Return the spec of a new run, and say what it lacks. Raises `click.UsageError`."""
     if (allow_shell or ask_shell) and workspace is None:
         option = "--ask-shell" if ask_shell else "--allow-shell"
         raise click.UsageError(f"{option} needs --workspace, the folder that commands run in.")
@@ -142,20 +148,20 @@ def new_spec(
     if not spec.model:
         say(NO_MODEL)
     if workspace is None:
-        say("The agent has no file tools: --workspace PATH gives it those of a folder.")
+        say("The agent has no file tools; --workspace PATH gives it tools for that folder.")
     return dataclasses.replace(spec, asking=bool(spec.model) and can_ask())
 
 
 def limited(
     settings: Settings, budget_usd: float | None = None, timeout: float | None = None
 ) -> Settings:
-    """Return the settings with the limits that options gave."""
+    """Return the settings with the limits of the options."""
     given = {"budget_usd": budget_usd, "run_timeout": timeout}
     return settings.model_copy(update={k: v for k, v in given.items() if v is not None})
 
 
 def limits(settings: Settings) -> str:
-    """Return what bounds a run beside its steps, and what would."""
+    """Return the limits of a run other than its steps, and the options that set more."""
     dollars = {
         "${:g} for this run": settings.budget_usd,
         "${:g} for the thread": settings.thread_budget_usd,
@@ -176,7 +182,7 @@ def limits(settings: Settings) -> str:
         _known(others),
         _known(seconds) or "any time (--timeout limits it)",
     ]
-    return f"Limits beside steps: {'; '.join(filter(None, parts))}."
+    return f"Limits other than steps: {'; '.join(filter(None, parts))}."
 
 
 def _known(limits: Mapping[str, float | None]) -> str:
@@ -184,7 +190,7 @@ def _known(limits: Mapping[str, float | None]) -> str:
 
 
 def _model_name(name: str) -> str:
-    """Return a model's name; empty for the offline model, which `offline` names too."""
+    """Return a model's name; empty for the offline model."""
     from agent_runtime.models import OFFLINE
 
     return "" if name in OFFLINE else name
@@ -221,19 +227,26 @@ def resume(
     timeout: float | None,
     as_json: bool,
 ) -> None:
-    """Go on with RUN, or with the last run of this folder that did not succeed.
+    """Resume RUN, or the last run of this folder that did not succeed.
 
-    What is done stays done. A tool that was interrupted runs again only where that is harmless.
-    A run keeps the budget with which it began, unless it is given another one.
+    Completed steps stay. An interrupted tool runs again only if it is idempotent. A run keeps the
+    budget with which it started, unless an option sets another one.
     """
-    import anyio
-
     from agent_runtime_config import load_settings
 
     if run_id is not None and thread is not None:
         raise click.UsageError("Give either RUN or --thread, not both.")
     settings = limited(load_settings(), timeout=timeout)
-    found, agent = anyio.run(_prepare, settings, run_id, thread, model, max_steps, budget_usd)
+
+    async def prepare(runtime: Runtime) -> tuple[Run, Agent]:
+        found = await _find(user_store(runtime), run_id, thread)
+        if budget_usd is not None:
+            await runtime.set_budget(found.id, usd=budget_usd)
+        if can_ask():
+            await ask_all(runtime, await runtime.questions(run_id=found.id))
+        return found, build_agent(respecified(Spec.from_json(found.spec), model, max_steps))
+
+    found, agent = with_runtime(prepare, settings)
     outcome = session.follow(
         settings,
         lambda runtime: runtime.resume_stream(found.id, agent),
@@ -242,34 +255,19 @@ def resume(
     session.finish(outcome, as_json=as_json)
 
 
-async def _prepare(
-    settings: Settings,
-    run_id: str | None,
-    thread: str | None,
-    model: str | None,
-    max_steps: int | None,
-    budget_usd: float | None,
-) -> tuple[Run, Agent]:
-    """Return the run to resume, with the budget given, and its agent built again."""
+async def _find(store: UserStore, run_id: str | None, thread: str | None) -> Run:
+    """Return the run to resume. Raises `ConfigError` if its agent is unknown here."""
     from agent_runtime.errors import ConfigError
     from agent_runtime.run.start import check_own
-    from agent_runtime.runtime import Runtime
 
-    async with Runtime.open(settings) as runtime:
-        store = runtime.store.of(settings.user)
-        found = await store.run(run_id) if run_id else await _last(store, thread)
-        check_own(found)
-        if not is_of_command(found):
-            raise ConfigError(
-                f"Run {found.id} was not started from the command line; its agent is not known "
-                "here.",
-                cure="Resume it with `Runtime.resume` in the program that started it.",
-            )
-        if budget_usd is not None:
-            await runtime.set_budget(found.id, usd=budget_usd)
-        if can_ask():
-            await ask_all(runtime, await runtime.questions(run_id=found.id))
-    return found, build_agent(respecified(Spec.from_json(found.spec), model, max_steps))
+    found = await store.run(run_id) if run_id else await _last(store, thread)
+    check_own(found)
+    if not is_of_command(found):
+        raise ConfigError(
+            f"Run {found.id} was not started from the command line, so its agent is unknown here.",
+            cure="Resume it with `Runtime.resume` in the program that started it.",
+        )
+    return found
 
 
 def respecified(
@@ -280,7 +278,7 @@ def respecified(
     workspace: str | None = None,
     allow_shell: bool = False,
 ) -> Spec:
-    """Return a run's spec with what the options change, and tell what it lacks."""
+    """Return a run's spec, changed by the options, and say what it lacks."""
     spec = dataclasses.replace(
         spec,
         model=_model_name(model or spec.model),
@@ -296,9 +294,9 @@ def respecified(
 
 
 async def _last(store: UserStore, thread: str | None) -> Run:
-    """Return the newest run that can be resumed: the last of its thread, not done, not at work.
+    """Return the newest run that can be resumed: the last of its thread, not done, not active.
 
-    Without a thread it is one of this folder: another one's is resumed by its id.
+    Without a thread only runs of this folder count; those of other folders are resumed by id.
     """
     from agent_runtime.errors import NotFound
     from agent_runtime.log.leases import is_dead
@@ -316,14 +314,14 @@ async def _last(store: UserStore, thread: str | None) -> Run:
         if run.parent_run_id is not None or run.thread_id in seen or RunSpec.of(run).upkeep:
             continue
         seen.add(run.thread_id)
-        at_work = run.status in ACTIVE and not is_dead(run)
+        active = run.status in ACTIVE and not is_dead(run)
         over = run.status == "succeeded" or run.stop_reason == "imported"
-        if not over and (thread is not None or not at_work):
+        if not over and (thread is not None or not active):
             return run
     raise NotFound(
         "There is no run to resume" + (f" on thread {thread}." if thread else " in this folder."),
-        cure="`agent-runtime runs` lists those of other folders too, which their ids resume; start "
-        "one with `agent-runtime run`.",
+        cure="`agent-runtime runs` lists the runs of other folders, too; resume one by its id, or "
+        "start a run with `agent-runtime run`.",
     )
 
 
@@ -331,22 +329,11 @@ async def _last(store: UserStore, thread: str | None) -> Run:
 @click.argument("run_id", metavar="RUN")
 @json_object_option
 def cancel(run_id: str, as_json: bool) -> None:
-    """Cancel RUN and its sub-agents, in whatever process they work."""
-    import anyio
-
-    from agent_runtime_config import load_settings
-
-    reached = anyio.run(_cancel, load_settings(), run_id)
+    """Cancel RUN and its sub-agents, whichever process runs them."""
+    reached = with_runtime(lambda runtime: runtime.cancel(run_id))
     if as_json:
         write_json({"run_id": run_id, "cancelled": reached})
     elif not reached:
-        say(f"Run {run_id} is not active; nothing was cancelled.")
+        say(f"Run {run_id} is not active, so nothing was cancelled.")
     for one in () if as_json else reached:
         click.echo(one)
-
-
-async def _cancel(settings: Settings, run_id: str) -> list[str]:
-    from agent_runtime.runtime import Runtime
-
-    async with Runtime.open(settings) as runtime:
-        return await runtime.cancel(run_id)

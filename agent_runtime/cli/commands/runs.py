@@ -1,4 +1,4 @@
-"""`agent-runtime runs`: which there are, the tree of one, and those whose process is gone."""
+"""`agent-runtime runs`: all runs, the tree of one run, and the runs of dead processes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from agent_runtime.cli import exit_codes as exits
+from agent_runtime.cli import session
+from agent_runtime.cli.agents import Spec, build_agent, is_of_command
+from agent_runtime.cli.commands.run import respecified
 from agent_runtime.cli.options import json_lines_option
+from agent_runtime.cli.runtime_calls import user_store, with_runtime, with_store
 from agent_runtime.cli.terminal import say, shorten, time_text, write_json, write_output
 from agent_runtime.cli.workspaces import describe_folder, is_other_folder, workspaces
 
@@ -15,18 +20,20 @@ if TYPE_CHECKING:
 
     from agent_runtime.run.sweep import ContinuationWay, Sweep
     from agent_runtime.run.tree import TreeRun
+    from agent_runtime.runtime import Runtime
     from agent_runtime_config import Settings
+    from agent_runtime_storage import UserStore
     from agent_runtime_storage.contract.records import Run
 
 LOOKED_AT = 1000
-"""How many of the newest runs are looked at to find those of this folder."""
+"""How many of the newest runs are searched for those of this folder."""
 WAYS = {
-    "resume": "go on with: agent-runtime resume {run}",
+    "resume": "resume it with: agent-runtime resume {run}",
     "answer": "it waits for an answer: agent-runtime questions",
-    "root": "it goes on with the run that it works for",
-    "task": "it goes on when its agent delegates it again",
+    "root": "it continues with the run that it works for",
+    "task": "it continues when its agent delegates the task again",
 }
-"""How a run goes on that stands still."""
+"""How to continue a run that is not active."""
 
 
 @click.group(invoke_without_command=True)
@@ -35,14 +42,10 @@ WAYS = {
 @json_lines_option
 @click.pass_context
 def runs(ctx: click.Context, thread: str | None, limit: int, as_json: bool) -> None:
-    """List runs, those of this folder first, the newest first, those of sub-agents included."""
+    """List runs, this folder's first, then newest first; includes sub-agents' runs."""
     if ctx.invoked_subcommand is not None:
         return
-    import anyio
-
-    from agent_runtime_config import load_settings
-
-    found = anyio.run(_runs, load_settings(), thread, limit)
+    found = with_store(lambda store: _runs(store, thread, limit))
     for run, way, workspace in found:
         if as_json:
             write_json({**_run_json(run, way), "workspace": workspace})
@@ -57,21 +60,19 @@ def runs(ctx: click.Context, thread: str | None, limit: int, as_json: bool) -> N
 
 
 @runs.command()
-@click.option("--resume", "go_on", is_flag=True, help="Go on with what can be, one by one.")
+@click.option("--resume", "resuming", is_flag=True, help="Resume those that can be, one by one.")
 @json_lines_option
 @click.pass_context
-def sweep(ctx: click.Context, go_on: bool, as_json: bool) -> None:
-    """Suspend the runs whose process is gone, so that they can be resumed.
+def sweep(ctx: click.Context, resuming: bool, as_json: bool) -> None:
+    """Suspend the runs whose process is dead, so that they can be resumed.
 
-    Lists them, and those that stand still since before and wait for nobody, such as one whose
-    questions were answered or have expired. Runs that are at work are left alone.
+    Lists them, and the suspended runs that wait for nobody, such as one whose questions were
+    answered or have expired. Active runs are not touched.
     """
-    import anyio
-
     from agent_runtime_config import load_settings
 
     settings = load_settings()
-    swept, ways = anyio.run(_sweep, settings)
+    swept, ways = with_runtime(_sweep, settings)
     done = {run.id: run for run in (*swept.interrupted, *swept.ended)}
     for run in (done | {run.id: run for run in swept.resumable}).values():
         if as_json:
@@ -80,21 +81,17 @@ def sweep(ctx: click.Context, go_on: bool, as_json: bool) -> None:
             detail = f": {shorten(run.detail, 200)}" if run.detail else ""
             write_output(f"{run.id}  {shorten(run.agent, 40)}{_shown(run, ways[run.id])}{detail}")
     if not done and not swept.resumable and not as_json:
-        say("No run stands still that could be gone on with.")
-    if go_on:
+        say("No stopped run can be resumed.")
+    if resuming:
         ctx.exit(_resume_all(settings, swept.resumable, as_json=as_json))
 
 
 @runs.command()
 @click.argument("run")
-@click.option("--json", "as_json", is_flag=True, help="JSON on stdout, the runs below inside.")
+@click.option("--json", "as_json", is_flag=True, help="JSON on stdout, with the child runs inside.")
 def tree(run: str, as_json: bool) -> None:
     """Show RUN and all runs below it: how each ended, what it used, how long it took."""
-    import anyio
-
-    from agent_runtime_config import load_settings
-
-    found, ways = anyio.run(_tree, load_settings(), run)
+    found, ways = with_runtime(lambda runtime: _tree(runtime, run))
     if as_json:
         write_json(_json(found, ways))
         return
@@ -102,7 +99,7 @@ def tree(run: str, as_json: bool) -> None:
         write_output(line)
     for one in found:
         if (way := ways[one.run_id]) in ("resume", "answer"):
-            say(f"Run {one.run_id} stands still; {WAYS[way].format(run=one.run_id)}")
+            say(f"Run {one.run_id} is not active; {WAYS[way].format(run=one.run_id)}")
 
 
 def lines(root: TreeRun) -> list[str]:
@@ -136,54 +133,42 @@ def describe_run(run: TreeRun) -> str:
 
 
 async def _runs(
-    settings: Settings, thread: str | None, limit: int
+    store: UserStore, thread: str | None, limit: int
 ) -> list[tuple[Run, ContinuationWay | None, str]]:
     from agent_runtime.run.sweep import continuation_of
-    from agent_runtime.runtime import Runtime
 
-    async with Runtime.open(settings) as runtime:
-        store = runtime.store.of(settings.user)
-        if thread is not None:
-            await store.thread(thread)
-        found = await store.runs(thread_id=thread, limit=max(limit, LOOKED_AT))
-        folders = await workspaces(store, found)
-        found.sort(key=lambda run: is_other_folder(folders[run.id]))
-        return [(run, await continuation_of(store, run), folders[run.id]) for run in found[:limit]]
+    if thread is not None:
+        await store.thread(thread)
+    found = await store.runs(thread_id=thread, limit=max(limit, LOOKED_AT))
+    folders = await workspaces(store, found)
+    found.sort(key=lambda run: is_other_folder(folders[run.id]))
+    return [(run, await continuation_of(store, run), folders[run.id]) for run in found[:limit]]
 
 
-async def _tree(settings: Settings, run: str) -> tuple[TreeRun, dict[str, ContinuationWay | None]]:
+async def _tree(runtime: Runtime, run: str) -> tuple[TreeRun, dict[str, ContinuationWay | None]]:
     from agent_runtime.run.sweep import continuation_of
-    from agent_runtime.runtime import Runtime
 
-    async with Runtime.open(settings) as runtime:
-        store = runtime.store.of(settings.user)
-        found = await runtime.tree(run)
-        return found, {
-            one.run_id: await continuation_of(store, await store.run(one.run_id)) for one in found
-        }
+    store = user_store(runtime)
+    found = await runtime.tree(run)
+    return found, {
+        one.run_id: await continuation_of(store, await store.run(one.run_id)) for one in found
+    }
 
 
-async def _sweep(settings: Settings) -> tuple[Sweep, dict[str, ContinuationWay | None]]:
+async def _sweep(runtime: Runtime) -> tuple[Sweep, dict[str, ContinuationWay | None]]:
     from agent_runtime.run.sweep import continuation_of
-    from agent_runtime.runtime import Runtime
 
-    async with Runtime.open(settings) as runtime:
-        store = runtime.store.of(settings.user)
-        swept = await runtime.sweep()
-        found = (*swept.interrupted, *swept.ended, *swept.resumable)
-        return swept, {run.id: await continuation_of(store, run) for run in found}
+    store = user_store(runtime)
+    swept = await runtime.sweep()
+    found = (*swept.interrupted, *swept.ended, *swept.resumable)
+    return swept, {run.id: await continuation_of(store, run) for run in found}
 
 
 def _resume_all(settings: Settings, found: Sequence[Run], *, as_json: bool) -> int:
-    """Go on with runs, one after the other, and return the first exit code that tells of trouble.
+    """Resume runs, one after the other, and return the first exit code of a failure.
 
-    Ctrl-C ends the run that is at work, and leaves the others.
+    Ctrl-C ends the active run and skips the others.
     """
-    from agent_runtime.cli import exit_codes as exits
-    from agent_runtime.cli import session
-    from agent_runtime.cli.agents import Spec, build_agent, is_of_command
-    from agent_runtime.cli.commands.run import respecified
-
     code = exits.SUCCESS
     for run in found:
         if not is_of_command(run):
@@ -192,7 +177,7 @@ def _resume_all(settings: Settings, found: Sequence[Run], *, as_json: bool) -> i
                 "resume it in the program that started it."
             )
             continue
-        say(f"Run {run.id} goes on.")
+        say(f"Resuming run {run.id}.")
         agent = build_agent(respecified(Spec.from_json(run.spec), None, None))
         outcome = session.follow(
             settings,
@@ -207,7 +192,7 @@ def _resume_all(settings: Settings, found: Sequence[Run], *, as_json: bool) -> i
 
 
 def _shown(run: Run, way: ContinuationWay | None) -> str:
-    """Return what is told beside a run that stands still: why it does, and how it goes on."""
+    """Return why a run is not active and how to continue it; empty for other runs."""
     if way is None:
         return ""
     why = "interrupted" if run.status == "running" else run.stop_reason

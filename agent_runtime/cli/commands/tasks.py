@@ -1,4 +1,4 @@
-"""`agent-runtime tasks`: what an agent has in the background."""
+"""`agent-runtime tasks`: the background tasks of a thread's agent."""
 
 from __future__ import annotations
 
@@ -7,31 +7,26 @@ from typing import TYPE_CHECKING
 import click
 
 from agent_runtime.cli.options import json_lines_option
+from agent_runtime.cli.runtime_calls import with_runtime
 from agent_runtime.cli.terminal import say, shorten, time_text, write_json, write_output
 
 if TYPE_CHECKING:
-    from agent_runtime.delegation.background import BackgroundTask
     from agent_runtime.runtime import Runtime
-    from agent_runtime_config import Settings
 
 
 @click.group()
 def tasks() -> None:
-    """Look after the tasks that agents have in the background."""
+    """List, cancel or steer the background tasks of agents."""
 
 
 @tasks.command("list")
 @click.argument("thread")
 @json_lines_option
 def list_(thread: str, as_json: bool) -> None:
-    """List the tasks of THREAD, the newest first."""
+    """List the tasks of THREAD, newest first."""
     from dataclasses import asdict
 
-    import anyio
-
-    from agent_runtime_config import load_settings
-
-    found = anyio.run(_tasks, load_settings(), thread)
+    found = with_runtime(lambda runtime: runtime.tasks(thread))
     for task in found:
         if as_json:
             write_json(asdict(task))
@@ -41,20 +36,20 @@ def list_(thread: str, as_json: bool) -> None:
                 f"{task.steps:>4} steps  {shorten(task.key, 40)}  {shorten(task.action, 80)}"
             )
     if not found and not as_json:
-        say(f"Thread {thread} has nothing in the background.")
+        say(f"Thread {thread} has no background tasks.")
 
 
 @tasks.command()
 @click.argument("thread")
 @click.argument("task")
 def cancel(thread: str, task: str) -> None:
-    """Cancel TASK of THREAD: its key, or its run's id."""
-    import anyio
+    """Cancel TASK of THREAD, named by its key or its run's id."""
 
-    from agent_runtime_config import load_settings
+    async def cancel_task(runtime: Runtime) -> None:
+        await runtime.cancel(await _run_of(runtime, thread, task))
 
-    anyio.run(_cancel, load_settings(), thread, task)
-    say(f"The task {task} is being cancelled.")
+    with_runtime(cancel_task)
+    say(f"Task {task} is being cancelled.")
 
 
 @tasks.command()
@@ -62,44 +57,23 @@ def cancel(thread: str, task: str) -> None:
 @click.argument("task")
 @click.argument("text")
 def steer(thread: str, task: str, text: str) -> None:
-    """Tell TASK of THREAD something, which its sub-agent reads at its next step."""
-    import anyio
+    """Send TEXT to TASK of THREAD; its sub-agent reads it at its next step."""
 
-    from agent_runtime_config import load_settings
+    async def steer_task(runtime: Runtime) -> None:
+        await runtime.steer(await _run_of(runtime, thread, task), text)
 
-    anyio.run(_steer, load_settings(), thread, task, text)
-    say(f"The task {task} reads it at its next step.")
-
-
-async def _tasks(settings: Settings, thread: str) -> list[BackgroundTask]:
-    from agent_runtime.runtime import Runtime
-
-    async with Runtime.open(settings) as runtime:
-        return await runtime.tasks(thread)
+    with_runtime(steer_task)
+    say(f"Task {task} reads it at its next step.")
 
 
-async def _cancel(settings: Settings, thread: str, task: str) -> None:
-    from agent_runtime.runtime import Runtime
-
-    async with Runtime.open(settings) as runtime:
-        await runtime.cancel((await _find(runtime, thread, task)).run_id)
-
-
-async def _steer(settings: Settings, thread: str, task: str, text: str) -> None:
-    from agent_runtime.runtime import Runtime
-
-    async with Runtime.open(settings) as runtime:
-        await runtime.steer((await _find(runtime, thread, task)).run_id, text)
-
-
-async def _find(runtime: Runtime, thread: str, task: str) -> BackgroundTask:
-    """Return the newest task of this key or run id. Raises `NotFound`."""
+async def _run_of(runtime: Runtime, thread: str, task: str) -> str:
+    """Return the run of the newest task with this key or run id. Raises `NotFound`."""
     from agent_runtime.errors import NotFound
 
-    for one in await runtime.tasks(thread):
-        if task in (one.key, one.run_id):
-            return one
+    for known in await runtime.tasks(thread):
+        if task in (known.key, known.run_id):
+            return known.run_id
     raise NotFound(
-        f"Thread {thread} has no task {task!r} in the background.",
+        f"Thread {thread} has no background task {task!r}.",
         cure=f"List them: agent-runtime tasks list {thread}",
     )

@@ -1,4 +1,4 @@
-"""`agent-runtime threads` and `show`: what the log holds.  `moving` has what changes it."""
+"""`agent-runtime threads` and `show`: the contents of the log."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from agent_runtime.cli.commands import transfer as moving
+from agent_runtime.cli.commands import transfer
 from agent_runtime.cli.options import json_lines_option
+from agent_runtime.cli.runtime_calls import with_store
 from agent_runtime.cli.terminal import (
     say,
     short_arguments,
@@ -20,7 +21,7 @@ from agent_runtime.cli.terminal import (
 from agent_runtime.cli.workspaces import MOST, describe_folder, here_first, workspace_of
 
 if TYPE_CHECKING:
-    from agent_runtime_config import Settings
+    from agent_runtime_storage import UserStore
     from agent_runtime_storage.contract.records import EventRow, Node, Thread
 
 RESULT_CHARS = 400
@@ -28,18 +29,14 @@ RESULT_CHARS = 400
 
 @click.group(invoke_without_command=True)
 @click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True)
-@click.option("--all", "every", is_flag=True, help="Those of sub-agents, too.")
+@click.option("--all", "every", is_flag=True, help="Include those of sub-agents.")
 @json_lines_option
 @click.pass_context
 def threads(ctx: click.Context, limit: int, every: bool, as_json: bool) -> None:
-    """List threads, those of this folder first; or delete, export and import them."""
+    """List threads, this folder's first; delete, export and import threads."""
     if ctx.invoked_subcommand is not None:
         return
-    import anyio
-
-    from agent_runtime_config import load_settings
-
-    found = here_first(anyio.run(_threads, load_settings(), MOST, every))[:limit]
+    found = here_first(with_store(lambda store: store.threads(limit=MOST, children=every)))[:limit]
     for thread in found:
         if as_json:
             write_json(_thread_json(thread))
@@ -51,15 +48,13 @@ def threads(ctx: click.Context, limit: int, every: bool, as_json: bool) -> None:
         say("There are no threads yet.")
 
 
-for command in (moving.remove, moving.prune, moving.export_thread, moving.import_thread):
+for command in (
+    transfer.remove,
+    transfer.prune,
+    transfer.export_thread,
+    transfer.import_thread,
+):
     threads.add_command(command)
-
-
-async def _threads(settings: Settings, limit: int, every: bool) -> list[Thread]:
-    from agent_runtime.runtime import Runtime
-
-    async with Runtime.open(settings) as runtime:
-        return await runtime.store.of(settings.user).threads(limit=limit, children=every)
 
 
 @click.command()
@@ -67,24 +62,20 @@ async def _threads(settings: Settings, limit: int, every: bool) -> list[Thread]:
 @click.option("--events", is_flag=True, help="Show the events instead of the messages.")
 @click.option("--branches", is_flag=True, help="List the branches instead of the messages.")
 @click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True)
-@click.option("--full", is_flag=True, help="Show tool results whole.")
+@click.option("--full", is_flag=True, help="Do not shorten tool results.")
 @json_lines_option
 def show(thread: str, events: bool, branches: bool, limit: int, full: bool, as_json: bool) -> None:
     """Show the last messages of THREAD's current branch, oldest first."""
-    import anyio
-
-    from agent_runtime_config import load_settings
-
     if branches:
         from agent_runtime.cli.commands.branches import show_branches
 
-        show_branches(load_settings(), thread, as_json=as_json)
+        show_branches(thread, as_json=as_json)
         return
     if events:
-        for event in anyio.run(_events, load_settings(), thread, limit):
+        for event in with_store(lambda store: _events(store, thread, limit)):
             _write_event(event, as_json=as_json)
         return
-    nodes = anyio.run(_nodes, load_settings(), thread, limit)
+    nodes = with_store(lambda store: _nodes(store, thread, limit))
     if as_json:
         for node in nodes:
             write_json(_node_json(node))
@@ -97,33 +88,27 @@ def show(thread: str, events: bool, branches: bool, limit: int, full: bool, as_j
         write_output("\n".join(_node_lines(node, full=full)) + "\n")
 
 
-async def _nodes(settings: Settings, thread_id: str, limit: int) -> list[Node]:
+async def _nodes(store: UserStore, thread_id: str, limit: int) -> list[Node]:
+    """Return the last nodes of the branch, and the open node of its newest run."""
     from agent_runtime.log.run_spec import RunSpec
-    from agent_runtime.runtime import Runtime
 
-    async with Runtime.open(settings) as runtime:
-        store = runtime.store.of(settings.user)
-        thread = await store.thread(thread_id)
-        nodes: list[Node] = []
-        if thread.head is not None:
-            nodes = await store.branch(thread_id, thread.head, limit=limit)
-        for run in await store.runs(thread_id=thread_id, limit=10):
-            if RunSpec.of(run).upkeep:
-                continue
-            if run.open_node is not None:
-                nodes.append(await store.node(thread_id, run.open_node))
-            break
-        return nodes[-limit:]
+    thread = await store.thread(thread_id)
+    nodes: list[Node] = []
+    if thread.head is not None:
+        nodes = await store.branch(thread_id, thread.head, limit=limit)
+    for run in await store.runs(thread_id=thread_id, limit=10):
+        if RunSpec.of(run).upkeep:
+            continue
+        if run.open_node is not None:
+            nodes.append(await store.node(thread_id, run.open_node))
+        break
+    return nodes[-limit:]
 
 
-async def _events(settings: Settings, thread_id: str, limit: int) -> list[EventRow]:
-    from agent_runtime.runtime import Runtime
-
-    async with Runtime.open(settings) as runtime:
-        store = runtime.store.of(settings.user)
-        thread = await store.thread(thread_id)
-        after = max(0, thread.last_event - limit)
-        return await store.events(thread_id, after=after, limit=limit)
+async def _events(store: UserStore, thread_id: str, limit: int) -> list[EventRow]:
+    thread = await store.thread(thread_id)
+    after = max(0, thread.last_event - limit)
+    return await store.events(thread_id, after=after, limit=limit)
 
 
 def _write_event(event: EventRow, *, as_json: bool) -> None:
@@ -150,7 +135,7 @@ def _node_lines(node: Node, *, full: bool) -> Iterator[str]:
 
     message = decode_message(node.body)
     who = f"note from {message.source}" if isinstance(message, Note) else message.type
-    state = "" if node.status == "closed" else "  (under way)"
+    state = "" if node.status == "closed" else "  (in progress)"
     yield f"[{node.seq}] {who}  {time_text(node.created_at)}{state}"
     if message.text:
         yield message.text

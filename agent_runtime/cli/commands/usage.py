@@ -1,4 +1,4 @@
-"""`agent-runtime usage`, `budget`: what was spent, what is left, and how much a run may spend."""
+"""`agent-runtime usage` and `budget`: what was spent, what is left, what a run may spend."""
 
 from __future__ import annotations
 
@@ -8,30 +8,35 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from agent_runtime.cli.options import Positive, json_object_option
+from agent_runtime.cli.runtime_calls import user_store, with_runtime
 from agent_runtime.cli.terminal import write_json, write_output
 from agent_runtime_config.limits import MAX_DOLLARS, MAX_TOKENS
 
 if TYPE_CHECKING:
     from agent_runtime.run.budget import BudgetState
-    from agent_runtime_config import Settings
+    from agent_runtime.runtime import Runtime
     from agent_runtime_storage.contract.spending_records import Amount
 
 
 @click.command()
-@click.option("--thread", help="Show what the runs of this thread have spent as well.")
-@click.option("--run", "run_id", help="Show what the run tree of this run has spent as well.")
+@click.option("--thread", help="Include what the runs of this thread spent.")
+@click.option("--run", "run_id", help="Include what this run and its run tree spent.")
 @json_object_option
 def usage(thread: str | None, run_id: str | None, as_json: bool) -> None:
-    """Show what was spent today (by UTC) and what is left, for all processes together.
+    """Show what all processes together spent today (UTC) and what is left.
 
-    What is unsettled was perhaps billed: calls that died before their usage was reported count as
-    spent at their bound.
+    Unsettled amounts may have been billed: a call that died before its usage was reported counts
+    at its upper bound.
     """
-    import anyio
+    from agent_runtime.run.budget import spending_of
 
-    from agent_runtime_config import load_settings
+    async def read(runtime: Runtime) -> list[BudgetState]:
+        store = user_store(runtime)
+        if thread is not None:
+            await store.thread(thread)
+        return await spending_of(store, runtime.settings, thread, run_id)
 
-    found = anyio.run(_read, load_settings(), thread, run_id)
+    found = with_runtime(read)
     if as_json:
         write_json({one.whose: _json(one) for one in found})
         return
@@ -45,44 +50,24 @@ def usage(thread: str | None, run_id: str | None, as_json: bool) -> None:
 @click.option("--tokens", type=click.IntRange(1, MAX_TOKENS), help="The most tokens.")
 @json_object_option
 def budget(run_id: str, usd: float | None, tokens: int | None, as_json: bool) -> None:
-    """Let RUN and its sub-agents spend so much in all, with what they have spent already.
+    """Set what RUN and its sub-agents may spend in total, including what they already spent.
 
-    A run at work keeps to it from its next call on, also in another process, and is told if there
-    is room again. One that its budget ended goes on with `resume`.
+    An active run obeys it from its next call, in any process, and gets a note if it has room
+    again. Continue a run that its budget ended with `resume`.
     """
-    import anyio
+    from agent_runtime.run.budget import spending_of_tree
 
-    from agent_runtime_config import load_settings
+    async def change(runtime: Runtime) -> BudgetState:
+        await runtime.set_budget(run_id, usd=usd, tokens=tokens)
+        return await spending_of_tree(user_store(runtime), run_id)
 
     if usd is None and tokens is None:
         raise click.UsageError("Give --usd or --tokens; `agent-runtime usage --run` shows them.")
-    found = anyio.run(_budget, load_settings(), run_id, usd, tokens)
+    found = with_runtime(change)
     if as_json:
         write_json(_json(found))
     else:
         write_output(_line(found, None, run_id))
-
-
-async def _budget(
-    settings: Settings, run_id: str, usd: float | None, tokens: int | None
-) -> BudgetState:
-    from agent_runtime.run.budget import spending_of_tree
-    from agent_runtime.runtime import Runtime
-
-    async with Runtime.open(settings) as runtime:
-        await runtime.set_budget(run_id, usd=usd, tokens=tokens)
-        return await spending_of_tree(runtime.store.of(settings.user), run_id)
-
-
-async def _read(settings: Settings, thread: str | None, run_id: str | None) -> list[BudgetState]:
-    from agent_runtime.run.budget import spending_of
-    from agent_runtime.runtime import Runtime
-
-    async with Runtime.open(settings) as runtime:
-        store = runtime.store.of(settings.user)
-        if thread is not None:
-            await store.thread(thread)
-        return await spending_of(store, settings, thread, run_id)
 
 
 def _line(one: BudgetState, thread: str | None, run_id: str | None) -> str:

@@ -1,4 +1,4 @@
-"""Writing a result to a file."""
+"""Writes results to files."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ import click
 
 @contextmanager
 def replacing(path: Path) -> Generator[IO[bytes]]:
-    """Give a file to write to; after the `with` it is there whole, else it is as it was before.
+    """Yield a file to write; it replaces `path` at the end, or after an error leaves it unchanged.
 
     Raises:
-        click.UsageError: it cannot be written.
+        click.UsageError: the file cannot be written.
     """
     try:
         with tempfile.NamedTemporaryFile(

@@ -1,4 +1,4 @@
-"""The sub-agents of a run, as their events tell of them: who is at work on what, how it went."""
+"""The sub-agents of a run, as their events report them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from agent_runtime.events import Event
 
 MOST_SHOWN = 8
-"""So many sub-agents are shown at once, each on a line; the others are counted."""
+"""Most sub-agents to show at once, each on a line; the others are counted."""
 NAME_WIDTH = 40
 DOING_WIDTH = 60
 MARKS = {"succeeded": "[x]", "failed": "[!]", "cancelled": "[-]", "suspended": "[?]"}
-"""How the line of one begins that is not at work, as in the plan's checklist."""
+"""Marks of sub-agents that are not active, as in the plan's checklist."""
 
 
 @dataclass(slots=True)
@@ -25,9 +25,9 @@ class SubAgent:
     """A sub-agent's run.
 
     Attributes:
-        name: its role, with its task's key and which attempt at it this is.
-        began, ended: by the clock of `SubAgents`; `ended` is None while it is at work.
-        how: how it ended; empty while it is at work.
+        name: its role, its task's key and the number of the attempt.
+        began, ended: seconds on the clock of `SubAgents`; `ended` is None while it is active.
+        how: how it ended; empty while it is active.
     """
 
     name: str
@@ -65,7 +65,7 @@ class SubAgents:
     _tries: dict[str, int] = field(default_factory=dict[str, int])
 
     def update(self, event: Event) -> list[str]:
-        """Take an event of a sub-agent in; return the lines that tell of its start and its end."""
+        """Apply an event of a sub-agent; return the lines of its start and its end."""
         data: dict[str, Any] = dict(event.data)
         if event.kind == "run-start":
             return self._start(event.run_id, data)
@@ -86,7 +86,7 @@ class SubAgents:
             case "tool-finish":
                 one.doing = "thinking"
             case "model-retry":
-                why = f"waiting to try the model again: {data['reason']}"
+                why = f"waiting to retry the model: {data['reason']}"
                 one.doing = shorten(why, DOING_WIDTH)
             case "run-suspend" | "run-finish":
                 return self._stop(one, data)
@@ -95,14 +95,14 @@ class SubAgents:
         return []
 
     def shown(self, most: int = MOST_SHOWN) -> list[str]:
-        """Return who is at work, then who ended last, in a bounded number of lines."""
+        """Return at most this many lines: the active ones first, then those that ended last."""
         known, now = list(self._known.values()), self.clock()
-        at_work = [one for one in known if one.ended is None]
+        active = [one for one in known if one.ended is None]
         ended = [one for one in known if one.ended is not None]
         ended.sort(key=lambda one: -(one.ended or 0))
-        shown = [*at_work, *ended][:most]
+        shown = [*active, *ended][:most]
         lines = ["  " * one.depth + one.line(now) for one in shown]
-        hidden = [(len(at_work) - len(shown), "at work")]
+        hidden = [(len(active) - len(shown), "active")]
         hidden.append((len(known) - len(shown) - max(0, hidden[0][0]), "ended"))
         more = [f"{count} more {what}" for count, what in hidden if count > 0]
         return [*lines, f"… {', '.join(more)}"] if more else lines
@@ -119,7 +119,7 @@ class SubAgents:
             name += f" again ({number})" if number > 1 else ""
         elif known is not None:
             name = known.name
-        # One that goes on begins its time anew, as it stood still meanwhile.
+        # A resumed one restarts its clock, since it did not work meanwhile.
         self._known[run_id] = SubAgent(
             name,
             above.depth + 1 if above else 0,
@@ -128,7 +128,7 @@ class SubAgents:
             steps=known.steps if known else 0,
             tokens=known.tokens if known else 0,
         )
-        return [f"  sub-agent {name} {'goes on' if data.get('resumed') else 'starts'}"]
+        return [f"  sub-agent {name} {'resumes' if data.get('resumed') else 'starts'}"]
 
     def _stop(self, one: SubAgent, data: dict[str, Any]) -> list[str]:
         reason = data.get("stop_reason") or ""

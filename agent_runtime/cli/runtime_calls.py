@@ -1,0 +1,39 @@
+"""Opens the runtime for the one call that a command makes."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from agent_runtime.runtime import Runtime
+    from agent_runtime_config import Settings
+    from agent_runtime_storage import UserStore
+
+T = TypeVar("T")
+
+
+def with_runtime(work: Callable[[Runtime], Awaitable[T]], settings: Settings | None = None) -> T:
+    """Return the result of `work`, which gets a runtime of the settings given or loaded."""
+    import anyio
+
+    from agent_runtime.runtime import Runtime
+    from agent_runtime_config import load_settings
+
+    chosen = settings or load_settings()
+
+    async def call() -> T:
+        async with Runtime.open(chosen) as runtime:
+            return await work(runtime)
+
+    return anyio.run(call)
+
+
+def with_store(work: Callable[[UserStore], Awaitable[T]], settings: Settings | None = None) -> T:
+    """Return the result of `work`, which gets the store of the settings' user."""
+    return with_runtime(lambda runtime: work(user_store(runtime)), settings)
+
+
+def user_store(runtime: Runtime) -> UserStore:
+    """Return the store of the settings' user."""
+    return runtime.store.of(runtime.settings.user)
