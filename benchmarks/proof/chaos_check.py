@@ -20,10 +20,8 @@ from agent_runtime.messages import (
 )
 from agent_runtime_storage import Node, Run, Store, Thread, UserStore, open_store
 from benchmarks.proof.chaos_worker import CHILD_PLAN, IDEMPOTENT, PLAN, THREAD, Life
-from benchmarks.proof.interleavings.memory_run import claim_all
-from benchmarks.proof.interleavings.memory_world import Sent, expire
-from benchmarks.proof.interleavings.run import driver_of
-from tests.support.prompt_judge import Judge, read_left
+from tests.support.prompt_judge import Judge, Sent, claim_all, read_left
+from tests.support.stores import driver_of, expire
 
 Fact = dict[str, Any]
 
@@ -204,7 +202,7 @@ async def _check_prompts(store: UserStore, facts: Iterable[Fact]) -> list[str]:
 async def _check_memory(store: Store, own: UserStore, facts: Iterable[Fact]) -> list[str]:
     """Judge what is observed, and that every prompt shows each node once, by the rows alone."""
     driver = driver_of(store)
-    await expire(driver, own.user_id)
+    await expire(store, own.user_id)
     sent: defaultdict[str, list[Sent]] = defaultdict(list)
     for fact in facts:
         if fact["what"] == "prompt":
@@ -213,7 +211,7 @@ async def _check_memory(store: Store, own: UserStore, facts: Iterable[Fact]) -> 
     for thread, prompts in sent.items():
         left = await read_left(store, driver, own.user_id, thread)
         claimed = frozenset(await claim_all(own, left, thread))
-        found += Judge(left, (), prompts, claimed).judge()
+        found += Judge(left, prompts, claimed).judge()
     return found
 
 

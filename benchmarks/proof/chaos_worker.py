@@ -51,7 +51,7 @@ from agent_runtime_storage import (
     open_store,
 )
 from agent_runtime_storage.urls import Backend, backend_of
-from benchmarks.proof.interleavings.memory_world import MarkedStore
+from benchmarks.proof.interleavings.memory_actions import MarkedStore
 
 T = TypeVar("T")
 

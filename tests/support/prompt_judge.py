@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import orjson
 
@@ -21,11 +21,22 @@ from agent_runtime.messages import (
     call_id,
     decode_message,
 )
-from agent_runtime_storage import EventRow, ObservationRow, Store
+from agent_runtime_storage import EventRow, ObservationRow, Store, UserStore
 from agent_runtime_storage.drivers.protocol import Driver, Row
-from benchmarks.proof.interleavings.memory_world import MAIN, Message, Op, Sent
 
+MAIN = "main"
+Message: TypeAlias = tuple[str, str, list[str], str]
+"""Of a prompt: role, text, ids of the calls, id of the call that it answers."""
 _OBSERVED = re.compile(r"<observed (\w+) nodes (\d+) to (\d+)>\n.*\n</observed \1>", re.DOTALL)
+
+
+@dataclass(slots=True)
+class Sent:
+    """A prompt as it was sent, and the text of its answer, which has no other."""
+
+    op: str
+    messages: list[Message]
+    answer: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +75,18 @@ async def read_left(store: Store, driver: Driver, owner: str, thread: str = MAIN
     )
 
 
+async def claim_all(user: UserStore, left: Left, thread: str = MAIN) -> list[str]:
+    """Claim every job that is not done, and return the ids of those that could be claimed."""
+    claimed: list[str] = []
+    for _, kind, key, status in left.jobs:
+        if status == "done":
+            continue
+        job = await user.claim(kind, seconds=60, thread_id=thread, key=key)
+        if job is not None:
+            claimed.append(job.id)
+    return claimed
+
+
 @dataclass
 class Judge:
     """What is known of an interleaving, and what is found wrong with it.
@@ -73,16 +96,12 @@ class Judge:
     """
 
     left: Left
-    history: Sequence[Op]
     sent: Sequence[Sent]
     claimed: frozenset[str]
     problems: list[str] = field(default_factory=list[str])
 
     def judge(self) -> list[str]:
         """Return what is wrong, a sentence each."""
-        for op in self.history:
-            if op.outcome == "failed":
-                self._say(f"{op.what} {op.id} failed: {op.error}")
         self._fencing()
         self._observations()
         self._jobs()

@@ -14,8 +14,10 @@ from typing import Any
 import orjson
 
 from agent_runtime_storage.drivers.protocol import Driver, Row
-from benchmarks.proof.interleavings.history import COMMITS, LIMIT, MAIN, Op, Side
-from benchmarks.proof.interleavings.jobs import check_jobs
+from benchmarks.proof.interleavings.history import Op
+from benchmarks.proof.interleavings.store_actions import COMMITS, LIMIT, Side
+from benchmarks.proof.interleavings.store_jobs import check_jobs
+from tests.support.prompt_judge import MAIN
 
 ENDED = ("succeeded", "failed", "cancelled")
 
@@ -128,7 +130,7 @@ class Judge:
 
     def _outcomes(self) -> None:
         for op in self.history:
-            if op.outcome in ("failed", "unavailable"):
+            if op.outcome in ("failed", "crashed"):
                 self._say(f"{op.what} {op.id} failed: {op.error}")
             if op.what in COMMITS:
                 there = op.id in self.written
