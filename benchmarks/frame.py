@@ -1,6 +1,6 @@
-"""What every benchmark shares: its report, its options, and how it is found and printed.
+"""Find, load and print benchmarks; the parts that all of them share.
 
-A benchmark is a module of this package with two functions:
+A benchmark is a module in a room of this package with two functions:
 
     def add_arguments(parser: argparse.ArgumentParser) -> None: ...
     def run(args: argparse.Namespace) -> Report: ...
@@ -47,7 +47,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A figure that is promised, beside the measured one."""
+    """A promised figure, with the measured one."""
 
     name: str
     value: float | int | str | None

@@ -68,7 +68,7 @@ async def check(life: Life) -> Verdict:
 
 
 class Effects:
-    """The effects and records of calls as the journal has them, beside what the log says."""
+    """The effects and records of calls according to the journal, to compare with the log."""
 
     def __init__(self, facts: Iterable[Fact]) -> None:
         self._runs: Counter[tuple[str, str]] = Counter()
@@ -127,14 +127,14 @@ async def _check_run(store: UserStore, run: Run, effects: Effects) -> list[str]:
     asked = [node for node in nodes if node.kind == "exchange"]
     if run.status == "succeeded" and len(asked) != len(plan):
         found.append(f"run {run.agent} has {len(asked)} exchanges for {len(plan)} steps")
-    told: list[ToolResult] = []
+    shown: list[ToolResult] = []
     for step, node in enumerate(asked):
         wanted = plan[step] if step < len(plan) else ()
         results, wrong = _check_exchange(thread.id, node, wanted, effects)
         found += wrong
-        told += results
+        shown += results
     if run.status == "succeeded":
-        found += _check_answer(run, nodes, told)
+        found += _check_answer(run, nodes, shown)
     return found
 
 
@@ -180,14 +180,14 @@ def _check_answer(run: Run, nodes: list[Node], results: list[ToolResult]) -> Ite
 
 async def _check_prompts(store: UserStore, facts: Iterable[Fact]) -> list[str]:
     before: dict[str, list[str]] = {}
-    anew: Counter[str] = Counter()
+    rebuilt: Counter[str] = Counter()
     for fact in facts:
         if fact["what"] == "prompt":
             old, new = before.get(fact["thread"], []), fact["messages"]
-            anew[fact["thread"]] += new[: len(old)] != old
+            rebuilt[fact["thread"]] += new[: len(old)] != old
             before[fact["thread"]] = new
     found: list[str] = []
-    for thread, times in anew.items():
+    for thread, times in rebuilt.items():
         events = await store.events(thread, limit=10_000)
         # The first activation comes before the first prompt.
         activations = sum(event.kind == "activation" for event in events) - 1

@@ -153,23 +153,23 @@ class Judge:
         if [part.parent_id for part in parts] != ends[:-1] or ends[-1] != one.last:
             self._say(f"the parts {one.parts} of observation {one.id} do not follow each other")
         if one.first != parts[0].first or one.level != 1 + max(part.level for part in parts):
-            self._say(f"observation {one.id} does not stand for its parts {one.parts}")
+            self._say(f"observation {one.id} does not cover its parts {one.parts}")
 
     def _jobs(self) -> None:
-        told = [event.data for event in self.left.events if event.kind == "observation"]
-        if sorted(one["observation"] for one in told) != list(self.left.observations):
-            self._say("the events tell of other observations than there are")
-        commits = Counter(one["job"] for one in told if one["job"])
+        reported = [event.data for event in self.left.events if event.kind == "observation"]
+        if sorted(one["observation"] for one in reported) != list(self.left.observations):
+            self._say("the events report other observations than there are")
+        commits = Counter(one["job"] for one in reported if one["job"])
         jobs = {row[0]: row for row in self.left.jobs}
         for job, count in commits.items():
             if count != 1 or job not in jobs or jobs[job][3] != "done":
                 self._say(f"job {jobs.get(job)} was committed {count} times")
         for job, kind, key, status in jobs.values():
             if status == "done" and not commits[job]:
-                self._say(f"the {kind} job {key} is done, and nothing came of it")
+                self._say(f"the {kind} job {key} is done without a commit")
             if status != "done" and job not in self.claimed:
                 self._say(f"the {kind} job {key} is lost: it is {status}")
-        for one in told:
+        for one in reported:
             # The loop itself has something written by rules, without a job, where it cannot wait.
             if not one["job"] and one["origin"] == "model":
                 self._say(f"observation {one['observation']} was committed without its job")
@@ -246,13 +246,13 @@ class Judge:
             wanted = [call_id(node, index) for index in range(len(made))]
             shown = message.text in text if isinstance(message, Note) else message.text == text
             if not shown or ids != wanted or (role == "assistant") != (message.type == "assistant"):
-                return f"in the place of node {node} stands {messages[place]}"
+                return f"node {node} is shown as {messages[place]}"
             results = [one[3] for one in messages[place + 1 : place + 1 + len(made)]]
             if results != wanted:
                 return f"the results of node {node} are {results}"
             place += 1 + len(made)
         rest = messages[place:]
-        return f"it shows what is not of its branch, or shows it again: {rest}" if rest else ""
+        return f"it shows more than its branch, or shows it twice: {rest}" if rest else ""
 
 
 def _shows(message: LoggedMessage, seq: int, text: str, call: str) -> bool:

@@ -72,7 +72,7 @@ class MemoryWorld(World):
 
     @staticmethod
     def prepare(seconds: float = 0.0) -> None:
-        """Load the vocabulary, and have the memory try again after so many seconds."""
+        """Load the vocabulary, and have the memory try again after `seconds`."""
         count_text("load")
         worker.RETRY_SECONDS = seconds
         worker.AGAIN_SECONDS = seconds

@@ -1,4 +1,4 @@
-"""What whole runs with observational memory do to one thread, beside users, branches and crashes.
+"""Run whole agents with observational memory on one thread, with users, branches and crashes.
 
 The runs, their loop, log, memory and store are the product's own; only the models are scripted.
 Every message of a thread is unlike any other, so that a prompt by itself tells which nodes it
@@ -251,11 +251,11 @@ class Actor:
         await self.runtime.run(self.agent(), self.mark("task"), thread=MAIN)
 
     async def resume(self) -> None:
-        """Go on with a run."""
+        """Resume a run."""
         await self.runtime.resume(await self.some_run(), self.agent())
 
     async def tidy(self) -> None:
-        """Go on with the run that is active, if one is, then run a task."""
+        """Resume the active run, if there is one, then run a task."""
         user = self.store.of(self.owner)
         for run in await user.runs(thread_id=MAIN, status=ACTIVE):
             with suppress(RunCancelled):
@@ -267,7 +267,7 @@ class Actor:
         await self.runtime.regenerate(self.agent(), MAIN)
 
     async def fork(self) -> None:
-        """Go on from another node."""
+        """Continue from another node."""
         user = self.store.of(self.owner)
         last = (await user.thread(MAIN)).last_seq
         near = max(1, last - 12)
@@ -279,7 +279,7 @@ class Actor:
         await self.runtime.cancel(await self.some_run())
 
     async def steer(self) -> None:
-        """Tell a run something."""
+        """Steer a run."""
         await self.runtime.steer(await self.some_run(), self.mark("steered"))
 
     async def some_run(self) -> str:

@@ -6,11 +6,14 @@ from functools import partial
 from pathlib import Path
 
 import anyio.to_thread
+import pytest
 
 from agent_runtime_storage.urls import backend_of
 from benchmarks.proof.interleavings.harness import Verdict
 from benchmarks.proof.interleavings.processes import acted_after, run_kills
 from benchmarks.proof.interleavings.store import StoreWorld
+
+pytestmark = pytest.mark.slow
 
 KILLS = {"file": 6}
 """How many the tests try; `python -m benchmarks interleavings.store --processes` tries more."""
