@@ -157,9 +157,14 @@ class Entry:
     module: str
     summary: str
 
+    @property
+    def room(self) -> str:
+        """The folder that holds it."""
+        return self.module.split(".")[1]
+
 
 def benchmarks() -> dict[str, Entry]:
-    """Return the benchmarks by name: the module's name below its room.
+    """Return the benchmarks by name (the module's name below its room), ordered by room.
 
     The modules are read but not imported: some need packages that others do not.
     """
@@ -172,7 +177,7 @@ def benchmarks() -> dict[str, Entry]:
             parts = path.relative_to(top).with_suffix("").parts
             summary = (ast.get_docstring(tree) or "").partition("\n")[0]
             found[".".join(parts[1:])] = Entry(".".join((top.name, *parts)), summary)
-    return dict(sorted(found.items()))
+    return dict(sorted(found.items(), key=lambda item: (item[1].room, item[0])))
 
 
 def load(name: str) -> Benchmark:

@@ -303,7 +303,12 @@ async def test_cancelling_the_parent_cancels_its_children(play: Play) -> None:
     assert {(run.status, run.stop_reason) for run in runs} == {("cancelled", "cancelled")}
 
 
-async def test_a_cancelled_parent_starts_no_more_children(play: Play) -> None:
+async def test_a_cancelled_parent_starts_no_more_children(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The run's watch must not end the tool before it delegates.
+    monkeypatch.setattr("agent_runtime.run.lifecycle.POLL_SECONDS", 3600.0)
+
     @tool
     async def late(context: ToolContext) -> str:
         """Cancel the own run, then delegate."""

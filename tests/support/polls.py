@@ -23,6 +23,10 @@ INTERVALS: tuple[tuple[Any, str], ...] = (
 )
 
 
+QUIET_POLLS = 1000
+"""A wait for tasks ends after this many polls without one: ten at 0 seconds give no time to end."""
+
+
 def poll_every(seconds: float) -> None:
     """Set the intervals of this process.
 
@@ -32,6 +36,7 @@ def poll_every(seconds: float) -> None:
     for module, name in INTERVALS:
         getattr(module, name)
         setattr(module, name, seconds)
+    tasks_tool.QUIET_POLLS = max(tasks_tool.QUIET_POLLS, QUIET_POLLS)
     defaults = Signals.__init__.__kwdefaults__ or {}
     if "poll_seconds" not in defaults:
         raise AttributeError("Signals have no interval any more.")
