@@ -176,7 +176,10 @@ def benchmarks() -> dict[str, Entry]:
         if {"add_arguments", "run"} <= functions:
             parts = path.relative_to(top).with_suffix("").parts
             summary = (ast.get_docstring(tree) or "").partition("\n")[0]
-            found[".".join(parts[1:])] = Entry(".".join((top.name, *parts)), summary)
+            name = ".".join(parts[1:])
+            if name in found:
+                raise ConfigError(f"Two benchmarks are called {name}.", cure="Rename one.")
+            found[name] = Entry(".".join((top.name, *parts)), summary)
     return dict(sorted(found.items(), key=lambda item: (item[1].room, item[0])))
 
 

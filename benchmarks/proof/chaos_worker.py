@@ -221,7 +221,7 @@ async def tell(context: ToolContext) -> str:
     posting = context.store.post(context.thread_id, "steer", body, run_id=context.run_id)
     await world.around("the post", posting)
     world.note("posted", call=context.call_id)
-    return "told"
+    return "delivered"
 
 
 @tool

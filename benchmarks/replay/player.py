@@ -262,7 +262,7 @@ class Player:
         return pieces, used
 
     def _judge_front(self, front: Sequence[PromptMessage], before: Sequence[Piece]) -> None:
-        """Check that the front mentions what is not raw: the task by its text, the rest by number.
+        """Check that the front mentions all that is not raw: the task by text, the rest by number.
 
         Where observations stand for it, each node must be in exactly one of their intervals.
         """
