@@ -1,11 +1,13 @@
 """`python -m benchmarks NAME [--data DIR] [--json FILE|-] [OPTIONS]` runs one benchmark.
 
-Without a name it lists them.  Targets that are not met are shown and do not fail the command.
+Without a name it lists them by room.  Targets that are not met are shown, and do not fail the
+command.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,8 +27,10 @@ def main(arguments: Sequence[str]) -> int:
         print("python -m benchmarks NAME [--data DIR] [--json FILE|-] [OPTIONS]\n")
         known = benchmarks()
         width = max(map(len, known), default=0)
-        for name, one in known.items():
-            print(f"  {name:{width}}  {one.summary}")
+        for room, names in itertools.groupby(known, key=lambda name: known[name].room):
+            print(f"{room}:")
+            for name in names:
+                print(f"  {name:{width}}  {known[name].summary}")
         return 0
     try:
         return _run(arguments[0], arguments[1:])

@@ -1,6 +1,6 @@
-"""What every benchmark shares: its report, its options, and how it is found and printed.
+"""Find, load and print benchmarks; the parts that all of them share.
 
-A benchmark is a module of this package with two functions:
+A benchmark is a module in a room of this package with two functions:
 
     def add_arguments(parser: argparse.ArgumentParser) -> None: ...
     def run(args: argparse.Namespace) -> Report: ...
@@ -47,7 +47,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A figure that is promised, beside the measured one."""
+    """A promised figure, with the measured one."""
 
     name: str
     value: float | int | str | None
@@ -157,9 +157,14 @@ class Entry:
     module: str
     summary: str
 
+    @property
+    def room(self) -> str:
+        """The folder that holds it."""
+        return self.module.split(".")[1]
+
 
 def benchmarks() -> dict[str, Entry]:
-    """Return the benchmarks by name: the module's name below its room.
+    """Return the benchmarks by name (the module's name below its room), ordered by room.
 
     The modules are read but not imported: some need packages that others do not.
     """
@@ -171,8 +176,11 @@ def benchmarks() -> dict[str, Entry]:
         if {"add_arguments", "run"} <= functions:
             parts = path.relative_to(top).with_suffix("").parts
             summary = (ast.get_docstring(tree) or "").partition("\n")[0]
-            found[".".join(parts[1:])] = Entry(".".join((top.name, *parts)), summary)
-    return dict(sorted(found.items()))
+            name = ".".join(parts[1:])
+            if name in found:
+                raise ConfigError(f"Two benchmarks are called {name}.", cure="Rename one.")
+            found[name] = Entry(".".join((top.name, *parts)), summary)
+    return dict(sorted(found.items(), key=lambda item: (item[1].room, item[0])))
 
 
 def load(name: str) -> Benchmark:

@@ -1,4 +1,4 @@
-"""The plain drivers that the store is measured beside: they run its statements, and check nothing.
+"""The plain drivers that the store is compared with: they run its statements, and check nothing.
 
 The statements are the very ones that the store sends for a commit, made beforehand, so that the
 plain side is charged for nothing but running them.
@@ -30,7 +30,7 @@ _PLACEHOLDER = re.compile(r"(?<!:):([a-z_]+)")
 
 
 class Recorder:
-    """A driver that writes nothing, and keeps what it was told to write."""
+    """A driver that records the statements, and writes nothing."""
 
     def __init__(self, dialect: SqlDialect) -> None:
         self.dialect: SqlDialect = dialect
@@ -215,5 +215,5 @@ def _encode(value: Value) -> dict[str, Any]:
 
 
 def shares(items: Sequence[Batch], tasks: int) -> list[list[Batch]]:
-    """Deal out the batches to so many tasks."""
+    """Deal out the batches to `tasks` tasks."""
     return [list(itertools.islice(items, start, None, tasks)) for start in range(tasks)]

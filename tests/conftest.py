@@ -16,7 +16,9 @@ from tests.services.backends import BACKENDS
 from tests.services.fixtures import database_contents as database_contents
 from tests.services.fixtures import database_url as database_url
 from tests.services.fixtures import empty_postgres_url as empty_postgres_url
+from tests.services.fixtures import file_template as file_template
 from tests.services.fixtures import libsql as libsql
+from tests.services.fixtures import libsql_template as libsql_template
 from tests.services.fixtures import libsql_with_vec as libsql_with_vec
 from tests.services.fixtures import logs as logs
 from tests.services.fixtures import postgres as postgres
@@ -31,6 +33,7 @@ from tests.services.s3 import s3_server as s3_server
 from tests.services.s3 import s3_url as s3_url
 from tests.services.skips import pytest_runtest_logreport as pytest_runtest_logreport
 from tests.services.skips import pytest_sessionfinish as pytest_sessionfinish
+from tests.support.polls import poll_every
 from tests.support.worlds import play as play
 from tests.support.worlds import serve as serve
 
@@ -40,12 +43,14 @@ os.environ["AGENT_RUNTIME_FORBID_REAL_MODELS"] = "1"
 _STATE = Path(tempfile.mkdtemp(prefix="agent-runtime-tests-"))
 atexit.register(shutil.rmtree, _STATE, ignore_errors=True)
 os.environ["XDG_STATE_HOME"] = str(_STATE)
+if "AGENT_RUNTIME_TEST_POLL" in os.environ:
+    poll_every(float(os.environ["AGENT_RUNTIME_TEST_POLL"]))
 _tests = itertools.count()
 
 
 @pytest.fixture(autouse=True)
 def state_home(monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder for the state of this test alone; it is not there before something lies in it."""
+    """A folder for the state of this test alone, which is created when it is first used."""
     home = _STATE / str(next(_tests))
     monkeypatch.setenv("XDG_STATE_HOME", str(home))
     return home
@@ -69,7 +74,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Show what the servers said beside the report of a failure."""
+    """Add the servers' logs to the report of a failure."""
     report = yield
     if report.failed:
         report.sections += [(f"log of {one.name}", one.tail()) for one in running()]

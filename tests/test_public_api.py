@@ -105,7 +105,8 @@ def test_what_type_checkers_see_is_what_is_imported() -> None:
     block = source[source.index("if TYPE_CHECKING:") : source.index("__all__")]
     seen: dict[str, str] = {}
     for home, names in re.findall(r"from (\S+) import (\([^)]+\)|[\w, ]+)", block):
-        seen |= dict.fromkeys(re.findall(r"\w+", names), home)
+        # From `agent_runtime.agent` to `.agent`, but not from `agent_runtime_config`.
+        seen |= dict.fromkeys(re.findall(r"\w+", names), re.sub(r"^agent_runtime\b", "", home))
     homes = dict(re.findall(r'^    "(\w+)": "([\w.]+)",$', source, re.MULTILINE))
     assert seen == homes
 
@@ -171,6 +172,16 @@ def test_every_error_of_the_package_is_in_the_one_place() -> None:
         "print(sorted(names - set(errors.__all__)))"
     )
     assert fresh(code) == "[]"
+
+
+def test_only_the_tests_of_benchmarks_import_benchmarks() -> None:
+    tests = Path(__file__).parent
+    found = [
+        str(path.relative_to(tests))
+        for path in tests.rglob("*.py")
+        if re.search(r"^\s*(from|import) benchmarks\b", path.read_text(), re.MULTILINE)
+    ]
+    assert [path for path in found if not path.startswith("benchmarks/")] == []
 
 
 OPTIONS: dict[str, dict[str, Any]] = {

@@ -1,3 +1,69 @@
-"""Servers and helpers to test agents with, without a real model."""
+"""What you need to test your agents without a provider: scripted models, and a loopback server.
 
-__all__: list[str] = []
+A scripted model answers in order, and goes through the whole loop as a real one does:
+
+    from agent_runtime import Agent, Runtime
+    from agent_runtime.testing import ScriptedModel, call, say
+
+    async def test_the_agent_reads_before_it_answers() -> None:
+        model = ScriptedModel([call("read_file", path="notes.md"), say("Done.")])
+        async with Runtime.open() as runtime:
+            result = await runtime.run(Agent(model, tools=[read_file]), "Summarize the notes.")
+        assert result.output == "Done."
+        assert len(model.requests) == 2
+
+`OpenAIServer` speaks OpenAI's protocol on loopback, so that a test reaches the HTTP client too,
+with rate limits, broken streams and silence where the script says so:
+
+    from agent_runtime.testing import OpenAIServer, Reply, rate_limited
+
+    replies = [rate_limited("0"), Reply(text="Done.")]
+    async with OpenAIServer(lambda request, n: replies[n]) as server:
+        model = LiteLLMModel("openai/any", base_url=server.base_url, api_key="unused")
+
+`python -m agent_runtime.testing` runs such a server as a program.
+"""
+
+from __future__ import annotations
+
+from agent_runtime.models.embedding import ScriptedEmbedder
+from agent_runtime.models.scripted import ScriptedModel, call, calls, raw_call, say
+from agent_runtime.testing.model_server import (
+    OpenAIServer,
+    Recorded,
+    Reply,
+    Script,
+    call_then_answer,
+    failure,
+    overflow,
+    rate_limited,
+    server_error,
+    unauthorized,
+    unknown_model,
+)
+from agent_runtime.testing.observer import is_for_memory, notes_for
+from agent_runtime.testing.prompt_meter import PromptMeter, Usage
+
+__all__ = [
+    "OpenAIServer",
+    "PromptMeter",
+    "Recorded",
+    "Reply",
+    "Script",
+    "ScriptedEmbedder",
+    "ScriptedModel",
+    "Usage",
+    "call",
+    "call_then_answer",
+    "calls",
+    "failure",
+    "is_for_memory",
+    "notes_for",
+    "overflow",
+    "rate_limited",
+    "raw_call",
+    "say",
+    "server_error",
+    "unauthorized",
+    "unknown_model",
+]

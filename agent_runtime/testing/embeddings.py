@@ -14,18 +14,18 @@ DIMENSIONS = 64
 
 
 def texts_of(request: Mapping[str, Any]) -> list[str]:
-    """Return the texts that a request wants vectors of."""
+    """Return the texts that a request wants to embed."""
     asked: Any = request.get("input")
     return [asked] if isinstance(asked, str) else cast("list[str]", asked or [])
 
 
 def vectors_by_words(request: Mapping[str, Any]) -> list[list[float]]:
-    """Return vectors of the texts, alike where these have words in common."""
+    """Return vectors of the texts; texts with common words have similar vectors."""
     return [hashed(text, DIMENSIONS) for text in texts_of(request)]
 
 
 class Vectors:
-    """The body of an answer with vectors, or of an error where `body` is given."""
+    """The body of an answer with vectors, or `body`, if it is given, of an error."""
 
     streamed = False
 
@@ -52,5 +52,5 @@ class Vectors:
         return self._body
 
     def chunks(self) -> list[bytes]:
-        """Return nothing: it is never streamed."""
+        """Return nothing: vectors are never streamed."""
         return []

@@ -1,18 +1,14 @@
 """A real HTTP server on loopback that speaks OpenAI's protocol, by script: chats and embeddings.
 
-It stands in for a provider wherever no provider may be called: tests run the whole model path
-against it, faults included, and benchmarks measure a runtime by it.
+It replaces the provider where none may be called: tests run the whole model path against it,
+faults included, and benchmarks measure a runtime with it.
 
     async with OpenAIServer(lambda request, n: Reply(text="hello")) as server:
         ...  # any OpenAI client on server.base_url
-
-`python -m agent_runtime.testing.model_server --port 8199 --steps 50` runs one that asks for the
-request's first tool 50 times and then answers.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import itertools
 import sys
@@ -38,21 +34,21 @@ CLOSE_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What the server answers to one request.
+    """The answer to one request.
 
     Attributes:
-        calls: (tool, arguments) pairs; arguments that are text are sent as they are.
+        calls: (tool, arguments) pairs; arguments given as text are sent unchanged.
         finish: the finish reason; by default `tool_calls` or `stop`.
         usage: whether the last chunk reports the usage.
         fragments: into how many pieces the text, and the arguments of each call, are streamed.
         delay: seconds to wait before the first byte.
-        status: an HTTP status; another one than 200 sends `error` as the body.
+        status: the HTTP status; any other than 200 sends `error` as the body.
         headers: more headers of the response.
-        stall_after: after so many chunks fall silent until the client leaves; 0 for no byte at
-            all, not even the status.
-        cut_after: after so many chunks close the connection in the middle of the body.
-        raw_chunk: bytes to send in place of the last chunk's JSON.
-        vectors: what the embeddings route answers; by default vectors by the texts' words.
+        stall_after: send nothing after this many chunks until the client leaves; with 0 not even
+            the status.
+        cut_after: close the connection after this many chunks, in the middle of the body.
+        raw_chunk: bytes to send instead of the last chunk's JSON.
+        vectors: the answer of the embeddings route; by default vectors by the texts' words.
     """
 
     text: str = ""
@@ -72,7 +68,7 @@ class Reply:
 
 
 Script: TypeAlias = Callable[[dict[str, Any], int], Reply]
-"""From the request's JSON and its number, from 0 on, to the reply."""
+"""Maps a request's JSON and its number, counted from 0, to the reply."""
 
 
 def failure(status: int, message: str, *, code: str | None = None, kind: str = "") -> Reply:
@@ -90,7 +86,7 @@ def rate_limited(retry_after: str | None = None) -> Reply:
 
 
 def server_error(status: int = 500) -> Reply:
-    """Return a failure of the provider's own."""
+    """Return a failure on the provider's side."""
     return failure(status, "The server had an error while processing your request")
 
 
@@ -124,15 +120,15 @@ class Recorded:
 
 
 async def _close_clients() -> None:
-    """Close what litellm keeps open for this event loop, lest sockets outlive it.
+    """Close the clients that litellm caches for this event loop, so that no socket outlives it.
 
-    litellm knows its clients by the loop's id, which a later loop may have as well.
+    litellm identifies clients by the loop's id, which a later loop may have as well.
     """
     if "litellm" not in sys.modules:
         return
     litellm = cast(Any, sys.modules["litellm"])
     cache: Any = litellm.in_memory_llm_clients_cache
-    # litellm keeps this one for every loop; it makes another one when it needs it again.
+    # litellm shares this one between loops, and creates another when it needs it.
     cast("dict[str, Any]", vars(litellm)).pop("module_level_aclient", None)
     mine = f"-{id(asyncio.get_running_loop())}"
     for key in [key for key in cache.cache_dict if str(key).endswith(mine)]:
@@ -143,17 +139,24 @@ async def _close_clients() -> None:
 
 
 class OpenAIServer:
-    """The server, for the time of an `async with`.
+    """The server, which runs while its `async with` lasts.
+
+    Args:
+        script: answers the chat route.
+        factor: how many of the server's tokens make one of ours.
+        port: 0 for any free port.
 
     Attributes:
-        script: what answers; may be replaced.  So may `embed`, of the embeddings route.
-        requests: all that arrived, in order, but for those of the embeddings route: `embeddings`.
-        busy_seconds: the server's own work (parsing, counting, writing), without waits; a
-            benchmark in the same process subtracts it.
+        script: answers the chat route; may be replaced.
+        embed: answers the embeddings route; may be replaced.
+        requests: every request in order, but for those of the embeddings route.
+        embeddings: every request of the embeddings route, in order.
+        busy_seconds: the server's work (parsing, counting, writing) without waits; a benchmark in
+            the same process subtracts it.
         open_connections: how many clients are connected now.
-        waiting: how many of them wait for (the rest of) an answer now.
-        billed: the usage of every answer, in OpenAI's form, whether or not it was reported and
-            whether or not it arrived whole.
+        waiting: how many of them wait for an answer, or its rest, now.
+        billed: the usage of every answer, in OpenAI's form, even if it was not reported or did
+            not arrive whole.
     """
 
     def __init__(
@@ -202,12 +205,12 @@ class OpenAIServer:
                 await self._listener.aclose()
 
     async def wait_for_requests(self, count: int) -> None:
-        """Return once so many requests have arrived."""
+        """Wait until this many requests have arrived."""
         while len(self.requests) < count:
             await self._changed.wait()
 
     async def wait_for_connections(self, count: int) -> None:
-        """Return once exactly so many clients are connected."""
+        """Wait until exactly this many clients are connected."""
         while self.open_connections != count:
             await self._changed.wait()
 
@@ -221,8 +224,7 @@ class OpenAIServer:
         try:
             await _Connection(stream, self._reply, self._wait).serve()
         except (anyio.BrokenResourceError, anyio.EndOfStream, h11.RemoteProtocolError):
-            # The client left, which it may do at any time.
-            pass
+            pass  # The client left, which it may do at any time.
         finally:
             with anyio.CancelScope(shield=True):
                 await anyio.aclose_forcefully(stream)
@@ -238,7 +240,7 @@ class OpenAIServer:
             self.waiting -= 1
 
     async def wait_for_embeddings(self, count: int) -> None:
-        """Return once so many requests have arrived at the embeddings route."""
+        """Wait until this many requests have arrived at the embeddings route."""
         while len(self.embeddings) < count:
             await self._changed.wait()
 
@@ -373,7 +375,7 @@ def _split(text: str, parts: int) -> list[str]:
 
 
 class _Connection:
-    """One client: requests one after another over a connection that is kept alive."""
+    """One client's connection, which serves one request after another."""
 
     def __init__(
         self,
@@ -468,7 +470,7 @@ class _Connection:
 
 
 def call_then_answer(steps: int, answer: str = "Done.") -> Script:
-    """Return a script that calls the request's first tool `steps` times, then answers, for ever.
+    """Return a script that calls the request's first tool `steps` times and answers, repeatedly.
 
     The arguments fit the tool's schema and differ from call to call.
     """
@@ -492,26 +494,3 @@ def example(schema: Mapping[str, Any], n: int) -> dict[str, Any]:
         name: made.get(properties.get(name, {}).get("type", "string"), f"{name} {n}")
         for name in itertools.islice(required, 50)
     }
-
-
-async def _serve_forever(script: Script, port: int, factor: float) -> None:
-    async with OpenAIServer(script, port=port, factor=factor) as server:
-        print(server.base_url, flush=True)
-        await anyio.sleep_forever()
-
-
-def main() -> None:
-    """Serve until interrupted; the first line printed is the base URL."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--port", type=int, default=0, help="0 for any free port")
-    parser.add_argument("--steps", type=int, default=10, help="tool calls before each answer")
-    parser.add_argument("--factor", type=float, default=1.0, help="its tokens for one of ours")
-    options = parser.parse_args()
-    try:
-        anyio.run(_serve_forever, call_then_answer(options.steps), options.port, options.factor)
-    except KeyboardInterrupt:
-        return
-
-
-if __name__ == "__main__":
-    main()

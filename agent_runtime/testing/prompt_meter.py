@@ -1,4 +1,4 @@
-"""What a provider would count of a prompt, and what of it its prompt cache would have."""
+"""Count a prompt as a provider would, and how much of it the prompt cache would hold."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import orjson
 from agent_runtime.models.tokens import count_text
 
 BLOCK = 256
-"""The prompt cache works on blocks of so many bytes of the prompt's JSON."""
+"""Bytes of the prompt's JSON in one block of the prompt cache."""
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What the server reports of a prompt, in its own tokens."""
+    """The tokens of a prompt, as the provider counts them."""
 
     prompt: int
     cached: int
@@ -26,7 +26,7 @@ class PromptMeter:
     """Counts prompts as a provider with another tokenizer and a prompt cache would.
 
     A prompt's tokens are ours times `factor`.  Its cached part is its longest common prefix, in
-    blocks of `BLOCK` bytes, with any prompt that the same model was sent before.
+    blocks of `BLOCK` bytes, with any earlier prompt of the same model.
     """
 
     def __init__(self, factor: float) -> None:
@@ -35,7 +35,7 @@ class PromptMeter:
         self._seen: dict[str, set[int]] = {}
 
     def measure(self, request: Mapping[str, Any]) -> Usage:
-        """Return the usage of a prompt and remember it for the prompts to come."""
+        """Return the usage of a prompt, and cache it for later ones."""
         pieces = [orjson.dumps(request.get("tools") or [])]
         pieces += [orjson.dumps(_without_marks(message)) for message in request["messages"]]
         total = sum(map(self._count, pieces))
@@ -64,7 +64,7 @@ class PromptMeter:
 
 
 def _without_marks(message: dict[str, Any]) -> dict[str, Any]:
-    """Return the message as it reads to the model: a cache mark is no part of the prompt."""
+    """Return the message without cache marks, which are not part of the prompt."""
     content = message.get("content")
     if not isinstance(content, list):
         return {key: value for key, value in message.items() if key != "cache_control"}

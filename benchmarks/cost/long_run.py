@@ -27,15 +27,15 @@ from benchmarks.frame import Report, Row, Target, at_least, at_most
 
 TENTHS = 10
 FAILS = 53
-"""Every so many pages cannot be read."""
+"""One in this many pages cannot be read."""
 MOST_GROWTH = 1.3
 MOST_PROMPT_GROWTH = 1.1
 MOST_DATABASE_GROWTH = 1.2
 ACTIVATIONS, REFLECTIONS = 50, 3
 FULL_STEPS = 5000
 """For how many steps those are wanted; in proportion for a shorter run."""
-BESIDE = 5_000
-"""Tokens that a prompt may have beside what the thresholds allow: the system prompt, the tools,
+FIXED = 5_000
+"""Tokens that a prompt may have beyond what the thresholds allow: the system prompt, the tools,
 the task, and what is said while an activation waits for its observations."""
 LATE = 1.2
 """Past this share of T old tool output is cut."""
@@ -110,7 +110,7 @@ def run(args: argparse.Namespace) -> Report:
     """Run and report."""
     with tempfile.TemporaryDirectory() as folder:
         measure = anyio.run(long_run, Path(folder), args.steps, args.observe, args.reflect)
-    most = int(args.observe * LATE) + args.reflect + BESIDE
+    most = int(args.observe * LATE) + args.reflect + FIXED
     return Report("long_run", rows(measure), targets(measure, args.steps, most))
 
 
@@ -182,7 +182,7 @@ def rows(tenths: list[Tenth]) -> list[Row]:
 
 
 def targets(tenths: list[Tenth], steps: int, most: int) -> list[Target]:
-    """Return what is promised of a run whose prompts may have so many tokens at most.
+    """Return what is promised of a run whose prompts have at most `most` tokens.
 
     The first tenth fills the memory, so the second one is what the last is compared with.
     """

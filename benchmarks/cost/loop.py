@@ -1,4 +1,4 @@
-"""What a step costs outside the model: time, memory, database and prompt, beside two floors.
+"""Measure a step outside the model: time, memory, database and prompt, against two floors.
 
 A server process speaks OpenAI's protocol on loopback and calls a tool with results of 2 KB, again
 and again.  The runtime works with its default settings.  The floors send the very prompts that

@@ -111,7 +111,7 @@ class Clock:
 
 
 def size(database: Path) -> int:
-    """Return the bytes of a database file with what lies beside it."""
+    """Return the bytes of a database file and its companions (WAL, shared memory)."""
     return sum(path.stat().st_size for path in database.parent.glob(f"{database.name}*"))
 
 

@@ -1,4 +1,4 @@
-"""What the store costs on each backend, beside the plain driver that runs the same statements.
+"""Measure the store on each backend, against the plain driver that runs the same statements.
 
 Appends of a message of 1.1 KB with its event, by 1 and by 64 tasks, each to a thread of its own
 and acknowledged before the next; the last 20 messages of a short and of a very long thread; and

@@ -256,7 +256,7 @@ async def _activate(user: UserStore, thread: str, length: int) -> None:
 
 
 async def run_steps(url: str, length: int, steps: int) -> Measured:
-    """Run an agent for so many steps on a long thread; the times are those between its calls."""
+    """Run an agent for `steps` steps on a long thread, and return the times between its calls."""
     at: list[float] = []
 
     def answer(request: ModelRequest) -> Scripted:

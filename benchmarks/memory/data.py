@@ -114,7 +114,7 @@ def exchanges_of(conversation: Conversation) -> list[Exchange]:
 
 
 def sample(conversations: Sequence[Conversation], limit: int | None) -> list[Conversation]:
-    """Return the conversations with at most so many questions in all, taken at even distances."""
+    """Return the conversations with at most `count` questions in all, taken at even distances."""
     places = [
         (number, question) for number, one in enumerate(conversations) for question in one.questions
     ]
@@ -153,7 +153,7 @@ def read_rows(path: Path) -> list[Raw]:
         rows = orjson.loads(data)
     except (OSError, EOFError, ValueError, zstandard.ZstdError) as error:
         raise ConfigError(
-            f"{path} cannot be read: {error}.", cure="Delete it to have it fetched anew."
+            f"{path} cannot be read: {error}.", cure="Delete it to fetch it again."
         ) from error
     return cast("list[Raw]", rows if isinstance(rows, list) else [rows])
 

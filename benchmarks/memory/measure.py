@@ -160,7 +160,7 @@ def _targets(scores: Mapping[str, float]) -> list[Target]:
 
 @dataclass(slots=True)
 class Bench:
-    """What is measured with what, and what came of it.
+    """What is measured, with what, and the results.
 
     Attributes:
         settings: of the product, with observational memory on.

@@ -1,8 +1,8 @@
 """A reader without a language model: it answers only from evidence that it finds in its prompt.
 
-It is told which turns hold the answer.  Of each of them it takes the sentence that has most to do
-with the question and its answer, and looks for a passage of the prompt that still says it: raw, or
-as an observation of it.  What it finds all of, it answers; of an answer in points, its share.
+It knows which turns hold the answer.  Of each it takes the sentence that shares most words with
+the question and its answer, and looks for a passage of the prompt that still says it: raw, or as
+an observation.  It answers what it finds completely; of an answer in points, the share.
 Where it is given `recall`, it searches for the question once before it gives up.
 """
 
@@ -58,8 +58,8 @@ def answerable(conversations: Sequence[Conversation]) -> list[Conversation]:
 def scripted_reader(conversation: Conversation, question: Question, window: int) -> ScriptedModel:
     """Return a model that answers this question from what it finds in its prompt."""
     evidence = conversation.text_of(question.evidence)
-    told = " ".join((question.text, *question.answers, *question.rubric))
-    wanted = [key_words(text, words(told)) for text in evidence]
+    known = " ".join((question.text, *question.answers, *question.rubric))
+    wanted = [key_words(text, words(known)) for text in evidence]
 
     async def read(request: ModelRequest) -> Scripted:
         shown = [message.text.replace(question.text, "") for message in request.messages]
@@ -80,9 +80,9 @@ def _answer(question: Question, found: int, wanted: int) -> str:
     return question.answers[0] if found == wanted else UNKNOWN
 
 
-def key_words(text: str, told: frozenset[str]) -> frozenset[str]:
-    """Return the words of the sentence that has most to do with what is told."""
-    return max(_sentences(text), key=lambda one: (len(one & told), len(one)), default=_NONE)
+def key_words(text: str, known: frozenset[str]) -> frozenset[str]:
+    """Return the words of the sentence that shares most words with the known ones."""
+    return max(_sentences(text), key=lambda one: (len(one & known), len(one)), default=_NONE)
 
 
 def find(wanted: Sequence[frozenset[str]], shown: Sequence[str]) -> int:

@@ -73,7 +73,7 @@ class Spent:
 
 @dataclass(slots=True)
 class Tally:
-    """What a context came to, beside its scores."""
+    """What a context cost, apart from its scores."""
 
     reader: Spent = field(default_factory=Spent)
     observer: Spent = field(default_factory=Spent)

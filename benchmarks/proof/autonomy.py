@@ -1,10 +1,10 @@
-"""Kill a long run with a plan and sub-agents again and again, and judge what came of it.
+"""Kill a long run with a plan and sub-agents again and again, and judge what is left.
 
 The agent has a plan, hands its items over to sub-agents, many at a time, and works on by itself in
 between; its memory compresses what it did.  SIGKILL hits it at random instants all along its way,
 and each time another process resumes it.  Work and bills are counted outside of the processes
-that die.  Every item has to be done once, every sub-agent to have ended once and its outcome to
-have been told, and what was billed has to lie within what the books say.  The rows are the runs
+that die.  Every item has to be done once, every sub-agent to have ended once and reported its
+outcome once, and what was billed has to lie within what the books say.  The rows are the runs
 for which more was billed than is settled: those that were at a model call when they were killed.
 """
 
@@ -47,7 +47,7 @@ from benchmarks.proof.autonomy_world import (
 LATEST = 0.05
 """Seconds: a kill comes at most so long after the moment that was drawn for it."""
 MOST_LIVES = 3
-"""So many times more processes than kills, and the run is given up."""
+"""Processes per kill after which the run is given up."""
 _ALL = 100_000
 
 
@@ -68,12 +68,12 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of the long run.
+    """What the long run left.
 
     Attributes:
         violations: what should not be.
         differences: of each run of the tree for which more was billed than is settled.
-        unsettled: what may have been billed beside that, at most, by the books.
+        unsettled: what may have been billed beyond that, at most, by the books.
     """
 
     kills: int
@@ -92,7 +92,7 @@ class Outcome:
 def kill_again_and_again(
     steps: int, items: int, at_once: int, kills: int, seed: int, backend: Backend
 ) -> Outcome:
-    """Have the run killed so many times at random, and resumed each time. Blocks until it is over.
+    """Kill the run at random, `kills` times, and resume it each time. Blocks until it is over.
 
     Args:
         steps: of the agent itself; those of its sub-agents come on top.
@@ -126,7 +126,7 @@ def _campaign(course: Course, kills: int, chance: random.Random) -> tuple[int, i
 
 
 def _killed(life: ForkServerProcess, course: Course, moment: int, later: float) -> bool:
-    """Kill a process once so many answers were billed, and a little later; False if it ended."""
+    """Kill a process a little after a number of answers were billed; False if it ended."""
     path = path_of(course.folder)
     seen = size = 0
     while life.is_alive():
@@ -205,22 +205,22 @@ def _check_work(course: Course, facts: Sequence[dict[str, Any]]) -> Iterator[str
 
 
 def _check_delegations(course: Course, nodes: Sequence[Node], runs: Sequence[Run]) -> Iterator[str]:
-    """Compare what the agent was told of its sub-agents with those that there are."""
-    told: Counter[str] = Counter()
+    """Compare the outcomes that the agent got with the sub-agents that ran."""
+    reported: Counter[str] = Counter()
     for node in nodes:
         for call in node.calls:
             text = decode_result(call.body).text
             if '"task_key"' in text and text.startswith("{"):
                 outcome = orjson.loads(text)
-                told[outcome["run_id"]] += 1
+                reported[outcome["run_id"]] += 1
                 if outcome["status"] != "succeeded":
-                    yield f"{outcome['task_key']}: the agent was told {outcome['status']}"
+                    yield f"{outcome['task_key']}: the agent got {outcome['status']}"
     below = {run.id for run in runs if run.parent_run_id is not None}
     if len(below) != course.items:
         yield f"{len(below)} sub-agents ran for {course.items} items"
-    for run_id in below ^ told.keys():
-        yield f"run {run_id} and what the agent was told of do not agree"
-    for run_id, times in told.items():
+    for run_id in below ^ reported.keys():
+        yield f"run {run_id} and the outcomes that the agent got do not agree"
+    for run_id, times in reported.items():
         if times > 1:
             yield f"run {run_id} gave its outcome {times} times"
 

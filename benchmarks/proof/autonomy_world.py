@@ -1,8 +1,8 @@
 """The long run of `benchmarks.proof.autonomy`: an agent with a plan whose items sub-agents carry
 out.
 
-Its models answer by what their prompts say alone, so that whoever takes the run over after a kill
-goes on with it.  What the tools do to the world, and what the models bill, are lines of a journal
+Its models answer by their prompts alone, so that whichever process takes the run over after a kill
+can continue it.  What the tools do to the world, and what the models bill, are lines of a journal
 in a folder, written at once and by nothing of the runtime.
 """
 

@@ -50,11 +50,11 @@ LEAST, MOST = 250_000, 500_000
 DOLLARS = 0.6, 1.1
 PRICE = Price(input=3000, output=15_000, cache_read=1500, cache_write=3000)
 FACTORS = 0.8, 1.38
-"""By so much more tokens than the runtime counts the model bills a prompt."""
+"""Tokens that the model bills for each token that the runtime counts."""
 LONGEST = 0.02
 """Seconds of the longest answer."""
 BREAKS = 300
-"""One call of so many of sub-agents breaks, and is billed."""
+"""One in this many calls of sub-agents breaks, and is billed."""
 USABLE, AT_ONCE = 0.9, 10
 DAY_SECONDS = 86_400
 _WORD = "word "
@@ -62,7 +62,7 @@ _WORD = "word "
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What came of a budget, in tokens or nanodollars.
+    """What was spent of a budget, in tokens or nanodollars.
 
     Attributes:
         billed: what the model has answered for, and what broke.
@@ -138,7 +138,7 @@ class Billing:
 
 @tool(idempotent=True)
 async def read(words: int) -> str:
-    """Read so many words."""
+    """Read a text of `words` words."""
     return _WORD * words
 
 

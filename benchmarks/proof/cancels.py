@@ -1,11 +1,11 @@
 """Cancel an agent whose sub-agents are at work in two processes, at random instants.
 
-An agent hands items over to ten sub-agents, and its process is killed.  One process goes on with
-the five that work in the background, another with the agent and the five that it waits for; their
-calls of the model (by litellm, from a server on loopback) hang or stop in the middle, their tools
-hang, or they work on.  A third process cancels the agent.  What is measured is how long it takes
-until the last run has ended; what is judged is what is left: tasks, calls of the model, threads
-that are occupied, runs whose end is not told exactly once.
+An agent hands items over to ten sub-agents, and its process is killed.  One process
+continues the five that work in the background, another the agent and the five that it waits for;
+their model calls (by litellm, from a server on loopback) hang or stop in the middle, their tools
+hang, or they continue to work.  A third process cancels the agent.  Measured is the time until the
+last run has ended; judged is what is left: tasks, model calls, occupied threads, runs whose end
+is not reported exactly once.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ PATIENCE = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:
-    """What came of a cancel.
+    """What a cancel left.
 
     Attributes:
         seconds: from asking for it until the last run had ended, in whatever process.
@@ -95,7 +95,7 @@ class Processes:
 async def cancel_often(
     times: int, seed: int, make: Callable[[], str], on_cancelled: Callable[[Cancelled], None]
 ) -> None:
-    """Cancel so many trees, one after the other.
+    """Cancel `count` trees, one after the other.
 
     Args:
         make: gives the URL of a new database.

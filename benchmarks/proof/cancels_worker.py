@@ -42,7 +42,7 @@ class Left:
     Attributes:
         at: when that was, by the machine's monotonic clock.
         statuses: how each run that it went on with ended.
-        tasks: those of the event loop that are left, beside those of the open runtime.
+        tasks: those of the event loop that are left, without those of the open runtime.
     """
 
     at: float

@@ -39,7 +39,7 @@ from benchmarks.proof.chaos_worker import USER, Death, Life
 
 RANDOM = "a random instant"
 MOST_LIVES = 8
-"""A run that has not ended after so many processes never will."""
+"""Processes after which a run that has not ended never will."""
 BUDGET = 10_000_000
 """Tokens: more than a run uses; with a budget it reserves each model call by itself."""
 
@@ -65,7 +65,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a trial: how many kills hit, how many processes it took, and its verdict."""
+    """The result of a trial: how many kills hit, how many processes it took, and its verdict."""
 
     trial: Trial
     kills: int
@@ -241,7 +241,7 @@ def _life(base: Life, trial: Trial, number: int) -> Life:
 
 @dataclass(slots=True)
 class Tally:
-    """What came of all trials of one boundary."""
+    """The results of all trials of one boundary."""
 
     kills: int = 0
     lives: int = 0
@@ -268,7 +268,7 @@ def campaign(
     all_boundaries: bool = True,
     memory: bool = False,
 ) -> Course:
-    """Kill runs at least so many times: each boundary once, then as many random instants.
+    """Kill runs at least `kills` times: each boundary once, then as many random instants.
 
     From then on boundaries and random instants take turns.
 

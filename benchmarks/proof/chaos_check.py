@@ -20,10 +20,8 @@ from agent_runtime.messages import (
 )
 from agent_runtime_storage import Node, Run, Store, Thread, UserStore, open_store
 from benchmarks.proof.chaos_worker import CHILD_PLAN, IDEMPOTENT, PLAN, THREAD, Life
-from benchmarks.proof.interleavings.memory_run import claim_all
-from benchmarks.proof.interleavings.memory_world import Sent, expire
-from benchmarks.proof.interleavings.run import driver_of
-from tests.support.prompt_judge import Judge, read_left
+from tests.support.prompt_judge import Judge, Sent, claim_all, read_left
+from tests.support.stores import driver_of, expire
 
 Fact = dict[str, Any]
 
@@ -70,7 +68,7 @@ async def check(life: Life) -> Verdict:
 
 
 class Effects:
-    """The effects and records of calls as the journal has them, beside what the log says."""
+    """The effects and records of calls according to the journal, to compare with the log."""
 
     def __init__(self, facts: Iterable[Fact]) -> None:
         self._runs: Counter[tuple[str, str]] = Counter()
@@ -129,14 +127,14 @@ async def _check_run(store: UserStore, run: Run, effects: Effects) -> list[str]:
     asked = [node for node in nodes if node.kind == "exchange"]
     if run.status == "succeeded" and len(asked) != len(plan):
         found.append(f"run {run.agent} has {len(asked)} exchanges for {len(plan)} steps")
-    told: list[ToolResult] = []
+    shown: list[ToolResult] = []
     for step, node in enumerate(asked):
         wanted = plan[step] if step < len(plan) else ()
         results, wrong = _check_exchange(thread.id, node, wanted, effects)
         found += wrong
-        told += results
+        shown += results
     if run.status == "succeeded":
-        found += _check_answer(run, nodes, told)
+        found += _check_answer(run, nodes, shown)
     return found
 
 
@@ -182,14 +180,14 @@ def _check_answer(run: Run, nodes: list[Node], results: list[ToolResult]) -> Ite
 
 async def _check_prompts(store: UserStore, facts: Iterable[Fact]) -> list[str]:
     before: dict[str, list[str]] = {}
-    anew: Counter[str] = Counter()
+    rebuilt: Counter[str] = Counter()
     for fact in facts:
         if fact["what"] == "prompt":
             old, new = before.get(fact["thread"], []), fact["messages"]
-            anew[fact["thread"]] += new[: len(old)] != old
+            rebuilt[fact["thread"]] += new[: len(old)] != old
             before[fact["thread"]] = new
     found: list[str] = []
-    for thread, times in anew.items():
+    for thread, times in rebuilt.items():
         events = await store.events(thread, limit=10_000)
         # The first activation comes before the first prompt.
         activations = sum(event.kind == "activation" for event in events) - 1
@@ -204,7 +202,7 @@ async def _check_prompts(store: UserStore, facts: Iterable[Fact]) -> list[str]:
 async def _check_memory(store: Store, own: UserStore, facts: Iterable[Fact]) -> list[str]:
     """Judge what is observed, and that every prompt shows each node once, by the rows alone."""
     driver = driver_of(store)
-    await expire(driver, own.user_id)
+    await expire(store, own.user_id)
     sent: defaultdict[str, list[Sent]] = defaultdict(list)
     for fact in facts:
         if fact["what"] == "prompt":
@@ -213,7 +211,7 @@ async def _check_memory(store: Store, own: UserStore, facts: Iterable[Fact]) -> 
     for thread, prompts in sent.items():
         left = await read_left(store, driver, own.user_id, thread)
         claimed = frozenset(await claim_all(own, left, thread))
-        found += Judge(left, (), prompts, claimed).judge()
+        found += Judge(left, prompts, claimed).judge()
     return found
 
 

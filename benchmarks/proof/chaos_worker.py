@@ -3,7 +3,7 @@
 The agent does the same each time: its model answers by its prompt alone.  Everything that a tool
 does to the world, and what else must be known after a kill, is a line of a journal in a folder of
 the run, written at once and by nothing of the runtime.  A life ends by itself, or by SIGKILL: at
-the n-th passing of a named point in here, or from outside after so many seconds.
+the n-th passing of a named point in here, or from outside after some seconds.
 
 As a program it reads lives from stdin, one as JSON a line, runs each in a process forked from
 this one (what is imported is imported once), and answers with how it ended.
@@ -51,7 +51,7 @@ from agent_runtime_storage import (
     open_store,
 )
 from agent_runtime_storage.urls import Backend, backend_of
-from benchmarks.proof.interleavings.memory_world import MarkedStore
+from benchmarks.proof.interleavings.memory_actions import MarkedStore
 
 T = TypeVar("T")
 
@@ -221,7 +221,7 @@ async def tell(context: ToolContext) -> str:
     posting = context.store.post(context.thread_id, "steer", body, run_id=context.run_id)
     await world.around("the post", posting)
     world.note("posted", call=context.call_id)
-    return "told"
+    return "delivered"
 
 
 @tool

@@ -1,4 +1,4 @@
-"""What a run waits for its memory: wall time with a slow Observer, beside the same run without.
+"""Measure how long a run waits for its memory: its time with a slow Observer, and without one.
 
 A server process speaks OpenAI's protocol on loopback; it takes its time for each answer, and more
 for the notes of the Observer, which is the run's own model.  The runs go through litellm, the loop

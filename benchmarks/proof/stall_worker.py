@@ -7,9 +7,7 @@ URL and serves until it is killed.
 from __future__ import annotations
 
 import argparse
-import re
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -20,9 +18,8 @@ import orjson
 
 from agent_runtime import Agent, Event, LiteLLMModel, Runtime, Settings, tool
 from agent_runtime.testing.model_server import OpenAIServer, Reply, Script, call_then_answer
+from agent_runtime.testing.observer import is_for_memory, notes_for
 from benchmarks.cost.loop_worker import KEY, page
-
-_WHEN = re.compile(r"\b\d{4}-\d\d-\d\d(?: \d\d:\d\d)?\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,18 +37,6 @@ class Measured:
     observations: int
     activations: int
     observer_calls: int
-
-
-def is_for_memory(request: Mapping[str, Any]) -> bool:
-    """Return whether a request comes from an Observer or a Reflector: they have no tools."""
-    return not request.get("tools")
-
-
-def notes_for(request: Mapping[str, Any]) -> str:
-    """Return notes that an Observer or a Reflector may have written of what it was given."""
-    text = str(request["messages"][-1]["content"])
-    when = (_WHEN.findall(text) or ["2026-11-21"])[-1]
-    return f"{when} | info | The agent read page after page.\nTASK: read all pages\nNEXT: none"
 
 
 def serve_both(steps: int, *, step: float, observer: float) -> Script:

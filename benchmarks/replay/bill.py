@@ -56,7 +56,7 @@ class Bill:
         self.output += output
         self._last = prompt, cold
 
-    def beside(self, tokens: int, window: int) -> None:
+    def add_front(self, tokens: int, window: int) -> None:
         """Add what the recorded agent sent in front of the last prompt."""
         prompt, cold = self._last
         self.front += tokens

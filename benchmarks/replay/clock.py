@@ -1,8 +1,8 @@
 """The time of a recording, under which observational memory works while a run is replayed.
 
-The worker of the memory is the product's own.  An observation that is asked for at a time is ready
-so many seconds of the recording later, however long it really takes: `Clock.advance` goes from one
-model call to the next and stops at whatever becomes ready between them.
+The memory's worker is the product's own.  An observation is ready some seconds of the recording
+after its request, however long it really takes: `Clock.advance` moves from one model call to the
+next, and stops at whatever becomes ready between them.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Hand:
         return self.ready_at == math.inf and self._working()
 
     async def sleep(self, seconds: float) -> None:
-        """Wait until so many seconds of the recording have passed."""
+        """Wait until this many seconds of the recording have passed."""
         self._ready, self.ready_at = anyio.Event(), self.clock.now + seconds
         self.clock.notify()
         try:
@@ -142,7 +142,7 @@ class PacedObserver:
 
     Args:
         foreground: says whether the run itself waits for the notes.
-        billed: told of each interval's model calls.
+        billed: is handed each interval's model calls.
     """
 
     def __init__(

@@ -126,10 +126,10 @@ def same(entry: Entry, piece: Piece) -> bool:
             if step is None:
                 return not answer.calls
             made = [(call.name, call.arguments) for call in answer.calls]
-            told = [(call.name, _object(call.arguments)) for call in step.calls]
+            recorded = [(call.name, _object(call.arguments)) for call in step.calls]
             return (
                 answer.reasoning == step.reasoning
-                and made == told
+                and made == recorded
                 and all(map(_same_result, entry.results, step.calls))
             )
 

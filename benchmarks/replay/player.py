@@ -262,7 +262,7 @@ class Player:
         return pieces, used
 
     def _judge_front(self, front: Sequence[PromptMessage], before: Sequence[Piece]) -> None:
-        """Whatever is not shown raw must be told of: the task by its text, the rest by number.
+        """Check that the front mentions all that is not raw: the task by text, the rest by number.
 
         Where observations stand for it, each node must be in exactly one of their intervals.
         """
@@ -275,8 +275,8 @@ class Player:
         text = front[0].text if front else ""
         if len(front) > 1 or (front and front[0].role != "user"):
             self._fault(f"prompt {self.outcome.prompts}: {len(front)} messages stand for none")
-        told = HIDDEN.findall(text)
-        number = int(told[-1]) if told else 0
+        counts = HIDDEN.findall(text)
+        number = int(counts[-1]) if counts else 0
         pinned = any(piece.role == "user" and text.startswith(piece.text) for piece in before)
         if number + pinned != hidden:
             self._fault(f"prompt {self.outcome.prompts}: {hidden} hidden, {number} reported")
@@ -400,7 +400,7 @@ async def _compare(runtime: Runtime, player: Player, thread_id: str) -> None:
 
 
 async def _activations(runtime: Runtime, thread_id: str) -> list[int | None]:
-    """Return the nodes at which prompts began anew."""
+    """Return the nodes at which a prompt did not extend the one before."""
     store = runtime.store.of(runtime.settings.user)
     anchors: list[int | None] = []
     after = 0

@@ -21,7 +21,7 @@ WINDOW_TOKENS = 30_000
 LAST_MESSAGES = 40
 COMPACT_FROM = 150_000
 COMPACTED = 30
-"""A summary has one token for so many, as the median of the recorded ones does."""
+"""Tokens summarized for each token of a summary, as in the median recorded one."""
 
 Keep = Callable[[Sequence["Node"], int], int]
 """From the nodes so far, and the first that the prompt before had, the first that this one has."""
@@ -42,14 +42,14 @@ class Call:
     Attributes:
         nodes: how many nodes stand before it.
         cold: whether the provider's cache had expired.
-        beside: tokens of the recorded agent's own system prompt and tool schemas, of which the
+        unrecorded: tokens of the recorded agent's own system prompt and tool schemas, of which the
             recording holds nothing.
     """
 
     step: Step
     nodes: int
     cold: bool
-    beside: int
+    unrecorded: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ def recording_of(trace: Trace) -> Recording:
     nodes: list[Node] = []
     calls: list[Call] = []
     front = len(trace.system) * trace.rate
-    in_exchange, asked, beside = False, None, None
+    in_exchange, asked, unrecorded = False, None, None
 
     def add(text: str) -> None:
         nodes.append(Node(1, len(text) * trace.rate))
@@ -89,10 +89,10 @@ def recording_of(trace: Trace) -> Recording:
         in_exchange = False
         for step in turn.steps:
             before = front + sum(node.tokens for node in nodes)
-            if beside is None:
-                beside = max(0, (step.reported or 0) - round(before))
+            if unrecorded is None:
+                unrecorded = max(0, (step.reported or 0) - round(before))
             cold = asked is None or step.asked - asked > CACHE_SECONDS
-            calls.append(Call(step, len(nodes), cold, beside))
+            calls.append(Call(step, len(nodes), cold, unrecorded))
             asked, in_exchange = step.asked, bool(step.calls)
             nodes.append(_exchange(step, trace))
             for said in step.said:
@@ -202,4 +202,4 @@ def _charge(
 ) -> None:
     output = output_of(call.step, recording.trace)
     bill.call(round(sent), round(shared), cold=call.cold, output=output)
-    bill.beside(call.beside, window)
+    bill.add_front(call.unrecorded, window)

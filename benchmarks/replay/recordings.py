@@ -43,7 +43,7 @@ class RecordedCall:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """Something that came in beside the dialogue: from the user, or from elsewhere."""
+    """Something that arrived outside the dialogue: from the user, or from elsewhere."""
 
     kind: Literal["steer", "background"]
     text: str

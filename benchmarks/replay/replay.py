@@ -43,7 +43,7 @@ WANTED = {
     ("swebench_mini_traces", "memory 1:10, price"): 0.85,
 }
 LONGEST = 10
-"""The longest runs are one in so many."""
+"""One in this many runs counts as long."""
 LEAST_ACTIVATIONS = 5
 AT_ONCE = 4
 """How many runs a process replays at a time: one waits for the disk while another works."""
@@ -84,7 +84,7 @@ def run(args: argparse.Namespace) -> Report:
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """What one process replays: from trace `start` on, each so many."""
+    """What one process replays: every n-th trace, from `start` on."""
 
     folder: Path
     source: str
@@ -183,7 +183,7 @@ def share(bill: Bill, full: Bill, *, answers: bool = False, front: bool = False)
 
 
 def _activations(causes: Counter[str]) -> int:
-    """Return how many activations there were beside the one that each thread begins with."""
+    """Return how many activations there were, without the first one of each thread."""
     return sum(causes.values()) - causes["start"]
 
 

@@ -92,7 +92,7 @@ def extractive(entries: tuple[Entry, ...]) -> ObservationNotes:
 def with_ledger(
     budget: int, notes: Callable[[tuple[Entry, ...]], ObservationNotes] | None = None
 ) -> Policy:
-    """Return the policy of a ledger of so many tokens per thousand that leave."""
+    """Return the policy of a ledger, given its tokens per thousand that leave the prompt."""
 
     def policy(entries: tuple[Entry, ...], before: Sequence[Observation]) -> Observation:
         listed = "\n".join(name for one in before for name in one.ledger)

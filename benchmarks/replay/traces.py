@@ -1,7 +1,7 @@
 """Recorded runs of real agents through the real runtime, at small and large context windows.
 
-Every prompt is judged apart from the runtime's own checks (no torn pairs, nothing hidden that is
-not told of, no rewriting between activations), and every log is compared with its recording.
+Every prompt is judged apart from the runtime's own checks (no torn pairs, nothing hidden
+without a mention, no rewriting between activations), and every log is compared with its recording.
 """
 
 from __future__ import annotations

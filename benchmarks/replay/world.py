@@ -46,7 +46,7 @@ class Policy:
     """A memory to replay with.
 
     Attributes:
-        ratio: the scripted observer writes one token for so many; None for rules.
+        ratio: tokens observed for each token that the scripted observer writes; None for rules.
     """
 
     name: str
@@ -133,7 +133,7 @@ class MemoryPlayer(Player):
         bill.call(usage.prompt, usage.cached, cold=cold, output=output_of(step, self.trace))
         if self._front is None:
             self._front = max(0, (step.reported or 0) - usage.prompt)
-        bill.beside(self._front, self.window)
+        bill.add_front(self._front, self.window)
         return usage
 
     def billed(self, ratio: Callable[[], float]) -> Callable[[tuple[MemoryCall, ...]], None]:
@@ -257,7 +257,7 @@ def settings_for(policy: Policy, url: str) -> Settings:
 
 
 def scripted_observer(ratio: int) -> ScriptedModel:
-    """Return a model that notes what is in the transcript, in one token for so many of it."""
+    """Return a model that notes what is in the transcript, one token for every `ratio` of it."""
     return ScriptedModel(
         lambda request: format_notes(notes_of(request.messages[-1].text, ratio)),
         name=f"scripted/ratio-{ratio}",
@@ -295,21 +295,21 @@ def _lines(transcript: str) -> Iterator[ObservationLine]:
     """Yield lines of about the length that models write, nothing said twice."""
     at, priority = "", "info"
     shapes: set[str] = set()
-    told: list[str] = []
+    parts: list[str] = []
     for text in [*transcript.splitlines()[1:], "[x | node 0 | time unknown | end]"]:
         header = _HEADER.fullmatch(text)
         plain = "" if header else " ".join(text.split())[:_LINE_CHARS]
         shape = _DIGITS.sub("0", plain)
-        if told and (header or len(plain) + sum(map(len, told)) > _LINE_CHARS):
-            yield ObservationLine(at, priority, "; ".join(told))
-            told = []
+        if parts and (header or len(plain) + sum(map(len, parts)) > _LINE_CHARS):
+            yield ObservationLine(at, priority, "; ".join(parts))
+            parts = []
         if header:
             at = header[1] if header[1][:1].isdigit() else ""
             user, failed = header[2].startswith("user"), "(error)" in header[2]
             priority = "critical" if user else "important" if failed else "info"
         elif len(plain) >= _LEAST_CHARS and shape not in shapes:
             shapes.add(shape)
-            told.append(plain)
+            parts.append(plain)
 
 
 def _unmarked(text: str) -> str:

@@ -1,4 +1,4 @@
-"""How long retrieval takes a user with very many messages, beside the embedder's own time.
+"""Measure how long retrieval takes among very many messages, apart from the embedder's time.
 
 The messages are sentences of made-up words, some rare and most common (Zipf), in ten threads, of
 which one has half of them; vectors are of 384 dimensions, around a few hundred topics.
@@ -47,7 +47,7 @@ class World:
         self._topics = [self._point() for _ in range(_TOPICS)]
 
     def text(self, words: int) -> str:
-        """Return so many words."""
+        """Return a text of `words` words."""
         ranks = self._chance.choices(range(_WORDS), cum_weights=self._weights, k=words)
         return " ".join(f"w{rank:x}" for rank in ranks)
 
@@ -63,10 +63,10 @@ class World:
 async def measure_latency(
     backends: Sequence[Backend], count: int, model: MiniLM
 ) -> list[dict[str, Any]]:
-    """Return the times of searches among so many messages, in milliseconds.
+    """Return the times of searches among `count` messages, in milliseconds.
 
     Args:
-        model: an embedder whose own time for the queries stands beside them, in the first row.
+        model: an embedder; its time for the queries is the first row.
     """
     rows: list[dict[str, Any]] = [{"mode": f"to embed by {model.name}", **_embedding(model)}]
     for backend in backends:

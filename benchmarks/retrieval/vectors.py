@@ -1,4 +1,4 @@
-"""Search by vectors: how much of the truth each backend finds, how fast, beside plain drivers.
+"""Measure the recall and speed of vector search on each backend, and of the plain drivers.
 
 Texts are about topics, threads about a few topics each: one thread holds a tenth of the vectors,
 ninety hold a hundredth each.  Half of the queries are about topics of the thread that is searched,

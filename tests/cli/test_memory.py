@@ -19,7 +19,7 @@ from click.testing import CliRunner, Result
 from agent_runtime.cli import exit_codes as exits
 from agent_runtime.cli import main
 from agent_runtime.testing.model_server import OpenAIServer, Reply
-from benchmarks.proof.stall_worker import is_for_memory
+from agent_runtime.testing.observer import is_for_memory
 from tests.cli.test_runs import Machine
 
 SMALL = {

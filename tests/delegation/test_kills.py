@@ -40,7 +40,7 @@ async def test_finished_sub_agents_do_not_run_again_and_the_dead_ones_are_resume
         assert {run.id for run in runs} == before.keys()
         assert {run.status for run in runs} == {"succeeded"}
         [_, exchange] = [one for one in await store.branch("t", 4) if one.calls]
-        ends = [orjson.loads(decode_result(one.body).text) for one in exchange.calls]
+        outcomes = [orjson.loads(decode_result(one.body).text) for one in exchange.calls]
         for run in runs:
             ends = [one for one in await store.events(run.thread_id) if one.kind == "run-finish"]
             assert len(ends) == 1
@@ -48,7 +48,7 @@ async def test_finished_sub_agents_do_not_run_again_and_the_dead_ones_are_resume
         plans = reversed(await runtime.plans.versions("t"))
         statuses = [status for status, _ in groupby(plan.items[0].status for plan in plans)]
         assert statuses == ["pending", "in_progress", "completed"]
-    assert [(one["result"], one["attempt"]) for one in ends] == [
+    assert [(one["result"], one["attempt"]) for one in outcomes] == [
         (f"read {part}", 1) for part in PARTS
     ]
     # Each sub-agent looked once; of those that died only the step under way was asked again.

@@ -33,7 +33,7 @@ async def runtime(database_url: str) -> AsyncGenerator[Runtime]:
 
 
 async def expire(runtime: Runtime, run: Run) -> Run:
-    """Let a run's lease be over, as by a clock that jumped; return the run."""
+    """End a run's lease, as a clock that jumped would; return the run."""
     store = runtime.store.of("local")
     lease = Lease(run.id, run.thread_id, run.root_run_id, run.epoch)
     await store.renew_lease(lease, seconds=-3600)
@@ -110,9 +110,18 @@ async def test_a_process_whose_marks_cannot_be_seen(
     assert not is_dead(replace(late, lease_live=True))
 
 
+def python(script: str) -> subprocess.Popen[str]:
+    """Start a script, which may wait for the end of its stdin: that is when it is left."""
+    pipe = subprocess.PIPE
+    command = [sys.executable, "-c", script]
+    return subprocess.Popen(
+        command, cwd=ROOT, env=clean_environ(), stdin=pipe, stdout=pipe, text=True
+    )
+
+
 FORKS = """
 import os, sys
-from agent_runtime import marker
+from agent_runtime.log import liveness as marker
 with marker.at_work("r"):
     if os.fork() == 0:
         os.write(1, f"child {marker.instance()}\\n".encode())
@@ -124,15 +133,7 @@ with marker.at_work("r"):
 
 
 def test_a_forked_child_does_not_hold_its_parents_marks() -> None:
-    process = subprocess.Popen(
-        [sys.executable, "-c", FORKS],
-        cwd=ROOT,
-        env=clean_environ(),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    with process:
+    with python(FORKS) as process:
         assert process.stdout is not None
         names = dict(process.stdout.readline().split() for _ in range(2))
         process.wait(60)
@@ -142,7 +143,7 @@ def test_a_forked_child_does_not_hold_its_parents_marks() -> None:
 
 READS_ITS_MARKS = """
 import sys
-from agent_runtime import marker
+from agent_runtime.log import liveness as marker
 with marker.at_work("r"):
     [path] = [one for one in marker.state_folders()[0].rglob("*") if one.name == marker.instance()]
     path.read_bytes()
@@ -153,44 +154,33 @@ with marker.at_work("r"):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere locks belong to the process")
 def test_marks_stay_when_their_process_reads_the_file_they_are_in() -> None:
-    process = subprocess.Popen(
-        [sys.executable, "-c", READS_ITS_MARKS],
-        cwd=ROOT,
-        env=clean_environ(),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    with process:
+    with python(READS_ITS_MARKS) as process:
         assert process.stdout is not None
         assert marker.activity_of(process.stdout.readline().strip(), "r") == "working"
 
 
+WORKS = """
+import sys
+from agent_runtime.log import liveness as marker
+with marker.at_work("r"):
+    print(marker.instance(), flush=True)
+    sys.stdin.read()
+"""
+
+
 def test_who_does_something_else_is_idle() -> None:
-    script = (
-        "from agent_runtime.marker import *; import sys\n"
-        "with at_work('r'): print(instance(), flush=True); sys.stdin.read()"
-    )
-    process = subprocess.Popen(
-        [sys.executable, "-c", script],
-        cwd=ROOT,
-        env=clean_environ(),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    with process:
+    with python(WORKS) as process:
         assert process.stdout is not None
         name = process.stdout.readline().strip()
         assert [marker.activity_of(name, run) for run in ("r", "another")] == ["working", "idle"]
-    # It went without leaving a run behind, and took its file along.
+    # It ended without leaving a run behind, and removed its file.
     assert marker.activity_of(name, "r") == "unknown"
     with at_work("r"):
         assert marker.activity_of("../" + this_process_owner().instance, "r") == "unknown"
 
 
 async def renewals(database_url: str) -> None:
-    """Wait until the lease of the thread's run has come to be live twice; end it in between."""
+    """Wait until the lease of the thread's run was renewed twice; end it before each."""
     store = await open_store(database_url, migrate=False)
     try:
         user = store.of("local")
@@ -212,7 +202,7 @@ async def test_a_tool_that_blocks_the_loop_keeps_its_run(
     @tool
     async def block() -> str:
         """Block the event loop until the lease was renewed twice."""
-        script = "import anyio, sys; from tests.test_liveness import renewals as f"
+        script = "import anyio, sys; from tests.log.test_liveness import renewals as f"
         done = subprocess.run(  # noqa: ASYNC221  (blocking is the point)
             [sys.executable, "-c", f"{script}; anyio.run(f, sys.argv[1])", database_url],
             cwd=ROOT,

@@ -1,6 +1,6 @@
 """Run by the installed wheel alone: one run with one tool call, through litellm, on loopback.
 
-It is a script, not a test: it has to see nothing of the checkout but the loopback server.
+It is a script, not a test: it has to see nothing of the checkout.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import anyio
 
 from agent_runtime import Agent, LiteLLMModel, Runtime, load_settings, tool
-from agent_runtime.testing.model_server import OpenAIServer, Reply
+from agent_runtime.testing import OpenAIServer, Reply
 
 
 @tool
@@ -25,9 +25,9 @@ def multiply(a: int, b: int) -> int:
 
 
 async def main() -> None:
-    """Call a tool once, through the whole path, and check what the model was told."""
+    """Call a tool once, through the whole path, and check what the model got."""
 
-    def script(request: dict[str, Any], n: int) -> Any:
+    def script(request: dict[str, Any], n: int) -> Reply:
         if n == 0:
             return Reply(calls=(("multiply", {"a": 6, "b": 7}),))
         return Reply(text=f"It is {request['messages'][-1]['content']}.")

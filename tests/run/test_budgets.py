@@ -15,9 +15,10 @@ from agent_runtime.log import leases
 from agent_runtime.log.run_log import RunLog
 from agent_runtime.models.base import ModelRequest, Price
 from agent_runtime.models.scripted import Scripted, call, calls, raw_call, say
-from agent_runtime.run.budget import limits_of, time_limit
+from agent_runtime.run.budget import BudgetState, limits_of, root_reserve, time_limit
 from agent_runtime.testing.model_server import Reply
 from agent_runtime_storage.contract.records import Amount, Lease, NewRun
+from agent_runtime_storage.contract.spending_records import Budget, Spending
 from agent_runtime_storage.drivers.protocol import Statement
 from agent_runtime_storage.urls import open_driver
 from tests.delegation.test_children import delegating
@@ -274,6 +275,55 @@ async def test_without_a_budget_nothing_is_cut_for_it(play: Play) -> None:
         async with play(settings=settings) as world:
             assert (await world.run(agent)).output == "Done."
             assert [one.data["cut"] for one in world.events if one.kind == "tool-finish"] == [cut]
+
+
+@pytest.mark.parametrize(
+    ("budget", "kept"),
+    # The next call is always kept; a twentieth of the budget beyond it; never more than two calls.
+    [(1_000, 100), (2_400, 120), (3_000, 150), (100_000, 200), (None, 200)],
+)
+def test_a_root_keeps_more_than_its_next_call_only_of_a_large_budget(
+    budget: int | None, kept: int
+) -> None:
+    cost = None if budget is None else 10 * budget
+    states = [
+        BudgetState("run", Budget(tokens, money), Spending(Amount(), Amount(), Amount()))
+        for tokens, money in ((budget, None), (None, cost))
+    ]
+    assert root_reserve(Amount(100, 1_000), states) == Amount(kept, 10 * kept)
+
+
+@pytest.mark.parametrize("limit", [{"budget_tokens": 8_000}, {"budget_usd": 0.01}])
+async def test_cut_results_leave_room_for_an_answer_of_some_length(
+    play: Play, limit: dict[str, Any]
+) -> None:
+    @tool
+    def tell() -> str:
+        """Tell something long."""
+        return "a long tale that nobody asked for. " * 4_000
+
+    price = Price(input=1_000, output=1_000, cache_read=1_000, cache_write=1_000)
+    model = ScriptedModel([call("tell"), say("Done.")], price=price, max_output=1_500)
+    async with play(settings=limit) as world:
+        result = await world.run(Agent(model, tools=[tell]))
+    assert result.output == "Done."
+    assert [one.data["cut"] for one in world.events if one.kind == "tool-finish"] == [True]
+    assert model.requests[-1].max_output >= 800
+
+
+async def test_children_leave_the_root_room_for_an_answer_of_some_length(play: Play) -> None:
+    child = Agent(ScriptedModel(endless, max_output=300), tools=[double], name="child")
+
+    @tool
+    async def delegate(context: ToolContext) -> str:
+        """Let another agent work."""
+        return (await context.run_agent(child, "Work.")).status
+
+    model = ScriptedModel([call("delegate"), say("Done.")], max_output=1_500)
+    async with play(settings={"budget_tokens": 20_000}) as world:
+        result = await world.run(Agent(model, tools=[delegate]))
+    assert result.output == "Done."
+    assert model.requests[-1].max_output >= 800
 
 
 # Steps and time of the tree

@@ -7,11 +7,12 @@ environment replaces it; it should name a server whose data may be lost.
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NoReturn, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 from urllib.parse import urlsplit
 
 import anyio
@@ -43,6 +44,18 @@ def missing(part: MissingPart) -> NoReturn:
 def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where the servers' logs are kept."""
     return tmp_path_factory.mktemp("servers")
+
+
+def _migrate(url: str) -> None:
+    """Give an empty database the store's schema."""
+
+    async def migrate() -> None:
+        store = await open_store(url)
+        await store.close()
+
+    with ThreadPoolExecutor(1) as thread:
+        # This thread's event loop is the tests'.
+        thread.submit(anyio.run, migrate).result()
 
 
 # Postgres
@@ -96,14 +109,7 @@ def postgres_template(postgres: Postgres) -> Iterator[str]:
     """The name of a database with the store's schema, to be cloned."""
     owner = _owner(postgres)
     name = postgres.create(owner=owner)
-
-    async def migrate() -> None:
-        store = await open_store(postgres.url(name, owner))
-        await store.close()
-
-    with ThreadPoolExecutor(1) as thread:
-        # In a thread of its own: this one's event loop is the tests'.
-        thread.submit(anyio.run, migrate).result()
+    _migrate(postgres.url(name, owner))
     yield name
     postgres.drop(name)
 
@@ -141,6 +147,17 @@ def postgres_logins(postgres: Postgres) -> Iterator[Logins]:
     postgres.drop(name)
 
 
+# Files
+
+
+@pytest.fixture(scope="session")
+def file_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database file with the store's schema, to be copied."""
+    path = tmp_path_factory.mktemp("template") / "store.db"
+    _migrate(f"file:{path}")
+    return path
+
+
 # libSQL
 
 
@@ -149,9 +166,9 @@ def start_libsql(logs: Path) -> Iterator[StartLibsql]:
     """Start a server of the test's own, which it may kill and start again."""
     started: list[LibsqlServer] = []
 
-    def start(*, vec: bool = False, options: tuple[str, ...] = ()) -> LibsqlServer:
+    def start(**options: Any) -> LibsqlServer:
         try:
-            server = LibsqlServer(logs, vec=vec, options=options)
+            server = LibsqlServer(logs, **options)
         except MissingPart as error:
             missing(error)
         started.append(server)
@@ -160,6 +177,23 @@ def start_libsql(logs: Path) -> Iterator[StartLibsql]:
 
     yield start
     for server in started:
+        server.stop()
+
+
+@pytest.fixture(scope="session")
+def libsql_template(logs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The data of a libSQL server with the store's schema, to be copied."""
+    try:
+        server = LibsqlServer(logs)
+    except MissingPart as error:
+        missing(error)
+    try:
+        server.start()
+        _migrate(server.http_url)
+        server.end()
+        copy = tmp_path_factory.mktemp("template") / "data"
+        return shutil.copytree(server.folder / "data", copy)
+    finally:
         server.stop()
 
 
@@ -184,14 +218,22 @@ def libsql_with_vec(start_libsql: StartLibsql) -> LibsqlServer:
 
 @pytest.fixture
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The URL of an empty database, of each backend in turn (or of those of a mark)."""
+    """The URL of a database without rows, of each backend in turn (or of those of a mark).
+
+    Where that is cheaper, it has the store's schema already.
+    """
     match request.param:
         case "file":
+            shutil.copy(request.getfixturevalue("file_template"), tmp_path / "store.db")
             return f"file:{tmp_path / 'store.db'}"
         case "postgres":
             return request.getfixturevalue("postgres_url")
         case backend:
-            server = request.getfixturevalue("libsql")
+            if libsql_server.EXTERNAL in os.environ:
+                server = request.getfixturevalue("libsql")
+            else:
+                template = request.getfixturevalue("libsql_template")
+                server = request.getfixturevalue("start_libsql")(template=template)
             return server.ws_url if backend == "libsql-ws" else server.http_url
 
 

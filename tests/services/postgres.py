@@ -149,7 +149,7 @@ class PostgresServer(Service, Postgres):
     """A server of our own.
 
     Args:
-        settings: of the configuration, beside `SETTINGS`.
+        settings: of the configuration, in addition to `SETTINGS`.
     """
 
     # At once, without writing down what is removed next.

@@ -138,6 +138,11 @@ class Service(ABC):
 
     def stop(self) -> None:
         """End it and remove its folder; calling it twice is harmless."""
+        self.end()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def end(self) -> None:
+        """End it, and leave what it wrote."""
         if self._process is not None and self.alive:
             self._process.send_signal(self.stop_signal)
             try:
@@ -145,7 +150,6 @@ class Service(ABC):
             except subprocess.TimeoutExpired:
                 self.kill()
         self._ended()
-        shutil.rmtree(self.folder, ignore_errors=True)
 
     def _ended(self) -> None:
         if self._process is not None:

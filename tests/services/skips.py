@@ -8,7 +8,7 @@ from tests.services.fixtures import MISSING
 from tests.services.process import in_ci
 
 MOST_SKIPS = 40
-"""How many tests may be skipped, beside those that want a server which is not to be had here."""
+"""How many tests may be skipped, without those whose server is missing here."""
 
 # What pytest itself says where a skip says nothing.
 _NO_REASONS = frozenset({"", "Skipped", "unconditional skip"})

@@ -28,10 +28,10 @@ from agent_runtime_storage import (
 from agent_runtime_storage.drivers.protocol import Driver
 from agent_runtime_storage.sql.loader import load_queries
 from agent_runtime_storage.urls import open_driver
-from benchmarks.proof.interleavings.run import driver_of, over
 from tests.storage.attacks import ATTACKS, Target, fill_other, fill_own, outcome
 from tests.storage.twins import live, look
-from tests.support.gate import Gate, GatedDriver
+from tests.support.gate import Gate, GatedDriver, Process
+from tests.support.stores import driver_of, over
 
 NO_JOB = Job("018f0000-0000-7000-8000-000000000000", "t1", "other", "a", b"", 1, "0" * 32)
 SHARED = {"schema_migrations", "rooms"}
@@ -134,15 +134,11 @@ async def test_owners_may_do_the_same_at_the_same_time(store: Store) -> None:
     lives: dict[str, list[object]] = {}
 
     async def lead(name: str) -> None:
-        try:
-            user = over(store, GatedDriver(driver_of(store), gate, name)).of(name)
-            lives[name] = await live(user, name)
-        finally:
-            gate.end()
+        user = over(store, GatedDriver(driver_of(store), gate, Process(name))).of(name)
+        lives[name] = await live(user, name)
 
     async with anyio.create_task_group() as group:
         for name in ("ann", "bob"):
-            gate.begin()
             group.start_soon(lead, name)
         await gate.still()
         while gate.waiting:

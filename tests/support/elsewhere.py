@@ -1,4 +1,4 @@
-"""A run in another process, which a test can watch, let go on, stop and kill.
+"""A run in another process, which a test can watch, release, stop and kill.
 
 As a program it runs an agent over a database and writes each event, and its end, as a line
 of JSON.  The agent calls `wait`, directly or by a child run, which ends when stdin does.

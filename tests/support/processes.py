@@ -32,7 +32,7 @@ class Program:
         return orjson.loads(await self._lines.receive_until(b"\n", LINE))
 
     async def kill(self) -> None:
-        """Kill it with SIGKILL, and wait until it is gone."""
+        """Kill it with SIGKILL, and wait until it is dead."""
         self.process.send_signal(signal.SIGKILL)
         await self.process.wait()
 

@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import orjson
 
@@ -21,11 +21,22 @@ from agent_runtime.messages import (
     call_id,
     decode_message,
 )
-from agent_runtime_storage import EventRow, ObservationRow, Store
+from agent_runtime_storage import EventRow, ObservationRow, Store, UserStore
 from agent_runtime_storage.drivers.protocol import Driver, Row
-from benchmarks.proof.interleavings.memory_world import MAIN, Message, Op, Sent
 
+MAIN = "main"
+Message: TypeAlias = tuple[str, str, list[str], str]
+"""Of a prompt: role, text, ids of the calls, id of the call that it answers."""
 _OBSERVED = re.compile(r"<observed (\w+) nodes (\d+) to (\d+)>\n.*\n</observed \1>", re.DOTALL)
+
+
+@dataclass(slots=True)
+class Sent:
+    """A prompt as it was sent, and the text of its answer, which has no other."""
+
+    op: str
+    messages: list[Message]
+    answer: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +75,18 @@ async def read_left(store: Store, driver: Driver, owner: str, thread: str = MAIN
     )
 
 
+async def claim_all(user: UserStore, left: Left, thread: str = MAIN) -> list[str]:
+    """Claim every job that is not done, and return the ids of those that could be claimed."""
+    claimed: list[str] = []
+    for _, kind, key, status in left.jobs:
+        if status == "done":
+            continue
+        job = await user.claim(kind, seconds=60, thread_id=thread, key=key)
+        if job is not None:
+            claimed.append(job.id)
+    return claimed
+
+
 @dataclass
 class Judge:
     """What is known of an interleaving, and what is found wrong with it.
@@ -73,16 +96,12 @@ class Judge:
     """
 
     left: Left
-    history: Sequence[Op]
     sent: Sequence[Sent]
     claimed: frozenset[str]
     problems: list[str] = field(default_factory=list[str])
 
     def judge(self) -> list[str]:
         """Return what is wrong, a sentence each."""
-        for op in self.history:
-            if op.outcome == "failed":
-                self._say(f"{op.what} {op.id} failed: {op.error}")
         self._fencing()
         self._observations()
         self._jobs()
@@ -134,23 +153,23 @@ class Judge:
         if [part.parent_id for part in parts] != ends[:-1] or ends[-1] != one.last:
             self._say(f"the parts {one.parts} of observation {one.id} do not follow each other")
         if one.first != parts[0].first or one.level != 1 + max(part.level for part in parts):
-            self._say(f"observation {one.id} does not stand for its parts {one.parts}")
+            self._say(f"observation {one.id} does not cover its parts {one.parts}")
 
     def _jobs(self) -> None:
-        told = [event.data for event in self.left.events if event.kind == "observation"]
-        if sorted(one["observation"] for one in told) != list(self.left.observations):
-            self._say("the events tell of other observations than there are")
-        commits = Counter(one["job"] for one in told if one["job"])
+        reported = [event.data for event in self.left.events if event.kind == "observation"]
+        if sorted(one["observation"] for one in reported) != list(self.left.observations):
+            self._say("the events report other observations than there are")
+        commits = Counter(one["job"] for one in reported if one["job"])
         jobs = {row[0]: row for row in self.left.jobs}
         for job, count in commits.items():
             if count != 1 or job not in jobs or jobs[job][3] != "done":
                 self._say(f"job {jobs.get(job)} was committed {count} times")
         for job, kind, key, status in jobs.values():
             if status == "done" and not commits[job]:
-                self._say(f"the {kind} job {key} is done, and nothing came of it")
+                self._say(f"the {kind} job {key} is done without a commit")
             if status != "done" and job not in self.claimed:
                 self._say(f"the {kind} job {key} is lost: it is {status}")
-        for one in told:
+        for one in reported:
             # The loop itself has something written by rules, without a job, where it cannot wait.
             if not one["job"] and one["origin"] == "model":
                 self._say(f"observation {one['observation']} was committed without its job")
@@ -227,13 +246,13 @@ class Judge:
             wanted = [call_id(node, index) for index in range(len(made))]
             shown = message.text in text if isinstance(message, Note) else message.text == text
             if not shown or ids != wanted or (role == "assistant") != (message.type == "assistant"):
-                return f"in the place of node {node} stands {messages[place]}"
+                return f"node {node} is shown as {messages[place]}"
             results = [one[3] for one in messages[place + 1 : place + 1 + len(made)]]
             if results != wanted:
                 return f"the results of node {node} are {results}"
             place += 1 + len(made)
         rest = messages[place:]
-        return f"it shows what is not of its branch, or shows it again: {rest}" if rest else ""
+        return f"it shows more than its branch, or shows it twice: {rest}" if rest else ""
 
 
 def _shows(message: LoggedMessage, seq: int, text: str, call: str) -> bool:

@@ -1,4 +1,4 @@
-"""What the tests of the loop share: a runtime that talks to a server which plays the provider."""
+"""Open a runtime whose model is a loopback server, or a script."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class World:
         return await self.runtime.run(agent, task, on_event=self.events.append, **options)
 
     async def resume(self, agent: Agent) -> RunResult:
-        """Go on with the run that began last."""
+        """Resume the run that began last."""
         return await self.runtime.resume(self.run_id, agent, on_event=self.events.append)
 
     async def row(self) -> Run:

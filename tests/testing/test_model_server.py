@@ -110,7 +110,7 @@ def test_an_example_has_what_the_schema_requires_and_no_more() -> None:
 
 def test_it_runs_as_a_program() -> None:
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    command = [sys.executable, "-m", "agent_runtime.testing.model_server", "--steps", "0"]
+    command = [sys.executable, "-m", "agent_runtime.testing", "--steps", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
         try:
             assert process.stdout is not None

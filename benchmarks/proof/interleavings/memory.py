@@ -3,129 +3,170 @@
 The runs are whole ones, with their loop, log, memory and store; only models are scripted, and the
 thresholds are so small that every few steps something is observed, takes effect or is condensed.
 Each interleaving is some dozen actions (runs, resumes, answers given again, forks, cancels,
-steering, crashes, leases that run out under who still works, cancelled tasks); one scheduler
+steering, crashes, leases that run out while their holder works, cancelled tasks); one scheduler
 brings each read, each batch and each answer of a model into the order that the seed says.  With
 `--processes` two processes work at the same time instead, and one is killed.
 
-What is judged from the rows and the prompts as they were sent: each node of the branch is in every
-prompt exactly once, raw or within one observation; an observation is valid on its branch; every
-job was committed once or can be claimed again; who lost the lease wrote nothing.  `--seed` runs a
-failing seed again; with `--serial` one call at a time is let through, so a seed gives the same
-each time.
+Judged from the rows and the prompts as they were sent: each node of the branch is in every prompt
+exactly once, raw or within one observation; an observation is valid on its branch; every job was
+committed once or can be claimed again; who lost the lease wrote nothing.  `--seed` runs a failing
+seed again; with `--serial` one call is let through at a time, so a seed gives the same each time.
 """
 
 from __future__ import annotations
 
 import argparse
-import multiprocessing
-import tempfile
-import time
-from collections import Counter
-from collections.abc import Callable, Iterable
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import AsyncExitStack, ExitStack
-from pathlib import Path
-from uuid import uuid4
+import itertools
+import random
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from typing import Any
 
-import anyio
-
-from agent_runtime_storage import open_store
-from agent_runtime_storage.urls import backend_of
-from benchmarks.backends import empty_databases
+from agent_runtime.memory.observational import worker
+from agent_runtime.models.tokens import count_text
+from agent_runtime_storage import Store
 from benchmarks.frame import Report
-from benchmarks.proof.interleavings import tally as interleavings_tally
-from benchmarks.proof.interleavings.memory_processes import run_kills
-from benchmarks.proof.interleavings.memory_run import Verdict, interleave
-from benchmarks.proof.interleavings.memory_world import quick
-from benchmarks.proof.interleavings.tally import LONGEST, Tally, Took, report
+from benchmarks.proof.interleavings import command
+from benchmarks.proof.interleavings.harness import (
+    SIDES,
+    Odds,
+    Pause,
+    Scheduler,
+    World,
+    no_note,
+    no_pause,
+)
+from benchmarks.proof.interleavings.history import Note, Op, recorded
+from benchmarks.proof.interleavings.memory_actions import ACTIONS, Actor, Remembering, choose
+from tests.support.prompt_judge import Judge, Left, claim_all, read_left
+from tests.support.stores import driver_of, expire
 
-SHARE = 25
-"""How many seeds a worker does before it tells of them."""
+COUNT = 12
+_CRASH, _EXPIRE = 0.004, 0.008
 
 
-async def run_seeds(
-    url: str,
-    seeds: Iterable[int],
-    on_verdict: Callable[[Verdict], None],
-    *,
-    actions: int = 12,
-    concurrent: bool = True,
-) -> None:
-    """Interleave two runtimes on the database, for each of the seeds, one after the other.
+class MemoryWorld(World):
+    """Whole runs with observational memory.
 
-    Args:
-        actions: how many actions one has, those that the scheduler adds aside.
-        concurrent: whether several calls are at times let through at once.
+    Attributes:
+        runtimes: by side, those that did its actions.
     """
-    quick()
-    prefix = f"memory {uuid4().hex}"
-    async with AsyncExitStack() as stack:
-        stores = [await open_store(url, synchronous="normal") for _ in range(2)]
-        for store in stores:
-            stack.push_async_callback(store.close)
-        for seed in seeds:
-            verdict = Verdict(seed, (f"it hangs for {LONGEST:g} s",), ())
-            with anyio.move_on_after(LONGEST):
-                verdict = await interleave(stores, prefix, seed, actions, concurrent=concurrent)
-            on_verdict(verdict)
+
+    odds = Odds(
+        first="run",
+        width=3,
+        tasks=1,
+        # While the other process works on the thread there is little to do.
+        rest=0.002,
+        start=0.03,
+        cancel=0.002,
+        several=0.1,
+        most=2,
+        interrupt=0,
+    )
+
+    def __init__(self, owner: str) -> None:
+        super().__init__(owner)
+        self.numbers = itertools.count()
+        self.runtimes: defaultdict[str, list[Remembering]] = defaultdict(list)
+
+    @staticmethod
+    def prepare(seconds: float = 0.0) -> None:
+        """Load the vocabulary, and have the memory try again after `seconds`."""
+        count_text("load")
+        worker.RETRY_SECONDS = seconds
+        worker.AGAIN_SECONDS = seconds
+
+    def choose(self, chance: random.Random) -> str:
+        """Return the name of an action."""
+        return choose(chance)
+
+    async def act(
+        self,
+        op: Op,
+        store: Store,
+        chance: random.Random,
+        *,
+        pause: Pause = no_pause,
+        note: Note = no_note,
+    ) -> None:
+        """Do an action in a runtime of its own."""
+        del note
+
+        def mark(what: str) -> str:
+            return f"{what} {op.side}/{next(self.numbers)}."
+
+        actor = Actor(store, self.owner, op, chance, mark, pause, self.on_sent)
+        self.runtimes[op.side].append(actor.runtime)
+        with recorded(op):
+            await ACTIONS[op.what](actor)
+
+    async def disturb(self, scheduler: Scheduler, luck: float) -> bool:
+        """Crash a side, or end all leases; the holder of one may be alive, and continue."""
+        if luck < _CRASH:
+            number = scheduler.chance.randrange(len(SIDES))
+            entry = Op(f"a{len(scheduler.history)}", "crash", SIDES[number], outcome="ok")
+            scheduler.history.append(entry)
+            await self._crash(scheduler, number)
+        elif luck < _EXPIRE:
+            await expire(scheduler.stores[0], self.owner)
+            scheduler.start("resume")
+        return luck < _EXPIRE
+
+    async def _crash(self, scheduler: Scheduler, number: int) -> None:
+        scheduler.crash(number)
+        await self._end(SIDES[number])
+
+    async def _end(self, side: str) -> None:
+        for runtime in self.runtimes.pop(side, ()):
+            await runtime.end()
+
+    async def close(self) -> None:
+        """End what continues after its run."""
+        for side in list(self.runtimes):
+            await self._end(side)
+
+    async def finish(self, scheduler: Scheduler) -> None:
+        """Let an undisturbed run bring everything to its end."""
+        await expire(scheduler.stores[0], self.owner)
+        op = await scheduler.alone("tidy")
+        if op.outcome != "ok":
+            op.outcome, op.error = "failed", f"the thread is not usable any more: {op.error}"
+        for number in range(len(SIDES)):
+            await self._crash(scheduler, number)
+
+    async def judge(self, store: Store, history: Sequence[Op]) -> list[str]:
+        """Judge what is left once every claim of a job is over."""
+        await expire(store, self.owner)
+        left = await read_left(store, driver_of(store), self.owner)
+        claimed = frozenset(await claim_all(store.of(self.owner), left))
+        self.happened = _happened(left)
+        failed = [
+            f"{op.what} {op.id} failed: {op.error}" for op in history if op.outcome == "failed"
+        ]
+        return failed + Judge(left, self.sent, claimed).judge()
 
 
-def _share(url: str, seeds: Iterable[int], actions: int, concurrent: bool) -> list[Verdict]:
-    verdicts: list[Verdict] = []
-
-    async def run() -> None:
-        await run_seeds(url, seeds, verdicts.append, actions=actions, concurrent=concurrent)
-
-    anyio.run(run)
-    return verdicts
+WORLD = MemoryWorld
 
 
-def _run_shares(url: str, args: argparse.Namespace, add: Callable[[Verdict], None]) -> None:
-    """Have the seeds done by several processes: an interleaving keeps one core busy."""
-    anyio.run(_prepare, url)
-    last = args.seed + args.count
-    shares = [range(at, min(at + SHARE, last)) for at in range(args.seed, last, SHARE)]
-    with ProcessPoolExecutor(args.jobs, multiprocessing.get_context("spawn")) as pool:
-        done = [pool.submit(_share, url, one, args.actions, not args.serial) for one in shares]
-        try:
-            for future in as_completed(done):
-                for verdict in future.result():
-                    add(verdict)
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
-
-
-async def _prepare(url: str) -> None:
-    """Bring the schema up to date before several do at once."""
-    store = await open_store(url)
-    await store.close()
+def _happened(left: Left) -> dict[str, int]:
+    """Count the causes of activations, and the kinds of observations."""
+    counts = Counter[str]()
+    for event in left.events:
+        data: Any = event.data
+        if event.kind == "activation":
+            counts[f"activated: {data['cause']}"] += 1
+        elif event.kind == "observation":
+            counts[f"{'reflected' if data['level'] else 'observed'} by {data['origin']}"] += 1
+    return dict(counts)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the benchmark's options."""
-    parser.add_argument("--jobs", type=int, default=2, help="in how many processes")
-    interleavings_tally.add_arguments(parser, actions=12)
+    command.add_options(parser, actions=COUNT)
 
 
 def run(args: argparse.Namespace) -> Report:
     """Interleave and judge."""
-    tally, happened = Tally(), Counter[str]()
-
-    def add(verdict: Verdict) -> None:
-        tally.add(verdict)
-        happened.update(verdict.happened)
-
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        url = args.url or stack.enter_context(empty_databases())(args.backend)
-        begun = time.monotonic()
-        if args.count:
-            _run_shares(url, args, add)
-        seconds = time.monotonic() - begun
-        if args.processes:
-            run_kills(url, args.seed, args.processes, add, folder)
-        kill_seconds = time.monotonic() - begun - seconds
-    rows = [{"happened": what, "times": times} for what, times in sorted(happened.items())]
-    took = Took(seconds, kill_seconds, 1800)
-    return report("interleavings_memory", backend_of(url), args, tally, took, rows=rows)
+    return command.measure("interleavings.memory", MemoryWorld, args, seconds=1800, survive=False)

@@ -1,4 +1,4 @@
-"""Two processes on one thread, one of them killed by SIGKILL at a random instant."""
+"""Let two processes act on one thread, and kill one of them by SIGKILL at a random instant."""
 
 from __future__ import annotations
 
@@ -8,27 +8,34 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
+from uuid import uuid4
 
+import anyio
 import orjson
 
 from agent_runtime.errors import AgentRuntimeError
-from agent_runtime_storage import Store
-from benchmarks.proof.interleavings.check import Judge, read_rows
-from benchmarks.proof.interleavings.history import MAIN, Op
-from benchmarks.proof.interleavings.run import Verdict, driver_of
+from agent_runtime_storage import open_store
+from benchmarks.proof.interleavings import worker
+from benchmarks.proof.interleavings.harness import Scheduler, Verdict, World, finish
+from benchmarks.proof.interleavings.history import Op, read_journal
 from benchmarks.proof.interleavings.worker import Life
+from tests.support.command import ROOT, clean_environ
+from tests.support.prompt_judge import MAIN
 
-ROOT = Path(__file__).parents[3]
 VICTIM, SURVIVOR = "victim", "survivor"
+_BEFORE = 80
+"""Lines that the victim writes at most before it is killed: two for an action, one for a prompt."""
+_AFTER = 40
+"""Lines that the survivor still writes after the kill."""
 _PATIENCE = 60.0
 
 
 class WorkerError(AgentRuntimeError):
-    """A process of the harness failed, so that nothing can be said of the store."""
+    """A process of the harness failed, so nothing is known of the store."""
 
 
 class Processes:
@@ -56,32 +63,18 @@ class Processes:
 
 
 @contextmanager
-def processes(module: str = "benchmarks.proof.interleavings.worker") -> Generator[Processes]:
-    """Start the program that forks the processes, and end it afterwards."""
-    environ = {name: value for name, value in os.environ.items() if "AGENT_RUNTIME" not in name}
-    environ["PYTHONPATH"] = os.pathsep.join(str(ROOT / one) for one in (".", "storage", "config"))
-    command = [sys.executable, "-m", module]
+def processes(kind: type[World]) -> Generator[Processes]:
+    """Start the program that forks the processes of a world, and end it afterwards."""
+    command = [sys.executable, "-m", worker.__name__, kind.__module__]
     pipe = subprocess.PIPE
+    environ = clean_environ()
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, env=environ, cwd=ROOT) as program:
         # Closing its stdin, as leaving this context does, ends it.
         yield Processes(program)
 
 
-def kill_one(
-    work: Processes,
-    url: str,
-    owner: str,
-    seed: int,
-    folder: Path,
-    *,
-    before: int = 80,
-    after: int = 40,
-) -> list[Path]:
+def kill_one(work: Processes, url: str, owner: str, seed: int, folder: Path) -> list[Path]:
     """Let two processes act, kill one of them, and return the journals of both.
-
-    Args:
-        before: lines that the one has written at most when it is killed.
-        after: lines that the other one still writes then.
 
     Raises:
         WorkerError: a process ended otherwise than it had to.
@@ -93,10 +86,10 @@ def kill_one(
         work.start(Life(url, owner, name, seed, str(journal), str(stop)))
         for name, journal in journals.items()
     ]
-    _wait_for_lines(journals[VICTIM], chance.randint(1, before))
+    _wait_for_lines(journals[VICTIM], chance.randint(1, _BEFORE))
     time.sleep(chance.uniform(0, 0.005))
     os.kill(victim, signal.SIGKILL)
-    _wait_for_lines(journals[SURVIVOR], after, more=True)
+    _wait_for_lines(journals[SURVIVOR], _lines(journals[SURVIVOR]) + _AFTER)
     stop.touch()
     ended = work.join()
     if list(ended) != [-signal.SIGKILL, 0]:
@@ -108,13 +101,7 @@ def _lines(journal: Path) -> int:
     return journal.read_bytes().count(b"\n") if journal.exists() else 0
 
 
-def _wait_for_lines(journal: Path, count: int, *, more: bool = False) -> None:
-    """Wait until a journal has so many lines, or so many more than it has.
-
-    Raises:
-        WorkerError: it takes a minute.
-    """
-    count += _lines(journal) if more else 0
+def _wait_for_lines(journal: Path, count: int) -> None:
     deadline = time.monotonic() + _PATIENCE
     while _lines(journal) < count:
         if time.monotonic() > deadline:
@@ -122,18 +109,49 @@ def _wait_for_lines(journal: Path, count: int, *, more: bool = False) -> None:
         time.sleep(0.001)
 
 
-async def judge(store: Store, prefix: str, seed: int, history: Sequence[Op]) -> Verdict:
+def run_kills(
+    kind: type[World],
+    url: str,
+    seeds: Iterable[int],
+    on_verdict: Callable[[Verdict], None],
+    folder: Path,
+) -> None:
+    """Let two processes act on one thread and kill one of them, for each of the seeds.
+
+    Raises:
+        WorkerError: a process ended otherwise than it had to.
+    """
+    kind.prepare()
+    prefix = f"processes {uuid4().hex}"
+    with processes(kind) as work:
+        for seed in seeds:
+            world = kind(f"{prefix} {seed}")
+            anyio.run(_ensure_thread, url, world.owner)
+            history: list[Op] = []
+            for journal in kill_one(work, url, world.owner, seed, folder):
+                ops, sent = read_journal(journal)
+                history += ops
+                world.sent += sent
+            on_verdict(anyio.run(_judge, url, world, seed, history))
+
+
+async def _ensure_thread(url: str, owner: str) -> None:
+    store = await open_store(url)
+    await store.of(owner).ensure_thread(MAIN)
+    await store.close()
+
+
+async def _judge(url: str, world: World, seed: int, history: list[Op]) -> Verdict:
     """Judge what two processes left, seen by a third."""
-    owner = f"{prefix} {seed}"
-    thread = await store.of(owner).thread(MAIN)
-    if thread.head is not None:
-        await store.of(owner).branch(MAIN, thread.head)
-    rows = await read_rows(driver_of(store), owner)
-    return Verdict(seed, tuple(Judge(rows, history).judge()), tuple(history))
+    store = await open_store(url)
+    try:
+        return await finish(Scheduler(world, (store, store), seed, history=history), store)
+    finally:
+        await store.close()
 
 
-def went_on(history: Sequence[Op]) -> int:
-    """Return how many actions of the survivor succeeded after the other one's last word."""
+def acted_after(history: Sequence[Op]) -> int:
+    """Return how many actions of the survivor succeeded after the victim's last line."""
     last = max((op.end or op.start for op in history if op.side == VICTIM), default=0)
     after = (op for op in history if op.side == SURVIVOR and op.start > last)
     return sum(op.outcome == "ok" for op in after)

@@ -1,133 +1,118 @@
 """Interleave two stores on one thread in many orders, by seeds, and look for what must never be.
 
-Each interleaving is some forty actions (runs begun, steps, results, posts, drains, take-overs,
+Each interleaving is some forty actions (runs begun, steps, results, posts, drains, takeovers,
 cancels, child runs, jobs, moves of the head, with stale knowledge, repetitions and cancelled
 tasks), whose reads and writes one scheduler brings into the order that the seed says.  With
-`--processes` two processes act at the same time instead, and one is killed.  What was found wrong
-is shown with its seed; `--seed` runs it again.  With `--serial` one call at a time goes to the
+`--processes` two processes act at the same time instead, and one is killed.  What is wrong is
+shown with its seed; `--seed` runs it again.  With `--serial` one call at a time reaches the
 database, so a seed gives the same in every run.
 """
 
 from __future__ import annotations
 
 import argparse
-import tempfile
-import time
-from collections.abc import Callable, Iterator
-from contextlib import AsyncExitStack, ExitStack
-from functools import partial
-from pathlib import Path
-from uuid import uuid4
+import random
+from collections.abc import Sequence
 
-import anyio
+from agent_runtime_storage import Store
+from benchmarks.frame import Report
+from benchmarks.proof.interleavings import command
+from benchmarks.proof.interleavings.harness import (
+    Odds,
+    Pause,
+    Scheduler,
+    World,
+    no_note,
+    no_pause,
+)
+from benchmarks.proof.interleavings.history import Note, Op, recorded
+from benchmarks.proof.interleavings.store_actions import COMMITS, Actor, Side, choose
+from benchmarks.proof.interleavings.store_judge import Judge, read_rows
+from tests.support.prompt_judge import MAIN
+from tests.support.stores import driver_of
 
-from agent_runtime_storage import open_store
-from agent_runtime_storage.urls import backend_of
-from benchmarks.backends import empty_databases
-from benchmarks.frame import Report, at_least
-from benchmarks.proof.interleavings import tally as interleavings_tally
-from benchmarks.proof.interleavings.processes import judge, kill_one, processes, went_on
-from benchmarks.proof.interleavings.run import Verdict, interleave
-from benchmarks.proof.interleavings.tally import LONGEST, Tally, Took, report
-from benchmarks.proof.interleavings.worker import read_journal
-
-
-async def run_seeds(
-    url: str,
-    first: int,
-    count: int,
-    on_verdict: Callable[[Verdict], None],
-    *,
-    parallel: int = 1,
-    actions: int = 40,
-    concurrent: bool = True,
-) -> None:
-    """Interleave two stores on the database, for each of so many seeds.
-
-    Args:
-        parallel: how many interleavings, of owners of their own, are under way at once.
-        actions: how many actions one has on average.
-        concurrent: whether several calls are at times let through at once, and some cancelled
-            under way; how those end is not the seed's alone to say.
-    """
-    prefix = f"interleaving {uuid4().hex}"
-    async with AsyncExitStack() as stack:
-        stores = [await open_store(url, synchronous="normal") for _ in range(2)]
-        for store in stores:
-            stack.push_async_callback(store.close)
-        seeds = iter(range(first, first + count))
-
-        async def work(seeds: Iterator[int]) -> None:
-            for seed in seeds:
-                try:
-                    with anyio.fail_after(LONGEST):
-                        on_verdict(await interleave(stores, prefix, seed, actions, concurrent))
-                except TimeoutError:
-                    on_verdict(Verdict(seed, (f"it hangs for {LONGEST:g} s",), ()))
-
-        async with anyio.create_task_group() as group:
-            for _ in range(parallel):
-                group.start_soon(work, seeds)
+ACTIONS = 40
 
 
-def run_kills(
-    url: str, first: int, count: int, on_verdict: Callable[[Verdict], None], folder: Path
-) -> None:
-    """Let two processes act on one thread and kill one of them, for each of so many seeds."""
-    prefix = f"processes {uuid4().hex}"
+class StoreWorld(World):
+    """Calls of the store alone, as engines make them."""
 
-    async def prepare(seed: int) -> None:
-        store = await open_store(url)
-        await store.of(f"{prefix} {seed}").ensure_thread("main")
-        await store.close()
+    odds = Odds(
+        first="begin",
+        width=4,
+        tasks=3,
+        rest=0,
+        start=0.35,
+        cancel=0.03,
+        several=0.15,
+        most=4,
+        interrupt=0.05,
+    )
 
-    async def verdict(seed: int) -> Verdict:
-        store = await open_store(url)
+    def __init__(self, owner: str) -> None:
+        super().__init__(owner)
+        self.sides: dict[str, Side] = {}
+
+    def choose(self, chance: random.Random) -> str:
+        """Return the name of an action."""
+        return choose(chance)
+
+    async def act(
+        self,
+        op: Op,
+        store: Store,
+        chance: random.Random,
+        *,
+        pause: Pause = no_pause,
+        note: Note = no_note,
+    ) -> None:
+        """Do an action, or another one if there is nothing to do it to."""
+        side = self.sides.setdefault(op.side, Side(op.side))
+        actor = Actor(store.of(self.owner), side, chance, op, note)
         try:
-            return await judge(store, prefix, seed, history)
+            with recorded(op):
+                if not await actor.act():
+                    op.outcome = "nothing"
         finally:
-            await store.close()
+            if op.outcome in ("doubt", "cancelled"):
+                side.forget(op)
 
-    with processes() as work:
-        for seed in range(first, first + count):
-            anyio.run(prepare, seed)
-            journals = kill_one(work, url, f"{prefix} {seed}", seed, folder)
-            history = [op for journal in journals for op in read_journal(journal)]
-            on_verdict(anyio.run(verdict, seed))
+    async def cancelled(self, op: Op, store: Store) -> None:
+        """Note whether a cancelled commit is there: it must not be written later."""
+        if op.what not in COMMITS:
+            return
+        rows = await driver_of(store).read(
+            "SELECT count(*) FROM events WHERE user_id = :user_id AND kind = :kind",
+            {"user_id": self.owner, "kind": f"{op.what} {op.id}"},
+            owner=self.owner,
+        )
+        op.facts["there"] = rows[0][0] > 0
+
+    async def finish(self, scheduler: Scheduler) -> None:
+        """Let each side follow the events to their end."""
+        user = scheduler.stores[0].of(self.owner)
+        for side in self.sides.values():
+            events = await user.events(MAIN, after=side.cursor)
+            side.followed += [(event.id, event.kind) for event in events]
+
+    async def judge(self, store: Store, history: Sequence[Op]) -> list[str]:
+        """Judge the rows; the branch of the head must be readable."""
+        user = store.of(self.owner)
+        thread = await user.thread(MAIN)
+        if thread.head is not None:
+            await user.branch(MAIN, thread.head)
+        rows = await read_rows(driver_of(store), self.owner)
+        return Judge(rows, history, list(self.sides.values())).judge()
+
+
+WORLD = StoreWorld
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the benchmark's options."""
-    parser.add_argument("--parallel", type=int, default=4, help="interleavings at the same time")
-    interleavings_tally.add_arguments(parser, actions=40)
+    command.add_options(parser, actions=ACTIONS)
 
 
 def run(args: argparse.Namespace) -> Report:
     """Interleave and judge."""
-    tally, survivors = Tally(), 0
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        url = args.url or stack.enter_context(empty_databases())(args.backend)
-        begun = time.monotonic()
-        if args.count:
-            seeds = partial(
-                run_seeds,
-                parallel=args.parallel,
-                actions=args.actions,
-                concurrent=not args.serial,
-            )
-            anyio.run(seeds, url, args.seed, args.count, tally.add)
-        seconds = time.monotonic() - begun
-        if args.processes:
-
-            def add(verdict: Verdict) -> None:
-                nonlocal survivors
-                tally.add(verdict)
-                survivors += went_on(verdict.history) > 0
-
-            run_kills(url, args.seed, args.processes, add, folder)
-        kill_seconds = time.monotonic() - begun - seconds
-    took = Took(seconds, kill_seconds, 3600)
-    alive = [at_least("survivors that went on", survivors, args.processes)]
-    targets = alive if args.processes else []
-    return report("interleavings", backend_of(url), args, tally, took, targets=targets)
+    return command.measure("interleavings.store", StoreWorld, args, seconds=3600, survive=True)

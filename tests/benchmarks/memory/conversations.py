@@ -18,9 +18,9 @@ FACTS = (
 def filler(number: int) -> tuple[str, str]:
     """Return a message and its answer that nobody asks about; the answer is long, as they are."""
     topic = TOPICS[number % len(TOPICS)]
-    told = f"Part {number} of what there is to know about {topic} follows here. "
+    first = f"Part {number} of what there is to know about {topic} follows here. "
     more = f"People who like {topic} meet on day {number} and talk for hours about old {topic}. "
-    return f"Tell me about {topic}, part {number}.", told + more * 12
+    return f"Tell me about {topic}, part {number}.", first + more * 12
 
 
 def longmemeval(turns: int = 30) -> list[dict[str, Any]]:

@@ -44,7 +44,7 @@ def conversations(tmp_path: Path) -> list[Conversation]:
     return longmemeval.read(tmp_path)
 
 
-def told(report: Report, context: str) -> dict[str, dict[str, Any]]:
+def rows_of(report: Report, context: str) -> dict[str, dict[str, Any]]:
     """Return a context's rows by what they tell."""
     return {row["what"]: dict(row) for row in report.rows if row["context"] == context}
 
@@ -53,14 +53,16 @@ async def test_without_memory_less_is_known(conversations: list[Conversation]) -
     report = await report_of("longmemeval", conversations, options("--runs", "1"))
 
     scores = {
-        context: told(report, context)["all (micro)"]["score"]
+        context: rows_of(report, context)["all (micro)"]["score"]
         for context in ("full", "none", "memory")
     }
     # Of four questions one asks for what was never said.
     assert scores == {"full": 1.0, "none": 0.25, "memory": 1.0}
-    assert told(report, "none")["abstention"]["score"] == 1.0
-    assert told(report, "memory")["observations"]["n"] > 4
-    prompts = [told(report, one)["tokens of a prompt"]["n"] for one in ("none", "memory", "full")]
+    assert rows_of(report, "none")["abstention"]["score"] == 1.0
+    assert rows_of(report, "memory")["observations"]["n"] > 4
+    prompts = [
+        rows_of(report, one)["tokens of a prompt"]["n"] for one in ("none", "memory", "full")
+    ]
     assert prompts == sorted(prompts)
     assert all(target.met for target in report.targets) and len(report.targets) == 2
 
@@ -70,7 +72,7 @@ async def test_recall_finds_what_observations_left_out(conversations: list[Conve
     chosen = options("--runs", "1", "--contexts", "memory", "--recall", "--window", "3000")
     report = await report_of("longmemeval", conversations, chosen)
 
-    alone, recalling = told(report, "memory"), told(report, "memory+recall")
+    alone, recalling = rows_of(report, "memory"), rows_of(report, "memory+recall")
     assert alone["all (micro)"]["score"] < recalling["all (micro)"]["score"] == 1.0
     assert alone["calls of the reader"]["n"] == 4 < recalling["calls of the reader"]["n"]
 
@@ -135,7 +137,7 @@ async def test_models_read_observe_and_judge_through_litellm(
         monkeypatch.setenv("AGENT_RUNTIME_MODEL_BASE_URL", server.base_url)
         report = await report_of("longmemeval", conversations[:2], chosen)
 
-    memory, none = told(report, "memory"), told(report, "none")
+    memory, none = rows_of(report, "memory"), rows_of(report, "none")
     assert memory["all (micro)"]["score"] == 1.0
     assert none["all (micro)"]["score"] == 0.0
     assert players.prompts.keys() == {READER, OBSERVER, JUDGE}
@@ -160,8 +162,8 @@ async def test_a_question_that_fails_is_counted_and_the_rest_goes_on(
         monkeypatch.setenv("AGENT_RUNTIME_MODEL_BASE_URL", server.base_url)
         report = await report_of("longmemeval", conversations, chosen)
 
-    assert told(report, "full")["questions that failed"]["n"] == 4
-    assert told(report, "full")["all (micro)"]["score"] == 0
+    assert rows_of(report, "full")["questions that failed"]["n"] == 4
+    assert rows_of(report, "full")["all (micro)"]["score"] == 0
 
 
 async def test_a_wrong_key_ends_it_at_once(

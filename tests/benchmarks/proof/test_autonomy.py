@@ -20,6 +20,7 @@ from benchmarks.proof.cancels import Cancelled, cancel_often
 Facts = list[dict[str, Any]]
 
 
+@pytest.mark.slow
 def test_an_agent_that_is_killed_again_and_again_has_each_item_done_once() -> None:
     came = kill_again_and_again(steps=30, items=8, at_once=4, kills=3, seed=1, backend="file")
 
@@ -28,6 +29,7 @@ def test_an_agent_that_is_killed_again_and_again_has_each_item_done_once() -> No
     assert came.settled <= came.billed <= came.settled + came.unsettled
 
 
+@pytest.mark.slow
 def test_an_agent_that_is_cancelled_leaves_nothing_at_work_in_any_process() -> None:
     found: list[Cancelled] = []
     with empty_databases() as make:

@@ -8,6 +8,8 @@ import pytest
 
 from benchmarks.proof.budgets import AT_ONCE, CHILDREN, KINDS, USABLE, spend
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("seed", range(len(KINDS)), ids=KINDS)

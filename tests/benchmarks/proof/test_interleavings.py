@@ -21,10 +21,10 @@ from agent_runtime_storage import (
     open_store,
 )
 from agent_runtime_storage.urls import backend_of
-from benchmarks.proof.interleavings.history import COMMITS
-from benchmarks.proof.interleavings.run import Verdict
-from benchmarks.proof.interleavings.store import run_seeds
-from benchmarks.proof.interleavings.world import ACTIONS as ALL
+from benchmarks.proof.interleavings.harness import Verdict, run_seeds
+from benchmarks.proof.interleavings.store import StoreWorld
+from benchmarks.proof.interleavings.store_actions import ACTIONS as ALL
+from benchmarks.proof.interleavings.store_actions import COMMITS
 from tests.storage.helpers import OTHER, OWNER, begin, done, exchange, message
 
 ACTIONS = ("step", "take", "stale", "repeat", "post", "drain", "renew")
@@ -105,8 +105,8 @@ async def check(user: UserStore, holders: list[Holder]) -> None:
     assert all(node.status == "closed" for node in branch)
     events = await user.events("t1")
     assert [event.id for event in events] == list(range(1, thread.last_event + 1))
-    told = [event.node_id for event in events if event.kind != "answer"]
-    assert told == list(range(2, thread.last_seq + 1))
+    appended = [event.node_id for event in events if event.kind != "answer"]
+    assert appended == list(range(2, thread.last_seq + 1))
 
 
 @settings(max_examples=60, deadline=None)
@@ -167,14 +167,15 @@ async def test_of_many_who_append_the_same_seq_one_writes(user: UserStore) -> No
 
 
 SEEDS = {"file": 200}
-"""How many seeds the tests try; `python -m benchmarks interleavings` tries more."""
+"""How many seeds the tests try; `python -m benchmarks interleavings.store` tries more."""
 
 
+@pytest.mark.slow
 async def test_two_stores_on_one_thread_in_the_order_of_many_seeds(database_url: str) -> None:
     verdicts: list[Verdict] = []
     count = SEEDS.get(backend_of(database_url), 20)
 
-    await run_seeds(database_url, 0, count, verdicts.append, parallel=4)
+    await run_seeds(StoreWorld, database_url, range(count), verdicts.append, actions=40)
 
     assert {one.seed: one.problems for one in verdicts if one.problems} == {}
     assert len(verdicts) == count
@@ -195,7 +196,9 @@ async def test_a_seed_gives_the_same_interleaving_again(database_url: str) -> No
     verdicts: list[Verdict] = []
 
     for _ in range(2):
-        await run_seeds(database_url, 1, 1, verdicts.append, concurrent=False)
+        await run_seeds(
+            StoreWorld, database_url, [1], verdicts.append, actions=40, concurrent=False
+        )
 
     first, second = ([(op.what, op.outcome, op.error) for op in one.history] for one in verdicts)
     assert first == second

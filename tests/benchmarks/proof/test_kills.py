@@ -8,6 +8,8 @@ import pytest
 
 from benchmarks.proof.chaos import Outcome, campaign
 
+pytestmark = pytest.mark.slow
+
 KILLS = 48
 KILLS_ON_SERVERS = 16
 """Each takes a second: which boundaries are tried there is left to the seed."""

@@ -12,6 +12,8 @@ import pytest
 from benchmarks.cost.long_run import TENTHS, long_run, rows, targets
 from benchmarks.proof import stall
 
+pytestmark = pytest.mark.slow
+
 STEPS = 300
 
 

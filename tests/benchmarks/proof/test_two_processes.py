@@ -6,14 +6,17 @@ from functools import partial
 from pathlib import Path
 
 import anyio.to_thread
+import pytest
 
 from agent_runtime_storage.urls import backend_of
-from benchmarks.proof.interleavings.processes import went_on
-from benchmarks.proof.interleavings.run import Verdict
-from benchmarks.proof.interleavings.store import run_kills
+from benchmarks.proof.interleavings.harness import Verdict
+from benchmarks.proof.interleavings.processes import acted_after, run_kills
+from benchmarks.proof.interleavings.store import StoreWorld
+
+pytestmark = pytest.mark.slow
 
 KILLS = {"file": 6}
-"""How many the tests try; `python -m benchmarks interleavings --processes` tries more."""
+"""How many the tests try; `python -m benchmarks interleavings.store --processes` tries more."""
 
 
 async def test_what_a_killed_process_leaves_is_whole_and_the_other_one_goes_on(
@@ -22,10 +25,10 @@ async def test_what_a_killed_process_leaves_is_whole_and_the_other_one_goes_on(
     verdicts: list[Verdict] = []
     count = KILLS.get(backend_of(database_url), 2)
 
-    kill = partial(run_kills, database_url, 0, count, verdicts.append, tmp_path)
+    kill = partial(run_kills, StoreWorld, database_url, range(count), verdicts.append, tmp_path)
     # In a thread: the processes have event loops of their own.
     await anyio.to_thread.run_sync(kill)
 
     assert {one.seed: one.problems for one in verdicts if one.problems} == {}
     assert len(verdicts) == count
-    assert all(went_on(one.history) for one in verdicts)
+    assert all(acted_after(one.history) for one in verdicts)

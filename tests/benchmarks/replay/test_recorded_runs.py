@@ -30,6 +30,7 @@ def folder() -> Path:
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(("source", "window"), CASES)
+@pytest.mark.slow
 async def test_every_prompt_is_whole_and_nothing_is_lost(source: str, window: int) -> None:
     traces = list(islice(read_traces(folder(), source), 0, None, EVERY[window]))
     steps = {trace.id: trace.steps for trace in traces}
@@ -44,7 +45,7 @@ async def test_every_prompt_is_whole_and_nothing_is_lost(source: str, window: in
 
 
 def check_reports(outcome: Outcome) -> None:
-    """What left the prompt must have been told of by an activation."""
+    """Check that an activation mentions what left the prompt."""
     moved = sum(outcome.activations.values()) - outcome.activations["start"]
     if not moved:
         assert (outcome.hidden, outcome.cut, outcome.shrunk) == (0, 0, 0)

@@ -79,8 +79,8 @@ def step(number: int, lines: int, *, asked: float = 0.0) -> Step:
 def trace(steps: Sequence[Step], *, turns: int = 1) -> Trace:
     each = -(-len(steps) // turns)
     parts = [steps[place : place + each] for place in range(0, len(steps), each)]
-    told = [Turn(f"Mend part {number}.", (), tuple(part)) for number, part in enumerate(parts)]
-    return Trace("made", "claude_code_traces", "Be brief.", tuple(told), 0.3, 0)
+    made = [Turn(f"Mend part {number}.", (), tuple(part)) for number, part in enumerate(parts)]
+    return Trace("made", "claude_code_traces", "Be brief.", tuple(made), 0.3, 0)
 
 
 LONG = trace([step(number, 120) for number in range(1, 120)])
@@ -195,10 +195,10 @@ def test_an_expired_cache_is_written_again() -> None:
 def test_the_window_holds_what_the_recorded_agent_sent_in_front_too() -> None:
     bill = Bill()
     bill.call(WINDOW - 10, 0, cold=False, output=0)
-    bill.beside(10, WINDOW)
+    bill.add_front(10, WINDOW)
     assert bill.over == 0
     bill.call(WINDOW - 10, 0, cold=False, output=0)
-    bill.beside(11, WINDOW)
+    bill.add_front(11, WINDOW)
     assert bill.over == 1
     assert bill.dollars(front=True) - bill.dollars() == pytest.approx(21 * 300 / 1e9)
 
@@ -357,6 +357,7 @@ def test_scripted_notes_have_the_size_that_is_asked_for(ratio: int) -> None:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("policy", [SCRIPTED, replace(SCRIPTED, activation="price")])
 @pytest.mark.parametrize("source", replay.SOURCES)
+@pytest.mark.slow
 async def test_recorded_runs_keep_what_always_holds(source: str, policy: Policy) -> None:
     assert isinstance(FOLDER, Path)
     traces = list(islice(read_traces(FOLDER, source), 5, None, 60))

@@ -21,10 +21,9 @@ from agent_runtime.memory.observational.reflector import model as model_reflecto
 from agent_runtime.models import litellm
 from agent_runtime.models.tokens import count_text
 from agent_runtime.testing.model_server import OpenAIServer, Reply
-from benchmarks.proof.interleavings.memory_world import MAIN, Message, Sent
-from benchmarks.proof.interleavings.run import driver_of
-from benchmarks.proof.stall_worker import is_for_memory, notes_for
-from tests.support.prompt_judge import Judge, read_left
+from agent_runtime.testing.observer import is_for_memory, notes_for
+from tests.support.prompt_judge import MAIN, Judge, Message, Sent, read_left
+from tests.support.stores import driver_of
 
 KEY = "sk-test-0123456789abcdefghij"
 LIMITS: dict[str, Any] = {
@@ -147,7 +146,7 @@ class Served:
         """Return what is wrong with the coverage of any prompt, judged by the rows alone."""
         store, user = self.runtime.store, self.runtime.settings.user
         left = await read_left(store, driver_of(store), user)
-        judge = Judge(left, [], [], frozenset())
+        judge = Judge(left, [], frozenset())
         found = [judge.prompt(_sent(request)) for request in self.provider.asked]
         return [one for one in found if one]
 

@@ -6,15 +6,12 @@ bounds, what could not be observed is written by rules, and an event says why.
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 
-from agent_runtime.memory.observational import worker
 from agent_runtime.memory.observational.observer.notes_format import NOTHING
 from agent_runtime.testing.model_server import (
     Reply,
@@ -23,11 +20,7 @@ from agent_runtime.testing.model_server import (
     server_error,
     unauthorized,
 )
-from agent_runtime_storage import open_store
-from agent_runtime_storage.drivers.protocol import Statement
-from benchmarks.proof.interleavings.memory_world import MAIN, Actor, Op, World, expire
-from benchmarks.proof.interleavings.run import driver_of
-from benchmarks.proof.stall_worker import notes_for
+from agent_runtime.testing.observer import notes_for
 from tests.memory.observational.served import KEY, Served, longest, reflects, serve, text_of, well
 
 AT = "2026-11-21 14:05"
@@ -261,62 +254,3 @@ async def test_a_bad_reflector_is_stood_in_for_as_well(
     assert reflections
     assert all(one.data["origin"] in ("rules", "archive") for one in reflections)
     assert all(one.data["why"] for one in reflections)
-
-
-async def test_two_runtimes_never_observe_the_same_and_who_comes_late_writes_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(worker, "RETRY_SECONDS", 0.01)
-    url = f"file:{tmp_path / 'run.db'}"
-    stores = [await open_store(url) for _ in range(2)]
-    worlds: list[World] = []
-    try:
-        user = stores[0].of("ann")
-        await user.ensure_thread(MAIN)
-        observing, release = anyio.Event(), anyio.Event()
-
-        async def hold(what: str) -> None:
-            if what == "observe":
-                observing.set()
-                await release.wait()
-            elif observing.is_set():
-                await anyio.sleep_forever()
-
-        written = 0
-        slow, other = World("slow", hold), World("other")
-        worlds += [slow, other]
-        first, second = Op("1", "run", "slow"), Op("2", "tidy", "other")
-        async with anyio.create_task_group() as group:
-            group.start_soon(Actor(stores[0], "ann", slow, random.Random(17), first).act)
-            with anyio.fail_after(30):
-                await observing.wait()
-            # The lease of the run is over, the claim of the job is not.
-            await driver_of(stores[0]).batch(_lease_over(), owner="ann")
-            await Actor(stores[1], "ann", other, random.Random(4), second).act()
-            written = len(await user.observations(MAIN, ending_from=0))
-            release.set()
-            group.cancel_scope.cancel()
-        assert second.outcome == "ok"
-        assert len(await user.observations(MAIN, ending_from=0)) == written
-        await expire(driver_of(stores[0]), "ann")
-        third = Op("3", "tidy", "other")
-        await Actor(stores[1], "ann", other, random.Random(5), third).act()
-        assert third.outcome == "ok"
-        rows = await user.observations(MAIN, ending_from=0)
-        intervals = [(one.first, one.last) for one in rows if not one.level and not one.provisional]
-        assert intervals
-        assert len(set(intervals)) == len(intervals)
-    finally:
-        for world in worlds:
-            await world.end()
-        for store in stores:
-            await store.close()
-
-
-def _lease_over() -> list[Any]:
-    # Another machine's: a process that is seen to live keeps its runs.
-    sql = (
-        "UPDATE runs SET lease_until = 0, lease_host = 'elsewhere', lease_machine = 'another', "
-        "lease_boot = 'another', lease_instance = 'another' WHERE user_id = :user_id"
-    )
-    return [Statement(sql, {"user_id": "ann"})]

@@ -49,9 +49,9 @@ from agent_runtime.errors import ThreadBusy
 from agent_runtime.memory.observational.observer.model import INSTRUCTIONS
 from agent_runtime.models.tokens import count_text
 from agent_runtime.testing.model_server import Reply, overflow
-from benchmarks.proof.interleavings.memory_world import MAIN
-from benchmarks.proof.stall_worker import is_for_memory, notes_for
+from agent_runtime.testing.observer import is_for_memory, notes_for
 from tests.memory.observational.served import STEPS, Served, reflects, seen, serve, text_of, well
+from tests.support.prompt_judge import MAIN
 
 LINE = "what was seen there, in a few words\n"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -227,20 +227,15 @@ class Broken(ScriptedModel):
         super().__init__([])
         self._broken = events
 
-    def stream(
-        self, request: ModelRequest
-    ) -> AbstractAsyncContextManager[AsyncIterator[ModelEvent]]:
-        @asynccontextmanager
-        async def stream() -> AsyncGenerator[AsyncIterator[ModelEvent]]:
-            yield events()
+    @asynccontextmanager
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[AsyncIterator[ModelEvent]]:
+        yield self._events()
 
-        async def events() -> AsyncIterator[ModelEvent]:
-            for one in self._broken:
-                if isinstance(one, Exception):
-                    raise one
-                yield one
-
-        return stream()
+    async def _events(self) -> AsyncIterator[ModelEvent]:
+        for event in self._broken:
+            if isinstance(event, Exception):
+                raise event
+            yield event
 
 
 @pytest.mark.parametrize(

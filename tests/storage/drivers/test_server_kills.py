@@ -220,6 +220,7 @@ async def usage_of(runtime: Runtime) -> UsageTotal:
 
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("seed", range(2))
+@pytest.mark.slow
 async def test_a_run_outlives_a_server_that_is_killed_again_and_again(
     machine: Machine, seed: int
 ) -> None:
@@ -260,6 +261,7 @@ async def test_a_run_outlives_a_server_that_is_killed_again_and_again(
 
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("step", [2, CHILD_STEP], ids=["in a call", "while a child works"])
+@pytest.mark.slow
 async def test_a_run_whose_server_stays_away_can_be_resumed(machine: Machine, step: int) -> None:
     job = Job(at={step: machine.server.kill})
     job.before_end.set()

@@ -24,7 +24,7 @@ class OpenAI(Provider):
     """The provider itself, which shows no reasoning and takes none back."""
 
     more: frozenset[str] = frozenset()
-    """Fields of assistants that it takes in addition."""
+    """Fields of assistants that it accepts in addition to its own."""
 
     def refusal(self, text: str) -> Json:
         """Return the body of a refusal."""

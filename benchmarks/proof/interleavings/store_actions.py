@@ -8,9 +8,8 @@ tell of each action whether it was written, once and whole.
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agent_runtime_storage import (
@@ -19,30 +18,55 @@ from agent_runtime_storage import (
     Budget,
     CallDone,
     Commit,
-    Conflict,
     Finish,
+    Job,
     Lease,
     LeaseOwner,
     NewActivation,
     NewEvent,
     NewNode,
     NewRun,
-    NotFound,
     Run,
-    StoreInDoubt,
-    StoreUnavailable,
     Thread,
     Usage,
     UserStore,
 )
 from agent_runtime_storage.contract.records import RunStatus
-from benchmarks.proof.interleavings.history import COMMITS, LIMIT, MAIN, Op, Side
+from benchmarks.proof.interleavings.history import Note, Op
+from tests.support.prompt_judge import MAIN
 
+LIMIT = 100
+"""Tokens of a run tree that has a budget; its money is twice that."""
+COMMITS = ("begin", "child", "think", "start", "result", "close", "say", "drain", "activate", "end")
+"""The actions that write events."""
 KEYS = ("observe 1", "observe 2", "observe 3")
 _CHOICES = 6
 _FAR = 100_000
 """More than an interleaving appends."""
 _ENDS: tuple[RunStatus, ...] = ("succeeded", "failed", "cancelled", "suspended", "suspended")
+
+
+@dataclass
+class Side:
+    """What one store's user knows of the thread; it may be out of date."""
+
+    name: str
+    leases: dict[str, Lease] = field(default_factory=dict[str, Lease])
+    own: dict[str, int] = field(default_factory=dict[str, int])
+    """Tokens that each run has reserved, as its holder believes."""
+    threads: dict[str, Thread] = field(default_factory=dict[str, Thread])
+    runs: list[Run] = field(default_factory=list[Run])
+    jobs: list[Job] = field(default_factory=list[Job])
+    last: tuple[str, Lease, Commit] | None = None
+    """The id of the last commit that states what it appends, and the commit."""
+    following: bool = False
+    cursor: int = 0
+    followed: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
+
+    def forget(self, op: Op) -> None:
+        """Forget what the action's run has reserved: nobody knows what of it was written."""
+        if run_id := op.facts.get("run"):
+            self.own.pop(run_id, None)
 
 
 class NothingToDo(Exception):
@@ -54,24 +78,15 @@ def marked(chance: random.Random, text: str) -> bytes:
     return text.encode() + b" " + b"x" * (5000 if chance.random() < 0.05 else 0)
 
 
-def _ignore(op: Op) -> None:
-    pass
-
-
 class Actor:
     """Does one action on behalf of a side.
 
     Args:
-        note: told of the action before each of its writes, when all that it means to do is known.
+        note: is handed the action before each of its writes, when all that it means to do is known.
     """
 
     def __init__(
-        self,
-        user: UserStore,
-        side: Side,
-        chance: random.Random,
-        op: Op,
-        note: Callable[[Op], None] = _ignore,
+        self, user: UserStore, side: Side, chance: random.Random, op: Op, note: Note
     ) -> None:
         self.user = user
         self.side = side
@@ -79,30 +94,11 @@ class Actor:
         self.op = op
         self._note = note
 
-    async def act(self) -> None:
-        """Do the action and complete its entry in the history.
+    async def act(self) -> bool:
+        """Do the action, and return whether there was something to do.
 
         If there is nothing to do it to, another one is chosen, a few times.
         """
-        try:
-            self.op.outcome = "ok" if await self._act() else "nothing"
-        except (Conflict, NotFound) as error:
-            self.op.outcome, self.op.error = "refused", type(error).__name__
-        except StoreInDoubt:
-            self._forget()
-            self.op.outcome = "doubt"
-        except StoreUnavailable as error:
-            self.op.outcome, self.op.error = "unavailable", f"{type(error).__name__}: {error}"
-        except Exception as error:
-            self.op.outcome, self.op.error = "failed", f"{type(error).__name__}: {error}"
-        except BaseException:
-            self._forget()
-            self.op.outcome = "cancelled"
-            raise
-        finally:
-            self.op.end = time.monotonic_ns()
-
-    async def _act(self) -> bool:
         for _ in range(_CHOICES):
             try:
                 await ACTIONS[self.op.what](self)
@@ -112,11 +108,6 @@ class Actor:
             else:
                 return True
         return False
-
-    def _forget(self) -> None:
-        # Nobody knows what of it was written, so neither what is reserved.
-        if run_id := self.op.facts.get("run"):
-            self.side.own.pop(run_id, None)
 
     # What the side knows
 

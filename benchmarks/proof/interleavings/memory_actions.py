@@ -1,4 +1,4 @@
-"""What whole runs with observational memory do to one thread, beside users, branches and crashes.
+"""Run whole agents with observational memory on one thread, with users, branches and crashes.
 
 The runs, their loop, log, memory and store are the product's own; only the models are scripted.
 Every message of a thread is unlike any other, so that a prompt by itself tells which nodes it
@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias, cast
+from dataclasses import dataclass, replace
+from typing import Any, cast
 
 from agent_runtime import Agent, Runtime, ScriptedModel, Settings, tool
-from agent_runtime.errors import ConfigError, ToolError
+from agent_runtime.errors import ToolError
 from agent_runtime.log import branches
-from agent_runtime.memory.observational import worker
 from agent_runtime.memory.observational.observer.base import (
     ObserverFailed,
     ObserverInput,
@@ -32,19 +31,18 @@ from agent_runtime.run.state import RunState
 from agent_runtime_storage import (
     ACTIVE,
     Commit,
-    Conflict,
     LateObservation,
     Lease,
     NewEvent,
     NotFound,
     RunCancelled,
     Store,
-    StoreUnavailable,
     UserStore,
 )
-from agent_runtime_storage.drivers.protocol import Driver, Statement
+from benchmarks.proof.interleavings.harness import Pause
+from benchmarks.proof.interleavings.history import Op
+from tests.support.prompt_judge import MAIN, Message, Sent
 
-MAIN = "main"
 BANDS = MemoryThresholds(observe=260, reflect=200, last_messages=2)
 """So small that every few steps something is observed, takes effect, or is condensed."""
 STEPS = 9
@@ -64,73 +62,6 @@ WORDS = (
 )
 
 
-@dataclass(slots=True)
-class Op:
-    """One action and what came of it.
-
-    Attributes:
-        outcome: `ok`, `refused`, `cancelled`, `crashed`, or `failed`, which must never be; `open`
-            while nothing is known.
-        error: the name of the error's class, of a failure with its message.
-    """
-
-    id: str
-    what: str
-    side: str
-    outcome: str = "open"
-    error: str = ""
-
-
-Message: TypeAlias = tuple[str, str, list[str], str]
-"""Of a prompt: role, text, ids of the calls, id of the call."""
-
-
-@dataclass(slots=True)
-class Sent:
-    """A prompt as it was sent, and the text of its answer, which has no other."""
-
-    op: str
-    messages: list[Message]
-    answer: str
-
-
-async def _at_once(what: str) -> None:
-    del what
-
-
-@dataclass
-class World:
-    """What one side of an interleaving has at hand.
-
-    Attributes:
-        pause: waits until a model may answer.
-        on_sent: is handed every prompt.
-        runtimes: those that did its actions; `end` ends what goes on in them.
-    """
-
-    name: str
-    pause: Callable[[str], Awaitable[None]] = _at_once
-    on_sent: Callable[[Sent], None] = lambda sent: None
-    numbers: Iterator[int] = field(default_factory=itertools.count)
-    runtimes: list[Remembering] = field(default_factory=lambda: list[Remembering]())
-
-    async def end(self) -> None:
-        """End what goes on after the runs that began it."""
-        for runtime in self.runtimes:
-            await runtime.end()
-        self.runtimes.clear()
-
-    def mark(self, what: str) -> str:
-        """Return a text like no other."""
-        return f"{what} {self.name}/{next(self.numbers)}."
-
-
-def quick(seconds: float = 0.0) -> None:
-    """Have the memory of this process try again soon what failed, or what a claim put off."""
-    worker.RETRY_SECONDS = seconds
-    worker.AGAIN_SECONDS = seconds
-
-
 # What the memory is made with
 
 
@@ -138,12 +69,12 @@ def quick(seconds: float = 0.0) -> None:
 class Noting:
     """An Observer that names each node, and at times fails."""
 
-    world: World
+    pause: Pause
     chance: random.Random
 
     async def observe(self, interval: ObserverInput) -> ObserverResult:
         """Return a line for each node, the verdict, or no notes at all."""
-        await self.world.pause("observe")
+        await self.pause("observe")
         luck = self.chance.random()
         if luck < 0.1:
             raise ObserverFailed("It is down.")
@@ -163,12 +94,12 @@ class Noting:
 class Condensing:
     """A Reflector that says less, and at times fails."""
 
-    world: World
+    pause: Pause
     chance: random.Random
 
     async def reflect(self, reflection: Reflection, ledger: Any) -> ReflectorResult:
         """Return one line, or none at all."""
-        await self.world.pause("reflect")
+        await self.pause("reflect")
         if self.chance.random() < 0.2:
             raise ObserverFailed("It is down.")
         parts = reflection.parts
@@ -183,15 +114,15 @@ class Condensing:
 class Remembering(Runtime):
     """A runtime whose memory has small thresholds and a scripted Observer and Reflector."""
 
-    world: World
+    waits: Pause
     chance: random.Random
 
     def _state(self, *args: Any, **more: Any) -> RunState:
         state = super()._state(*args, **more)
         assert state.memory is not None
         state.memory.thresholds = BANDS
-        state.memory.observer = Noting(self.world, self.chance)
-        state.memory.reflector = Condensing(self.world, self.chance)
+        state.memory.observer = Noting(self.waits, self.chance)
+        state.memory.reflector = Condensing(self.waits, self.chance)
         return state
 
     async def end(self) -> None:
@@ -264,33 +195,31 @@ async def press(number: int) -> str:
 
 
 class Actor:
-    """Does one action on behalf of a side."""
+    """Does one action in a runtime of its own.
 
-    def __init__(self, store: Store, owner: str, world: World, chance: random.Random, op: Op):
-        self.store, self.owner, self.world = store, owner, world
-        self.chance, self.op = chance, op
+    Args:
+        mark: returns a text like no other.
+        pause: waits until a model may answer.
+        on_sent: is handed every prompt.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        owner: str,
+        op: Op,
+        chance: random.Random,
+        mark: Callable[[str], str],
+        pause: Pause,
+        on_sent: Callable[[Sent], None],
+    ) -> None:
+        self.store, self.owner, self.op, self.chance = store, owner, op, chance
+        self.mark, self.pause, self.on_sent = mark, pause, on_sent
         settings = Settings(
             user=owner, observational_memory=True, last_messages=2, reflector_model="extractive"
         )
         self.runtime = Remembering(settings, cast(Store, MarkedStore(store)))
-        self.runtime.world, self.runtime.chance = world, chance
-        world.runtimes.append(self.runtime)
-
-    async def act(self) -> None:
-        """Do the action and complete its entry in the history."""
-        op = self.op
-        try:
-            await ACTIONS[op.what](self)
-            op.outcome = "ok"
-        except (Conflict, NotFound, ConfigError) as error:
-            op.outcome, op.error = "refused", type(error).__name__
-        except StoreUnavailable as error:
-            op.outcome, op.error = "crashed", str(error)
-        except Exception as error:
-            op.outcome, op.error = "failed", f"{type(error).__name__}: {error}"
-        except BaseException:
-            op.outcome = "cancelled"
-            raise
+        self.runtime.waits, self.runtime.chance = pause, chance
 
     def agent(self) -> Agent:
         """Return an agent that works for a few steps, then answers."""
@@ -299,13 +228,13 @@ class Actor:
 
         async def respond(request: ModelRequest) -> ModelAnswer:
             over = next(taken) > steps
-            text = self.world.mark("answer" if over else "step")
+            text = self.mark("answer" if over else "step")
             messages: list[Message] = [
                 (one.role, one.text, [call.id for call in one.calls], one.call_id)
                 for one in request.messages
             ]
-            self.world.on_sent(Sent(self.op.id, messages, text))
-            await self.world.pause("answer")
+            self.on_sent(Sent(self.op.id, messages, text))
+            await self.pause("answer")
             if over:
                 return say(text)
             made = [
@@ -319,14 +248,14 @@ class Actor:
 
     async def run(self) -> None:
         """Run a task."""
-        await self.runtime.run(self.agent(), self.world.mark("task"), thread=MAIN)
+        await self.runtime.run(self.agent(), self.mark("task"), thread=MAIN)
 
     async def resume(self) -> None:
-        """Go on with a run."""
+        """Resume a run."""
         await self.runtime.resume(await self.some_run(), self.agent())
 
     async def tidy(self) -> None:
-        """Go on with the run that is active, if one is, then run a task."""
+        """Resume the active run, if there is one, then run a task."""
         user = self.store.of(self.owner)
         for run in await user.runs(thread_id=MAIN, status=ACTIVE):
             with suppress(RunCancelled):
@@ -338,7 +267,7 @@ class Actor:
         await self.runtime.regenerate(self.agent(), MAIN)
 
     async def fork(self) -> None:
-        """Go on from another node."""
+        """Continue from another node."""
         user = self.store.of(self.owner)
         last = (await user.thread(MAIN)).last_seq
         near = max(1, last - 12)
@@ -350,8 +279,8 @@ class Actor:
         await self.runtime.cancel(await self.some_run())
 
     async def steer(self) -> None:
-        """Tell a run something."""
-        await self.runtime.steer(await self.some_run(), self.world.mark("steered"))
+        """Steer a run."""
+        await self.runtime.steer(await self.some_run(), self.mark("steered"))
 
     async def some_run(self) -> str:
         """Return a run of the thread, mostly one that is not over."""
@@ -372,18 +301,3 @@ _WEIGHTS = {"run": 5, "resume": 5, "regenerate": 1, "fork": 2, "cancel": 1, "ste
 def choose(chance: random.Random) -> str:
     """Return the name of an action."""
     return chance.choices(list(_WEIGHTS), list(_WEIGHTS.values()))[0]
-
-
-async def expire(driver: Driver, owner: str) -> None:
-    """Let every lease of a run and every claim of a job be over.
-
-    The leases are another machine's from then on: a process that is seen to live keeps its runs.
-    """
-    statements = (
-        "UPDATE runs SET lease_until = 0, lease_host = 'elsewhere', lease_machine = 'another', "
-        "lease_boot = 'another', lease_instance = 'another' "
-        "WHERE user_id = :user_id AND status = 'running'",
-        "UPDATE jobs SET due_at = 0 WHERE user_id = :user_id AND finished_at IS NULL",
-    )
-    batch = [Statement(sql, {"user_id": owner}) for sql in statements]
-    await driver.batch(batch, owner=owner)

@@ -14,8 +14,10 @@ from typing import Any
 import orjson
 
 from agent_runtime_storage.drivers.protocol import Driver, Row
-from benchmarks.proof.interleavings.history import COMMITS, LIMIT, MAIN, Op, Side
-from benchmarks.proof.interleavings.jobs import check_jobs
+from benchmarks.proof.interleavings.history import Op
+from benchmarks.proof.interleavings.store_actions import COMMITS, LIMIT, Side
+from benchmarks.proof.interleavings.store_jobs import check_jobs
+from tests.support.prompt_judge import MAIN
 
 ENDED = ("succeeded", "failed", "cancelled")
 
@@ -128,7 +130,7 @@ class Judge:
 
     def _outcomes(self) -> None:
         for op in self.history:
-            if op.outcome in ("failed", "unavailable"):
+            if op.outcome in ("failed", "crashed"):
                 self._say(f"{op.what} {op.id} failed: {op.error}")
             if op.what in COMMITS:
                 there = op.id in self.written
@@ -139,7 +141,7 @@ class Judge:
                 if op.outcome == "ok" and there:
                     last = self.written[op.id].last
                     if op.facts["last_event"] != last:
-                        self._say(f"{op.id} was told event {op.facts['last_event']}, not {last}")
+                        self._say(f"{op.id} learned of event {op.facts['last_event']}, not {last}")
                 late = op.facts.get("there")
                 if late is not None and late != there:
                     self._say(f"{op.what} {op.id} was written after its cancellation had returned")
@@ -168,7 +170,7 @@ class Judge:
                     self._say(f"the head {head} of {identity} is {nodes.get(head)}")
 
     def _once_and_whole(self) -> None:
-        """What an action wrote beside its events is there exactly once, or not at all."""
+        """Check that what an action wrote with its events is there exactly once, or not at all."""
         nodes: Counter[str] = Counter()
         for thread, seq, _, _, body, blob in self.rows["nodes"]:
             if blob is not None:
@@ -330,7 +332,7 @@ class Judge:
                 self._say(f"item {item} is of {kind}, which was not posted")
         for op in posts.values():
             if op.outcome == "ok" and kinds.get(op.facts["item"]) != op.id:
-                self._say(f"post {op.id} was told {op.facts['item']}, which is another's")
+                self._say(f"post {op.id} returned item {op.facts['item']}, which is another's")
         self._quiet_ends(posts, drains)
 
     def _quiet_ends(self, posts: dict[str, Op], drains: dict[int, Written]) -> None:

@@ -1,0 +1,307 @@
+"""Run interleavings: two stores on one database, one seed, one scheduler, one world.
+
+A world says what is done to a thread and judges what that leaves.  There are two: calls of the
+store alone (`store`), and whole runs with observational memory (`memory`).
+"""
+
+from __future__ import annotations
+
+import random
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from typing import ClassVar, TypeAlias
+from uuid import uuid4
+
+import anyio
+import anyio.lowlevel
+
+from agent_runtime_storage import Store, open_store
+from benchmarks.proof.interleavings.history import Note, Op
+from tests.support.gate import Gate, GatedDriver, Process, Ticket
+from tests.support.prompt_judge import MAIN, Sent
+from tests.support.stores import driver_of, over
+
+SIDES = ("store 0", "store 1")
+LONGEST = 60.0
+"""Seconds after which an interleaving hangs."""
+
+Pause: TypeAlias = Callable[[str], Awaitable[None]]
+"""Waits until a model may answer, given what it is asked to do."""
+
+
+async def no_pause(what: str) -> None:
+    """Let a model answer at once."""
+    del what
+
+
+def no_note(op: Op) -> None:
+    """Take no note of an action."""
+    del op
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What is wrong with an interleaving.
+
+    Attributes:
+        happened: how often each event that is worth counting occurred.
+    """
+
+    seed: int
+    problems: tuple[str, ...]
+    history: tuple[Op, ...]
+    happened: dict[str, int] = field(default_factory=dict[str, int])
+
+
+@dataclass(frozen=True, slots=True)
+class Odds:
+    """How a scheduler acts in a world.
+
+    Attributes:
+        first: the action that begins each interleaving.
+        width: how many actions are in progress at most.
+        tasks: how many actions one process has in progress.
+        rest: seconds between two actions of a process.
+        start: how likely an action begins while calls wait.
+        cancel: how likely an action is cancelled instead of a call let through.
+        several: how likely several calls are let through at once.
+        most: how many these are at most.
+        interrupt: how likely an action is cancelled while its call is in progress.
+    """
+
+    first: str
+    width: int
+    tasks: int
+    rest: float
+    start: float
+    cancel: float
+    several: float
+    most: int
+    interrupt: float
+
+
+class World(ABC):
+    """What is done to the thread of one owner, and the judge of what that leaves.
+
+    Attributes:
+        sent: the prompts to judge.
+        on_sent: is handed each prompt before it is sent.
+        happened: filled by `judge`.
+    """
+
+    odds: ClassVar[Odds]
+
+    def __init__(self, owner: str) -> None:
+        self.owner = owner
+        self.sent: list[Sent] = []
+        self.on_sent: Callable[[Sent], None] = self.sent.append
+        self.happened: dict[str, int] = {}
+
+    @staticmethod
+    def prepare(seconds: float = 0.0) -> None:
+        """Prepare this process; wait `seconds` before trying again what another one holds."""
+        del seconds
+
+    @abstractmethod
+    def choose(self, chance: random.Random) -> str:
+        """Return the name of an action."""
+
+    @abstractmethod
+    async def act(
+        self,
+        op: Op,
+        store: Store,
+        chance: random.Random,
+        *,
+        pause: Pause = no_pause,
+        note: Note = no_note,
+    ) -> None:
+        """Do an action and complete its entry in the history."""
+
+    async def cancelled(self, op: Op, store: Store) -> None:
+        """Learn what a cancelled action left."""
+        del op, store
+
+    async def disturb(self, scheduler: Scheduler, luck: float) -> bool:
+        """Do, at times, something else than letting a call through; return whether it was done."""
+        del scheduler, luck
+        return False
+
+    async def finish(self, scheduler: Scheduler) -> None:
+        """Bring what is still open to its end."""
+        del scheduler
+
+    @abstractmethod
+    async def judge(self, store: Store, history: Sequence[Op]) -> list[str]:
+        """Return what is wrong with what was left, a sentence each."""
+
+    async def close(self) -> None:  # noqa: B027  # most worlds have nothing to end
+        """End what outlives the actions that began it."""
+
+
+@dataclass
+class Scheduler:
+    """Starts actions, and chooses which call of which of them is next.
+
+    Args:
+        concurrent: whether several calls are at times let through at once, and some cancelled
+            while in progress; how those end does not depend on the seed alone.
+    """
+
+    world: World
+    stores: Sequence[Store]
+    seed: int
+    actions: int = 0
+    concurrent: bool = False
+    history: list[Op] = field(default_factory=list[Op])
+    gate: Gate = field(default_factory=Gate)
+    scopes: dict[str, anyio.CancelScope] = field(default_factory=dict[str, anyio.CancelScope])
+
+    def __post_init__(self) -> None:
+        """Make the sides."""
+        self.chance = random.Random(self.seed)
+        self.processes = [Process(side) for side in SIDES]
+
+    async def run(self) -> None:
+        """Do all the actions."""
+        odds = self.world.odds
+        async with anyio.create_task_group() as group:
+            self._group = group
+            while self.actions or self.scopes:
+                await self.gate.still()
+                waiting = self.gate.waiting
+                room = self.actions and len(self.scopes) < odds.width
+                if room and (not waiting or self.chance.random() < odds.start):
+                    self.start(self.world.choose(self.chance) if self.history else odds.first)
+                elif waiting:
+                    await self._advance(waiting)
+                else:
+                    await anyio.sleep(0.001)
+
+    async def alone(self, what: str) -> Op:
+        """Do one action, undisturbed."""
+        op: Op | None = None
+        async with anyio.create_task_group() as group:
+            self._group = group
+            op = self.start(what, 0)
+            while self.scopes:
+                await self.gate.still()
+                if self.gate.waiting:
+                    self.gate.let_through(self.gate.waiting[0])
+                else:
+                    await anyio.sleep(0.001)
+        assert op is not None
+        return op
+
+    def start(self, what: str, number: int | None = None) -> Op:
+        """Start an action on one of the sides."""
+        self.actions = max(0, self.actions - 1)
+        number = self.chance.randrange(len(SIDES)) if number is None else number
+        op = Op(f"a{len(self.history)}", what, SIDES[number])
+        self.history.append(op)
+        self.scopes[op.id] = anyio.CancelScope()
+        self._group.start_soon(self._act, op, number)
+        return op
+
+    async def _act(self, op: Op, number: int) -> None:
+        # Each action's own choices do not depend on when others make theirs.
+        chance = random.Random(f"{self.seed} {op.id}")
+        store, process = self.stores[number], self.processes[number]
+        gated = over(store, GatedDriver(driver_of(store), self.gate, process, op.id))
+
+        async def pause(what: str) -> None:
+            del what
+            await self.gate.wait(process, op.id)
+
+        try:
+            with self.scopes[op.id]:
+                await self.world.act(op, gated, chance, pause=pause)
+            if op.outcome == "cancelled":
+                with self.gate.calling():
+                    await self.world.cancelled(op, store)
+        finally:
+            del self.scopes[op.id]
+
+    async def _advance(self, waiting: list[Ticket]) -> None:
+        odds, luck = self.world.odds, self.chance.random()
+        if luck < odds.cancel and self.scopes:
+            self.scopes[self.chance.choice(list(self.scopes))].cancel()
+            # It leaves the gate only once this task waits.
+            await anyio.lowlevel.checkpoint()
+            return
+        if await self.world.disturb(self, luck - odds.cancel):
+            return
+        some = self.chance.choice(waiting)
+        together = [some]
+        if self.concurrent and self.chance.random() < odds.several:
+            count = min(len(waiting), self.chance.randint(2, odds.most))
+            together = self.chance.sample(waiting, count)
+        for ticket in together:
+            self.gate.let_through(ticket)
+        if self.concurrent and self.chance.random() < odds.interrupt:
+            for _ in range(self.chance.randrange(4)):
+                await anyio.lowlevel.checkpoint()
+            if scope := self.scopes.get(some.action):
+                scope.cancel()
+
+    def crash(self, number: int) -> None:
+        """End a side's process; the side continues in another one."""
+        self.gate.kill(self.processes[number])
+        self.processes[number] = Process(SIDES[number])
+
+
+async def interleave(
+    kind: type[World],
+    stores: Sequence[Store],
+    prefix: str,
+    seed: int,
+    *,
+    actions: int,
+    concurrent: bool,
+) -> Verdict:
+    """Run the interleaving of a seed, for an owner of its own, and judge it."""
+    owner = f"{prefix} {seed}"
+    await stores[0].of(owner).ensure_thread(MAIN)
+    count = random.Random(f"{seed} actions").randint(actions // 2, actions * 3 // 2)
+    scheduler = Scheduler(kind(owner), stores, seed, count, concurrent)
+    await scheduler.run()
+    return await finish(scheduler, stores[seed % len(stores)])
+
+
+async def finish(scheduler: Scheduler, store: Store) -> Verdict:
+    """Bring what is still open to its end, and judge what was left, seen by a store."""
+    world = scheduler.world
+    await world.finish(scheduler)
+    problems = await world.judge(store, scheduler.history)
+    return Verdict(scheduler.seed, tuple(problems), tuple(scheduler.history), world.happened)
+
+
+async def run_seeds(
+    kind: type[World],
+    url: str,
+    seeds: Iterable[int],
+    on_verdict: Callable[[Verdict], None],
+    *,
+    actions: int,
+    concurrent: bool = True,
+) -> None:
+    """Interleave two stores on the database for each of the seeds, one after the other.
+
+    Args:
+        actions: how many actions an interleaving has on average.
+    """
+    kind.prepare()
+    prefix = f"interleaving {uuid4().hex}"
+    async with AsyncExitStack() as stack:
+        stores = [await open_store(url, synchronous="normal") for _ in SIDES]
+        for store in stores:
+            stack.push_async_callback(store.close)
+        one = partial(interleave, kind, stores, prefix, actions=actions, concurrent=concurrent)
+        for seed in seeds:
+            verdict = Verdict(seed, (f"it hangs for {LONGEST:g} s",), ())
+            with anyio.move_on_after(LONGEST):
+                verdict = await one(seed)
+            on_verdict(verdict)
