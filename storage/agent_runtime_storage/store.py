@@ -1,51 +1,91 @@
-"""The store over a driver: one class, put together from a part for each subject."""
+"""The store over a driver: a part for each subject, composed here."""
 
 from __future__ import annotations
 
 from agent_runtime_config.errors import ConfigError
+from agent_runtime_storage.contract.documents import Documents
+from agent_runtime_storage.contract.files import FileStore
+from agent_runtime_storage.contract.log import LogStore
 from agent_runtime_storage.contract.names import name_problem
+from agent_runtime_storage.contract.object_records import ObjectStore
+from agent_runtime_storage.contract.questions import QuestionStore
+from agent_runtime_storage.contract.runs import JobStore, RunStore
+from agent_runtime_storage.contract.search import TextSearch, VectorStore
+from agent_runtime_storage.contract.spending import SpendingStore
 from agent_runtime_storage.contract.store import UserStore
-from agent_runtime_storage.log.files import StoredFiles
-from agent_runtime_storage.log.inbox import Inbox
-from agent_runtime_storage.log.jobs import Jobs
-from agent_runtime_storage.log.nodes import LogReader
-from agent_runtime_storage.log.periodic_jobs import Periodic
-from agent_runtime_storage.log.plans import Plans
-from agent_runtime_storage.log.runs import Runs
-from agent_runtime_storage.log.threads import Threads
-from agent_runtime_storage.objects.documents import OwnedDocuments
-from agent_runtime_storage.search.full_text import TextSearch
-from agent_runtime_storage.search.vectors import Vectors
-from agent_runtime_storage.upkeep.maintenance import Maintenance
-from agent_runtime_storage.upkeep.transfer import Transfer
+from agent_runtime_storage.contract.threads import EventStore, InboxStore, ThreadStore
+from agent_runtime_storage.contract.upkeep import Maintenance, Upkeep
+from agent_runtime_storage.drivers.protocol import Driver
+from agent_runtime_storage.log.events import SqlEvents
+from agent_runtime_storage.log.files import SqlFiles
+from agent_runtime_storage.log.inbox import SqlInbox
+from agent_runtime_storage.log.jobs import SqlJobs
+from agent_runtime_storage.log.questions import SqlQuestions
+from agent_runtime_storage.log.reader import SqlLog
+from agent_runtime_storage.log.run_misses import RunMisses
+from agent_runtime_storage.log.run_statements import RunStatements
+from agent_runtime_storage.log.runs import SqlRuns
+from agent_runtime_storage.log.spending import SqlSpending
+from agent_runtime_storage.log.threads import SqlThreads
+from agent_runtime_storage.objects.documents import ObjectDocuments
+from agent_runtime_storage.objects.object_store import Objects
+from agent_runtime_storage.queries.owner import OwnerScope
+from agent_runtime_storage.search.full_text import SqlTextSearch, TextIndexer
+from agent_runtime_storage.search.vectors import SqlVectors
+from agent_runtime_storage.upkeep.maintenance import SqlMaintenance
+from agent_runtime_storage.upkeep.transfer import SqlUpkeep
 
 
-class SqlUserStore(
-    Threads,
-    LogReader,
-    Plans,
-    Runs,
-    Inbox,
-    Jobs,
-    Periodic,
-    StoredFiles,
-    Transfer,
-    TextSearch,
-    Vectors,
-    OwnedDocuments,
-):
+class SqlUserStore:
     """`UserStore` over any driver, by the SQL of its dialect."""
 
+    def __init__(self, driver: Driver, user_id: str, objects: Objects | None = None) -> None:
+        scope = OwnerScope(driver, user_id, objects)
+        indexer = TextIndexer(scope)
+        statements = RunStatements(scope, indexer)
+        questions = SqlQuestions(scope)
+        spending = SqlSpending(scope, statements)
+        vectors = SqlVectors(scope)
+        self.user_id = user_id
+        self.threads: ThreadStore = SqlThreads(scope)
+        self.log: LogStore = SqlLog(scope)
+        self.runs: RunStore = SqlRuns(scope, statements, RunMisses(scope, questions, spending))
+        self.inbox: InboxStore = SqlInbox(scope)
+        self.events: EventStore = SqlEvents(scope)
+        self.spending: SpendingStore = spending
+        self.jobs: JobStore = SqlJobs(scope)
+        self.files: FileStore = SqlFiles(scope)
+        self.questions: QuestionStore = questions
+        self.search: TextSearch = SqlTextSearch(scope, indexer)
+        self.vectors: VectorStore = vectors
+        self.upkeep: Upkeep = SqlUpkeep(scope, vectors, indexer)
+        self._objects = objects
 
-class SqlStore(Maintenance):
+    @property
+    def documents(self) -> Documents:
+        if self._objects is None:
+            raise ConfigError(
+                "Documents such as node memories need an object store, and none is set for a "
+                "database on a server.",
+                cure="Set AGENT_RUNTIME_OBJECT_STORE_URL to a bucket, or to a folder that all "
+                "machines share.",
+            )
+        return ObjectDocuments(self._objects, self.user_id)
+
+
+class SqlStore:
     """`Store` over any driver."""
 
-    def of(self, user_id: str) -> UserStore:
-        """Return the store as one owner sees it.
+    def __init__(self, driver: Driver, objects: Objects | None = None) -> None:
+        self._driver = driver
+        self._objects = objects
+        self.maintenance: Maintenance = SqlMaintenance(driver, objects)
 
-        Raises:
-            ConfigError: the owner is empty, or a name that not every database can hold.
-        """
+    @property
+    def objects(self) -> ObjectStore | None:
+        return self._objects
+
+    def of(self, user_id: str) -> UserStore:
         if problem := name_problem(user_id):
             raise ConfigError(
                 f"The owner (user_id) {problem}.", cure="Name the user, in at most 512 bytes."
@@ -53,5 +93,4 @@ class SqlStore(Maintenance):
         return SqlUserStore(self._driver, user_id, self._objects)
 
     async def close(self) -> None:
-        """Finish what was accepted, then release everything; calling it twice is harmless."""
         await self._driver.close()

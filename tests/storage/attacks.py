@@ -70,7 +70,7 @@ async def fill_other(user: UserStore) -> Job:
         nodes=(text_node(1, None),),
     )
     usage = Usage("r1", "r1", None, "step", "m", 1, 0, 0, 1, 1, 1)
-    await user.commit(
+    await user.runs.commit(
         lease,
         Commit(
             nodes=(exchange(2, 1, "a", "b"),),
@@ -82,22 +82,22 @@ async def fill_other(user: UserStore) -> Job:
     result = CallDone(2, 0, "ok", LARGE, 5, text=SECRET)
     seen = NewObservation(1, 0, None, 1, 1, SECRET.encode(), 5)
     plan = NewPlan(1, 2, "call-2-0", SECRET.encode())
-    await user.commit(lease, Commit(done=(result,), observation=seen, plan=plan))
+    await user.runs.commit(lease, Commit(done=(result,), observation=seen, plan=plan))
     asked = NewQuestion(QUESTION, 2, 1, "text", {"text": SECRET}, 3600)
-    await user.commit(lease, Commit(questions=(asked,)))
+    await user.runs.commit(lease, Commit(questions=(asked,)))
     await begin(user, "r2", "t2", parent_run_id="r1")
-    await user.post("t1", "steer", b"x")
-    await user.post("t1", "steer", LARGE)
-    await user.upsert_vectors("e", [_vector("t1"), _vector("t2")])
-    await user.upsert_vectors("theirs", [_vector("t1", 4)])
-    await user.put_file("t1", _file(SECRET.encode()))
+    await user.inbox.post("t1", "steer", b"x")
+    await user.inbox.post("t1", "steer", LARGE)
+    await user.vectors.upsert("e", [_vector("t1"), _vector("t2")])
+    await user.vectors.upsert("theirs", [_vector("t1", 4)])
+    await user.files.put("t1", _file(SECRET.encode()))
     with suppress(ConfigError):
         # A database on a server has no place for documents here.
-        assert await user.documents().write(DOCUMENT, SECRET.encode(), replaces=None)
-    await user.claim_periodic("tidy", seconds=3600)
-    await user.enqueue("t1", "observe", "a", b"payload")
-    await user.enqueue("t1", "other", "a", LARGE)
-    job = await user.claim("other", seconds=3600)
+        assert await user.documents.write(DOCUMENT, SECRET.encode(), replaces=None)
+    await user.jobs.claim_periodic("tidy", seconds=3600)
+    await user.jobs.enqueue("t1", "observe", "a", b"payload")
+    await user.jobs.enqueue("t1", "other", "a", LARGE)
+    job = await user.jobs.claim("other", seconds=3600)
     assert job is not None
     return job
 
@@ -106,9 +106,9 @@ async def fill_own(user: UserStore) -> Lease:
     """Write the little that an attacker has of their own."""
     lease = await begin(user, "own-run", OWN, nodes=(text_node(1, None, "my own words"),))
     usage = Usage("own-run", "own-run", None, "step", "m", 1, 0, 0, 1, 1, 1)
-    await user.commit(lease, Commit(nodes=(exchange(2, 1, "a"),), usage=(usage,)))
-    await user.post(OWN, "steer", b"x")
-    await user.upsert_vectors("e", [_vector(OWN, digest="")])
+    await user.runs.commit(lease, Commit(nodes=(exchange(2, 1, "a"),), usage=(usage,)))
+    await user.inbox.post(OWN, "steer", b"x")
+    await user.vectors.upsert("e", [_vector(OWN, digest="")])
     return lease
 
 
@@ -126,7 +126,7 @@ def _use(to: Target) -> Usage:
 
 
 async def _is_due(user: UserStore) -> bool:
-    return await user.claim_periodic("tidy", seconds=60) is not None
+    return await user.jobs.claim_periodic("tidy", seconds=60) is not None
 
 
 def _late(job: Job) -> LateObservation:
@@ -134,17 +134,17 @@ def _late(job: Job) -> LateObservation:
 
 
 async def _on_own_thread(user: UserStore, **changes: object) -> object:
-    await user.ensure_thread("t9")
-    return await user.begin_run(new_run("r9", "t9", **changes))
+    await user.threads.ensure("t9")
+    return await user.runs.begin(new_run("r9", "t9", **changes))
 
 
 async def _same_run_id(user: UserStore, to: Target) -> object:
-    await user.ensure_thread("t9")
-    return await user.begin_run(new_run(to.run, "t9"))
+    await user.threads.ensure("t9")
+    return await user.runs.begin(new_run(to.run, "t9"))
 
 
 async def _first_event(user: UserStore, thread_id: str) -> object:
-    async for event in user.follow(thread_id):
+    async for event in user.events.follow(thread_id):
         return event
     return None
 
@@ -159,24 +159,24 @@ async def _export(user: UserStore, thread_id: str) -> object:
     # But for the checksum, which is over times as well.
     return [
         {key: value for key, value in record.items() if key not in ("checksum", "exported_at")}
-        for record in [record async for record in user.export_thread(thread_id)]
+        for record in [record async for record in user.upkeep.export_thread(thread_id)]
     ]
 
 
 async def _import(user: UserStore, rename: str) -> object:
     """Import a thread of the attacker's own under a name that is another owner's thread."""
-    await user.ensure_thread("to export")
+    await user.threads.ensure("to export")
 
     async def records() -> AsyncIterator[Mapping[str, Any]]:
-        async for record in user.export_thread("to export"):
+        async for record in user.upkeep.export_thread("to export"):
             yield record
 
-    return await user.import_thread(records(), rename=rename)
+    return await user.upkeep.import_thread(records(), rename=rename)
 
 
 async def _document(user: UserStore) -> object:
     """Read, list, write and delete a document of another owner's key."""
-    documents = user.documents()
+    documents = user.documents
     listed = [chunk async for chunk in documents.list("node_memory")]
     read = await documents.read(DOCUMENT)
     written = await documents.write(DOCUMENT, b"mine", replaces=None)
@@ -187,53 +187,53 @@ def _commits(**commits: Callable[[Target], Commit]) -> dict[str, Attempt]:
     """Attempts to commit, with a valid lease, what names another owner's things."""
 
     def attempt(make: Callable[[Target], Commit]) -> Attempt:
-        return lambda user, to: user.commit(to.own, make(to))
+        return lambda user, to: user.runs.commit(to.own, make(to))
 
     return {name: attempt(make) for name, make in commits.items()}
 
 
 ATTACKS: Mapping[str, Mapping[str, Attempt]] = {
-    "ensure_thread": {"": lambda user, to: user.ensure_thread(to.thread)},
-    "thread": {"": lambda user, to: user.thread(to.thread)},
-    "threads": {"": lambda user, to: user.threads(limit=10_000)},
-    "update_thread": {"": lambda user, to: user.update_thread(to.thread, title="mine")},
+    "ensure_thread": {"": lambda user, to: user.threads.ensure(to.thread)},
+    "thread": {"": lambda user, to: user.threads.get(to.thread)},
+    "threads": {"": lambda user, to: user.threads.list(limit=10_000)},
+    "update_thread": {"": lambda user, to: user.threads.update(to.thread, title="mine")},
     "move_head": {
-        "": lambda user, to: user.move_head(to.thread, None, expect=1),
-        "to a node": lambda user, to: user.move_head(to.thread, 1, expect=1),
+        "": lambda user, to: user.threads.move_head(to.thread, None, expect=1),
+        "to a node": lambda user, to: user.threads.move_head(to.thread, 1, expect=1),
     },
     "branch": {
-        "": lambda user, to: user.branch(to.thread, 1),
-        "from": lambda user, to: user.branch(to.thread, 2, first=1),
+        "": lambda user, to: user.log.branch(to.thread, 1),
+        "from": lambda user, to: user.log.branch(to.thread, 2, first=1),
     },
     "outlines": {
-        "": lambda user, to: user.outlines([(to.thread, 1), (to.thread, 2)]),
-        "near": lambda user, to: user.outlines([(to.thread, 1)], before=1, after=1),
+        "": lambda user, to: user.log.outlines([(to.thread, 1), (to.thread, 2)]),
+        "near": lambda user, to: user.log.outlines([(to.thread, 1)], before=1, after=1),
     },
     "lineage": {
-        "": lambda user, to: user.lineage(to.thread, 1),
-        "from": lambda user, to: user.lineage(to.thread, 1, first=2),
+        "": lambda user, to: user.log.lineage(to.thread, 1),
+        "from": lambda user, to: user.log.lineage(to.thread, 1, first=2),
     },
-    "node": {"": lambda user, to: user.node(to.thread, 1)},
+    "node": {"": lambda user, to: user.log.node(to.thread, 1)},
     "children": {
-        "": lambda user, to: user.children(to.thread, 1),
-        "roots": lambda user, to: user.children(to.thread, None),
+        "": lambda user, to: user.log.children(to.thread, 1),
+        "roots": lambda user, to: user.log.children(to.thread, None),
     },
-    "call": {"": lambda user, to: user.call(to.thread, 2, 0)},
+    "call": {"": lambda user, to: user.log.call(to.thread, 2, 0)},
     "activation": {
-        "": lambda user, to: user.activation(to.thread, 1),
-        "first": lambda user, to: user.activation(to.thread, None),
+        "": lambda user, to: user.log.activation(to.thread, 1),
+        "first": lambda user, to: user.log.activation(to.thread, None),
     },
-    "activations": {"": lambda user, to: user.activations(to.thread)},
+    "activations": {"": lambda user, to: user.log.activations(to.thread)},
     "observations": {
-        "": lambda user, to: user.observations(to.thread, ids=[1]),
-        "from a node": lambda user, to: user.observations(to.thread, ending_from=0),
+        "": lambda user, to: user.log.observations(to.thread, ids=[1]),
+        "from a node": lambda user, to: user.log.observations(to.thread, ending_from=0),
     },
-    "plan": {"": lambda user, to: user.plan(to.thread, 2)},
-    "plans": {"": lambda user, to: user.plans(to.thread, 2)},
-    "last_plan": {"": lambda user, to: user.last_plan(to.thread)},
-    "last_observation": {"": lambda user, to: user.last_observation(to.thread)},
+    "plan": {"": lambda user, to: user.log.plan(to.thread, 2)},
+    "plans": {"": lambda user, to: user.log.plans(to.thread, 2)},
+    "last_plan": {"": lambda user, to: user.log.last_plan_id(to.thread)},
+    "last_observation": {"": lambda user, to: user.log.last_observation_id(to.thread)},
     "begin_run": {
-        "on the thread": lambda user, to: user.begin_run(new_run("r9", to.thread)),
+        "on the thread": lambda user, to: user.runs.begin(new_run("r9", to.thread)),
         "of the parent": lambda user, to: _on_own_thread(user, parent_run_id=to.run),
         "in the tree": lambda user, to: _on_own_thread(
             user, parent_run_id=to.run, root_run_id=to.run
@@ -248,11 +248,11 @@ ATTACKS: Mapping[str, Mapping[str, Attempt]] = {
         "of the same id": _same_run_id,
     },
     "commit": {
-        "with the lease": lambda user, to: user.commit(to.lease, Commit(steps=9)),
-        "in the tree": lambda user, to: user.commit(
+        "with the lease": lambda user, to: user.runs.commit(to.lease, Commit(steps=9)),
+        "in the tree": lambda user, to: user.runs.commit(
             dataclasses.replace(to.own, root_run_id=to.run), Commit(reserve=Amount(1, 1))
         ),
-        "on the thread": lambda user, to: user.commit(
+        "on the thread": lambda user, to: user.runs.commit(
             dataclasses.replace(to.own, thread_id=to.thread), Commit(steps=9)
         ),
         **_commits(
@@ -265,158 +265,164 @@ ATTACKS: Mapping[str, Mapping[str, Attempt]] = {
         ),
     },
     "commit_late": {
-        "with the lease and the job": lambda user, to: user.commit_late(to.lease, _late(to.job)),
-        "on the own thread": lambda user, to: user.commit_late(
+        "with the lease and the job": lambda user, to: user.runs.commit_late(
+            to.lease, _late(to.job)
+        ),
+        "on the own thread": lambda user, to: user.runs.commit_late(
             to.own, _late(dataclasses.replace(to.job, thread_id=OWN))
         ),
-        "for the run": lambda user, to: user.commit_late(
+        "for the run": lambda user, to: user.runs.commit_late(
             dataclasses.replace(to.own, run_id=to.run), _late(to.job)
         ),
     },
     "book_late": {
-        "": lambda user, to: user.book_late(to.lease, [_use(to)]),
-        "on the own thread": lambda user, to: user.book_late(
+        "": lambda user, to: user.spending.record_late(to.lease, [_use(to)]),
+        "on the own thread": lambda user, to: user.spending.record_late(
             dataclasses.replace(to.own, run_id=to.run), [_use(to)]
         ),
-        "for the run": lambda user, to: user.book_late(to.own, [_use(to)]),
+        "for the run": lambda user, to: user.spending.record_late(to.own, [_use(to)]),
     },
     "run": {
-        "": lambda user, to: user.run(to.run),
-        "child": lambda user, to: user.run(to.child),
+        "": lambda user, to: user.runs.get(to.run),
+        "child": lambda user, to: user.runs.get(to.child),
     },
     "runs": {
-        "": lambda user, to: user.runs(limit=10_000),
-        "of the thread": lambda user, to: user.runs(thread_id=to.thread),
-        "of the tree": lambda user, to: user.runs(root_run_id=to.run),
-        "of the parent": lambda user, to: user.runs(parent_run_id=to.run),
-        "of the parent thread": lambda user, to: user.runs(parent_thread_id=to.thread),
-        "active": lambda user, to: user.runs(status=("running",)),
+        "": lambda user, to: user.runs.list(limit=10_000),
+        "of the thread": lambda user, to: user.runs.list(thread_id=to.thread),
+        "of the tree": lambda user, to: user.runs.list(root_run_id=to.run),
+        "of the parent": lambda user, to: user.runs.list(parent_run_id=to.run),
+        "of the parent thread": lambda user, to: user.runs.list(parent_thread_id=to.thread),
+        "active": lambda user, to: user.runs.list(status=("running",)),
     },
     "take_lease": {
-        "": lambda user, to: user.take_lease(to.run, OTHER, seconds=60, replaces=1),
-        "stale": lambda user, to: user.take_lease(to.run, OTHER, seconds=60, replaces=7),
+        "": lambda user, to: user.runs.take_lease(to.run, OTHER, seconds=60, replaces=1),
+        "stale": lambda user, to: user.runs.take_lease(to.run, OTHER, seconds=60, replaces=7),
     },
-    "renew_lease": {"": lambda user, to: user.renew_lease(to.lease, seconds=60)},
+    "renew_lease": {"": lambda user, to: user.runs.renew_lease(to.lease, seconds=60)},
     "cancel_run": {
-        "": lambda user, to: user.cancel_run(to.run),
-        "child": lambda user, to: user.cancel_run(to.child),
+        "": lambda user, to: user.runs.cancel(to.run),
+        "child": lambda user, to: user.runs.cancel(to.child),
     },
     "post": {
-        "to the thread": lambda user, to: user.post(to.thread, "steer", b"mine"),
-        "for the run": lambda user, to: user.post(OWN, "steer", b"mine", run_id=to.run),
-        "large": lambda user, to: user.post(to.thread, "steer", LARGE),
+        "to the thread": lambda user, to: user.inbox.post(to.thread, "steer", b"mine"),
+        "for the run": lambda user, to: user.inbox.post(OWN, "steer", b"mine", run_id=to.run),
+        "large": lambda user, to: user.inbox.post(to.thread, "steer", LARGE),
     },
-    "inbox": {"": lambda user, to: user.inbox(to.thread)},
-    "poll": {"": lambda user, to: user.poll(to.lease)},
+    "inbox": {"": lambda user, to: user.inbox.pending(to.thread)},
+    "poll": {"": lambda user, to: user.runs.poll(to.lease)},
     "events": {
-        "": lambda user, to: user.events(to.thread),
-        "later": lambda user, to: user.events(to.thread, after=99),
+        "": lambda user, to: user.events.list(to.thread),
+        "later": lambda user, to: user.events.list(to.thread, after=99),
     },
     "follow": {"": lambda user, to: _first_event(user, to.thread)},
     "usage_total": {
-        "of the tree": lambda user, to: user.usage_total(root_run_id=to.run),
-        "of the run": lambda user, to: user.usage_total(run_id=to.run),
-        "of the thread": lambda user, to: user.usage_total(thread_id=to.thread),
+        "of the tree": lambda user, to: user.spending.usage_total(root_run_id=to.run),
+        "of the run": lambda user, to: user.spending.usage_total(run_id=to.run),
+        "of the thread": lambda user, to: user.spending.usage_total(thread_id=to.thread),
     },
     "usage_by_purpose": {
-        "of the tree": lambda user, to: user.usage_by_purpose(root_run_id=to.run),
-        "of the run": lambda user, to: user.usage_by_purpose(run_id=to.run),
-        "of the thread": lambda user, to: user.usage_by_purpose(thread_id=to.thread),
+        "of the tree": lambda user, to: user.spending.usage_by_purpose(root_run_id=to.run),
+        "of the run": lambda user, to: user.spending.usage_by_purpose(run_id=to.run),
+        "of the thread": lambda user, to: user.spending.usage_by_purpose(thread_id=to.thread),
     },
-    "usage_by_run": {"": lambda user, to: user.usage_by_run(to.run)},
-    "recent_usage": {"": lambda user, to: user.recent_usage("m", limit=10_000)},
+    "usage_by_run": {"": lambda user, to: user.spending.usage_by_run(to.run)},
+    "recent_usage": {"": lambda user, to: user.spending.recent_usage("m", limit=10_000)},
     "enqueue": {
-        "the same": lambda user, to: user.enqueue(to.thread, "observe", "a", b""),
-        "another": lambda user, to: user.enqueue(to.thread, "observe", "b", LARGE),
+        "the same": lambda user, to: user.jobs.enqueue(to.thread, "observe", "a", b""),
+        "another": lambda user, to: user.jobs.enqueue(to.thread, "observe", "b", LARGE),
     },
     "claim": {
-        "": lambda user, to: user.claim("observe", seconds=60),
-        "of the thread": lambda user, to: user.claim("observe", seconds=60, thread_id=to.thread),
-        "by its key": lambda user, to: user.claim("observe", seconds=60, key="a"),
+        "": lambda user, to: user.jobs.claim("observe", seconds=60),
+        "of the thread": lambda user, to: user.jobs.claim(
+            "observe", seconds=60, thread_id=to.thread
+        ),
+        "by its key": lambda user, to: user.jobs.claim("observe", seconds=60, key="a"),
     },
     "claim_periodic": {"": lambda user, to: _is_due(user)},
-    "finish_periodic": {"": lambda user, to: user.finish_periodic("tidy", "0" * 32, again_after=0)},
+    "finish_periodic": {
+        "": lambda user, to: user.jobs.finish_periodic("tidy", "0" * 32, again_after=0)
+    },
     "search_text": {
-        "": lambda user, to: user.search_text(SECRET, limit=10_000),
-        "every word": lambda user, to: user.search_text(SECRET, every_word=True),
-        "in the thread": lambda user, to: user.search_text(SECRET, thread_id=to.thread),
-        "own words": lambda user, to: user.search_text("my own words that only its owner may find"),
+        "": lambda user, to: user.search.find(SECRET, limit=10_000),
+        "every word": lambda user, to: user.search.find(SECRET, every_word=True),
+        "in the thread": lambda user, to: user.search.find(SECRET, thread_id=to.thread),
+        "own words": lambda user, to: user.search.find("my own words that only its owner may find"),
     },
     "index_texts": {
-        "": lambda user, to: user.index_texts(to.thread, [NodeText(1, None, "mine")]),
-        "of a call": lambda user, to: user.index_texts(to.thread, [NodeText(2, 0, "mine")]),
+        "": lambda user, to: user.search.index(to.thread, [NodeText(1, None, "mine")]),
+        "of a call": lambda user, to: user.search.index(to.thread, [NodeText(2, 0, "mine")]),
     },
     "upsert_vectors": {
-        "": lambda user, to: user.upsert_vectors("e", [_vector(to.thread)]),
-        "of other dimensions": lambda user, to: user.upsert_vectors("e", [_vector(to.thread, 3)]),
-        "own ones": lambda user, to: user.upsert_vectors("e", [_vector(OWN, 3, source_id=9)]),
-        "of their model": lambda user, to: user.upsert_vectors("theirs", [_vector(OWN, 5)]),
+        "": lambda user, to: user.vectors.upsert("e", [_vector(to.thread)]),
+        "of other dimensions": lambda user, to: user.vectors.upsert("e", [_vector(to.thread, 3)]),
+        "own ones": lambda user, to: user.vectors.upsert("e", [_vector(OWN, 3, source_id=9)]),
+        "of their model": lambda user, to: user.vectors.upsert("theirs", [_vector(OWN, 5)]),
     },
     "search_vectors": {
-        "": lambda user, to: user.search_vectors("e", [1, 0.5], limit=10_000),
-        "in the thread": lambda user, to: user.search_vectors("e", [1, 0.5], thread_id=to.thread),
-        "of their model": lambda user, to: user.search_vectors("theirs", [1.0] * 5),
-        "of other dimensions": lambda user, to: user.search_vectors("theirs", [1.0] * 4),
+        "": lambda user, to: user.vectors.nearest("e", [1, 0.5], limit=10_000),
+        "in the thread": lambda user, to: user.vectors.nearest("e", [1, 0.5], thread_id=to.thread),
+        "of their model": lambda user, to: user.vectors.nearest("theirs", [1.0] * 5),
+        "of other dimensions": lambda user, to: user.vectors.nearest("theirs", [1.0] * 4),
     },
     "delete_vectors": {
-        "": lambda user, to: user.delete_vectors(to.thread),
-        "of a source": lambda user, to: user.delete_vectors(
+        "": lambda user, to: user.vectors.delete(to.thread),
+        "of a source": lambda user, to: user.vectors.delete(
             to.thread, model="e", source="message", source_ids=[1]
         ),
     },
     "vectors_by_digest": {
-        "": lambda user, to: user.vectors_by_digest("e", [DIGEST]),
-        "of their model": lambda user, to: user.vectors_by_digest("theirs", [DIGEST]),
+        "": lambda user, to: user.vectors.by_digest("e", [DIGEST]),
+        "of their model": lambda user, to: user.vectors.by_digest("theirs", [DIGEST]),
     },
-    "embedded": {"": lambda user, to: user.embedded(to.thread, "e", "message", [1, 2])},
-    "embedders": {"": lambda user, to: user.embedders()},
+    "embedded": {"": lambda user, to: user.vectors.embedded_ids(to.thread, "e", "message", [1, 2])},
+    "embedders": {"": lambda user, to: user.vectors.models()},
     "to_embed": {
-        "": lambda user, to: user.to_embed("a new model"),
-        "of their model": lambda user, to: user.to_embed("theirs"),
+        "": lambda user, to: user.vectors.missing("a new model"),
+        "of their model": lambda user, to: user.vectors.missing("theirs"),
     },
-    "vectors_of_thread": {"": lambda user, to: user.vectors_of_thread(to.thread)},
+    "vectors_of_thread": {"": lambda user, to: user.vectors.of_thread(to.thread)},
     "put_file": {
-        "": lambda user, to: user.put_file(to.thread, _file(b"mine")),
-        "of the same id": lambda user, to: user.put_file(OWN, _file(b"mine")),
+        "": lambda user, to: user.files.put(to.thread, _file(b"mine")),
+        "of the same id": lambda user, to: user.files.put(OWN, _file(b"mine")),
     },
-    "files": {"": lambda user, to: user.files(to.thread)},
-    "find_files": {"": lambda user, to: user.find_files([FILE])},
+    "files": {"": lambda user, to: user.files.list(to.thread)},
+    "find_files": {"": lambda user, to: user.files.find([FILE])},
     "file_content": {
-        "": lambda user, to: user.file_content(to.thread, FILE),
-        "by an own thread": lambda user, to: user.file_content(OWN, FILE),
+        "": lambda user, to: user.files.content(to.thread, FILE),
+        "by an own thread": lambda user, to: user.files.content(OWN, FILE),
     },
-    "question": {"": lambda user, to: user.question(QUESTION)},
+    "question": {"": lambda user, to: user.questions.get(QUESTION)},
     "questions": {
-        "": lambda user, to: user.questions(limit=10_000),
-        "of the thread": lambda user, to: user.questions(thread_id=to.thread),
-        "of the run": lambda user, to: user.questions(run_id=to.run),
-        "open": lambda user, to: user.questions(status="open"),
+        "": lambda user, to: user.questions.list(limit=10_000),
+        "of the thread": lambda user, to: user.questions.list(thread_id=to.thread),
+        "of the run": lambda user, to: user.questions.list(run_id=to.run),
+        "open": lambda user, to: user.questions.list(status="open"),
     },
     "answer": {
-        "": lambda user, to: user.answer(QUESTION, {"text": "mine"}),
-        "and allow": lambda user, to: user.answer(
+        "": lambda user, to: user.questions.answer(QUESTION, {"text": "mine"}),
+        "and allow": lambda user, to: user.questions.answer(
             QUESTION, {}, remember=NewApproval("mine", "shell")
         ),
     },
-    "approvals": {"": lambda user, to: user.approvals(to.thread)},
-    "day_spending": {"": lambda user, to: user.day_spending()},
-    "thread_spending": {"": lambda user, to: user.thread_spending(to.thread)},
-    "tree_steps": {"": lambda user, to: user.tree_steps(to.run)},
+    "approvals": {"": lambda user, to: user.questions.approvals(to.thread)},
+    "day_spending": {"": lambda user, to: user.spending.of_day()},
+    "thread_spending": {"": lambda user, to: user.spending.of_thread(to.thread)},
+    "tree_steps": {"": lambda user, to: user.runs.count_tree_steps(to.run)},
     "set_budget": {
-        "": lambda user, to: user.set_budget(to.run, Budget(tokens=1)),
-        "child": lambda user, to: user.set_budget(to.child, Budget(tokens=1)),
+        "": lambda user, to: user.spending.set_budget(to.run, Budget(tokens=1)),
+        "child": lambda user, to: user.spending.set_budget(to.child, Budget(tokens=1)),
     },
-    "holders": {"": lambda user, to: user.holders()},
-    "worked_seconds": {"": lambda user, to: user.worked_seconds(to.run)},
-    "forget_approval": {"": lambda user, to: user.forget_approval(to.thread, "a1")},
+    "holders": {"": lambda user, to: user.spending.reserving_runs()},
+    "worked_seconds": {"": lambda user, to: user.runs.active_seconds(to.run)},
+    "forget_approval": {"": lambda user, to: user.questions.revoke_approval(to.thread, "a1")},
     "documents": {"": lambda user, to: _document(user)},
     "delete_thread": {
-        "": lambda user, to: user.delete_thread(to.thread),
-        "child": lambda user, to: user.delete_thread("t2"),
-        "of the past": lambda user, to: user.delete_thread(to.thread, unchanged_since=0),
+        "": lambda user, to: user.upkeep.delete_thread(to.thread),
+        "child": lambda user, to: user.upkeep.delete_thread("t2"),
+        "of the past": lambda user, to: user.upkeep.delete_thread(to.thread, unchanged_since=0),
     },
-    "idle_threads": {"": lambda user, to: user.idle_threads(seconds=0)},
-    "clean_up": {"": lambda user, to: user.clean_up()},
+    "idle_threads": {"": lambda user, to: user.upkeep.idle_threads(seconds=0)},
+    "clean_up": {"": lambda user, to: user.upkeep.clean_up()},
     "export_thread": {
         "": lambda user, to: _export(user, to.thread),
         "child": lambda user, to: _export(user, "t2"),
@@ -425,10 +431,10 @@ ATTACKS: Mapping[str, Mapping[str, Attempt]] = {
         "over the thread": lambda user, to: _import(user, to.thread),
         "over the child": lambda user, to: _import(user, "t2"),
     },
-    "finish_job": {"": lambda user, to: user.finish_job(to.job)},
+    "finish_job": {"": lambda user, to: user.jobs.finish(to.job)},
     "fail_job": {
-        "retry": lambda user, to: user.fail_job(to.job, retry_after=0, detail="mine"),
-        "for good": lambda user, to: user.fail_job(to.job, retry_after=None, detail="mine"),
+        "retry": lambda user, to: user.jobs.fail(to.job, retry_after=0, detail="mine"),
+        "for good": lambda user, to: user.jobs.fail(to.job, retry_after=None, detail="mine"),
     },
 }
 

@@ -31,7 +31,7 @@ VECTOR = (0.6, 0.8, 0.0)
 async def fill(user: UserStore, mark: str) -> None:
     """Write a thread whose rows of every kind hold the mark, and end its runs."""
     large = (f"{mark} is said again and again\n" * 400).encode()
-    await user.ensure_thread(PARENT, title=f"title {mark}", metadata={"note": mark})
+    await user.threads.ensure(PARENT, title=f"title {mark}", metadata={"note": mark})
     lease = await begin(
         user,
         "run-parent",
@@ -45,11 +45,11 @@ async def fill(user: UserStore, mark: str) -> None:
         events=(NewEvent("run-start", 1, {"said": mark}),),
     )
     calls = NewNode(2, 1, "exchange", "assistant", large, 10, 1, "open", (f"tool-{mark}", "raw"))
-    await user.commit(lease, Commit(nodes=(calls,)))
+    await user.runs.commit(lease, Commit(nodes=(calls,)))
     plan = NewPlan(1, 2, f"call {mark}", f"plan {mark}".encode() + large)
-    await user.commit(lease, Commit(plan=plan))
+    await user.runs.commit(lease, Commit(plan=plan))
     question = NewQuestion(f"question {mark}", 2, 0, "text", {"text": f"asked {mark}"}, 60.0)
-    await user.commit(lease, Commit(questions=(question,)))
+    await user.runs.commit(lease, Commit(questions=(question,)))
     child = await begin_child(
         user,
         "run-parent",
@@ -58,10 +58,10 @@ async def fill(user: UserStore, mark: str) -> None:
         nodes=(NewNode(1, None, "message", "user", f"asked {mark}".encode(), 3, 0),),
         spec={"for": mark, "parent": "run-parent"},
     )
-    await user.commit(
+    await user.runs.commit(
         child, Commit(finish=Finish("failed", "error", f"detail {mark}", large + b"child"))
     )
-    await user.commit(
+    await user.runs.commit(
         lease,
         Commit(
             done=(
@@ -77,14 +77,14 @@ async def fill(user: UserStore, mark: str) -> None:
             events=(NewEvent("tool-finish", 2, {"said": mark, "run": "run-child"}),),
         ),
     )
-    await user.post(PARENT, f"steer {mark}", f"inbox {mark}".encode(), run_id="run-child")
-    await user.enqueue(PARENT, f"kind {mark}", f"key {mark}", f"payload {mark}".encode())
+    await user.inbox.post(PARENT, f"steer {mark}", f"inbox {mark}".encode(), run_id="run-child")
+    await user.jobs.enqueue(PARENT, f"kind {mark}", f"key {mark}", f"payload {mark}".encode())
     content = f"content {mark}".encode()
     file = NewFile(f"file {mark}", "document", "upload", f"name {mark}", f"type/{mark}", content)
-    await user.put_file(PARENT, file)
-    await user.upsert_vectors(f"model {mark}", [VectorItem(PARENT, f"from {mark}", 1, VECTOR)])
-    await user.index_texts(PARENT, [NodeText(1, None, f"task {mark}"), NodeText(2, 0, mark)])
-    await user.commit(
+    await user.files.put(PARENT, file)
+    await user.vectors.upsert(f"model {mark}", [VectorItem(PARENT, f"from {mark}", 1, VECTOR)])
+    await user.search.index(PARENT, [NodeText(1, None, f"task {mark}"), NodeText(2, 0, mark)])
+    await user.runs.commit(
         lease, Commit(finish=Finish("succeeded", "completed", f"detail {mark}", large + b"out"))
     )
 
@@ -107,7 +107,7 @@ def _usage(mark: str) -> Usage:
 
 async def exported(user: UserStore, thread_id: str = PARENT) -> list[dict[str, Any]]:
     """The records of an export."""
-    return [dict(record) async for record in user.export_thread(thread_id)]
+    return [dict(record) async for record in user.upkeep.export_thread(thread_id)]
 
 
 async def stream(records: list[dict[str, Any]]) -> AsyncIterator[Mapping[str, Any]]:

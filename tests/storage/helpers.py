@@ -59,8 +59,8 @@ async def begin(
     user: UserStore, run_id: str = "r1", thread_id: str = "t1", **changes: object
 ) -> Lease:
     """Create the thread if need be, begin a run on it, and return the lease."""
-    await user.ensure_thread(thread_id)
-    lease, _ = await user.begin_run(new_run(run_id, thread_id, **changes))
+    await user.threads.ensure(thread_id)
+    lease, _ = await user.runs.begin(new_run(run_id, thread_id, **changes))
     return lease
 
 
@@ -73,13 +73,13 @@ async def begin_child(
 
 async def append(user: UserStore, lease: Lease, count: int) -> None:
     """Append so many messages under the thread's head."""
-    thread = await user.thread(lease.thread_id)
+    thread = await user.threads.get(lease.thread_id)
     first = thread.last_seq + 1
     nodes = tuple(
         message(seq, thread.head if seq == first else seq - 1)
         for seq in range(first, first + count)
     )
-    await user.commit(lease, Commit(nodes=nodes, head=nodes[-1].seq))
+    await user.runs.commit(lease, Commit(nodes=nodes, head=nodes[-1].seq))
 
 
 LIMITED = Budget(tokens=1000, cost=500)

@@ -117,10 +117,10 @@ async def test_owners_may_do_the_same_under_the_same_ids(store: Store, database_
         assert repr(second).replace("bob", "ann") == repr(first)
         assert await dump(driver, "ann") == anns
         over = Commit(finish=Finish("cancelled", "cancelled"))
-        await bob.commit(Lease("r2", "t2", "r1", 1), over)
-        exported = [record async for record in bob.export_thread("t1")]
+        await bob.runs.commit(Lease("r2", "t2", "r1", 1), over)
+        exported = [record async for record in bob.upkeep.export_thread("t1")]
         assert "ann" not in repr(exported)
-        assert sorted(await bob.delete_thread("t1")) == ["t1", "t2"]
+        assert sorted(await bob.upkeep.delete_thread("t1")) == ["t1", "t2"]
         assert await dump(driver, "ann") == anns
         assert await look(ann, "ann") == first[-len(await look(ann, "ann")) :]
         left = {table for table, rows in (await dump(driver, "bob")).items() if rows}
@@ -190,16 +190,16 @@ REFUSED = ("", "ann\0", "\0", "ann\0bob", "\ud800", "x" * 100_000)
 async def test_owners_with_strange_names_are_kept_apart(store: Store, database_url: str) -> None:
     for number, name in enumerate(NAMES):
         user = store.of(name)
-        await user.ensure_thread("t1", title=str(number), metadata={"number": number})
-        await user.post("t1", "steer", str(number).encode())
-        await user.enqueue("t1", "observe", "a", str(number).encode())
+        await user.threads.ensure("t1", title=str(number), metadata={"number": number})
+        await user.inbox.post("t1", "steer", str(number).encode())
+        await user.jobs.enqueue("t1", "observe", "a", str(number).encode())
     for number, name in enumerate(NAMES):
         user = store.of(name)
-        [thread] = await user.threads()
+        [thread] = await user.threads.list()
         assert (thread.title, thread.metadata) == (str(number), {"number": number})
-        [item] = await user.inbox("t1")
+        [item] = await user.inbox.pending("t1")
         assert item.body == str(number).encode()
-        job = await user.claim("observe", seconds=60)
+        job = await user.jobs.claim("observe", seconds=60)
         assert job is not None
         assert job.payload == str(number).encode()
     async with rows_of(database_url) as driver:
@@ -222,15 +222,15 @@ STRANGE_IDS = ("t\0", "\ud800", "' OR ''='", "x" * 3000, "%s", ":thread_id", "\u
 @pytest.mark.parametrize("name", STRANGE_IDS, ids=range(len(STRANGE_IDS)))
 async def test_a_strange_id_is_stored_as_it_is_or_refused(store: Store, name: str) -> None:
     user = store.of("ann")
-    await user.ensure_thread("t1")
+    await user.threads.ensure("t1")
     try:
-        created = (await user.ensure_thread(name, title="mine")).id
+        created = (await user.threads.ensure(name, title="mine")).id
     except AgentRuntimeError as error:
         assert error.cure  # either way is right; what must not be is checked below
         created = None
     expected = {"t1"} if created is None else {"t1", name}
     assert created in (None, name)
-    assert {thread.id for thread in await user.threads()} == expected
+    assert {thread.id for thread in await user.threads.list()} == expected
 
 
 async def test_a_second_store_sees_the_owners_apart_as_well(
@@ -239,7 +239,7 @@ async def test_a_second_store_sees_the_owners_apart_as_well(
     await fill_other(store.of("ann"))
     other = await open_store(database_url)
     try:
-        assert await other.of("bob").threads() == []
-        assert len(await other.of("ann").threads()) == 2
+        assert await other.of("bob").threads.list() == []
+        assert len(await other.of("ann").threads.list()) == 2
     finally:
         await other.close()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import stat
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from agent_runtime_storage.contract.errors import ObjectsUnavailable
 
@@ -25,6 +25,34 @@ class ObjectInfo:
     key: str
     bytes: int
     modified: float
+
+
+class ObjectStore(Protocol):
+    """The objects of one database, as users of `Store.objects` need them.
+
+    Every method raises `ObjectsUnavailable` if the store cannot be used, and `StoreFull` if it has
+    no space left.
+    """
+
+    @property
+    def shown(self) -> str:
+        """The store's URL without secrets."""
+        ...
+
+    def list(self, prefix: str = "") -> AsyncGenerator[list[ObjectInfo]]:
+        """Yield the objects in `prefix` in chunks, in no order."""
+        ...
+
+    async def read(self, key: str) -> tuple[bytes, Version] | None:
+        """Return an object's content with its version, or None if it does not exist."""
+        ...
+
+    async def replace(self, key: str, data: bytes, version: Version | None) -> bool:
+        """Write an object if it still has this version (None: does not exist); return whether.
+
+        It is durable when this returns.  Of several that replace the same version one succeeds.
+        """
+        ...
 
 
 def check_folder(root: Path) -> None:

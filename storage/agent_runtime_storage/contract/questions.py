@@ -1,8 +1,8 @@
-"""The part of the store's contract that is about people: questions, and what they allow.
+"""Questions to people, and the approvals that their answers grant.
 
-A question is asked by the commit that suspends its run, and only there.  Its answer needs no lease:
-it is a compare-and-set on the open question of a run that still waits.  A run that ends withdraws
-its questions in the same transaction.
+A question is asked by the commit that suspends its run, and only there.  Answering needs no lease:
+it is a compare-and-set on the open question of a run that is still suspended.  A run that ends
+withdraws its questions in the same transaction.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from agent_runtime_storage.contract.question_records import (
 from agent_runtime_storage.contract.records import JsonObject
 
 
-class QuestionsContract(Protocol):
-    """What `UserStore` has for questions and approvals."""
+class QuestionStore(Protocol):
+    """The questions and approvals of one owner."""
 
-    async def question(self, question_id: str) -> QuestionRow:
-        """Return the question. Raises `NotFound`."""
+    async def get(self, question_id: str) -> QuestionRow:
+        """Return the question; raise `NotFound` if there is none."""
         ...
 
-    async def questions(
+    async def list(
         self,
         *,
         thread_id: str | None = None,
@@ -33,26 +33,24 @@ class QuestionsContract(Protocol):
         status: QuestionStatus | None = None,
         limit: int = 100,
     ) -> list[QuestionRow]:
-        """Return the newest questions that match all that is given, in the order of asking."""
+        """Return the newest questions that match every given filter, oldest first."""
         ...
 
     async def answer(
         self, question_id: str, answer: JsonObject, *, remember: NewApproval | None = None
     ) -> QuestionRow:
-        """Answer an open question, and allow what is to be remembered for its thread.
-
-        Both or neither is written.
+        """Answer an open question and grant the approval `remember`, both or neither.
 
         Raises:
             NotFound: this owner has no such question.
-            QuestionClosed: it is answered, expired or withdrawn, or its run does not wait any more.
+            QuestionClosed: it is answered, expired or withdrawn, or its run no longer waits.
         """
         ...
 
     async def approvals(self, thread_id: str) -> list[ApprovalRow]:
-        """Return what is allowed on a thread, in the order in which it was. Raises `NotFound`."""
+        """Return the approvals of a thread, in the order of granting. Raises `NotFound`."""
         ...
 
-    async def forget_approval(self, thread_id: str, approval_id: str) -> None:
-        """Allow something on a thread no more. Raises `NotFound`."""
+    async def revoke_approval(self, thread_id: str, approval_id: str) -> None:
+        """Revoke an approval of a thread. Raises `NotFound`."""
         ...

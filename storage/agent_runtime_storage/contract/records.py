@@ -157,6 +157,11 @@ class Lease:
     root_run_id: str
     epoch: int
 
+    @property
+    def is_child(self) -> bool:
+        """Whether the run is below the root of its tree."""
+        return self.run_id != self.root_run_id
+
 
 @dataclass(frozen=True, slots=True)
 class Run:

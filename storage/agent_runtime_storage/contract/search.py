@@ -1,4 +1,4 @@
-"""The part of the store's contract that finds: by words, and by likeness."""
+"""Search in full text, and among vectors."""
 
 from __future__ import annotations
 
@@ -15,12 +15,10 @@ from agent_runtime_storage.contract.search_records import (
 )
 
 
-class SearchContract(Protocol):
-    """What `UserStore` has for full text and vectors."""
+class TextSearch(Protocol):
+    """Full text, ranked by BM25."""
 
-    # Text
-
-    async def search_text(
+    async def find(
         self,
         query: str,
         *,
@@ -28,52 +26,57 @@ class SearchContract(Protocol):
         limit: int = 10,
         every_word: bool = False,
     ) -> list[TextHit]:
-        """Return what holds words of the query, the best hits first, ranked by BM25.
+        """Return the texts that contain words of the query, the best hits first, by BM25.
 
-        Any text is a query, and its words alone count: there are no operators.  English words are
-        found in their other forms too, and those that only hold a sentence together do not count,
-        unless there are no others; with `every_word` words are taken as they are.  Identifiers and
-        paths are found whole and by their parts, whatever their case.  The figures behind the
-        ranking are the owner's own, and every database ranks alike.  Of each text the first
-        100,000 characters are found, of the query the first 64 distinct words count.  Words of
-        more than about 10,000 texts count only where the query has no rarer ones.  Equal hits come
-        in the order of thread, node and call; the node itself comes before its calls.
+        Any text is a query: only its words count, there are no operators.  An English word also
+        matches its other forms; stop words count only if the query has no other words.
+        Identifiers and paths match whole and by their parts, in any case.  The statistics behind
+        the ranking are the owner's own, and every database ranks alike.  The first 100,000
+        characters of a text are indexed; the first 64 distinct words of a query count.  Words of
+        more than about 10,000 texts count only if the query has no rarer ones.  Equal hits are
+        ordered by thread, node and call, a node before its calls.
 
         Args:
-            thread_id: search in this thread only. Raises `NotFound`.
-            every_word: whether a hit must hold all words, instead of any.
-        """
-        ...
-
-    async def index_texts(self, thread_id: str, texts: Sequence[NodeText]) -> None:
-        """Index texts of nodes and results that are in the log already.
-
-        `begin_run` and `commit` index what they append; this is for what came otherwise.  A node
-        or result that is indexed already is left as it is, so doing it again changes nothing.
-        Large numbers are written in several batches.
+            thread_id: search in this thread only.
+            every_word: whether a hit must contain all words exactly, instead of any.
 
         Raises:
-            NotFound: the thread is not there.
-            Conflict: a node is not there.
+            NotFound: there is no such thread.
         """
         ...
 
-    # Vectors
+    async def index(self, thread_id: str, texts: Sequence[NodeText]) -> None:
+        """Index texts of nodes and results that are already in the log.
 
-    async def upsert_vectors(self, model: str, items: Sequence[VectorItem]) -> None:
-        """Write vectors, all or none, each in the place of that of the same key and model.
-
-        Vectors of different models are never compared.  The first ones fix the model's number of
-        dimensions, as long as there are vectors of it.  One batch: send a few hundred at a time.
+        `runs.begin` and `runs.commit` index what they append; this is for other texts.  An indexed
+        node or result is left unchanged, so calling it again changes nothing.  Many texts are
+        written in several batches.
 
         Raises:
-            InvalidVector: one is empty, longer than 16,000 numbers, zero, or not finite.
-            DimensionMismatch: one has another length than the model's others.
-            NotFound: a thread is not there.
+            NotFound: there is no such thread.
+            Conflict: a node does not exist.
         """
         ...
 
-    async def search_vectors(
+
+class VectorStore(Protocol):
+    """Vectors, by the model that made them."""
+
+    async def upsert(self, model: str, items: Sequence[VectorItem]) -> None:
+        """Write vectors, all or none; each replaces the vector of its key and model.
+
+        Vectors of different models are never compared.  The first vectors of a model fix its
+        number of dimensions, until all its vectors are deleted.  All items are one batch: send a
+        few hundred at a time.
+
+        Raises:
+            InvalidVector: a vector is empty, longer than 16,000 numbers, zero, or not finite.
+            DimensionMismatch: a vector has another length than the model's others.
+            NotFound: a thread does not exist.
+        """
+        ...
+
+    async def nearest(
         self,
         model: str,
         query: Sequence[float],
@@ -82,22 +85,22 @@ class SearchContract(Protocol):
         thread_id: str | None = None,
         sources: Sequence[str] | None = None,
     ) -> list[VectorHit]:
-        """Return what is most like the query among the model's vectors, the likest first.
+        """Return the model's vectors most similar to the query, the most similar first.
 
-        Equal hits are ordered by their keys.  The answer is exact, but on Postgres among more
-        than 20,000 candidates (see `nearest_vectors` in its migrations).  A model that has no
-        vectors gives nothing.
+        Equal hits are ordered by their keys.  The answer is exact, except on Postgres among more
+        than 20,000 candidates (see `nearest_vectors` in its migrations).  A model without vectors
+        has no hits.
 
         Args:
-            sources: only what was made of these.
+            sources: only vectors of these sources.
 
         Raises:
-            InvalidVector, DimensionMismatch: as for `upsert_vectors`, of the query.
-            NotFound: the thread is not there.
+            InvalidVector, DimensionMismatch: as for `upsert`, of the query.
+            NotFound: there is no such thread.
         """
         ...
 
-    async def delete_vectors(
+    async def delete(
         self,
         thread_id: str,
         *,
@@ -105,36 +108,34 @@ class SearchContract(Protocol):
         source: str | None = None,
         source_ids: Sequence[int] | None = None,
     ) -> int:
-        """Delete a thread's vectors that match all that is given; return how many there were.
+        """Delete the thread's vectors that match every given filter; return how many.
 
-        Raises `NotFound` if the thread is not there.
+        Raises `NotFound` if there is no such thread.
         """
         ...
 
-    async def vectors_by_digest(
-        self, model: str, digests: Sequence[str]
-    ) -> dict[str, tuple[float, ...]]:
-        """Return the model's vectors of texts with these digests, of whatever thread."""
+    async def by_digest(self, model: str, digests: Sequence[str]) -> dict[str, tuple[float, ...]]:
+        """Return the model's vectors of texts with these digests, of any thread."""
         ...
 
-    async def embedded(
+    async def embedded_ids(
         self, thread_id: str, model: str, source: str, source_ids: Sequence[int]
     ) -> list[int]:
-        """Return which of these sources have a vector of the model, of their part 0."""
+        """Return which of these sources have a vector of the model for their part 0."""
         ...
 
-    async def embedders(self) -> list[EmbedderRow]:
+    async def models(self) -> list[EmbedderRow]:
         """Return the models that the owner has vectors of, by name."""
         ...
 
-    async def to_embed(self, model: str, *, limit: int = 100) -> list[VectorKey]:
-        """Return what has a vector of another model and none of this one, in the order of keys.
+    async def missing(self, model: str, *, limit: int = 100) -> list[VectorKey]:
+        """Return the keys that have a vector of another model and none of this one, in order.
 
-        So a change of the model is noticed, and made good by embedding again what this lists.
+        After a change of the model, embed what this lists.
         """
         ...
 
-    async def vectors_of_thread(
+    async def of_thread(
         self,
         thread_id: str,
         *,
@@ -144,6 +145,6 @@ class SearchContract(Protocol):
         """Return a thread's vectors with their models, ordered by model and key, a page at a time.
 
         Args:
-            after: the model and key of the last one of the page before.
+            after: the model and key of the last item of the previous page.
         """
         ...

@@ -1,54 +1,86 @@
-"""The part of the store's contract that is about spending, by thread and day.
+"""Usage and spending, by run, thread and day.
 
-What a commit settles is booked in the same transaction: on the root of its tree, and on the day
-(UTC, by the database's clock) on which it is written.  A thread has what the trees have whose roots
-are on it.  A reservation that names limits is written only if it keeps to them together with all
-that is spent and reserved, by whatever process.  A run that dies keeps its reservation until
-somebody takes it over or deletes it; then it counts as spent, on that day.
+A commit books what it settles in the same transaction: on the root of its run tree, and on the
+current day (UTC, by the database's clock).  A thread's spending is that of the trees whose roots are
+on it.  A reservation that names limits is written only if it fits them together with everything
+that all processes have spent and reserved.  A dead run keeps its reservation until a takeover or a
+deletion; then the reservation counts as spent, on that day.
 
-Deleting a thread gives nothing of a day back.  An imported thread has what its runs had spent, and
-counts on no day.
+Deleting a thread subtracts nothing from a day.  An imported thread has the spending of its runs,
+and counts on no day.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
+from agent_runtime_storage.contract.records import Lease, Usage, UsageTotal
 from agent_runtime_storage.contract.spending_records import Budget, Spending
 
 
-class SpendingContract(Protocol):
-    """What `UserStore` has for what was spent."""
+class SpendingStore(Protocol):
+    """The usage and spending of one owner."""
 
-    async def day_spending(self) -> Spending:
-        """Return what was booked on this day, and what all runs of the owner have reserved."""
+    async def record_late(self, lease: Lease, usage: Sequence[Usage]) -> None:
+        """Record usage for a run whose lease has ended or was taken over.
+
+        No budget changes: the end of the lease counted the possible cost as spent.
+
+        Raises:
+            NotFound: the thread or the run was deleted.
+        """
         ...
 
-    async def thread_spending(self, thread_id: str) -> Spending:
-        """Return what the run trees have spent whose root is on the thread; nothing if none is."""
+    async def usage_total(
+        self,
+        *,
+        root_run_id: str | None = None,
+        run_id: str | None = None,
+        thread_id: str | None = None,
+    ) -> UsageTotal:
+        """Sum the usage of a run tree, of one run, or of a thread (exactly one is given)."""
+        ...
+
+    async def usage_by_purpose(
+        self,
+        *,
+        root_run_id: str | None = None,
+        run_id: str | None = None,
+        thread_id: str | None = None,
+    ) -> dict[str, UsageTotal]:
+        """Sum as `usage_total`, by purpose (`step`, `embed` and others)."""
+        ...
+
+    async def usage_by_run(self, root_run_id: str) -> dict[str, UsageTotal]:
+        """Sum the usage of each run of a tree; runs without usage are left out."""
+        ...
+
+    async def recent_usage(self, model: str, *, limit: int = 20) -> list[Usage]:
+        """Return the newest reported usage of a model, newest first."""
+        ...
+
+    async def of_day(self) -> Spending:
+        """Return the spending of the current day, and what all runs of the owner have reserved."""
+        ...
+
+    async def of_thread(self, thread_id: str) -> Spending:
+        """Return the spending of the run trees whose root is on the thread."""
         ...
 
     async def set_budget(self, run_id: str, budget: Budget) -> None:
-        """Let a run and those below it spend so much in all, with what they have spent already.
+        """Set the budget of a run tree; it includes what the tree has spent already.
 
-        What the budget does not limit stays as it is.  Who is at work keeps to it from the next
-        reservation on.  Raises `NotFound`, and `Conflict` if the run is below another, has
-        succeeded, or is running and the budget limits what was not limited before.
+        A limit of None leaves the present limit.  A running tree obeys the budget from its next
+        reservation on.
+
+        Raises:
+            NotFound: there is no such run.
+            Conflict: the run has a parent, has succeeded, or is running and the budget adds a
+                limit that it did not have.
         """
         ...
 
-    async def tree_steps(self, root_run_id: str) -> int:
-        """Return how many steps the runs of a tree have made together; 0 if it is not there."""
-        ...
-
-    async def holders(self) -> list[str]:
-        """Return the runs that are at work, or died at it, and have something reserved."""
-        ...
-
-    async def worked_seconds(self, run_id: str) -> float:
-        """Return how long a run was at work, in seconds; 0 if it is not there.
-
-        Neither counts the time for which it was suspended, nor that between its process's death,
-        as far as that is known, and its being taken over.
-        """
+    async def reserving_runs(self) -> list[str]:
+        """Return the ids of running runs, live or dead, that hold a reservation."""
         ...

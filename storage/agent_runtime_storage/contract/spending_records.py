@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from agent_runtime_storage.contract.errors import BudgetExceeded
+
+_NANO = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,3 +74,58 @@ class Spending:
         return Amount(
             self.settled.tokens + self.unsettled.tokens, self.settled.cost + self.unsettled.cost
         )
+
+
+def step_budget_exceeded(steps: int, most: int) -> BudgetExceeded:
+    """Return the refusal of a step for which a run tree has no room."""
+    return BudgetExceeded(
+        f"The run and its sub-agents have used up their {most:,} steps: {steps:,} are made, the "
+        "others under way or kept for the run itself.",
+        budget="steps",
+        cure="Allow the tree more steps, or start a new run.",
+    )
+
+
+def over_budget(
+    which: str, limit: Budget, spending: Spending, wanted: Amount, kept: Amount | None = None
+) -> BudgetExceeded:
+    """Return the refusal of a reservation.
+
+    Args:
+        which: `run` (a run and those below it), `thread` or `day`.
+        kept: what is to be left for the root of the tree.
+    """
+    whose = {
+        "run": "of the run and its sub-agents",
+        "thread": "of the thread",
+        "day": "of the user for today (UTC)",
+    }[which]
+    ends = ""
+    if spending.ends_at is not None:
+        ends = f"; the day ends at {datetime.fromtimestamp(spending.ends_at, UTC):%Y-%m-%dT%H:%MZ}"
+    left = f", {_show(kept, limit)} kept for the run itself" if kept and kept != Amount() else ""
+    needed = f"A call of up to {_show(wanted, limit)}" if wanted != Amount() else "Another call"
+    return BudgetExceeded(
+        f"{needed} does not fit the budget {whose}: of {_show_limit(limit)}, "
+        f"{_show(spending.spent, limit)} are spent and {_show(spending.reserved, limit)} "
+        f"reserved{left}{ends}.",
+        budget=which,
+        cure={
+            "run": "Give the run a larger one (`agent-runtime budget RUN`), and resume it.",
+            "thread": "Raise the budget of threads, or go on on another thread.",
+            "day": "Raise the budget of the day, or go on when it is over.",
+        }[which],
+    )
+
+
+def _show(amount: Amount, limit: Budget) -> str:
+    """Return an amount, by what is limited."""
+    tokens = f"{amount.tokens:,} tokens"
+    cost = f"${amount.cost / _NANO:.6g}"
+    if limit.cost is None:
+        return tokens
+    return cost if limit.tokens is None else f"{tokens} ({cost})"
+
+
+def _show_limit(limit: Budget) -> str:
+    return _show(Amount(limit.tokens or 0, limit.cost or 0), limit)

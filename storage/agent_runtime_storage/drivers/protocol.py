@@ -13,13 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from agent_runtime_storage.drivers.signals import Signals
+from agent_runtime_storage.sql.loader import SqlDialect
 
 Value = str | int | float | bytes | None
 Row = tuple[Any, ...]
-SqlDialect = Literal["sqlite", "postgres"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,13 +16,16 @@ from agent_runtime_storage.queries.owner import OwnerScope, not_found
 from agent_runtime_storage.queries.row_decoding import to_file
 
 
-class StoredFiles(OwnerScope):
-    """The methods of `UserStore` for files."""
+class SqlFiles:
+    """`FileStore` over SQL."""
 
-    async def put_file(self, thread_id: str, file: NewFile) -> None:
+    def __init__(self, scope: OwnerScope) -> None:
+        self._scope = scope
+
+    async def put(self, thread_id: str, file: NewFile) -> None:
         if problem := name_problem(file.id):
             raise StoreError(f"The file's id {problem}.", cure="Use a UUID.")
-        bodies = self._bodies(thread_id)
+        bodies = self._scope.bodies(thread_id)
         await bodies.pack([], blobs=[file.content])
         values = {
             "thread_id": thread_id,
@@ -35,28 +38,28 @@ class StoredFiles(OwnerScope):
             "blob": bodies.blob(file.content).hash,
         }
         batch = [
-            self._statement("touch_thread", {"thread_id": thread_id}, rows=1),
+            self._scope.statement("touch_thread", {"thread_id": thread_id}, rows=1),
             *bodies.statements(),
-            self._statement("put_file", values),
+            self._scope.statement("put_file", values),
         ]
         try:
-            await self._batch(batch, thread=thread_id, repeatable=True)
+            await self._scope.batch(batch, thread=thread_id, repeatable=True)
         except BatchMissed as error:
             raise not_found("thread", thread_id) from error
 
-    async def files(self, thread_id: str) -> list[FileRow]:
-        await self._require_thread(thread_id)
-        rows = await self._read("files_of_thread", thread_id=thread_id)
+    async def list(self, thread_id: str) -> list[FileRow]:
+        await self._scope.require_thread(thread_id)
+        rows = await self._scope.read("files_of_thread", thread_id=thread_id)
         return [to_file(row) for row in rows]
 
-    async def find_files(self, ids: Sequence[str]) -> list[FileRow]:
+    async def find(self, ids: Sequence[str]) -> list[FileRow]:
         if not ids:
             return []
-        rows = await self._read("files_by_id", ids=orjson.dumps(list(ids)).decode())
+        rows = await self._scope.read("files_by_id", ids=orjson.dumps(list(ids)).decode())
         return [to_file(row) for row in {row[1]: row for row in reversed(rows)}.values()][::-1]
 
-    async def file_content(self, thread_id: str, file_id: str) -> bytes:
-        rows = await self._read("file_body", thread_id=thread_id, id=file_id)
+    async def content(self, thread_id: str, file_id: str) -> bytes:
+        rows = await self._scope.read("file_body", thread_id=thread_id, id=file_id)
         if not rows:
             raise not_found("file", file_id)
         inline, word, data = rows[0]

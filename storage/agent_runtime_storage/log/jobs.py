@@ -12,11 +12,14 @@ from agent_runtime_storage.objects.bodies import unpack_body
 from agent_runtime_storage.queries.owner import OwnerScope, not_found
 
 
-class Jobs(OwnerScope):
-    """The methods of `UserStore` for durable jobs."""
+class SqlJobs:
+    """`JobStore` over SQL."""
+
+    def __init__(self, scope: OwnerScope) -> None:
+        self._scope = scope
 
     async def enqueue(self, thread_id: str, kind: str, key: str, payload: bytes) -> bool:
-        bodies = self._bodies(thread_id)
+        bodies = self._scope.bodies(thread_id)
         await bodies.pack([payload])
         packed = bodies.get(payload)
         values = {
@@ -28,12 +31,12 @@ class Jobs(OwnerScope):
             "blob": packed.hash,
         }
         batch = [
-            self._statement("thread_exists", {"thread_id": thread_id}, rows=1),
+            self._scope.statement("thread_exists", {"thread_id": thread_id}, rows=1),
             *bodies.statements(),
-            self._statement("enqueue_job", values),
+            self._scope.statement("enqueue_job", values),
         ]
         try:
-            rows = await self._batch(batch, thread=thread_id, repeatable=True)
+            rows = await self._scope.batch(batch, thread=thread_id, repeatable=True)
         except BatchMissed as error:
             raise not_found("thread", thread_id) from error
         return bool(rows[-1])
@@ -49,34 +52,56 @@ class Jobs(OwnerScope):
             "token": secrets.token_hex(16),
         }
         try:
-            [rows] = await self._batch([self._statement("claim_job", values)])
+            [rows] = await self._scope.batch([self._scope.statement("claim_job", values)])
         except StoreInDoubt:
-            rows = await self._read("claimed_job", kind=kind, token=values["token"])
+            rows = await self._scope.read("claimed_job", kind=kind, token=values["token"])
             if not rows:
                 raise
         if not rows:
             return None
         [(identity, thread, job_kind, job_key, payload, blob, attempts, token)] = rows
         if blob is not None:
-            found = await self._read("blob", thread_id=thread, hash=blob)
+            found = await self._scope.read("blob", thread_id=thread, hash=blob)
             codec, data = found[0] if found else ("lost", None)
             payload = unpack_body(b"", codec, data, {"job": identity})
         return Job(identity, thread, job_kind, job_key, payload, attempts, token)
 
-    async def finish_job(self, job: Job) -> None:
-        await self._end(job, self._statement("finish_job", _key(job), rows=1))
+    async def finish(self, job: Job) -> None:
+        await self._end(job, self._scope.statement("finish_job", _key(job), rows=1))
 
-    async def fail_job(self, job: Job, *, retry_after: float | None, detail: str) -> None:
+    async def fail(self, job: Job, *, retry_after: float | None, detail: str) -> None:
         if retry_after is None:
             values = {**_key(job), "detail": detail}
-            await self._end(job, self._statement("give_up_job", values, rows=1))
+            await self._end(job, self._scope.statement("give_up_job", values, rows=1))
         else:
             retry = {**_key(job), "detail": detail, "retry_after": retry_after}
-            await self._end(job, self._statement("retry_job", retry, rows=1))
+            await self._end(job, self._scope.statement("retry_job", retry, rows=1))
+
+    async def claim_periodic(self, kind: str, *, seconds: float) -> str | None:
+        token = secrets.token_hex(16)
+        values: dict[str, Value] = {"kind": kind, "seconds": seconds, "token": token}
+        try:
+            [rows] = await self._scope.batch([self._scope.statement("claim_periodic", values)])
+        except StoreInDoubt:
+            rows = await self._scope.read("claimed_periodic", kind=kind, token=token)
+            if not rows:
+                raise
+        return token if rows else None
+
+    async def finish_periodic(self, kind: str, token: str, *, again_after: float) -> None:
+        values: dict[str, Value] = {"kind": kind, "token": token, "again_after": again_after}
+        finish = self._scope.statement("finish_periodic", values, rows=1)
+        try:
+            await self._scope.batch([finish], repeatable=True)
+        except BatchMissed as error:
+            raise LeaseLost(
+                f"The claim on the periodic job {kind!r} is void: it expired and another took it.",
+                cure="Leave it to the other.",
+            ) from error
 
     async def _end(self, job: Job, statement: Statement) -> None:
         try:
-            await self._batch([statement], repeatable=True)
+            await self._scope.batch([statement], repeatable=True)
         except BatchMissed as error:
             raise LeaseLost(
                 f"The claim on job {job.id} is void: it expired and another took the job, or the "

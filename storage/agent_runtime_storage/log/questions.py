@@ -2,35 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import orjson
 
 from agent_runtime_storage.contract.errors import Conflict, QuestionClosed, StoreInDoubt
 from agent_runtime_storage.contract.question_records import (
     ApprovalRow,
     NewApproval,
-    NewQuestion,
     QuestionRow,
     QuestionStatus,
 )
-from agent_runtime_storage.contract.records import JsonObject, Lease
-from agent_runtime_storage.drivers.protocol import BatchMissed, Row, Statement
+from agent_runtime_storage.contract.records import JsonObject
+from agent_runtime_storage.drivers.protocol import BatchMissed, Row
 from agent_runtime_storage.queries.owner import OwnerScope, encode_json, not_found
 
 _CURE = "Look which questions are open; to say something else, steer the run or start a new one."
 
 
-class QuestionQueries(OwnerScope):
-    """The methods of `UserStore` for questions and approvals."""
+class SqlQuestions:
+    """`QuestionStore` over SQL."""
 
-    async def question(self, question_id: str) -> QuestionRow:
-        rows = await self._read("question", id=question_id)
+    def __init__(self, scope: OwnerScope) -> None:
+        self._scope = scope
+
+    async def get(self, question_id: str) -> QuestionRow:
+        rows = await self._scope.read("question", id=question_id)
         if not rows:
             raise not_found("question", question_id)
         return to_question(rows[0])
 
-    async def questions(
+    async def list(
         self,
         *,
         thread_id: str | None = None,
@@ -40,21 +40,21 @@ class QuestionQueries(OwnerScope):
     ) -> list[QuestionRow]:
         filters = {"thread_id": thread_id, "status": status, "limit": max(limit, 0)}
         if run_id is not None:
-            rows = await self._read("questions_of_run", run_id=run_id, **filters)
+            rows = await self._scope.read("questions_of_run", run_id=run_id, **filters)
         elif thread_id is not None:
-            rows = await self._read("questions_of_thread", **filters)
+            rows = await self._scope.read("questions_of_thread", **filters)
         else:
-            rows = await self._read("questions", **filters)
+            rows = await self._scope.read("questions", **filters)
         return [to_question(row) for row in reversed(rows)]
 
     async def answer(
         self, question_id: str, answer: JsonObject, *, remember: NewApproval | None = None
     ) -> QuestionRow:
-        question = await self.question(question_id)
+        question = await self.get(question_id)
         text = encode_json(answer, "answer")
         batch = [
-            self._statement("answer", {"id": question_id, "answer": text}, rows=1),
-            self._statement("touch_thread", {"thread_id": question.thread_id}, rows=1),
+            self._scope.statement("answer", {"id": question_id, "answer": text}, rows=1),
+            self._scope.statement("touch_thread", {"thread_id": question.thread_id}, rows=1),
         ]
         if remember is not None:
             values = {
@@ -64,61 +64,38 @@ class QuestionQueries(OwnerScope):
                 "arguments": encode_json(remember.arguments, "arguments' patterns"),
                 "binding": remember.binding,
             }
-            batch.append(self._statement("remember_approval", values))
+            batch.append(self._scope.statement("remember_approval", values))
         try:
-            await self._batch(batch, thread=question.thread_id)
+            await self._scope.batch(batch, thread=question.thread_id)
         except StoreInDoubt:
-            found = await self.question(question_id)
+            found = await self.get(question_id)
             if (found.status, found.answer) != ("answered", orjson.loads(text)):
                 raise
         except BatchMissed as error:
-            raise question_closed_error(await self.question(question_id)) from error
+            raise question_closed_error(await self.get(question_id)) from error
         except Conflict:
             if remember is not None and remember.thread_id is not None:
-                await self._require_thread(remember.thread_id)
+                await self._scope.require_thread(remember.thread_id)
             raise
-        self._announce(question.thread_id)
-        return await self.question(question_id)
+        self._scope.announce(question.thread_id)
+        return await self.get(question_id)
 
     async def approvals(self, thread_id: str) -> list[ApprovalRow]:
-        rows = await self._read("approvals", thread_id=thread_id)
+        rows = await self._scope.read("approvals", thread_id=thread_id)
         if not rows:
-            await self._require_thread(thread_id)
+            await self._scope.require_thread(thread_id)
         return [
             ApprovalRow(thread, identity, tool, orjson.loads(arguments), at, binding)
             for thread, identity, tool, arguments, at, binding in rows
         ]
 
-    async def forget_approval(self, thread_id: str, approval_id: str) -> None:
+    async def revoke_approval(self, thread_id: str, approval_id: str) -> None:
         key = {"thread_id": thread_id, "id": approval_id}
         try:
-            forget = self._statement("forget_approval", key, rows=1)
-            await self._batch([forget], thread=thread_id)
+            forget = self._scope.statement("forget_approval", key, rows=1)
+            await self._scope.batch([forget], thread=thread_id)
         except BatchMissed as error:
             raise not_found("approval", approval_id) from error
-
-    # Parts of a commit
-
-    def _ask(self, lease: Lease, questions: Sequence[NewQuestion]) -> list[Statement]:
-        return [
-            self._statement(
-                "ask",
-                {
-                    "id": question.id,
-                    "thread_id": lease.thread_id,
-                    "run_id": lease.run_id,
-                    "node_id": question.node_id,
-                    "position": question.position,
-                    "kind": question.kind,
-                    "body": encode_json(question.body, "question"),
-                    "seconds": question.seconds,
-                },
-            )
-            for question in questions
-        ]
-
-    def _withdraw_questions(self, run_id: str) -> Statement:
-        return self._statement("withdraw", {"run_id": run_id})
 
 
 def to_question(row: Row) -> QuestionRow:

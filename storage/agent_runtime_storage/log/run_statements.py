@@ -8,8 +8,8 @@ import orjson
 
 from agent_runtime_storage.contract.errors import Conflict
 from agent_runtime_storage.contract.plan_records import NewPlan
+from agent_runtime_storage.contract.question_records import NewQuestion
 from agent_runtime_storage.contract.records import (
-    Amount,
     CallDone,
     Commit,
     Finish,
@@ -23,19 +23,22 @@ from agent_runtime_storage.contract.records import (
     Usage,
 )
 from agent_runtime_storage.contract.search_records import NodeText
+from agent_runtime_storage.contract.spending_records import Amount, Budget
 from agent_runtime_storage.drivers.protocol import Statement, Value
-from agent_runtime_storage.log.questions import QuestionQueries
-from agent_runtime_storage.log.spending import SpendingQueries
 from agent_runtime_storage.objects.bodies import BodyWriter
-from agent_runtime_storage.queries.owner import encode_json
+from agent_runtime_storage.queries.owner import OwnerScope, encode_json
 from agent_runtime_storage.queries.run_spec import whole_spec
 from agent_runtime_storage.search.full_text import TextIndexer
 
 
-class RunStatements(TextIndexer, QuestionQueries, SpendingQueries):
-    """From what the engine wants written to statements, in the order of a batch."""
+class RunStatements:
+    """Statements from what the engine wants written, in the order of a batch."""
 
-    async def _pack(
+    def __init__(self, scope: OwnerScope, indexer: TextIndexer) -> None:
+        self._scope = scope
+        self._indexer = indexer
+
+    async def pack(
         self,
         thread_id: str,
         nodes: Sequence[NewNode],
@@ -50,20 +53,20 @@ class RunStatements(TextIndexer, QuestionQueries, SpendingQueries):
             prefixes.append(activation.prefix)
         if finish is not None:
             inline.append(finish.output)
-        bodies = self._bodies(thread_id)
+        bodies = self._scope.bodies(thread_id)
         await bodies.pack(inline, blobs=prefixes)
         return bodies
 
-    async def _index_new(
+    async def index_new(
         self, thread_id: str, nodes: Sequence[NewNode], done: Sequence[CallDone] = ()
     ) -> list[Statement]:
         texts = [NodeText(node.seq, None, node.text) for node in nodes if node.text]
         texts += [NodeText(call.node_id, call.index, call.text) for call in done if call.text]
-        return await self._index(thread_id, texts)
+        return await self._indexer.statements(thread_id, texts)
 
-    def _begin_row(self, run: NewRun, root: str) -> Statement:
+    def begin_row(self, run: NewRun, root: str) -> Statement:
         reserve = run.reserve or Amount()
-        return self._statement(
+        return self._scope.statement(
             "begin_run",
             {
                 "run_id": run.id,
@@ -88,9 +91,9 @@ class RunStatements(TextIndexer, QuestionQueries, SpendingQueries):
             },
         )
 
-    def _guard(self, lease: Lease, commit: Commit, own: str) -> Statement:
+    def guard(self, lease: Lease, commit: Commit, own: str) -> Statement:
         reserve, release = commit.reserve or Amount(), commit.release or Amount()
-        return self._statement(
+        return self._scope.statement(
             "commit_guard",
             {
                 "run_id": lease.run_id,
@@ -107,8 +110,8 @@ class RunStatements(TextIndexer, QuestionQueries, SpendingQueries):
             miss="lease",
         )
 
-    def _count(self, lease: Lease, commit: Commit) -> Statement:
-        return self._statement(
+    def count(self, lease: Lease, commit: Commit) -> Statement:
+        return self._scope.statement(
             "commit_thread",
             {
                 "thread_id": lease.thread_id,
@@ -123,11 +126,11 @@ class RunStatements(TextIndexer, QuestionQueries, SpendingQueries):
             miss="thread",
         )
 
-    def _update_calls(self, lease: Lease, commit: Commit, bodies: BodyWriter) -> list[Statement]:
+    def update_calls(self, lease: Lease, commit: Commit, bodies: BodyWriter) -> list[Statement]:
         batch: list[Statement] = []
         for node_id, index in commit.start:
             key = {"thread_id": lease.thread_id, "node_id": node_id, "position": index}
-            batch.append(self._statement("start_call", key, rows=1, miss="call"))
+            batch.append(self._scope.statement("start_call", key, rows=1, miss="call"))
         batch += [self._finish_call(lease.thread_id, done, bodies) for done in commit.done]
         for shown in commit.shown:
             values: dict[str, Value] = {
@@ -137,12 +140,12 @@ class RunStatements(TextIndexer, QuestionQueries, SpendingQueries):
                 "shown": shown.shown,
                 "tokens": shown.tokens,
             }
-            batch.append(self._statement("show_call", values, rows=1, miss="call"))
+            batch.append(self._scope.statement("show_call", values, rows=1, miss="call"))
         for seq in commit.close:
             node = {"thread_id": lease.thread_id, "id": seq}
-            batch.append(self._statement("close_node", node, rows=1, miss="close"))
+            batch.append(self._scope.statement("close_node", node, rows=1, miss="close"))
             own = {"run_id": lease.run_id, "id": seq}
-            batch.append(self._statement("clear_open_node", own, rows=1, miss="close"))
+            batch.append(self._scope.statement("clear_open_node", own, rows=1, miss="close"))
         return batch
 
     def _finish_call(self, thread_id: str, done: CallDone, bodies: BodyWriter) -> Statement:
@@ -157,9 +160,9 @@ class RunStatements(TextIndexer, QuestionQueries, SpendingQueries):
             "shown": done.shown,
             "tokens": done.tokens,
         }
-        return self._statement("finish_call", values, rows=1, miss="call")
+        return self._scope.statement("finish_call", values, rows=1, miss="call")
 
-    def _append_nodes(
+    def append_nodes(
         self, thread_id: str, run_id: str, nodes: Sequence[NewNode], bodies: BodyWriter
     ) -> list[Statement]:
         batch: list[Statement] = []
@@ -178,20 +181,20 @@ class RunStatements(TextIndexer, QuestionQueries, SpendingQueries):
                 "blob": packed.hash,
                 "tokens": node.tokens,
             }
-            batch.append(self._statement("append_node", values, rows=1, miss="parent_node"))
+            batch.append(self._scope.statement("append_node", values, rows=1, miss="parent_node"))
             for index, tool in enumerate(node.tools):
                 call = {"thread_id": thread_id, "node_id": node.seq, "position": index}
-                batch.append(self._statement("append_call", {**call, "tool": tool}))
+                batch.append(self._scope.statement("append_call", {**call, "tool": tool}))
             if node.status == "open":
                 own = {"run_id": run_id, "id": node.seq}
-                batch.append(self._statement("set_open_node", own, rows=1, miss="open_node"))
+                batch.append(self._scope.statement("set_open_node", own, rows=1, miss="open_node"))
         return batch
 
-    def _set_head(self, thread_id: str, head: int) -> Statement:
+    def set_head(self, thread_id: str, head: int) -> Statement:
         values = {"thread_id": thread_id, "head": head}
-        return self._statement("set_head", values, rows=1, miss="head")
+        return self._scope.statement("set_head", values, rows=1, miss="head")
 
-    def _append_activation(
+    def append_activation(
         self, thread_id: str, run_id: str, activation: NewActivation | None, bodies: BodyWriter
     ) -> list[Statement]:
         if activation is None:
@@ -207,9 +210,9 @@ class RunStatements(TextIndexer, QuestionQueries, SpendingQueries):
             "blob": packed.hash,
             "prefix_blob": bodies.blob(activation.prefix).hash,
         }
-        return [self._statement("append_activation", values)]
+        return [self._scope.statement("append_activation", values)]
 
-    def _append_observation(
+    def append_observation(
         self, lease: Lease, observation: NewObservation | None, job: Job | None, bodies: BodyWriter
     ) -> list[Statement]:
         batch: list[Statement] = []
@@ -229,14 +232,16 @@ class RunStatements(TextIndexer, QuestionQueries, SpendingQueries):
                 "blob": packed.hash,
                 "tokens": observation.tokens,
             }
-            statement = self._statement("append_observation", values, rows=1, miss="observation")
+            statement = self._scope.statement(
+                "append_observation", values, rows=1, miss="observation"
+            )
             batch.append(statement)
         if job is not None:
             key = {"id": job.id, "token": job.token}
-            batch.append(self._statement("end_job", key, rows=1, miss="job"))
+            batch.append(self._scope.statement("end_job", key, rows=1, miss="job"))
         return batch
 
-    def _append_plan(
+    def append_plan(
         self, lease: Lease, plan: NewPlan | None, bodies: BodyWriter
     ) -> list[Statement]:
         if plan is None:
@@ -251,11 +256,11 @@ class RunStatements(TextIndexer, QuestionQueries, SpendingQueries):
             "body": packed.inline,
             "blob": packed.hash,
         }
-        return [self._statement("append_plan", values, rows=1, miss="plan")]
+        return [self._scope.statement("append_plan", values, rows=1, miss="plan")]
 
-    def _append_usage(self, thread_id: str, usage: Sequence[Usage]) -> list[Statement]:
+    def append_usage(self, thread_id: str, usage: Sequence[Usage]) -> list[Statement]:
         return [
-            self._statement(
+            self._scope.statement(
                 "append_usage",
                 {
                     "thread_id": thread_id,
@@ -279,7 +284,7 @@ class RunStatements(TextIndexer, QuestionQueries, SpendingQueries):
             for place, item in enumerate(usage)
         ]
 
-    def _spend(
+    def spend(
         self,
         root: str,
         *,
@@ -305,9 +310,9 @@ class RunStatements(TextIndexer, QuestionQueries, SpendingQueries):
         ):
             values[f"{name}_tokens"] = amount.tokens if amount else 0
             values[f"{name}_cost"] = amount.cost if amount else 0
-        return self._statement("spend", values, rows=1, miss="budget")
+        return self._scope.statement("spend", values, rows=1, miss="budget")
 
-    def _finish(self, run_id: str, finish: Finish, bodies: BodyWriter) -> list[Statement]:
+    def finish(self, run_id: str, finish: Finish, bodies: BodyWriter) -> list[Statement]:
         if finish.status in ("queued", "running"):
             raise Conflict(
                 f"A run cannot finish as {finish.status}.",
@@ -323,21 +328,21 @@ class RunStatements(TextIndexer, QuestionQueries, SpendingQueries):
             "output": packed.inline,
             "output_blob": packed.hash,
         }
-        batch = [self._statement("finish_run", values, rows=1), *self._unsettle_own(run_id)]
+        batch = [self._scope.statement("finish_run", values, rows=1), *self.unsettle_own(run_id)]
         if finish.status != "suspended":
-            batch.append(self._statement("free_thread", run))
-            batch.append(self._withdraw_questions(run_id))
+            batch.append(self._scope.statement("free_thread", run))
+            batch.append(self._scope.statement("withdraw", run))
         return batch
 
-    def _unsettle_own(self, run_id: str) -> list[Statement]:
+    def unsettle_own(self, run_id: str) -> list[Statement]:
         run = {"run_id": run_id}
-        return [self._statement(f"{what}_own", run) for what in ("unsettle", "book", "clear")]
+        return [self._scope.statement(f"{what}_own", run) for what in ("unsettle", "book", "clear")]
 
-    def _append_events(
+    def append_events(
         self, thread_id: str, run_id: str, events: Sequence[NewEvent]
     ) -> list[Statement]:
         return [
-            self._statement(
+            self._scope.statement(
                 "append_event",
                 {
                     "thread_id": thread_id,
@@ -352,3 +357,76 @@ class RunStatements(TextIndexer, QuestionQueries, SpendingQueries):
             )
             for place, event in enumerate(events)
         ]
+
+    def ask(self, lease: Lease, questions: Sequence[NewQuestion]) -> list[Statement]:
+        return [
+            self._scope.statement(
+                "ask",
+                {
+                    "id": question.id,
+                    "thread_id": lease.thread_id,
+                    "run_id": lease.run_id,
+                    "node_id": question.node_id,
+                    "position": question.position,
+                    "kind": question.kind,
+                    "body": encode_json(question.body, "question"),
+                    "seconds": question.seconds,
+                },
+            )
+            for question in questions
+        ]
+
+    def room(self, lease: Lease, commit: Commit) -> list[Statement]:
+        """Return what makes a commit miss whose reservation does not keep to its limits."""
+        limits = commit.limits
+        if commit.reserve is None:
+            return []
+        root = {"root_run_id": lease.root_run_id, "below": int(lease.is_child or limits.spare)}
+        batch: list[Statement] = []
+        for name, limit in (("thread", limits.thread), ("day", limits.day)):
+            if limit != Budget():
+                values = {**root, "tokens": limit.tokens, "cost": limit.cost}
+                batch.append(
+                    self._scope.statement(f"room_of_{name}", values, rows=1, miss=f"{name}_budget")
+                )
+        if limits.steps is not None:
+            kept = limits.kept_steps if lease.is_child else 0
+            values = {"root_run_id": lease.root_run_id, "most": limits.steps, "kept": kept}
+            batch.append(
+                self._scope.statement("room_of_steps", values, rows=1, miss="steps_budget")
+            )
+        return batch
+
+    def book(self, commit: Commit) -> list[Statement]:
+        """Return what books a commit's spending on the day."""
+        settle, unsettle = commit.settle or Amount(), commit.unsettle or Amount()
+        if settle == unsettle == Amount():
+            return []
+        values = {
+            "settle_tokens": settle.tokens,
+            "settle_cost": settle.cost,
+            "unsettle_tokens": unsettle.tokens,
+            "unsettle_cost": unsettle.cost,
+        }
+        return [self._scope.statement("book_day", values)]
+
+
+READ_AGAIN = "Read the thread again and decide again."
+_MISSES = {
+    "thread": "a node or activation is not the next one; somebody else has written.",
+    "call": "a call is not in the state that it has to leave.",
+    "close": "an exchange is not the run's open one, or its calls are not all done.",
+    "parent_node": "a node's parent is not there or not closed.",
+    "open_node": "the run has an open exchange already.",
+    "head": "the new head is not there or not closed.",
+    "observation": "an observation is not the next one; somebody else has written.",
+    "plan": "a plan is not the next version, or its node is not the run's open exchange.",
+    "job": "the claim on the job is void, or the job is over.",
+    "node": "an event or a usage belongs to a node that is not there.",
+    "inbox": "an inbox item is not there any more.",
+}
+
+
+def missed_error(label: str, thread_id: str) -> Conflict:
+    """Return the error for a statement that missed because the thread has changed."""
+    return Conflict(f"Thread {thread_id}: {_MISSES[label]}", cure=READ_AGAIN)

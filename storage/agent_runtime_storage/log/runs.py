@@ -1,30 +1,242 @@
-"""Runs: reading them, their leases, and their cancellation."""
+"""Runs: beginning them, committing their steps, reading them, their leases and cancellation."""
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Sequence
+from dataclasses import replace
 
 import orjson
 
-from agent_runtime_storage.contract.errors import Conflict, LeaseLost, StoreInDoubt
-from agent_runtime_storage.contract.records import Lease, LeaseOwner, Run, RunStatus
-from agent_runtime_storage.drivers.protocol import BatchMissed
-from agent_runtime_storage.log.commits import Commits
-from agent_runtime_storage.log.threads import thread_busy
-from agent_runtime_storage.queries.owner import not_found
-from agent_runtime_storage.queries.row_decoding import to_run
+from agent_runtime_storage.contract.errors import Conflict, StoreError, StoreInDoubt
+from agent_runtime_storage.contract.names import name_problem
+from agent_runtime_storage.contract.records import (
+    Commit,
+    LateObservation,
+    Lease,
+    LeaseOwner,
+    NewNode,
+    NewRun,
+    Run,
+    RunStatus,
+)
+from agent_runtime_storage.contract.spending_records import Budget
+from agent_runtime_storage.drivers.protocol import BatchMissed, Row, Statement
+from agent_runtime_storage.log.run_misses import RunMisses
+from agent_runtime_storage.log.run_statements import READ_AGAIN, RunStatements, missed_error
+from agent_runtime_storage.objects.bodies import BodyWriter
+from agent_runtime_storage.queries.owner import OwnerScope, not_found
+from agent_runtime_storage.queries.row_decoding import to_run, to_thread
 
 
-class Runs(Commits):
-    """The methods of `UserStore` for runs and leases."""
+class SqlRuns:
+    """`RunStore` over SQL."""
 
-    async def run(self, run_id: str) -> Run:
-        rows = await self._read("run", run_id=run_id)
+    def __init__(self, scope: OwnerScope, statements: RunStatements, misses: RunMisses) -> None:
+        self._scope = scope
+        self._statements = statements
+        self._misses = misses
+
+    async def begin(self, run: NewRun) -> tuple[Lease, int]:
+        if problem := name_problem(run.id):
+            raise StoreError(f"The run's id {problem}.", cure="Give the run a short id.")
+        root = run.root_run_id or await self._root_of_new(run)
+        _check_seqs(run.nodes, run.expect_seq + 1)
+        bodies = await self._statements.pack(run.thread_id, run.nodes, run.activation)
+        batch: list[Statement] = []
+        if run.parent_run_id is not None:
+            parent = {"parent_run_id": run.parent_run_id, "root_run_id": root}
+            batch.append(self._scope.statement("parent_can_spawn", parent, rows=1, miss="parent"))
+        batch.append(self._statements.begin_row(run, root))
+        thread_at = len(batch)
+        batch.append(
+            self._scope.statement(
+                "begin_thread",
+                {
+                    "thread_id": run.thread_id,
+                    "run_id": run.id,
+                    "nodes": len(run.nodes),
+                    "activations": int(run.activation is not None),
+                    "events": len(run.events),
+                    "expect_head": run.expect_head,
+                    "expect_seq": run.expect_seq,
+                    "expect_activation": run.activation.id - 1 if run.activation else None,
+                },
+                rows=1,
+                miss="begin",
+            )
+        )
+        batch += bodies.statements()
+        batch += self._statements.append_nodes(run.thread_id, run.id, run.nodes, bodies)
+        if run.nodes:
+            batch.append(self._statements.set_head(run.thread_id, run.nodes[-1].seq))
+        batch += self._statements.append_activation(run.thread_id, run.id, run.activation, bodies)
+        if run.reserve is not None:
+            batch.append(self._statements.spend(root, reserve=run.reserve, below=root != run.id))
+        batch += self._statements.append_events(run.thread_id, run.id, run.events)
+        batch += await self._statements.index_new(run.thread_id, run.nodes)
+        lease = Lease(run.id, run.thread_id, root, 1)
+        try:
+            rows = await self._scope.batch(batch, thread=run.thread_id, tree=root)
+        except StoreInDoubt:
+            # Nobody else has the run's id.
+            if not await self._scope.read("run_exists", run_id=run.id):
+                raise
+            return lease, await self._last_event(run.thread_id)
+        except BatchMissed as error:
+            raise await self._misses.why_not_begun(run, root, error.label) from error
+        except Conflict as error:
+            # A missing thread breaks the run's foreign key before its own statement can miss.
+            await self._scope.require_thread(run.thread_id)
+            raise error
+        self._scope.announce(run.thread_id)
+        return lease, int(rows[thread_at][0][0])
+
+    async def commit(self, lease: Lease, commit: Commit) -> int:
+        if commit.nodes:
+            _check_seqs(commit.nodes, commit.nodes[0].seq)
+        bodies = await self._statements.pack(
+            lease.thread_id,
+            commit.nodes,
+            commit.activation,
+            [done.body for done in commit.done]
+            + ([commit.observation.body] if commit.observation else [])
+            + ([commit.plan.body] if commit.plan else []),
+            commit.finish,
+        )
+        own = secrets.token_hex(8)
+        guard, *batch = self._commit_batch(lease, commit, bodies, own)
+        batch += await self._statements.index_new(lease.thread_id, commit.nodes, commit.done)
+        try:
+            try:
+                rows = await self._commit_once(lease, commit, [guard, *batch])
+                last_event = int(rows[1][0][0])
+            except StoreInDoubt:
+                last_event = await self._recommit(lease, commit, own, guard, batch)
+        except BatchMissed as error:
+            raise await self._misses.why_not_committed(lease, commit, error.label) from error
+        self._scope.announce(lease.thread_id)
+        return last_event
+
+    async def commit_late(self, lease: Lease, commit: LateObservation) -> int:
+        thread_id, written = lease.thread_id, commit.observation
+        if commit.job.thread_id != thread_id:
+            raise Conflict(f"Job {commit.job.id} is not of thread {thread_id}.", cure=READ_AGAIN)
+        bodies = await self._statements.pack(thread_id, (), None, [written.body])
+        plain = Commit(observation=written, usage=commit.usage, events=commit.events)
+        # The job comes first: its claim stands for the lease.
+        batch = [
+            self._statements.count(lease, plain),
+            *self._statements.append_observation(lease, None, commit.job, bodies),
+            *bodies.statements(),
+            *self._statements.append_observation(lease, written, None, bodies),
+            *self._statements.append_usage(thread_id, commit.usage),
+            *self._statements.append_events(thread_id, lease.run_id, commit.events),
+        ]
+        try:
+            rows = await self._scope.batch(batch, thread=thread_id)
+        except (BatchMissed, Conflict) as error:
+            await self._scope.require_run(lease.run_id)
+            await self._scope.require_thread(thread_id)
+            if not isinstance(error, BatchMissed):
+                raise
+            raise missed_error(error.label, thread_id) from error
+        self._scope.announce(thread_id)
+        return int(rows[0][0][0])
+
+    async def _commit_once(
+        self, lease: Lease, commit: Commit, batch: Sequence[Statement]
+    ) -> list[list[Row]]:
+        tree, spends = lease.root_run_id, _takes_lock(commit)
+        return await self._scope.batch(batch, thread=lease.thread_id, tree=tree, spending=spends)
+
+    async def _recommit(
+        self, lease: Lease, commit: Commit, own: str, guard: Statement, rest: Sequence[Statement]
+    ) -> int:
+        """Return the last event id of a commit whose fate is unknown, written now if it was not.
+
+        Only the holder of the lease commits, so the run names either this commit or the one
+        before it; the one before it, if a server that is slow to notice a lost connection may
+        still write this one.
+        """
+        before = await self._newest_commit(lease)
+        if before != own:
+            again = replace(guard, params={**guard.params, "after_commit": before})
+            try:
+                await self._commit_once(lease, commit, [again, *rest])
+            except BatchMissed:
+                if await self._newest_commit(lease) != own:
+                    raise
+        return await self._last_event(lease.thread_id)
+
+    async def _newest_commit(self, lease: Lease) -> str:
+        rows = await self._scope.read("newest_commit", run_id=lease.run_id)
+        return str(rows[0][0]) if rows else ""
+
+    async def _last_event(self, thread_id: str) -> int:
+        rows = await self._scope.read("thread", thread_id=thread_id)
+        if not rows:
+            raise not_found("thread", thread_id)
+        return to_thread(rows[0]).last_event
+
+    def _commit_batch(
+        self, lease: Lease, commit: Commit, bodies: BodyWriter, own: str
+    ) -> list[Statement]:
+        batch = [self._statements.guard(lease, commit, own), self._statements.count(lease, commit)]
+        batch += bodies.statements()
+        batch += self._statements.update_calls(lease, commit, bodies)
+        batch += self._statements.append_nodes(lease.thread_id, lease.run_id, commit.nodes, bodies)
+        if commit.head is not None:
+            batch.append(self._statements.set_head(lease.thread_id, commit.head))
+        batch += self._statements.append_activation(
+            lease.thread_id, lease.run_id, commit.activation, bodies
+        )
+        batch += self._statements.append_observation(lease, commit.observation, commit.job, bodies)
+        batch += self._statements.append_plan(lease, commit.plan, bodies)
+        for item in commit.drained:
+            key = {"thread_id": lease.thread_id, "id": item}
+            batch.append(self._scope.statement("drain_inbox", key, rows=1, miss="inbox"))
+        if commit.quiet_inbox:
+            key = {"thread_id": lease.thread_id}
+            batch.append(self._scope.statement("require_quiet_inbox", key, rows=1, miss="quiet"))
+        batch += self._statements.append_usage(lease.thread_id, commit.usage)
+        if commit.release or commit.settle or commit.unsettle or commit.reserve or commit.keep:
+            batch.append(
+                self._statements.spend(
+                    lease.root_run_id,
+                    release=commit.release,
+                    settle=commit.settle,
+                    unsettle=commit.unsettle,
+                    reserve=commit.reserve,
+                    keep=commit.keep,
+                    below=lease.is_child or commit.limits.spare,
+                )
+            )
+        if commit.finish is not None:
+            batch += self._statements.finish(lease.run_id, commit.finish, bodies)
+        batch += self._statements.ask(lease, commit.questions)
+        batch += self._statements.append_events(lease.thread_id, lease.run_id, commit.events)
+        # Last: the day's row is shared by all runs of the owner.
+        batch += self._statements.book(commit)
+        batch += self._statements.room(lease, commit)
+        return batch
+
+    async def _root_of_new(self, run: NewRun) -> str:
+        if run.parent_run_id is None:
+            return run.id
+        rows = await self._scope.read("run_place", run_id=run.parent_run_id)
+        if not rows:
+            raise not_found("run", run.parent_run_id)
+        [(_, root)] = rows
+        return str(root)
+
+    async def get(self, run_id: str) -> Run:
+        rows = await self._scope.read("run", run_id=run_id)
         if not rows:
             raise not_found("run", run_id)
         return to_run(rows[0])
 
-    async def runs(
+    async def list(
         self,
         *,
         thread_id: str | None = None,
@@ -44,7 +256,7 @@ class Runs(Commits):
             name = "runs_of_root"
         else:
             name = "runs" if thread_id is None else "runs_of_thread"
-        rows = await self._read(
+        rows = await self._scope.read(
             name,
             thread_id=thread_id,
             root_run_id=root_run_id,
@@ -79,75 +291,76 @@ class Runs(Commits):
         }
         thread, root = await self._place(run_id)
         batch = [
-            self._statement("take_run", values, rows=1, miss="run"),
-            self._statement("take_thread", {"run_id": run_id}, rows=1, miss="thread"),
-            *self._unsettle_own(run_id),
+            self._scope.statement("take_run", values, rows=1, miss="run"),
+            self._scope.statement("take_thread", {"run_id": run_id}, rows=1, miss="thread"),
+            *self._statements.unsettle_own(run_id),
         ]
         try:
-            await self._batch(batch, thread=thread, tree=root)
+            await self._scope.batch(batch, thread=thread, tree=root)
         except StoreInDoubt:
-            run = await self.run(run_id)
+            run = await self.get(run_id)
             if (run.epoch, run.owner, run.status) != (replaces + 1, owner, "running"):
                 raise
         except BatchMissed as error:
-            raise await self._why_not_taken(run_id, replaces, error.label) from error
+            raise await self._misses.why_not_taken(run_id, replaces, error.label) from error
         return Lease(run_id, thread, root, replaces + 1)
 
     async def _place(self, run_id: str) -> tuple[str, str]:
         """Return the thread and the root of a run; neither ever changes."""
-        rows = await self._read("run_place", run_id=run_id)
+        rows = await self._scope.read("run_place", run_id=run_id)
         if not rows:
             raise not_found("run", run_id)
         [(thread_id, root)] = rows
         return str(thread_id), str(root)
 
-    async def _why_not_taken(self, run_id: str, replaces: int, label: str) -> Exception:
-        run = await self.run(run_id)
-        if label == "thread":
-            rows = await self._read("thread", thread_id=run.thread_id)
-            if not rows:
-                return not_found("thread", run.thread_id)
-            return thread_busy(run.thread_id, str(rows[0][7]))
-        if run.status == "succeeded":
-            return Conflict(
-                f"Run {run_id} has succeeded and cannot be resumed.",
-                cure="Start a new run on its thread.",
-            )
-        if run.stop_reason == "imported":
-            return Conflict(
-                f"Run {run_id} was imported and cannot be resumed.",
-                cure="Start a new run on its thread.",
-            )
-        if run.epoch == replaces:
-            return LeaseLost(
-                f"Run {run_id} has become {run.status} since it was read.",
-                cure="Read the run again.",
-            )
-        return LeaseLost(
-            f"Run {run_id} is at epoch {run.epoch}, not {replaces}: another process took it over.",
-            cure="Leave the run to it, or read the run again.",
-        )
-
     async def renew_lease(self, lease: Lease, *, seconds: float) -> bool:
         values = {"run_id": lease.run_id, "epoch": lease.epoch, "seconds": seconds}
         try:
-            renew = self._statement("renew_lease", values, rows=1)
-            [[row]] = await self._batch([renew], repeatable=True)
+            renew = self._scope.statement("renew_lease", values, rows=1)
+            [[row]] = await self._scope.batch([renew], repeatable=True)
         except BatchMissed as error:
-            raise await self._lost(lease) from error
+            raise await self._misses.lost(lease) from error
         return bool(row[0])
 
-    async def cancel_run(self, run_id: str) -> list[str]:
+    async def cancel(self, run_id: str) -> list[str]:
         _, root = await self._place(run_id)
-        cancel = self._statement("cancel_runs", {"run_id": run_id})
-        [rows] = await self._batch([cancel], tree=root, repeatable=True)
+        cancel = self._scope.statement("cancel_runs", {"run_id": run_id})
+        [rows] = await self._scope.batch([cancel], tree=root, repeatable=True)
         for _, thread_id in rows:
-            self._announce(str(thread_id))
+            self._scope.announce(str(thread_id))
         return [str(identity) for identity, _ in rows]
 
     async def poll(self, lease: Lease) -> tuple[bool, bool]:
-        rows = await self._read("poll", run_id=lease.run_id, epoch=lease.epoch)
+        rows = await self._scope.read("poll", run_id=lease.run_id, epoch=lease.epoch)
         if not rows:
-            raise await self._lost(lease)
+            raise await self._misses.lost(lease)
         [(cancel_requested, posted)] = rows
         return bool(cancel_requested), bool(posted)
+
+    async def active_seconds(self, run_id: str) -> float:
+        rows = await self._scope.read("worked", run_id=run_id)
+        return float(rows[0][0]) if rows else 0.0
+
+    async def count_tree_steps(self, root_run_id: str) -> int:
+        [(steps,)] = await self._scope.read("tree_steps", root_run_id=root_run_id)
+        return int(steps)
+
+
+def _takes_lock(commit: Commit) -> bool:
+    """Return whether a commit is one of the reservations that have to come one after the other."""
+    limits = commit.limits
+    return commit.reserve is not None and not limits.thread == limits.day == Budget()
+
+
+def _check_seqs(nodes: Sequence[NewNode], first: int) -> None:
+    for place, node in enumerate(nodes):
+        if node.seq != first + place:
+            raise Conflict(
+                f"Node {node.seq} is out of order: the next one would be {first + place}.",
+                cure="Number the nodes upwards from the thread's last one.",
+            )
+        if node.tools and node.status == "closed":
+            raise Conflict(
+                f"Node {node.seq} cannot be closed while its calls are pending.",
+                cure="Append it as open.",
+            )

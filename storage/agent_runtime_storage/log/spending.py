@@ -1,95 +1,111 @@
-"""What was spent, by thread and day, and the statements that keep it within its limits."""
+"""What was used and spent: by run, thread and day."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from collections.abc import Sequence
 
-from agent_runtime_storage.contract.errors import BudgetExceeded, Conflict, StoreError
-from agent_runtime_storage.contract.records import Commit, Lease, Run
+from agent_runtime_storage.contract.errors import Conflict, StoreError
+from agent_runtime_storage.contract.records import Commit, Lease, Run, Usage, UsageTotal
 from agent_runtime_storage.contract.spending_records import Amount, Budget, Spending
-from agent_runtime_storage.drivers.protocol import BatchMissed, Row, Statement
+from agent_runtime_storage.drivers.protocol import BatchMissed, Row
+from agent_runtime_storage.log.run_statements import RunStatements, missed_error
 from agent_runtime_storage.queries.owner import OwnerScope, not_found
-from agent_runtime_storage.queries.row_decoding import to_run
-
-OVER_LIMIT = ("thread_budget", "day_budget", "steps_budget")
-"""Why a reservation misses that does not keep to its limits."""
-_NANO = 1_000_000_000
+from agent_runtime_storage.queries.row_decoding import to_run, to_usage, to_usage_total
 
 
-class SpendingQueries(OwnerScope):
-    """The methods of `UserStore` for what was spent."""
+class SqlSpending:
+    """`SpendingStore` over SQL."""
 
-    async def day_spending(self) -> Spending:
-        return _spending(await self._read("spending_of_day"))
+    def __init__(self, scope: OwnerScope, statements: RunStatements) -> None:
+        self._scope = scope
+        self._statements = statements
 
-    async def thread_spending(self, thread_id: str) -> Spending:
-        return _spending(await self._read("spending_of_thread", thread_id=thread_id))
+    async def record_late(self, lease: Lease, usage: Sequence[Usage]) -> None:
+        thread_id = lease.thread_id
+        await self._scope.require_run(lease.run_id)
+        plain = Commit(usage=tuple(usage))
+        batch = [
+            self._statements.count(lease, plain),
+            *self._statements.append_usage(thread_id, usage),
+        ]
+        try:
+            await self._scope.batch(batch, thread=thread_id)
+        except (BatchMissed, Conflict) as error:
+            await self._scope.require_thread(thread_id)
+            await self._scope.require_run(lease.run_id)
+            if not isinstance(error, BatchMissed):
+                raise
+            raise missed_error(error.label, thread_id) from error
+
+    async def usage_total(
+        self,
+        *,
+        root_run_id: str | None = None,
+        run_id: str | None = None,
+        thread_id: str | None = None,
+    ) -> UsageTotal:
+        found = await self.usage_by_purpose(
+            root_run_id=root_run_id, run_id=run_id, thread_id=thread_id
+        )
+        return UsageTotal.of(found.values())
+
+    async def usage_by_purpose(
+        self,
+        *,
+        root_run_id: str | None = None,
+        run_id: str | None = None,
+        thread_id: str | None = None,
+    ) -> dict[str, UsageTotal]:
+        asked = [
+            (name, identity)
+            for name, identity in (
+                ("usage_of_tree", root_run_id),
+                ("usage_of_run", run_id),
+                ("usage_of_thread", thread_id),
+            )
+            if identity is not None
+        ]
+        if len(asked) != 1:
+            raise StoreError(
+                f"Usage is summed over one thing, and {len(asked)} were given.",
+                cure="Give exactly one of root_run_id, run_id and thread_id.",
+            )
+        [(name, identity)] = asked
+        rows = await self._scope.read(name, id=identity)
+        if not rows:
+            if thread_id is not None:
+                await self._scope.require_thread(identity)
+            else:
+                await self._scope.require_run(identity)
+        return {str(row[0]): to_usage_total(row[1:]) for row in rows}
+
+    async def usage_by_run(self, root_run_id: str) -> dict[str, UsageTotal]:
+        rows = await self._scope.read("usage_of_runs", id=root_run_id)
+        if not rows:
+            await self._scope.require_run(root_run_id)
+        return {str(row[0]): to_usage_total(row[1:]) for row in rows}
+
+    async def recent_usage(self, model: str, *, limit: int = 20) -> list[Usage]:
+        rows = await self._scope.read("recent_usage", model=model, limit=max(limit, 0))
+        return [to_usage(row) for row in rows]
+
+    async def of_day(self) -> Spending:
+        return _spending(await self._scope.read("spending_of_day"))
+
+    async def of_thread(self, thread_id: str) -> Spending:
+        return _spending(await self._scope.read("spending_of_thread", thread_id=thread_id))
 
     async def set_budget(self, run_id: str, budget: Budget) -> None:
         values = {"run_id": run_id, "tokens": budget.tokens, "cost": budget.cost}
         try:
-            update = self._statement("set_budget", values, rows=1)
-            await self._batch([update], tree=run_id, repeatable=True)
+            update = self._scope.statement("set_budget", values, rows=1)
+            await self._scope.batch([update], tree=run_id, repeatable=True)
         except BatchMissed as error:
-            rows = await self._read("run", run_id=run_id)
+            rows = await self._scope.read("run", run_id=run_id)
             raise _why_not_set(to_run(rows[0]) if rows else None, run_id) from error
 
-    async def tree_steps(self, root_run_id: str) -> int:
-        [(steps,)] = await self._read("tree_steps", root_run_id=root_run_id)
-        return int(steps)
-
-    async def holders(self) -> list[str]:
-        return [str(run_id) for (run_id,) in await self._read("holders")]
-
-    async def worked_seconds(self, run_id: str) -> float:
-        rows = await self._read("worked", run_id=run_id)
-        return float(rows[0][0]) if rows else 0.0
-
-    def _room(self, lease: Lease, commit: Commit) -> list[Statement]:
-        """Return what makes a commit miss whose reservation does not keep to its limits."""
-        limits = commit.limits
-        if commit.reserve is None:
-            return []
-        root = {"root_run_id": lease.root_run_id, "below": int(is_below(lease) or limits.spare)}
-        batch: list[Statement] = []
-        for name, limit in (("thread", limits.thread), ("day", limits.day)):
-            if limit != Budget():
-                values = {**root, "tokens": limit.tokens, "cost": limit.cost}
-                batch.append(
-                    self._statement(f"room_of_{name}", values, rows=1, miss=f"{name}_budget")
-                )
-        if limits.steps is not None:
-            kept = limits.kept_steps if is_below(lease) else 0
-            values = {"root_run_id": lease.root_run_id, "most": limits.steps, "kept": kept}
-            batch.append(self._statement("room_of_steps", values, rows=1, miss="steps_budget"))
-        return batch
-
-    def _book(self, commit: Commit) -> list[Statement]:
-        """Return what books a commit's spending on the day."""
-        settle, unsettle = commit.settle or Amount(), commit.unsettle or Amount()
-        if settle == unsettle == Amount():
-            return []
-        values = {
-            "settle_tokens": settle.tokens,
-            "settle_cost": settle.cost,
-            "unsettle_tokens": unsettle.tokens,
-            "unsettle_cost": unsettle.cost,
-        }
-        return [self._statement("book_day", values)]
-
-    async def _over_limit(self, lease: Lease, commit: Commit, label: str) -> BudgetExceeded:
-        """Return why a reservation missed one of its limits."""
-        wanted, limits = commit.reserve or Amount(), commit.limits
-        if label == "steps_budget":
-            steps = await self.tree_steps(lease.root_run_id)
-            return step_budget_exceeded(steps, limits.steps or 0)
-        rows = await self._read("run", run_id=lease.root_run_id)
-        root = to_run(rows[0]) if rows else None
-        kept = root.kept if root and (is_below(lease) or limits.spare) else None
-        if label == "day_budget":
-            return over_budget("day", limits.day, await self.day_spending(), wanted, kept)
-        spending = await self.thread_spending(root.thread_id if root else lease.thread_id)
-        return over_budget("thread", limits.thread, spending, wanted, kept)
+    async def reserving_runs(self) -> list[str]:
+        return [str(run_id) for (run_id,) in await self._scope.read("holders")]
 
 
 def _why_not_set(run: Run | None, run_id: str) -> StoreError:
@@ -106,72 +122,6 @@ def _why_not_set(run: Run | None, run_id: str) -> StoreError:
         f"Run {run_id} is at work, and began without such a limit.",
         cure="Pause it, change its budget, and resume it.",
     )
-
-
-def is_below(lease: Lease) -> bool:
-    """Return whether a run is below the root of its tree."""
-    return lease.run_id != lease.root_run_id
-
-
-def takes_lock(commit: Commit) -> bool:
-    """Return whether a commit is one of the reservations that have to come one after the other."""
-    limits = commit.limits
-    return commit.reserve is not None and not limits.thread == limits.day == Budget()
-
-
-def step_budget_exceeded(steps: int, most: int) -> BudgetExceeded:
-    """Return the refusal of a step for which a run tree has no room."""
-    return BudgetExceeded(
-        f"The run and its sub-agents have used up their {most:,} steps: {steps:,} are made, the "
-        "others under way or kept for the run itself.",
-        budget="steps",
-        cure="Allow the tree more steps, or start a new run.",
-    )
-
-
-def over_budget(
-    which: str, limit: Budget, spending: Spending, wanted: Amount, kept: Amount | None = None
-) -> BudgetExceeded:
-    """Return the refusal of a reservation.
-
-    Args:
-        which: `run` (a run and those below it), `thread` or `day`.
-        kept: what is to be left for the root of the tree.
-    """
-    whose = {
-        "run": "of the run and its sub-agents",
-        "thread": "of the thread",
-        "day": "of the user for today (UTC)",
-    }[which]
-    ends = ""
-    if spending.ends_at is not None:
-        ends = f"; the day ends at {datetime.fromtimestamp(spending.ends_at, UTC):%Y-%m-%dT%H:%MZ}"
-    left = f", {_said(kept, limit)} kept for the run itself" if kept and kept != Amount() else ""
-    needed = f"A call of up to {_said(wanted, limit)}" if wanted != Amount() else "Another call"
-    return BudgetExceeded(
-        f"{needed} does not fit the budget {whose}: of {_limit(limit)}, "
-        f"{_said(spending.spent, limit)} are spent and {_said(spending.reserved, limit)} "
-        f"reserved{left}{ends}.",
-        budget=which,
-        cure={
-            "run": "Give the run a larger one (`agent-runtime budget RUN`), and resume it.",
-            "thread": "Raise the budget of threads, or go on on another thread.",
-            "day": "Raise the budget of the day, or go on when it is over.",
-        }[which],
-    )
-
-
-def _said(amount: Amount, limit: Budget) -> str:
-    """Return an amount, by what is limited."""
-    tokens = f"{amount.tokens:,} tokens"
-    cost = f"${amount.cost / _NANO:.6g}"
-    if limit.cost is None:
-        return tokens
-    return cost if limit.tokens is None else f"{tokens} ({cost})"
-
-
-def _limit(limit: Budget) -> str:
-    return _said(Amount(limit.tokens or 0, limit.cost or 0), limit)
 
 
 def _spending(rows: list[Row]) -> Spending:

@@ -15,25 +15,28 @@ from agent_runtime_storage.queries.row_decoding import to_thread
 _TRIES = 16
 
 
-class Threads(OwnerScope):
-    """The methods of `UserStore` for threads."""
+class SqlThreads:
+    """`ThreadStore` over SQL."""
 
-    async def ensure_thread(
+    def __init__(self, scope: OwnerScope) -> None:
+        self._scope = scope
+
+    async def ensure(
         self, thread_id: str, *, title: str = "", metadata: Mapping[str, Any] | None = None
     ) -> Thread:
         if problem := name_problem(thread_id):
             raise StoreError(f"The thread's id {problem}.", cure="Give the thread a short id.")
-        if rows := await self._read("thread", thread_id=thread_id):
+        if rows := await self._scope.read("thread", thread_id=thread_id):
             return to_thread(rows[0])
         values = {
             "thread_id": thread_id,
             "title": title,
             "metadata": encode_json(metadata or {}, "thread's metadata"),
         }
-        create = self._statement("create_thread", values)
-        read = self._statement("thread", {"thread_id": thread_id}, rows=1)
+        create = self._scope.statement("create_thread", values)
+        read = self._scope.statement("thread", {"thread_id": thread_id}, rows=1)
         try:
-            _, rows = await self._batch([create, read], thread=thread_id, repeatable=True)
+            _, rows = await self._scope.batch([create, read], thread=thread_id, repeatable=True)
         except BatchMissed as error:
             raise Conflict(
                 f"Thread {thread_id} is being imported or deleted.",
@@ -41,30 +44,30 @@ class Threads(OwnerScope):
             ) from error
         return to_thread(rows[0])
 
-    async def thread(self, thread_id: str) -> Thread:
-        rows = await self._read("thread", thread_id=thread_id)
+    async def get(self, thread_id: str) -> Thread:
+        rows = await self._scope.read("thread", thread_id=thread_id)
         if not rows:
             raise not_found("thread", thread_id)
         return to_thread(rows[0])
 
-    async def threads(
+    async def list(
         self, *, limit: int = 50, before: float | None = None, children: bool = True
     ) -> list[Thread]:
-        rows = await self._read(
+        rows = await self._scope.read(
             "threads", limit=max(limit, 0), before=before, children=int(children)
         )
         return [to_thread(row) for row in rows]
 
-    async def update_thread(
+    async def update(
         self, thread_id: str, *, title: str | None = None, metadata: Mapping[str, Any] | None = None
     ) -> Thread:
         # The merge is done here, so that it is the same over every dialect; whoever changed the
         # row meanwhile makes the update miss, and it is done again on what they wrote.
         for _ in range(_TRIES):
-            old = await self.thread(thread_id)
+            old = await self.get(thread_id)
             merged = {**old.metadata, **(metadata or {})}
             kept = {key: value for key, value in merged.items() if value is not None}
-            update = self._statement(
+            update = self._scope.statement(
                 "update_thread",
                 {
                     "thread_id": thread_id,
@@ -76,7 +79,7 @@ class Threads(OwnerScope):
                 rows=1,
             )
             try:
-                [[row]] = await self._batch([update], thread=thread_id, repeatable=True)
+                [[row]] = await self._scope.batch([update], thread=thread_id, repeatable=True)
             except BatchMissed:
                 continue
             return to_thread(row)
@@ -87,12 +90,14 @@ class Threads(OwnerScope):
     async def move_head(self, thread_id: str, head: int | None, *, expect: int | None) -> None:
         values = {"thread_id": thread_id, "head": head, "expect": expect}
         try:
-            await self._batch([self._statement("move_head", values, rows=1)], thread=thread_id)
+            await self._scope.batch(
+                [self._scope.statement("move_head", values, rows=1)], thread=thread_id
+            )
         except StoreInDoubt:
-            if (await self.thread(thread_id)).head != head:
+            if (await self.get(thread_id)).head != head:
                 raise
         except BatchMissed as error:
-            thread = await self.thread(thread_id)
+            thread = await self.get(thread_id)
             if thread.active_run is not None:
                 raise thread_busy(thread_id, thread.active_run) from error
             if thread.head != expect:

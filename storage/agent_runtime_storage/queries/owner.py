@@ -21,40 +21,40 @@ class OwnerScope:
 
     def __init__(self, driver: Driver, user_id: str, objects: Objects | None = None) -> None:
         self.user_id = user_id
-        self._driver = driver
-        self._objects = objects
-        self._sql = load_queries(driver.dialect)
+        self.driver = driver
+        self.objects = objects
+        self.sql = load_queries(driver.dialect)
 
-    async def _read(self, name: str, **params: Value) -> list[Row]:
+    async def read(self, name: str, **params: Value) -> list[Row]:
         """Answer a query by its name; bodies that lie in objects are fetched.
 
         Raises:
             ObjectLost, ObjectsUnavailable: a body cannot be fetched.
         """
         values = {"user_id": self.user_id, **params}
-        rows = await self._driver.read(self._sql[name], values, owner=self.user_id)
+        rows = await self.driver.read(self.sql[name], values, owner=self.user_id)
         columns = BODIES.get(name)
         if not columns or not (keys := objects_in(rows, columns)):
             return rows
         try:
-            bodies = await fetch_bodies(self._objects, keys)
+            bodies = await fetch_bodies(self.objects, keys)
         except ObjectLost:
             # The objects of a thread that is deleted go after its rows.
-            rows = await self._driver.read(self._sql[name], values, owner=self.user_id)
+            rows = await self.driver.read(self.sql[name], values, owner=self.user_id)
             if objects_in(rows, columns) >= keys:
                 raise
-            bodies = await fetch_bodies(self._objects, objects_in(rows, columns))
+            bodies = await fetch_bodies(self.objects, objects_in(rows, columns))
         return with_bodies(rows, columns, bodies)
 
-    def _bodies(self, thread_id: str) -> BodyWriter:
-        return BodyWriter(self._sql["put_blob"], self.user_id, thread_id, self._objects)
+    def bodies(self, thread_id: str) -> BodyWriter:
+        return BodyWriter(self.sql["put_blob"], self.user_id, thread_id, self.objects)
 
-    def _statement(
+    def statement(
         self, name: str, params: Mapping[str, Value], *, rows: int | None = None, miss: str = ""
     ) -> Statement:
-        return Statement(self._sql[name], {"user_id": self.user_id, **params}, rows, miss)
+        return Statement(self.sql[name], {"user_id": self.user_id, **params}, rows, miss)
 
-    async def _batch(
+    async def batch(
         self,
         statements: Sequence[Statement],
         *,
@@ -83,7 +83,7 @@ class OwnerScope:
         if spending:
             locks.append("spending")
         try:
-            return await self._driver.batch(
+            return await self.driver.batch(
                 statements, owner=self.user_id, locks=locks, repeatable=repeatable
             )
         except ConstraintFailed as error:
@@ -92,16 +92,16 @@ class OwnerScope:
                 cure="Read the thread again; an id may be taken, or may belong to nothing.",
             ) from error
 
-    def _announce(self, thread_id: str) -> None:
+    def announce(self, thread_id: str) -> None:
         """Tell who listens that something of the thread has changed."""
-        self._driver.signals.announce(topic_of(self.user_id, thread_id))
+        self.driver.signals.announce(topic_of(self.user_id, thread_id))
 
-    async def _require_thread(self, thread_id: str) -> None:
-        if not await self._read("thread_exists", thread_id=thread_id):
+    async def require_thread(self, thread_id: str) -> None:
+        if not await self.read("thread_exists", thread_id=thread_id):
             raise not_found("thread", thread_id)
 
-    async def _require_run(self, run_id: str) -> None:
-        if not await self._read("run_exists", run_id=run_id):
+    async def require_run(self, run_id: str) -> None:
+        if not await self.read("run_exists", run_id=run_id):
             raise not_found("run", run_id)
 
 

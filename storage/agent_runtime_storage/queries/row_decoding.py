@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import orjson
 
+from agent_runtime_storage.contract.plan_records import PlanRow
 from agent_runtime_storage.contract.records import (
     Activation,
     Amount,
@@ -146,6 +147,13 @@ def to_observation(row: Row) -> ObservationRow:
         unpack_body(inline, codec, data, {"observation": identity}),
         *rest,
     )
+
+
+def to_plan(row: Row) -> PlanRow:
+    """Decode `plan_columns`."""
+    identity, node_id, call_id, run_id, inline, codec, data, at = row
+    body = unpack_body(inline, codec, data, {"plan": identity})
+    return PlanRow(identity, node_id, call_id, run_id, body, at)
 
 
 def to_run(row: Row) -> Run:

@@ -48,12 +48,15 @@ _SATURATION = 1.2
 _LENGTH_SHARE = 0.75
 
 
-class TextIndexer(OwnerScope):
-    """How texts get into the index, for all who write them."""
+class TextIndexer:
+    """Makes the statements that index texts, for every writer of texts."""
 
-    async def _index(self, thread_id: str, texts: Iterable[NodeText]) -> list[Statement]:
+    def __init__(self, scope: OwnerScope) -> None:
+        self._scope = scope
+
+    async def statements(self, thread_id: str, texts: Iterable[NodeText]) -> list[Statement]:
         """Return what indexes texts; what is indexed already, or has no words, is left out."""
-        key = owner_key(self.user_id)
+        key = owner_key(self._scope.user_id)
         batch: list[Statement] = []
         for text in texts:
             terms = await terms_of(text.text, key)
@@ -65,19 +68,23 @@ class TextIndexer(OwnerScope):
                     "length": terms.length,
                     "terms": self._encode(terms),
                 }
-                batch.append(self._statement("index_text", values))
+                batch.append(self._scope.statement("index_text", values))
         return batch
 
     def _encode(self, terms: Terms) -> str:
-        if self._driver.dialect == "postgres":
+        if self._scope.driver.dialect == "postgres":
             return terms.by_place()
         return orjson.dumps(terms.by_bit()).decode()
 
 
-class TextSearch(TextIndexer):
-    """The methods of `UserStore` for full text."""
+class SqlTextSearch:
+    """`TextSearch` over SQL."""
 
-    async def search_text(
+    def __init__(self, scope: OwnerScope, indexer: TextIndexer) -> None:
+        self._scope = scope
+        self._indexer = indexer
+
+    async def find(
         self,
         query: str,
         *,
@@ -86,7 +93,7 @@ class TextSearch(TextIndexer):
         every_word: bool = False,
     ) -> list[TextHit]:
         if thread_id is not None:
-            await self._require_thread(thread_id)
+            await self._scope.require_thread(thread_id)
         words = self._asked(query, every_word=every_word)
         if not words or limit < 1:
             return []
@@ -101,9 +108,9 @@ class TextSearch(TextIndexer):
             "limit": limit,
         }
         if every_word:
-            rows = await self._read("search_all", **asked, terms=" ".join(terms))
+            rows = await self._scope.read("search_all", **asked, terms=" ".join(terms))
         else:
-            rows = await self._read("search_any", **asked)
+            rows = await self._scope.read("search_any", **asked)
         return [
             TextHit(str(thread), int(node), None if call == _NO_CALL else int(call), float(score))
             for thread, node, call, score in rows
@@ -111,7 +118,7 @@ class TextSearch(TextIndexer):
 
     def _asked(self, query: str, *, every_word: bool) -> list[list[str]]:
         """Return the query's words, each as the terms that count as it."""
-        key = owner_key(self.user_id)
+        key = owner_key(self._scope.user_id)
         if every_word:
             return [[term] for term in query_terms(query, key, plain=True)]
         words = content_words(query_words(query, plain=False))
@@ -128,7 +135,7 @@ class TextSearch(TextIndexer):
 
         There are none if nothing can be found.
         """
-        common = _COMMON.setdefault(self._driver, {})
+        common = _COMMON.setdefault(self._scope.driver, {})
         now = time.monotonic()
         asked = [term for term in terms if common.get(term, 0.0) <= now]
         texts, length, counts = await self._figures(asked, POSTINGS + 1)
@@ -150,17 +157,17 @@ class TextSearch(TextIndexer):
         Terms that no text has are left out; texts are counted up to `most`.
         """
         encoded = orjson.dumps(terms).decode()
-        rows = await self._read("search_figures", terms=encoded, most=most)
+        rows = await self._scope.read("search_figures", terms=encoded, most=most)
         figures = {str(term): (int(texts), int(length)) for term, texts, length in rows}
         texts, length = figures.pop("")
         return texts, length, {term: count for term, (count, _) in figures.items() if count}
 
-    async def index_texts(self, thread_id: str, texts: Sequence[NodeText]) -> None:
-        await self._require_thread(thread_id)
+    async def index(self, thread_id: str, texts: Sequence[NodeText]) -> None:
+        await self._scope.require_thread(thread_id)
         for first in range(0, len(texts), _BATCH):
-            batch = await self._index(thread_id, texts[first : first + _BATCH])
+            batch = await self._indexer.statements(thread_id, texts[first : first + _BATCH])
             if batch:
-                await self._batch(batch, thread=thread_id, repeatable=True)
+                await self._scope.batch(batch, thread=thread_id, repeatable=True)
 
 
 def _weights(

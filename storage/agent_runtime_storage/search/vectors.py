@@ -35,10 +35,13 @@ _AT_A_TIME = 16
 _log = logging.getLogger(__name__)
 
 
-class Vectors(OwnerScope):
-    """The methods of `UserStore` for vectors."""
+class SqlVectors:
+    """`VectorStore` over SQL."""
 
-    async def upsert_vectors(self, model: str, items: Sequence[VectorItem]) -> None:
+    def __init__(self, scope: OwnerScope) -> None:
+        self._scope = scope
+
+    async def upsert(self, model: str, items: Sequence[VectorItem]) -> None:
         _check_name(model, "embedder's name")
         for source in {item.source for item in items}:
             _check_name(source, "source of a vector")
@@ -49,21 +52,25 @@ class Vectors(OwnerScope):
         for number, item in enumerate(items):
             if number % _AT_A_TIME == _AT_A_TIME - 1:
                 await anyio.lowlevel.checkpoint()
-            vectors.append(self._put_vector(model, item))
+            vectors.append(self.put(model, item))
             if len(item.values) != dimensions:
                 raise _mismatch(model, dimensions, len(item.values), _name(item))
         threads = sorted({item.thread_id for item in items})
         batch = [
-            *await self._embedder(model, dimensions),
+            *await self.require_model(model, dimensions),
             *(
-                self._statement("thread_exists", {"thread_id": one}, rows=1, miss=f"thread {one}")
+                self._scope.statement(
+                    "thread_exists", {"thread_id": one}, rows=1, miss=f"thread {one}"
+                )
                 for one in threads
             ),
             *vectors,
-            self._statement("vector_index_is_due", {"model": model, "dimensions": dimensions}),
+            self._scope.statement(
+                "vector_index_is_due", {"model": model, "dimensions": dimensions}
+            ),
         ]
         try:
-            *_, [[due]] = await self._batch(batch, threads=threads, repeatable=True)
+            *_, [[due]] = await self._scope.batch(batch, threads=threads, repeatable=True)
         except BatchMissed as error:
             if error.label.startswith("thread "):
                 raise not_found("thread", error.label.removeprefix("thread ")) from error
@@ -72,7 +79,7 @@ class Vectors(OwnerScope):
         if due:
             await self._make_index(model)
 
-    async def search_vectors(
+    async def nearest(
         self,
         model: str,
         query: Sequence[float],
@@ -84,7 +91,7 @@ class Vectors(OwnerScope):
         values = _pack(query, "the query")
         _check_name(model, "embedder's name")
         params: dict[str, Value] = {
-            "user_id": self.user_id,
+            "user_id": self._scope.user_id,
             "model": model,
             "dimensions": len(values),
             "query": self._encode_vector(values),
@@ -94,13 +101,13 @@ class Vectors(OwnerScope):
         name = "search_vectors"
         if thread_id is not None:
             name, params["thread_id"] = "search_vectors_of_thread", thread_id
-        sql = self._with_distance(self._sql[name])
-        rows = await self._driver.read(sql, params, owner=self.user_id)
+        sql = self._with_distance(self._scope.sql[name])
+        rows = await self._scope.driver.read(sql, params, owner=self._scope.user_id)
         if not rows:
             await self._why_nothing(model, len(values), thread_id)
         return [_to_hit(row) for row in rows]
 
-    async def delete_vectors(
+    async def delete(
         self,
         thread_id: str,
         *,
@@ -115,37 +122,35 @@ class Vectors(OwnerScope):
             "source_ids": None if source_ids is None else _json(source_ids),
         }
         batch = [
-            self._statement("thread_exists", {"thread_id": thread_id}, rows=1),
-            self._statement("count_vectors", params),
-            self._statement("delete_vectors", params),
+            self._scope.statement("thread_exists", {"thread_id": thread_id}, rows=1),
+            self._scope.statement("count_vectors", params),
+            self._scope.statement("delete_vectors", params),
         ]
         try:
-            rows = await self._batch(batch, thread=thread_id)
+            rows = await self._scope.batch(batch, thread=thread_id)
         except BatchMissed as error:
             raise not_found("thread", thread_id) from error
         return int(rows[1][0][0])
 
-    async def vectors_by_digest(
-        self, model: str, digests: Sequence[str]
-    ) -> dict[str, tuple[float, ...]]:
-        rows = await self._read("vectors_by_digest", model=model, digests=_json(digests))
+    async def by_digest(self, model: str, digests: Sequence[str]) -> dict[str, tuple[float, ...]]:
+        rows = await self._scope.read("vectors_by_digest", model=model, digests=_json(digests))
         return {str(digest): _decode(stored) for digest, stored in rows}
 
-    async def embedded(
+    async def embedded_ids(
         self, thread_id: str, model: str, source: str, source_ids: Sequence[int]
     ) -> list[int]:
         values = {"thread_id": thread_id, "model": model, "source": source}
-        rows = await self._read("embedded", **values, source_ids=_json(source_ids))
+        rows = await self._scope.read("embedded", **values, source_ids=_json(source_ids))
         return [int(source_id) for (source_id,) in rows]
 
-    async def embedders(self) -> list[EmbedderRow]:
-        return [EmbedderRow(*row) for row in await self._read("embedders")]
+    async def models(self) -> list[EmbedderRow]:
+        return [EmbedderRow(*row) for row in await self._scope.read("embedders")]
 
-    async def to_embed(self, model: str, *, limit: int = 100) -> list[VectorKey]:
-        rows = await self._read("vectors_to_embed", model=model, limit=max(limit, 0))
+    async def missing(self, model: str, *, limit: int = 100) -> list[VectorKey]:
+        rows = await self._scope.read("vectors_to_embed", model=model, limit=max(limit, 0))
         return [VectorKey(*row) for row in rows]
 
-    async def vectors_of_thread(
+    async def of_thread(
         self,
         thread_id: str,
         *,
@@ -158,7 +163,7 @@ class Vectors(OwnerScope):
             name = "vectors_of_thread_after"
             cursor = {"model": after[0], **_key(after[1])}
         values = {**cursor, "thread_id": thread_id, "limit": max(limit, 0)}
-        rows = await self._read(name, **values)
+        rows = await self._scope.read(name, **values)
         return [_to_item(thread_id, row) for row in rows]
 
     # Parts
@@ -166,37 +171,39 @@ class Vectors(OwnerScope):
     async def _why_nothing(self, model: str, dimensions: int, thread_id: str | None) -> None:
         """Raise if it is a mistake that a search has found nothing."""
         if thread_id is not None:
-            await self._require_thread(thread_id)
+            await self._scope.require_thread(thread_id)
         known = await self._dimensions(model)
         if known is not None and known != dimensions:
             raise _mismatch(model, known, dimensions, "the query")
 
     async def _dimensions(self, model: str) -> int | None:
-        rows = await self._read("embedder_dimensions", model=model)
+        rows = await self._scope.read("embedder_dimensions", model=model)
         return int(rows[0][0]) if rows else None
 
-    async def _embedder(self, model: str, dimensions: int) -> list[Statement]:
+    async def require_model(self, model: str, dimensions: int) -> list[Statement]:
         """Return what lets a batch write vectors of so many numbers; it misses if they differ.
 
         What is known of the model is read before, because an insert that finds its row there
         would make all who write the model's vectors wait for each other.
         """
         params: dict[str, Value] = {"model": model, "dimensions": dimensions}
-        fits = self._statement("embedder_fits", params, rows=1, miss="dimensions")
+        fits = self._scope.statement("embedder_fits", params, rows=1, miss="dimensions")
         known = await self._dimensions(model)
         if known == dimensions:
             return [fits]
         name = "put_embedder" if known is None else "resize_embedder"
-        return [self._statement(name, params), fits]
+        return [self._scope.statement(name, params), fits]
 
     async def _make_index(self, model: str) -> None:
         """Make the index for the vectors of this model."""
         batch = [
-            Statement(self._sql["allow_time"], {}),
-            self._statement("make_vector_index", {"model": model}),
+            Statement(self._scope.sql["allow_time"], {}),
+            self._scope.statement("make_vector_index", {"model": model}),
         ]
         try:
-            await self._driver.batch(batch, owner=None, locks=["vector indexes"], repeatable=True)
+            await self._scope.driver.batch(
+                batch, owner=None, locks=["vector indexes"], repeatable=True
+            )
         except StoreError as error:
             # Without it every search is exact: slow among many, and never wrong.
             _log.warning(
@@ -206,10 +213,10 @@ class Vectors(OwnerScope):
                 error,
             )
 
-    def _put_vector(self, model: str, item: VectorItem) -> Statement:
-        """Return what writes a vector; its batch begins with what `_embedder` returns."""
+    def put(self, model: str, item: VectorItem) -> Statement:
+        """Return what writes a vector; its batch begins with what `require_model` returns."""
         packed = _pack(item.values, _name(item))
-        return self._statement(
+        return self._scope.statement(
             "put_vector",
             {
                 "thread_id": item.thread_id,
@@ -224,7 +231,7 @@ class Vectors(OwnerScope):
         )
 
     def _encode_vector(self, values: array[float]) -> Value:
-        if self._driver.dialect == "postgres":
+        if self._scope.driver.dialect == "postgres":
             # Nine digits tell every float32 from its neighbours.
             return f"[{','.join([format(value, '.9g') for value in values])}]"
         if sys.byteorder == "big":
@@ -238,8 +245,8 @@ class Vectors(OwnerScope):
         sqlite-vec's and libSQL's own take the same blobs and give the same.
         """
         function = _DISTANCE
-        if isinstance(self._driver, Measuring):
-            function = self._driver.vector_function
+        if isinstance(self._scope.driver, Measuring):
+            function = self._scope.driver.vector_function
         if function is None:
             raise StoreError(
                 "The database server cannot compare vectors.",
@@ -291,7 +298,7 @@ def _mismatch(model: str, known: int, given: int, what: str) -> DimensionMismatc
         known=known,
         given=given,
         cure=f"Name the other model anew, such as {f'{model}@{given}'!r}, and embed again what "
-        f"`to_embed` lists; or delete all vectors of {model!r} first.",
+        f"`vectors.missing` lists; or delete all vectors of {model!r} first.",
     )
 
 

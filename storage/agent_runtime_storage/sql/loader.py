@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from importlib import resources
 from importlib.resources.abc import Traversable
 from types import MappingProxyType
+from typing import Literal
 
-from agent_runtime_storage.drivers.protocol import SqlDialect
+SqlDialect = Literal["sqlite", "postgres"]
 
 _NAME = re.compile(r"^-- name: ([a-z_0-9]+)$", re.MULTILINE)
 _INCLUDE = re.compile(r"\{([a-z_0-9]+)\}")

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from agent_runtime_storage.contract.errors import ThreadExists
 from agent_runtime_storage.contract.search_records import NodeText, VectorItem
-from agent_runtime_storage.drivers.protocol import Statement, Value
-from agent_runtime_storage.objects.bodies import BodyWriter
+from agent_runtime_storage.drivers.protocol import Statement
+from agent_runtime_storage.queries.owner import OwnerScope
 from agent_runtime_storage.search.full_text import TextIndexer
-from agent_runtime_storage.search.vectors import Vectors
+from agent_runtime_storage.search.vectors import SqlVectors
 
 
-class ImportBatches(Vectors, TextIndexer):
+class ImportBatches:
     """What an import needs of the store."""
+
+    def __init__(self, scope: OwnerScope, vectors: SqlVectors, indexer: TextIndexer) -> None:
+        self._scope = scope
+        self._vectors = vectors
+        self._indexer = indexer
+        self.statement = scope.statement
+        self.new_bodies = scope.bodies
 
     async def write_hidden(
         self, thread_id: str, token: str, count: int, statements: list[Statement]
@@ -24,12 +29,12 @@ class ImportBatches(Vectors, TextIndexer):
             BatchMissed: a statement missed; `taken`, if the import was cleaned up as abandoned.
             Conflict: the batch breaks a rule.
         """
-        guard = self._statement("import_touch", {"token": token}, rows=count, miss="taken")
-        await self._batch([guard, *statements], thread=thread_id)
+        guard = self._scope.statement("import_touch", {"token": token}, rows=count, miss="taken")
+        await self._scope.batch([guard, *statements], thread=thread_id)
 
     async def require_free(self, thread_id: str) -> None:
         """Raise `ThreadExists` if a thread is there, be it hidden."""
-        for row in await self._read("family", thread_id=thread_id):
+        for row in await self._scope.read("family", thread_id=thread_id):
             if row[0] != thread_id:
                 continue
             if row[1]:
@@ -44,25 +49,14 @@ class ImportBatches(Vectors, TextIndexer):
                 cure="Import it under another id, or delete that one first.",
             )
 
-    async def statements_of_vector(
+    async def vector_statements(
         self, model: str, item: VectorItem, known: set[tuple[str, int]]
     ) -> list[Statement]:
         """Return what writes a vector; `known` are the models that were looked at already."""
         key = (model, len(item.values))
-        batch = [] if key in known else await self._embedder(*key)
+        batch = [] if key in known else await self._vectors.require_model(*key)
         known.add(key)
-        return [*batch, self._put_vector(model, item)]
+        return [*batch, self._vectors.put(model, item)]
 
-    def statement(
-        self, name: str, params: Mapping[str, Value], *, rows: int | None = None, miss: str = ""
-    ) -> Statement:
-        """Return a statement of this owner."""
-        return self._statement(name, params, rows=rows, miss=miss)
-
-    def new_bodies(self, thread_id: str) -> BodyWriter:
-        """Return where the bodies of a batch go."""
-        return self._bodies(thread_id)
-
-    async def statements_of_texts(self, thread_id: str, texts: list[NodeText]) -> list[Statement]:
-        """Return what indexes texts."""
-        return await self._index(thread_id, texts)
+    async def text_statements(self, thread_id: str, texts: list[NodeText]) -> list[Statement]:
+        return await self._indexer.statements(thread_id, texts)

@@ -363,11 +363,11 @@ class Importer:
             if one.section is VECTORS:
                 item = self._vector(member, one.fields)
                 model = one.fields.values["model"]
-                statements += await self._store.statements_of_vector(model, item, self._embedders)
+                statements += await self._store.vector_statements(model, item, self._embedders)
                 continue
             statements.append(self._insert(member, one, bodies))
             texts += self._texts(one)
-        statements += await self._store.statements_of_texts(member.id, texts)
+        statements += await self._store.text_statements(member.id, texts)
         await self._write(member, statements, rows[0].fields.line)
 
     async def _write(self, member: _Thread, statements: list[Statement], line: int) -> None:

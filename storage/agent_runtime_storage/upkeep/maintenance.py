@@ -96,17 +96,13 @@ class _Isolating(Protocol):
     async def isolation(self) -> _Wall: ...
 
 
-class Maintenance:
-    """The methods of `Store` over all owners; none of them changes what is stored."""
+class SqlMaintenance:
+    """`Maintenance` over SQL."""
 
     def __init__(self, driver: Driver, objects: Objects | None = None) -> None:
         self._driver = driver
         self._objects = objects
         self._sql = load_queries(driver.dialect)
-
-    @property
-    def objects(self) -> Objects | None:
-        return self._objects
 
     async def status(self) -> StoreStatus:
         [(server,)] = await self._all("server_version")

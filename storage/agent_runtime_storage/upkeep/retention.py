@@ -40,8 +40,11 @@ class _Member(NamedTuple):
     last_usage: int
 
 
-class Retention(OwnerScope):
-    """The methods of `UserStore` that delete."""
+class Retention:
+    """Deletes threads of one owner, and what cut-short imports and deletions have left."""
+
+    def __init__(self, scope: OwnerScope) -> None:
+        self._scope = scope
 
     async def delete_thread(
         self, thread_id: str, *, unchanged_since: float | None = None
@@ -54,7 +57,7 @@ class Retention(OwnerScope):
             except BatchMissed as error:
                 await self._why_not_hidden(thread_id, family, error, unchanged_since)
             except StoreInDoubt:
-                if not await self._read("family", thread_id=thread_id):
+                if not await self._scope.read("family", thread_id=thread_id):
                     return await self._deleted(thread_id, family)
             family = await self._family(thread_id)
         raise Conflict(
@@ -63,17 +66,17 @@ class Retention(OwnerScope):
         )
 
     async def idle_threads(self, *, seconds: float, limit: int = 1000) -> list[Thread]:
-        rows = await self._read("idle_threads", seconds=seconds, limit=max(limit, 0))
+        rows = await self._scope.read("idle_threads", seconds=seconds, limit=max(limit, 0))
         return [to_thread(row) for row in rows]
 
     async def clean_up(self) -> list[str]:
         cleaned: list[str] = []
-        for (thread_id,) in await self._read("cut_short", seconds=_ABANDONED_SECONDS):
-            rows = await self._read("family", thread_id=thread_id)
-            cleaned += await self._delete_hidden(str(thread_id), rows)
+        for (thread_id,) in await self._scope.read("cut_short", seconds=_ABANDONED_SECONDS):
+            rows = await self._scope.read("family", thread_id=thread_id)
+            cleaned += await self.delete_hidden(str(thread_id), rows)
         return cleaned
 
-    async def _delete_hidden(self, thread_id: str, rows: Sequence[Row]) -> list[str]:
+    async def delete_hidden(self, thread_id: str, rows: Sequence[Row]) -> list[str]:
         """Delete what an import or a deletion has left, given as rows of `family`."""
         family = [_Member(*row) for row in rows]
         if not family:
@@ -88,7 +91,7 @@ class Retention(OwnerScope):
     # Parts
 
     async def _family(self, thread_id: str) -> list[_Member]:
-        family = [_Member(*row) for row in await self._read("family", thread_id=thread_id)]
+        family = [_Member(*row) for row in await self._scope.read("family", thread_id=thread_id)]
         # A deletion that was cut short is taken up; what is being imported is not there yet.
         if not any(one.id == thread_id and "import" not in one.hidden for one in family):
             raise not_found("thread", thread_id)
@@ -96,10 +99,10 @@ class Retention(OwnerScope):
 
     async def _deleted(self, thread_id: str, family: Sequence[_Member]) -> list[str]:
         """Do what follows once the rows are gone, and return the ids, the thread's own first."""
-        if isinstance(self._driver, Scrubbing):
-            await self._driver.scrub()
+        if isinstance(self._scope.driver, Scrubbing):
+            await self._scope.driver.scrub()
         for member in family:
-            self._announce(member.id)
+            self._scope.announce(member.id)
         return [thread_id, *sorted(one.id for one in family if one.id != thread_id)]
 
     async def _delete(
@@ -112,11 +115,11 @@ class Retention(OwnerScope):
     ) -> None:
         threads = _json(family)
         token = f"delete {secrets.token_hex(8)}"
-        roots = await self._read("family_roots", threads=threads)
+        roots = await self._scope.read("family_roots", threads=threads)
         locks = sorted(
             [f"thread {one.id}" for one in family] + [f"tree {root}" for (root,) in roots]
         )
-        hide = self._statement(
+        hide = self._scope.statement(
             "hide_family",
             {
                 "threads": threads,
@@ -152,23 +155,23 @@ class Retention(OwnerScope):
             for member in family:
                 await self._trim(member, token, locks)
             guard = {"threads": threads, "token": token}
-            first = [self._statement("require_hidden", guard, rows=len(family), miss="taken")]
+            first = [self._scope.statement("require_hidden", guard, rows=len(family), miss="taken")]
         rest = self._rest(threads, family)
         last = self._purge("purge_threads", threads, rows=len(family), miss="taken", token=token)
-        if self._objects is None:
+        if self._scope.objects is None:
             await self._purge_batch([*first, *rest, last], locks)
             return
         await self._purge_batch([*first, *rest], locks)
         # While the threads are there, hidden, nobody else can put objects for threads of their ids.
         for member in family:
-            await self._objects.delete_thread(self.user_id, member.id)
-            await delete_documents(self._objects, self.user_id, member.id)
+            await self._scope.objects.delete_thread(self._scope.user_id, member.id)
+            await delete_documents(self._scope.objects, self._scope.user_id, member.id)
         await self._purge_batch([last], locks)
 
     def _rest(self, threads: str, family: Sequence[_Member]) -> list[Statement]:
         tables = ("events", "usage", "observations", "plans", "activations", "calls", "nodes")
         return [
-            *(self._statement("purge_search", {"thread_id": one.id}) for one in family),
+            *(self._scope.statement("purge_search", {"thread_id": one.id}) for one in family),
             *(self._purge(f"purge_{table}", threads, after=0) for table in tables),
             self._purge("purge_totals", threads),
             self._purge("purge_runs", threads),
@@ -192,21 +195,23 @@ class Retention(OwnerScope):
                 key = max(after, 0)
                 piece = [self._purge(f"purge_{name}", threads, after=key) for name in names]
                 await self._purge_batch([guard, *piece], locks)
-        blobs = self._statement("trim_blobs", {"thread_id": member.id, "limit": _PIECE // 10})
+        blobs = self._scope.statement("trim_blobs", {"thread_id": member.id, "limit": _PIECE // 10})
         while (await self._purge_batch([guard, blobs], locks))[1]:
             continue
 
     def _purge(
         self, name: str, threads: str, *, rows: int | None = None, miss: str = "", **params: Value
     ) -> Statement:
-        return self._statement(name, {"threads": threads, **params}, rows=rows, miss=miss)
+        return self._scope.statement(name, {"threads": threads, **params}, rows=rows, miss=miss)
 
     async def _purge_batch(
         self, statements: Sequence[Statement], locks: Sequence[str]
     ) -> list[list[Row]]:
-        if isinstance(self._driver, Purging):
-            return await self._driver.purge(statements, owner=self.user_id, locks=locks)
-        return await self._driver.batch(statements, owner=self.user_id, locks=locks)
+        if isinstance(self._scope.driver, Purging):
+            return await self._scope.driver.purge(
+                statements, owner=self._scope.user_id, locks=locks
+            )
+        return await self._scope.driver.batch(statements, owner=self._scope.user_id, locks=locks)
 
     async def _why_not_hidden(
         self,
@@ -217,12 +222,12 @@ class Retention(OwnerScope):
     ) -> None:
         """Raise why the thread cannot be deleted; return if it is worth another try."""
         if missed.label == "busy":
-            found = await self._read("family_at_work", threads=_json(family))
+            found = await self._scope.read("family_at_work", threads=_json(family))
             if found:
                 [(busy, run_id)] = found
                 raise thread_busy(str(busy), str(run_id)) from missed
         if missed.label == "changed" and unchanged_since is not None:
-            rows = await self._read("thread", thread_id=thread_id)
+            rows = await self._scope.read("thread", thread_id=thread_id)
             if rows and to_thread(rows[0]).updated_at >= unchanged_since:
                 raise Conflict(
                     f"Thread {thread_id} was used meanwhile.", cure="Leave it, or look again."

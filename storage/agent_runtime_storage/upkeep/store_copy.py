@@ -6,11 +6,11 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 
 from agent_runtime_storage.contract.errors import Conflict, NotFound, StoreError
+from agent_runtime_storage.contract.object_records import ObjectStore
 from agent_runtime_storage.contract.records import TextOf
 from agent_runtime_storage.contract.reports import CopiedThread
 from agent_runtime_storage.contract.store import Store, UserStore
 from agent_runtime_storage.objects.documents import list_document_keys
-from agent_runtime_storage.objects.object_store import Objects
 from agent_runtime_storage.upkeep.export_format import ExportRecord
 from agent_runtime_storage.upkeep.transfer import export_checksum
 
@@ -25,15 +25,15 @@ async def copy_store(
     run is at work, or that is another one in the target, is a conflict and is left.
 
     Args:
-        texts: as for `UserStore.import_thread`.
+        texts: as for `Upkeep.import_thread`.
 
     Raises:
         StoreError: a database failed, or a copy is not what was exported.
     """
-    for user_id in await source.owners():
+    for user_id in await source.maintenance.owners():
         origin, place = source.of(user_id), target.of(user_id)
         done: set[str] = set()
-        async with aclosing(source.thread_ids(user_id)) as threads:
+        async with aclosing(source.maintenance.thread_ids(user_id)) as threads:
             async for thread_id in threads:
                 if thread_id in done:
                     continue
@@ -55,12 +55,12 @@ async def _copy(
     seen = _Seen()
     try:
         there = await _is_there(place, thread_id)
-        async with aclosing(origin.export_thread(thread_id)) as records:
+        async with aclosing(origin.upkeep.export_thread(thread_id)) as records:
             if there:
                 await export_checksum(seen.watch(records))
             else:
-                await place.import_thread(seen.watch(records), texts=texts, trusted=True)
-        async with aclosing(place.export_thread(thread_id)) as records:
+                await place.upkeep.import_thread(seen.watch(records), texts=texts, trusted=True)
+        async with aclosing(place.upkeep.export_thread(thread_id)) as records:
             same = await export_checksum(records) == seen.digest
     except Conflict as error:
         return seen.threads, CopiedThread(origin.user_id, thread_id, "conflict", error.message)
@@ -81,7 +81,9 @@ async def _copy(
     )
 
 
-async def _copy_document(origin: Objects, place: Objects | None, key: str) -> CopiedThread | None:
+async def _copy_document(
+    origin: ObjectStore, place: ObjectStore | None, key: str
+) -> CopiedThread | None:
     """Copy one document; None if it was deleted since it was listed."""
     owner, _, name = key.partition("/")
     if (found := await origin.read(key)) is None:
@@ -98,7 +100,7 @@ async def _copy_document(origin: Objects, place: Objects | None, key: str) -> Co
 
 async def _is_there(store: UserStore, thread_id: str) -> bool:
     try:
-        await store.thread(thread_id)
+        await store.threads.get(thread_id)
     except NotFound:
         return False
     return True

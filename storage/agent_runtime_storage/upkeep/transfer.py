@@ -15,12 +15,14 @@ import orjson
 
 from agent_runtime_storage.contract.errors import Conflict, InvalidExport, StoreError
 from agent_runtime_storage.contract.names import name_problem
-from agent_runtime_storage.contract.records import TextOf, Vet
+from agent_runtime_storage.contract.records import TextOf, Thread, Vet
 from agent_runtime_storage.contract.search_records import VectorItem
 from agent_runtime_storage.drivers.protocol import Row, Value
 from agent_runtime_storage.log.threads import thread_busy
 from agent_runtime_storage.objects.bodies import THREAD_BYTES
-from agent_runtime_storage.queries.owner import not_found
+from agent_runtime_storage.queries.owner import OwnerScope, not_found
+from agent_runtime_storage.search.full_text import TextIndexer
+from agent_runtime_storage.search.vectors import SqlVectors
 from agent_runtime_storage.upkeep.export_format import (
     LOG,
     RUNS,
@@ -45,8 +47,25 @@ _PAGE_BYTES = 2 * 2**20
 """What a page of an export may weigh, but for a single row; a server limits its answers."""
 
 
-class Transfer(ImportBatches, Retention):
-    """The methods of `UserStore` that move threads."""
+class SqlUpkeep:
+    """`Upkeep` over SQL."""
+
+    def __init__(self, scope: OwnerScope, vectors: SqlVectors, indexer: TextIndexer) -> None:
+        self._scope = scope
+        self._vectors = vectors
+        self._batches = ImportBatches(scope, vectors, indexer)
+        self._retention = Retention(scope)
+
+    async def delete_thread(
+        self, thread_id: str, *, unchanged_since: float | None = None
+    ) -> list[str]:
+        return await self._retention.delete_thread(thread_id, unchanged_since=unchanged_since)
+
+    async def idle_threads(self, *, seconds: float, limit: int = 1000) -> list[Thread]:
+        return await self._retention.idle_threads(seconds=seconds, limit=limit)
+
+    async def clean_up(self) -> list[str]:
+        return await self._retention.clean_up()
 
     async def export_thread(self, thread_id: str) -> AsyncGenerator[ExportRecord]:
         before = await self._stamp(thread_id)
@@ -75,7 +94,7 @@ class Transfer(ImportBatches, Retention):
         if rename is not None and (problem := name_problem(rename)):
             raise StoreError(f"The thread's id {problem}.", cure="Give the thread a short id.")
         await self.clean_up()
-        importer = Importer(self, rename=rename, texts=texts, vet=vet, trusted=trusted)
+        importer = Importer(self._batches, rename=rename, texts=texts, vet=vet, trusted=trusted)
         try:
             line = 0
             async for record in records:
@@ -87,14 +106,14 @@ class Transfer(ImportBatches, Retention):
                 await self._withdraw(importer.token)
             raise
         for thread_id in importer.threads:
-            self._announce(thread_id)
+            self._scope.announce(thread_id)
         return importer.threads
 
     async def _withdraw(self, token: str) -> None:
         """Delete what an import has written."""
-        members = await self._read("import_members", token=token)
+        members = await self._scope.read("import_members", token=token)
         if members:
-            await self._delete_hidden(str(members[0][0]), members)
+            await self._retention.delete_hidden(str(members[0][0]), members)
 
     # Parts of an export
 
@@ -105,18 +124,18 @@ class Transfer(ImportBatches, Retention):
             NotFound: it is not there.
             ThreadBusy: a run of it is at work.
         """
-        family = await self._read("family", thread_id=thread_id)
+        family = await self._scope.read("family", thread_id=thread_id)
         threads = orjson.dumps([str(row[0]) for row in family]).decode()
-        rows = await self._read("export_stamp", threads=threads)
+        rows = await self._scope.read("export_stamp", threads=threads)
         if not any(row[0] == thread_id and row[1] == "" for row in rows):
             raise not_found("thread", thread_id)
-        for busy, run_id in await self._read("family_at_work", threads=threads):
+        for busy, run_id in await self._scope.read("family_at_work", threads=threads):
             raise thread_busy(str(busy), str(run_id))
         return sorted(rows, key=lambda row: row[0] != thread_id)
 
     async def _records(self, threads: Sequence[str]) -> AsyncGenerator[ExportRecord]:
         for thread_id in threads:
-            for row in await self._read("export_thread", thread_id=thread_id):
+            for row in await self._scope.read("export_thread", thread_id=thread_id):
                 yield to_record(THREAD, row)
             async for row in self._rows(RUNS, thread_id):
                 yield to_record(RUNS, row)
@@ -127,7 +146,7 @@ class Transfer(ImportBatches, Retention):
                     weight = sum(len(one) for one in row if isinstance(one, bytes))
                     yield await _aside(to_record, section, row, weight=weight)
             cursor: tuple[str, VectorItem] | None = None
-            while page := await self.vectors_of_thread(thread_id, after=cursor):
+            while page := await self._vectors.of_thread(thread_id, after=cursor):
                 for model, item in page:
                     yield _vector_record(model, item)
                 cursor = page[-1]
@@ -137,7 +156,7 @@ class Transfer(ImportBatches, Retention):
         name = f"export_{section.name}"
         after: Value = "" if section.columns[0].kind == "text" else 0
         while True:
-            sizes = await self._read(
+            sizes = await self._scope.read(
                 f"{name}_sizes", thread_id=thread_id, after=after, limit=_PAGE_ROWS
             )
             start = 0
@@ -147,7 +166,9 @@ class Transfer(ImportBatches, Retention):
                     weight += int(sizes[end][1])
                     end += 1
                 last = sizes[end - 1][0]
-                for row in await self._read(name, thread_id=thread_id, after=after, last=last):
+                for row in await self._scope.read(
+                    name, thread_id=thread_id, after=after, last=last
+                ):
                     yield row
                 after, start = last, end
             if len(sizes) < _PAGE_ROWS:

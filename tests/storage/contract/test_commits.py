@@ -38,29 +38,29 @@ from tests.storage.helpers import (
 
 async def snapshot(user: UserStore, thread_id: str = "t1", run_id: str = "r1") -> object:
     """Everything that a commit could change."""
-    thread = await user.thread(thread_id)
+    thread = await user.threads.get(thread_id)
     return (
         thread,
-        await user.run(run_id),
-        [await user.node(thread_id, seq) for seq in range(1, thread.last_seq + 1)],
-        await user.events(thread_id),
-        await user.inbox(thread_id),
+        await user.runs.get(run_id),
+        [await user.log.node(thread_id, seq) for seq in range(1, thread.last_seq + 1)],
+        await user.events.list(thread_id),
+        await user.inbox.pending(thread_id),
     )
 
 
 async def test_a_step_is_written_ahead_run_and_closed(user: UserStore) -> None:
     lease = await begin(user, events=(NewEvent("run-start"),))
-    await user.commit(
+    await user.runs.commit(
         lease, Commit(nodes=(exchange(2, 1, "shell"),), steps=1, events=(NewEvent("answer", 2),))
     )
-    assert (await user.run("r1")).open_node == 2
-    assert (await user.thread("t1")).head == 1
+    assert (await user.runs.get("r1")).open_node == 2
+    assert (await user.threads.get("t1")).head == 1
 
-    await user.commit(lease, Commit(start=((2, 0),), events=(NewEvent("tool-start", 2),)))
-    assert (await user.call("t1", 2, 0)).status == "started"
+    await user.runs.commit(lease, Commit(start=((2, 0),), events=(NewEvent("tool-start", 2),)))
+    assert (await user.log.call("t1", 2, 0)).status == "started"
 
-    item = await user.post("t1", "steer", b"also this")
-    last = await user.commit(
+    item = await user.inbox.post("t1", "steer", b"also this")
+    last = await user.runs.commit(
         lease,
         Commit(
             done=(done(2, 0),),
@@ -72,11 +72,11 @@ async def test_a_step_is_written_ahead_run_and_closed(user: UserStore) -> None:
         ),
     )
 
-    run, thread = await user.run("r1"), await user.thread("t1")
+    run, thread = await user.runs.get("r1"), await user.threads.get("t1")
     assert (run.open_node, run.steps, run.status) == (None, 1, "running")
     assert (thread.head, thread.last_seq, thread.last_event) == (3, 3, last)
-    assert await user.inbox("t1") == []
-    events = await user.events("t1")
+    assert await user.inbox.pending("t1") == []
+    events = await user.events.list("t1")
     assert [event.id for event in events] == [1, 2, 3, 4, 5]
     assert [event.kind for event in events][-1] == "note"
     assert events[-1].data == {"source": "steer"}
@@ -114,13 +114,13 @@ async def test_a_step_is_written_ahead_run_and_closed(user: UserStore) -> None:
 )
 async def test_a_commit_that_misses_writes_nothing(user: UserStore, commit: Commit) -> None:
     lease = await begin(user, activation=NewActivation(1, None, "begin", b"", b""))
-    await user.commit(lease, Commit(nodes=(exchange(2, 1, "a", "b"),)))
-    await user.commit(lease, Commit(done=(done(2, 1),)))
-    await user.post("t1", "steer", b"x")
+    await user.runs.commit(lease, Commit(nodes=(exchange(2, 1, "a", "b"),)))
+    await user.runs.commit(lease, Commit(done=(done(2, 1),)))
+    await user.inbox.post("t1", "steer", b"x")
     before = await snapshot(user)
 
     with pytest.raises(Conflict):
-        await user.commit(
+        await user.runs.commit(
             lease, replace(commit, steps=9, events=(NewEvent("answer"), *commit.events))
         )
 
@@ -130,23 +130,23 @@ async def test_a_commit_that_misses_writes_nothing(user: UserStore, commit: Comm
 async def test_the_same_commit_sent_twice_misses_the_second_time(user: UserStore) -> None:
     lease = await begin(user)
     commit = Commit(nodes=(message(2, 1),), head=2, events=(NewEvent("answer", 2),))
-    await user.commit(lease, commit)
+    await user.runs.commit(lease, commit)
     before = await snapshot(user)
 
     with pytest.raises(Conflict):
-        await user.commit(lease, commit)
+        await user.runs.commit(lease, commit)
 
     assert await snapshot(user) == before
 
 
 async def test_who_lost_the_lease_writes_nothing(user: UserStore) -> None:
     lease = await begin(user)
-    taken = await user.take_lease("r1", OTHER, seconds=60, replaces=1)
+    taken = await user.runs.take_lease("r1", OTHER, seconds=60, replaces=1)
     before = await snapshot(user)
 
     for commit in (Commit(), Commit(nodes=(message(2, 1),), head=2), Commit(steps=3)):
         with pytest.raises(LeaseLost, match="epoch is 2"):
-            await user.commit(lease, commit)
+            await user.runs.commit(lease, commit)
 
     assert await snapshot(user) == before
     await append(user, taken, 1)
@@ -162,46 +162,46 @@ async def test_a_lease_on_another_thread_or_root_is_void(user: UserStore, field:
     }
 
     with pytest.raises(LeaseLost):
-        await user.commit(forged[field], Commit(steps=2))
-    await user.commit(lease, Commit(steps=2))
+        await user.runs.commit(forged[field], Commit(steps=2))
+    await user.runs.commit(lease, Commit(steps=2))
 
 
 async def test_a_commit_for_an_unknown_run_is_not_found(user: UserStore) -> None:
-    await user.ensure_thread("t1")
+    await user.threads.ensure("t1")
 
     with pytest.raises(NotFound):
-        await user.commit(Lease("r9", "t1", "r9", 1), Commit(steps=1))
+        await user.runs.commit(Lease("r9", "t1", "r9", 1), Commit(steps=1))
 
 
 async def test_finishing_frees_the_thread_and_the_lease(user: UserStore) -> None:
     lease = await begin(user)
 
-    await user.commit(
+    await user.runs.commit(
         lease, Commit(finish=Finish("succeeded", "completed", "all done", b"the answer"))
     )
 
-    run = await user.run("r1")
+    run = await user.runs.get("r1")
     assert (run.status, run.stop_reason, run.detail) == ("succeeded", "completed", "all done")
     assert (run.output, run.owner, run.lease_live) == (b"the answer", None, False)
     assert run.finished_at is not None
-    assert (await user.thread("t1")).active_run is None
+    assert (await user.threads.get("t1")).active_run is None
     with pytest.raises(LeaseLost):
-        await user.commit(lease, Commit(steps=2))
+        await user.runs.commit(lease, Commit(steps=2))
 
 
 async def test_suspending_frees_the_lease_but_keeps_the_thread(user: UserStore) -> None:
     lease = await begin(user)
 
-    await user.commit(lease, Commit(finish=Finish("suspended", "awaiting_user")))
+    await user.runs.commit(lease, Commit(finish=Finish("suspended", "awaiting_user")))
 
-    run = await user.run("r1")
+    run = await user.runs.get("r1")
     assert (run.status, run.owner, run.lease_live) == ("suspended", None, False)
     assert run.finished_at is None
-    assert (await user.thread("t1")).active_run == "r1"
+    assert (await user.threads.get("t1")).active_run == "r1"
     with pytest.raises(LeaseLost):
-        await user.renew_lease(lease, seconds=60)
-    taken = await user.take_lease("r1", OTHER, seconds=60, replaces=1)
-    assert (taken.epoch, (await user.run("r1")).status) == (2, "running")
+        await user.runs.renew_lease(lease, seconds=60)
+    taken = await user.runs.take_lease("r1", OTHER, seconds=60, replaces=1)
+    assert (taken.epoch, (await user.runs.get("r1")).status) == (2, "running")
 
 
 # Budgets
@@ -209,11 +209,13 @@ async def test_suspending_frees_the_lease_but_keeps_the_thread(user: UserStore) 
 
 async def test_spending_moves_from_reserved_to_settled(user: UserStore) -> None:
     lease = await begin(user, budget=LIMITED, reserve=SMALL)
-    assert (await user.run("r1")).reserved == SMALL
+    assert (await user.runs.get("r1")).reserved == SMALL
 
-    await user.commit(lease, Commit(release=SMALL, settle=Amount(60, 30), reserve=Amount(900, 400)))
+    await user.runs.commit(
+        lease, Commit(release=SMALL, settle=Amount(60, 30), reserve=Amount(900, 400))
+    )
 
-    run = await user.run("r1")
+    run = await user.runs.get("r1")
     assert (run.reserved, run.settled, run.unsettled) == (
         Amount(900, 400),
         Amount(60, 30),
@@ -229,21 +231,23 @@ async def test_a_reservation_over_the_limit_writes_nothing(
     before = await snapshot(user)
 
     with pytest.raises(BudgetExceeded, match="1,000 tokens"):
-        await user.commit(lease, Commit(nodes=(message(2, 1),), head=2, reserve=reserve))
+        await user.runs.commit(lease, Commit(nodes=(message(2, 1),), head=2, reserve=reserve))
 
     assert await snapshot(user) == before
-    await user.commit(lease, Commit(reserve=Amount(900, 450)))
+    await user.runs.commit(lease, Commit(reserve=Amount(900, 450)))
 
 
 async def test_what_was_spent_is_booked_even_over_the_limit(user: UserStore) -> None:
     lease = await begin(user, budget=LIMITED, reserve=SMALL)
 
-    await user.commit(lease, Commit(release=SMALL, settle=Amount(5000, 10), unsettle=Amount(1, 2)))
+    await user.runs.commit(
+        lease, Commit(release=SMALL, settle=Amount(5000, 10), unsettle=Amount(1, 2))
+    )
 
-    run = await user.run("r1")
+    run = await user.runs.get("r1")
     assert (run.settled, run.unsettled) == (Amount(5000, 10), Amount(1, 2))
     with pytest.raises(BudgetExceeded):
-        await user.commit(lease, Commit(reserve=Amount(tokens=1)))
+        await user.runs.commit(lease, Commit(reserve=Amount(tokens=1)))
 
 
 async def test_children_reserve_on_the_root(user: UserStore) -> None:
@@ -252,28 +256,28 @@ async def test_children_reserve_on_the_root(user: UserStore) -> None:
     grandchild = await begin_child(user, "r2", "r3", "t3", reserve=Amount(300, 0))
 
     assert (child.root_run_id, grandchild.root_run_id) == ("r1", "r1")
-    assert (await user.run("r1")).reserved == Amount(600, 50)
-    assert (await user.run("r2")).reserved == Amount()
+    assert (await user.runs.get("r1")).reserved == Amount(600, 50)
+    assert (await user.runs.get("r2")).reserved == Amount()
     with pytest.raises(BudgetExceeded):
         await begin_child(user, "r1", "r4", "t4", reserve=Amount(401, 0))
-    assert await user.runs(thread_id="t4") == []
-    assert (await user.thread("t4")).active_run is None
+    assert await user.runs.list(thread_id="t4") == []
+    assert (await user.threads.get("t4")).active_run is None
 
-    await user.commit(child, Commit(release=Amount(200, 0), settle=Amount(150, 0)))
-    assert (await user.run("r1")).settled == Amount(150, 0)
+    await user.runs.commit(child, Commit(release=Amount(200, 0), settle=Amount(150, 0)))
+    assert (await user.runs.get("r1")).settled == Amount(150, 0)
 
 
 async def test_a_dead_runs_reservation_counts_as_spent_at_its_bound(user: UserStore) -> None:
     await begin(user, budget=LIMITED, reserve=SMALL)
     await begin_child(user, "r1", "r2", "t2", reserve=Amount(200, 20))
 
-    taken = await user.take_lease("r2", OTHER, seconds=60, replaces=1)
-    root = await user.run("r1")
+    taken = await user.runs.take_lease("r2", OTHER, seconds=60, replaces=1)
+    root = await user.runs.get("r1")
     assert (root.reserved, root.unsettled) == (SMALL, Amount(200, 20))
 
-    await user.commit(taken, Commit(reserve=Amount(10, 0)))
-    await user.commit(taken, Commit(finish=Finish("cancelled", "cancelled", "killed")))
-    root = await user.run("r1")
+    await user.runs.commit(taken, Commit(reserve=Amount(10, 0)))
+    await user.runs.commit(taken, Commit(finish=Finish("cancelled", "cancelled", "killed")))
+    root = await user.runs.get("r1")
     assert (root.reserved, root.unsettled) == (SMALL, Amount(210, 20))
 
 
@@ -284,29 +288,31 @@ async def test_usage_is_summed_over_the_tree_the_run_and_the_thread(user: UserSt
     def usage(run_id: str, cost: int | None, reported: bool = True, purpose: str = "step") -> Usage:
         return Usage(run_id, "r1", None, purpose, "m", 100, 40, 10, 20, 90, cost, reported)
 
-    await user.commit(lease, Commit(usage=(usage("r1", 5), usage("r1", None, purpose="observe"))))
-    await user.commit(child, Commit(usage=(usage("r2", 7, reported=False),)))
+    await user.runs.commit(
+        lease, Commit(usage=(usage("r1", 5), usage("r1", None, purpose="observe")))
+    )
+    await user.runs.commit(child, Commit(usage=(usage("r2", 7, reported=False),)))
 
-    tree = await user.usage_total(root_run_id="r1")
+    tree = await user.spending.usage_total(root_run_id="r1")
     assert (tree.calls, tree.prompt_tokens, tree.completion_tokens, tree.cost) == (3, 300, 60, 12)
     assert (tree.cached_tokens, tree.cache_write_tokens) == (120, 30)
     assert (tree.unpriced_calls, tree.unreported_calls) == (1, 1)
-    assert (await user.usage_total(run_id="r1")).calls == 2
-    assert (await user.usage_total(thread_id="t2")).calls == 1
-    apart = await user.usage_by_purpose(root_run_id="r1")
+    assert (await user.spending.usage_total(run_id="r1")).calls == 2
+    assert (await user.spending.usage_total(thread_id="t2")).calls == 1
+    apart = await user.spending.usage_by_purpose(root_run_id="r1")
     assert {purpose: (one.calls, one.cost) for purpose, one in apart.items()} == {
         "observe": (1, 0),
         "step": (2, 12),
     }
     assert apart["observe"].unpriced_calls == 1
-    assert list(await user.usage_by_purpose(thread_id="t2")) == ["step"]
-    each = await user.usage_by_run("r1")
+    assert list(await user.spending.usage_by_purpose(thread_id="t2")) == ["step"]
+    each = await user.spending.usage_by_run("r1")
     assert {run: (one.calls, one.cost) for run, one in each.items()} == {"r1": (2, 5), "r2": (1, 7)}
-    recent = await user.recent_usage("m")
+    recent = await user.spending.recent_usage("m")
     assert {item.run_id for item in recent} == {"r1"}
     assert sorted(item.id for item in recent) == [1, 2]
-    assert len(await user.recent_usage("m", limit=1)) == 1
-    assert await user.recent_usage("another") == []
+    assert len(await user.spending.recent_usage("m", limit=1)) == 1
+    assert await user.spending.recent_usage("another") == []
 
 
 async def test_a_damaged_reference_is_never_a_shorter_history(user: UserStore) -> None:
@@ -314,21 +320,21 @@ async def test_a_damaged_reference_is_never_a_shorter_history(user: UserStore) -
     await append(user, lease, 3)
 
     with pytest.raises(CorruptThread):
-        await user.branch("t1", 4, first=9)
+        await user.log.branch("t1", 4, first=9)
 
 
 async def test_usage_may_be_known_only_after_the_end_of_its_run(user: UserStore) -> None:
     lease = await begin(user)
-    await user.commit(lease, Commit(finish=Finish("succeeded", "completed")))
-    before = await user.run("r1")
+    await user.runs.commit(lease, Commit(finish=Finish("succeeded", "completed")))
+    before = await user.runs.get("r1")
     usage = Usage("r1", "r1", None, "embed", "m", 10, 0, 0, 0, 9, 1)
 
-    await user.book_late(lease, [usage, usage])
+    await user.spending.record_late(lease, [usage, usage])
 
-    apart = await user.usage_by_purpose(run_id="r1")
+    apart = await user.spending.usage_by_purpose(run_id="r1")
     assert (apart["embed"].calls, apart["embed"].prompt_tokens, apart["embed"].cost) == (2, 20, 2)
     # No budget and nothing else of the run has changed.
-    assert await user.run("r1") == before
-    await user.delete_thread("t1")
+    assert await user.runs.get("r1") == before
+    await user.upkeep.delete_thread("t1")
     with pytest.raises(NotFound):
-        await user.book_late(lease, [usage])
+        await user.spending.record_late(lease, [usage])

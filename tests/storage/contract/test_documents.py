@@ -43,7 +43,7 @@ async def store(
 @pytest.fixture
 def documents(store: Store) -> Documents:
     """One owner's documents."""
-    return store.of("ann").documents()
+    return store.of("ann").documents
 
 
 async def keys(documents: Documents) -> list[str]:
@@ -96,7 +96,7 @@ async def test_what_was_written_since_is_not_deleted(documents: Documents) -> No
 
 async def test_another_owner_finds_nothing(store: Store, documents: Documents) -> None:
     assert await documents.write(KEY, b"one", replaces=None)
-    other = store.of("bob").documents()
+    other = store.of("bob").documents
     assert await other.read(KEY) is None
     assert await keys(other) == []
     assert await other.write(KEY, b"bob's", replaces=None)
@@ -105,13 +105,13 @@ async def test_another_owner_finds_nothing(store: Store, documents: Documents) -
 
 
 async def test_documents_of_a_thread_go_with_it_and_others_stay(store: Store) -> None:
-    user, documents = store.of("ann"), store.of("ann").documents()
-    await user.ensure_thread("talk")
+    user, documents = store.of("ann"), store.of("ann").documents
+    await user.threads.ensure("talk")
     others = ["node_memory/app/talk2/node.json", "node_memory/talk/x/node.json"]
     for key in (KEY, "node_memory/other/talk/node.json.zst", *others):
         assert await documents.write(key, b"one", replaces=None)
 
-    await user.delete_thread("talk")
+    await user.upkeep.delete_thread("talk")
 
     assert sorted(await keys(documents)) == sorted(others)
 
@@ -123,25 +123,25 @@ async def test_a_thread_that_can_have_no_document_is_deleted(
     store = await open_store(database_url, objects=str(folder))
     user = store.of("ann")
     name = thread_id or "empty"
-    await user.ensure_thread(name)
-    assert await user.documents().write(KEY, b"one", replaces=None)
-    await user.delete_thread(name)
-    assert await keys(user.documents()) == [KEY]
+    await user.threads.ensure(name)
+    assert await user.documents.write(KEY, b"one", replaces=None)
+    await user.upkeep.delete_thread(name)
+    assert await keys(user.documents) == [KEY]
     await store.close()
 
 
 async def test_a_copy_of_the_database_has_them(store: Store, tmp_path: Path) -> None:
     for owner, data in (("ann", b"one"), ("bob", b"two")):
-        assert await store.of(owner).documents().write(KEY, data, replaces=None)
+        assert await store.of(owner).documents.write(KEY, data, replaces=None)
     target = await open_store(str(tmp_path / "target.db"))
 
     outcomes = [[one.outcome async for one in copy_store(store, target)] for _ in range(2)]
 
     assert outcomes == [["copied", "copied"], ["there", "there"]]
     for owner, data in (("ann", b"one"), ("bob", b"two")):
-        copied = await target.of(owner).documents().read(KEY)
+        copied = await target.of(owner).documents.read(KEY)
         assert copied is not None and copied.data == data
-        assert await target.of(owner).documents().write(KEY, b"x", replaces=copied.version)
+        assert await target.of(owner).documents.write(KEY, b"x", replaces=copied.version)
     found = [one async for one in copy_store(store, target)]
     assert {one.outcome for one in found} == {"conflict"} and "another" in found[0].detail
     await target.close()
@@ -159,7 +159,7 @@ async def test_no_sweep_takes_a_document_for_an_orphan(opened: Driver, objects: 
 async def test_without_an_object_store_it_is_said_what_to_set(opened: Driver) -> None:
     await begin(SqlStore(opened).of("ann"))
     with pytest.raises(ConfigError) as caught:
-        SqlStore(opened).of("ann").documents()
+        SqlStore(opened).of("ann").documents
     assert "AGENT_RUNTIME_OBJECT_STORE_URL" in caught.value.cure
 
 

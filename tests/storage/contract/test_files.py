@@ -34,79 +34,79 @@ def new_file(identity: str = "f1", content: bytes = PNG, **changes: Any) -> NewF
 
 
 async def test_a_file_is_read_as_it_was_kept(user: UserStore) -> None:
-    thread = await user.ensure_thread("t1")
-    await user.put_file("t1", new_file())
-    await user.put_file("t1", new_file("f2", b"said", kind="document", origin="tool", name=""))
+    thread = await user.threads.ensure("t1")
+    await user.files.put("t1", new_file())
+    await user.files.put("t1", new_file("f2", b"said", kind="document", origin="tool", name=""))
 
-    first, second = await user.files("t1")
+    first, second = await user.files.list("t1")
     assert (first.id, first.kind, first.origin, first.name) == ("f1", "image", "upload", "a.png")
     assert (first.thread_id, first.media_type, first.bytes) == ("t1", "image/png", len(PNG))
     assert (second.kind, second.origin, second.name, second.bytes) == ("document", "tool", "", 4)
     assert first.created_at > 0
-    assert await user.file_content("t1", "f1") == PNG
-    assert await user.file_content("t1", "f2") == b"said"
-    assert await user.find_files(["f2", "gone", "f1"]) == [first, second]
-    assert await user.find_files([]) == []
+    assert await user.files.content("t1", "f1") == PNG
+    assert await user.files.content("t1", "f2") == b"said"
+    assert await user.files.find(["f2", "gone", "f1"]) == [first, second]
+    assert await user.files.find([]) == []
     # It is a use of the thread, for whoever deletes idle ones.
-    assert (await user.thread("t1")).updated_at > thread.updated_at
+    assert (await user.threads.get("t1")).updated_at > thread.updated_at
 
 
 async def test_a_file_that_is_kept_already_stays_as_it_is(user: UserStore) -> None:
-    await user.ensure_thread("t1")
-    await user.put_file("t1", new_file())
-    await user.put_file("t1", new_file(content=b"another"))
+    await user.threads.ensure("t1")
+    await user.files.put("t1", new_file())
+    await user.files.put("t1", new_file(content=b"another"))
 
-    assert await user.file_content("t1", "f1") == PNG
-    [kept] = await user.files("t1")
+    assert await user.files.content("t1", "f1") == PNG
+    [kept] = await user.files.list("t1")
     assert kept.bytes == len(PNG)
 
 
 async def test_what_is_not_there_is_not_found(user: UserStore, stranger: UserStore) -> None:
-    await user.ensure_thread("t1")
-    await user.put_file("t1", new_file())
-    await stranger.ensure_thread("t1")
+    await user.threads.ensure("t1")
+    await user.files.put("t1", new_file())
+    await stranger.threads.ensure("t1")
 
     with pytest.raises(NotFound):
-        await user.put_file("none", new_file())
+        await user.files.put("none", new_file())
     with pytest.raises(NotFound):
-        await user.files("none")
+        await user.files.list("none")
     for store, thread, identity in ((user, "t1", "f2"), (user, "t2", "f1"), (stranger, "t1", "f1")):
         with pytest.raises(NotFound, match=f"no file {identity}"):
-            await store.file_content(thread, identity)
-    assert await stranger.find_files(["f1"]) == []
+            await store.files.content(thread, identity)
+    assert await stranger.files.find(["f1"]) == []
     with pytest.raises(StoreError, match="id is empty"):
-        await user.put_file("t1", new_file(""))
+        await user.files.put("t1", new_file(""))
 
 
 async def test_files_go_with_their_thread(user: UserStore) -> None:
     for thread in ("t1", "t2"):
-        await user.ensure_thread(thread)
-        await user.put_file(thread, new_file(f"file of {thread}"))
+        await user.threads.ensure(thread)
+        await user.files.put(thread, new_file(f"file of {thread}"))
 
-    assert await user.delete_thread("t1") == ["t1"]
+    assert await user.upkeep.delete_thread("t1") == ["t1"]
 
-    assert [one.id for one in await user.find_files(["file of t1", "file of t2"])] == ["file of t2"]
-    await user.ensure_thread("t1")
-    assert await user.files("t1") == []
+    assert [one.id for one in await user.files.find(["file of t1", "file of t2"])] == ["file of t2"]
+    await user.threads.ensure("t1")
+    assert await user.files.list("t1") == []
 
 
 async def test_files_move_with_their_thread(user: UserStore, stranger: UserStore) -> None:
-    await user.ensure_thread("t1")
-    await user.put_file("t1", new_file())
-    await user.put_file("t1", new_file("f2", "ein Wört".encode(), kind="document"))
+    await user.threads.ensure("t1")
+    await user.files.put("t1", new_file())
+    await user.files.put("t1", new_file("f2", "ein Wört".encode(), kind="document"))
     records = await exported(user, "t1")
     lines = _each([dump_record(record) for record in records])
     read = [dict(one) async for one in load_records(lines)]
-    await stranger.import_thread(stream(read))
-    await user.import_thread(stream(records), rename="copy")
+    await stranger.upkeep.import_thread(stream(read))
+    await user.upkeep.import_thread(stream(records), rename="copy")
 
     assert await exported(stranger, "t1") == records
-    assert await stranger.file_content("t1", "f1") == PNG
+    assert await stranger.files.content("t1", "f1") == PNG
     # A copy keeps the ids that its messages refer to, and outlives the original.
-    assert await user.file_content("copy", "f2") == "ein Wört".encode()
-    assert [one.id for one in await user.find_files(["f1", "f2"])] == ["f1", "f2"]
-    await user.delete_thread("t1")
-    [left] = await user.find_files(["f1"])
+    assert await user.files.content("copy", "f2") == "ein Wört".encode()
+    assert [one.id for one in await user.files.find(["f1", "f2"])] == ["f1", "f2"]
+    await user.upkeep.delete_thread("t1")
+    [left] = await user.files.find(["f1"])
     assert (left.thread_id, left.bytes) == ("copy", len(PNG))
 
 
@@ -117,50 +117,50 @@ async def _each(lines: list[bytes]) -> AsyncIterator[bytes]:
 
 @pytest.mark.backends("file")
 async def test_a_file_of_another_length_is_not_imported(user: UserStore) -> None:
-    await user.ensure_thread("t1")
-    await user.put_file("t1", new_file())
+    await user.threads.ensure("t1")
+    await user.files.put("t1", new_file())
     records = await exported(user, "t1")
     for record in records:
         if record["section"] == "files":
             record["bytes"] += 1
 
     with pytest.raises(StoreError, match="file f1 has not the length"):
-        await user.import_thread(stream(records), rename="copy")
-    assert [one.thread_id for one in await user.find_files(["f1"])] == ["t1"]
+        await user.upkeep.import_thread(stream(records), rename="copy")
+    assert [one.thread_id for one in await user.files.find(["f1"])] == ["t1"]
 
 
 async def test_a_sound_database_with_files_has_no_findings(store: Store) -> None:
     user = store.of("ann")
-    await user.ensure_thread("t1")
-    await user.put_file("t1", new_file())
-    await user.put_file("t1", new_file("f2"))
+    await user.threads.ensure("t1")
+    await user.files.put("t1", new_file())
+    await user.files.put("t1", new_file("f2"))
 
-    assert await store.check() == []
-    assert (await store.sizes()).threads[0].bytes >= len(PNG)
+    assert await store.maintenance.check() == []
+    assert (await store.maintenance.sizes()).threads[0].bytes >= len(PNG)
 
 
 async def test_large_files_lie_in_objects_once_for_each_content(
     opened: Driver, objects: Objects, folder: Path
 ) -> None:
     user = SqlUserStore(opened, "ann", objects)
-    await user.ensure_thread("t1")
+    await user.threads.ensure("t1")
     large = noise(2, 700_000)
     for identity in ("f1", "f2"):
-        await user.put_file("t1", new_file(identity, large))
-    await user.put_file("t1", new_file("small"))
+        await user.files.put("t1", new_file(identity, large))
+    await user.files.put("t1", new_file("small"))
 
     [held] = await listed(objects)
     assert held.bytes == len(large)
-    assert await user.file_content("t1", "f2") == large
+    assert await user.files.content("t1", "f2") == large
     assert await lost(opened, objects) == []
 
     await objects.delete([held.key])
     with pytest.raises(ObjectLost):
-        await user.file_content("t1", "f1")
-    assert await user.file_content("t1", "small") == PNG
-    await user.put_file("t1", new_file("f3", large))
-    assert await user.file_content("t1", "f1") == large
-    await user.delete_thread("t1")
+        await user.files.content("t1", "f1")
+    assert await user.files.content("t1", "small") == PNG
+    await user.files.put("t1", new_file("f3", large))
+    assert await user.files.content("t1", "f1") == large
+    await user.upkeep.delete_thread("t1")
     assert files(folder) == []
 
 
@@ -168,9 +168,9 @@ async def test_large_files_lie_in_objects_once_for_each_content(
 async def test_content_that_nobody_refers_to_is_found(
     store: Store, user: UserStore, database_url: str
 ) -> None:
-    await user.ensure_thread("t1")
-    await user.put_file("t1", new_file())
+    await user.threads.ensure("t1")
+    await user.files.put("t1", new_file())
     run_raw(Path(database_url.removeprefix("file:")), "DELETE FROM files")
 
-    [found] = await store.check()
+    [found] = await store.maintenance.check()
     assert "1 large bodies are used by nothing" in found.detail

@@ -20,7 +20,7 @@ from tests.storage.helpers import begin
 
 async def _first(user: UserStore, count: int, *, after: int = 0) -> list[int]:
     seen: list[int] = []
-    async with aclosing(user.follow("t1", after=after)) as events:
+    async with aclosing(user.events.follow("t1", after=after)) as events:
         async for event in events:
             seen.append(event.id)
             if len(seen) == count:
@@ -30,7 +30,7 @@ async def _first(user: UserStore, count: int, *, after: int = 0) -> list[int]:
 
 async def test_what_is_there_comes_at_once(user: UserStore) -> None:
     lease = await begin(user)
-    await user.commit(lease, Commit(events=(NewEvent("a"), NewEvent("b"), NewEvent("c"))))
+    await user.runs.commit(lease, Commit(events=(NewEvent("a"), NewEvent("b"), NewEvent("c"))))
 
     assert await _first(user, 2, after=1) == [2, 3]
 
@@ -40,7 +40,7 @@ async def test_new_events_come_in_order_without_gaps(user: UserStore) -> None:
     seen: list[EventRow] = []
 
     async def listen() -> None:
-        async with aclosing(user.follow("t1")) as events:
+        async with aclosing(user.events.follow("t1")) as events:
             async for event in events:
                 seen.append(event)
                 if len(seen) == 40:
@@ -50,7 +50,7 @@ async def test_new_events_come_in_order_without_gaps(user: UserStore) -> None:
         async with anyio.create_task_group() as group:
             group.start_soon(listen)
             for number in range(20):
-                await user.commit(lease, Commit(events=(NewEvent("a"), NewEvent("b"))))
+                await user.runs.commit(lease, Commit(events=(NewEvent("a"), NewEvent("b"))))
                 if number % 5 == 0:
                     await anyio.sleep(0.01)
 
@@ -70,8 +70,8 @@ async def test_events_of_another_store_come_too(user: UserStore, database_url: s
             async with anyio.create_task_group() as group:
                 group.start_soon(listen)
                 await anyio.sleep(0.05)
-                await user.commit(lease, Commit(events=(NewEvent("a"),)))
-                await user.commit(lease, Commit(events=(NewEvent("b"),)))
+                await user.runs.commit(lease, Commit(events=(NewEvent("a"),)))
+                await user.runs.commit(lease, Commit(events=(NewEvent("b"),)))
     finally:
         await other.close()
 
@@ -86,7 +86,7 @@ async def test_leaving_leaves_nobody_listening(user: UserStore) -> None:
 
     assert scope.cancelled_caught
     lease = await begin(user, "r2", "t2")
-    assert await user.commit(lease, Commit(events=(NewEvent("a"),))) == 1
+    assert await user.runs.commit(lease, Commit(events=(NewEvent("a"),))) == 1
 
 
 async def test_a_thread_that_is_not_there_cannot_be_followed(
@@ -94,7 +94,7 @@ async def test_a_thread_that_is_not_there_cannot_be_followed(
 ) -> None:
     await begin(user)
 
-    for one in (user.follow("nowhere"), stranger.follow("t1")):
+    for one in (user.events.follow("nowhere"), stranger.events.follow("t1")):
         with pytest.raises(NotFound):
             async for _ in one:
                 pass

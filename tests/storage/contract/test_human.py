@@ -25,36 +25,36 @@ SUSPENDED = Finish("suspended", "awaiting_user")
 async def suspended(user: UserStore, *questions: NewQuestion) -> Lease:
     """A run that waits for answers to the questions of its open exchange."""
     lease = await begin(user)
-    await user.commit(lease, Commit(nodes=(exchange(2, 1, "shell", "b"),)))
-    await user.commit(lease, Commit(finish=SUSPENDED, questions=questions))
+    await user.runs.commit(lease, Commit(nodes=(exchange(2, 1, "shell", "b"),)))
+    await user.runs.commit(lease, Commit(finish=SUSPENDED, questions=questions))
     return lease
 
 
 async def test_the_question_is_asked_with_the_suspension_of_its_run(user: UserStore) -> None:
     await suspended(user, ASKED)
 
-    [question] = await user.questions()
-    assert question == await user.question("q1")
+    [question] = await user.questions.list()
+    assert question == await user.questions.get("q1")
     assert (question.thread_id, question.run_id, question.node_id, question.position) == (
         "t1", "r1", 2, 0,
     )  # fmt: skip
     assert (question.status, question.body, question.answer) == ("open", {"tool": "shell"}, {})
     assert question.expires_at - question.asked_at == pytest.approx(3600)
-    run = await user.run("r1")
+    run = await user.runs.get("r1")
     assert (run.status, run.owner, run.lease_live) == ("suspended", None, False)
-    assert (await user.thread("t1")).active_run == "r1"
+    assert (await user.threads.get("t1")).active_run == "r1"
 
 
 async def test_the_first_answer_counts(user: UserStore) -> None:
     await suspended(user, ASKED)
 
-    answered = await user.answer("q1", {"allow": True})
+    answered = await user.questions.answer("q1", {"allow": True})
 
     assert (answered.status, answered.answer) == ("answered", {"allow": True})
     with pytest.raises(QuestionClosed, match="was answered before") as refused:
-        await user.answer("q1", {"allow": False})
+        await user.questions.answer("q1", {"allow": False})
     assert refused.value.status == "answered"
-    assert (await user.question("q1")).answer == {"allow": True}
+    assert (await user.questions.get("q1")).answer == {"allow": True}
 
 
 async def test_of_many_answers_at_once_one_counts(user: UserStore) -> None:
@@ -63,7 +63,7 @@ async def test_of_many_answers_at_once_one_counts(user: UserStore) -> None:
 
     async def answer(number: int) -> None:
         try:
-            await user.answer("q1", {"number": number})
+            await user.questions.answer("q1", {"number": number})
         except QuestionClosed:
             return
         said.append(number)
@@ -73,107 +73,109 @@ async def test_of_many_answers_at_once_one_counts(user: UserStore) -> None:
             group.start_soon(answer, number)
 
     assert len(said) == 1
-    assert (await user.question("q1")).answer == {"number": said[0]}
+    assert (await user.questions.get("q1")).answer == {"number": said[0]}
 
 
 async def test_an_answer_that_comes_late_is_refused(user: UserStore) -> None:
     await suspended(user, NewQuestion("q1", 2, 0, "text", {}, 0.0))
 
     with pytest.raises(QuestionClosed, match="expired") as refused:
-        await user.answer("q1", {"text": "x"})
+        await user.questions.answer("q1", {"text": "x"})
 
     assert refused.value.status == "expired"
-    assert (await user.question("q1")).status == "expired"
-    assert await user.questions(status="open") == []
-    assert [one.id for one in await user.questions(status="expired")] == ["q1"]
+    assert (await user.questions.get("q1")).status == "expired"
+    assert await user.questions.list(status="open") == []
+    assert [one.id for one in await user.questions.list(status="expired")] == ["q1"]
 
 
 async def test_a_run_that_ends_withdraws_its_questions(user: UserStore) -> None:
     await suspended(user, ASKED)
-    lease = await user.take_lease("r1", OTHER, seconds=60, replaces=1)
+    lease = await user.runs.take_lease("r1", OTHER, seconds=60, replaces=1)
     with pytest.raises(QuestionClosed, match="does not wait"):
-        await user.answer("q1", {})
+        await user.questions.answer("q1", {})
 
-    await user.commit(lease, Commit(finish=Finish("cancelled", "cancelled")))
+    await user.runs.commit(lease, Commit(finish=Finish("cancelled", "cancelled")))
 
-    assert (await user.question("q1")).status == "withdrawn"
+    assert (await user.questions.get("q1")).status == "withdrawn"
     with pytest.raises(QuestionClosed, match="withdrawn"):
-        await user.answer("q1", {"allow": True}, remember=NewApproval("a1", "shell"))
-    assert await user.approvals("t1") == []
+        await user.questions.answer("q1", {"allow": True}, remember=NewApproval("a1", "shell"))
+    assert await user.questions.approvals("t1") == []
 
 
 async def test_a_run_that_is_being_cancelled_takes_no_answer(user: UserStore) -> None:
     await suspended(user, ASKED)
-    await user.cancel_run("r1")
+    await user.runs.cancel("r1")
 
     with pytest.raises(QuestionClosed):
-        await user.answer("q1", {"allow": True})
+        await user.questions.answer("q1", {"allow": True})
 
-    assert (await user.question("q1")).status == "open"
+    assert (await user.questions.get("q1")).status == "open"
 
 
 async def test_questions_are_listed_by_thread_run_and_status(user: UserStore) -> None:
     await suspended(user, ASKED, NewQuestion("q2", 2, 1, "text", {}, 3600.0))
     await begin(user, "r2", "t2")
-    await user.answer("q1", {})
+    await user.questions.answer("q1", {})
 
-    assert [one.id for one in await user.questions(thread_id="t1")] == ["q1", "q2"]
-    assert [one.id for one in await user.questions(run_id="r1", status="open")] == ["q2"]
-    assert [one.id for one in await user.questions(limit=1)] == ["q2"]
-    assert await user.questions(run_id="r2") == await user.questions(thread_id="t2") == []
+    assert [one.id for one in await user.questions.list(thread_id="t1")] == ["q1", "q2"]
+    assert [one.id for one in await user.questions.list(run_id="r1", status="open")] == ["q2"]
+    assert [one.id for one in await user.questions.list(limit=1)] == ["q2"]
+    assert await user.questions.list(run_id="r2") == await user.questions.list(thread_id="t2") == []
 
 
 async def test_what_is_allowed_holds_for_its_thread_until_it_is_forgotten(user: UserStore) -> None:
     await suspended(user, ASKED)
-    await user.ensure_thread("t2")
+    await user.threads.ensure("t2")
 
-    await user.answer("q1", {}, remember=NewApproval("a1", "shell", {"command": "ls *"}))
+    await user.questions.answer("q1", {}, remember=NewApproval("a1", "shell", {"command": "ls *"}))
 
-    [allowed] = await user.approvals("t1")
+    [allowed] = await user.questions.approvals("t1")
     assert (allowed.id, allowed.tool, allowed.arguments) == ("a1", "shell", {"command": "ls *"})
-    assert await user.approvals("t2") == []
+    assert await user.questions.approvals("t2") == []
     with pytest.raises(NotFound):
-        await user.forget_approval("t2", "a1")
-    await user.forget_approval("t1", "a1")
-    assert await user.approvals("t1") == []
+        await user.questions.revoke_approval("t2", "a1")
+    await user.questions.revoke_approval("t1", "a1")
+    assert await user.questions.approvals("t1") == []
     with pytest.raises(NotFound):
-        await user.approvals("nowhere")
+        await user.questions.approvals("nowhere")
 
 
 async def test_what_a_sub_agent_is_allowed_can_hold_for_another_thread(user: UserStore) -> None:
     await suspended(user, ASKED)
-    await user.ensure_thread("t2")
+    await user.threads.ensure("t2")
 
     with pytest.raises(NotFound, match="nowhere"):
-        await user.answer("q1", {}, remember=NewApproval("a1", "shell", {}, "nowhere"))
-    assert (await user.question("q1")).status == "open"
-    await user.answer("q1", {}, remember=NewApproval("a1", "shell", {}, "t2"))
+        await user.questions.answer("q1", {}, remember=NewApproval("a1", "shell", {}, "nowhere"))
+    assert (await user.questions.get("q1")).status == "open"
+    await user.questions.answer("q1", {}, remember=NewApproval("a1", "shell", {}, "t2"))
 
-    assert await user.approvals("t1") == []
-    assert [one.id for one in await user.approvals("t2")] == ["a1"]
+    assert await user.questions.approvals("t1") == []
+    assert [one.id for one in await user.questions.approvals("t2")] == ["a1"]
 
 
 async def test_nothing_is_allowed_for_a_thread_of_others(
     user: UserStore, stranger: UserStore
 ) -> None:
-    await user.ensure_thread("private")
+    await user.threads.ensure("private")
     await suspended(stranger, ASKED)
 
     with pytest.raises(NotFound):
-        await stranger.answer("q1", {}, remember=NewApproval("a1", "shell", {}, "private"))
+        await stranger.questions.answer(
+            "q1", {}, remember=NewApproval("a1", "shell", {}, "private")
+        )
 
-    assert await user.approvals("private") == []
+    assert await user.questions.approvals("private") == []
 
 
 async def test_a_busy_thread_names_what_its_run_waits_for(user: UserStore) -> None:
     lease = await suspended(user, ASKED)
 
     with pytest.raises(ThreadBusy, match="question q1") as refused:
-        await user.begin_run(new_run("r2", "t1"))
+        await user.runs.begin(new_run("r2", "t1"))
     assert refused.value.run_id == lease.run_id
-    await user.answer("q1", {})
+    await user.questions.answer("q1", {})
     with pytest.raises(ThreadBusy, match="it is suspended"):
-        await user.begin_run(new_run("r2", "t1"))
+        await user.runs.begin(new_run("r2", "t1"))
 
 
 async def test_questions_are_nobody_elses(user: UserStore, stranger: UserStore) -> None:
@@ -181,22 +183,22 @@ async def test_questions_are_nobody_elses(user: UserStore, stranger: UserStore) 
     await begin(stranger)
 
     with pytest.raises(NotFound):
-        await stranger.question("q1")
+        await stranger.questions.get("q1")
     with pytest.raises(NotFound):
-        await stranger.answer("q1", {"allow": True}, remember=NewApproval("a1", "shell"))
+        await stranger.questions.answer("q1", {"allow": True}, remember=NewApproval("a1", "shell"))
 
-    assert await stranger.questions() == await stranger.questions(run_id="r1") == []
-    assert await stranger.approvals("t1") == []
-    assert (await user.question("q1")).status == "open"
+    assert await stranger.questions.list() == await stranger.questions.list(run_id="r1") == []
+    assert await stranger.questions.approvals("t1") == []
+    assert (await user.questions.get("q1")).status == "open"
 
 
 async def test_what_is_allowed_goes_with_its_thread(user: UserStore) -> None:
     await suspended(user, ASKED)
-    await user.answer("q1", {}, remember=NewApproval("a1", "shell"))
+    await user.questions.answer("q1", {}, remember=NewApproval("a1", "shell"))
 
-    await user.delete_thread("t1")
+    await user.upkeep.delete_thread("t1")
 
     with pytest.raises(NotFound):
-        await user.question("q1")
-    await user.ensure_thread("t1")
-    assert await user.approvals("t1") == []
+        await user.questions.get("q1")
+    await user.threads.ensure("t1")
+    assert await user.questions.approvals("t1") == []

@@ -18,13 +18,13 @@ from tests.storage.helpers import begin
 
 async def test_posts_need_no_lease_and_come_in_their_order(user: UserStore) -> None:
     lease = await begin(user)
-    assert await user.poll(lease) == (False, False)
+    assert await user.runs.poll(lease) == (False, False)
 
-    assert await user.post("t1", "steer", b"first") == 1
-    assert await user.post("t1", "result", b"second", run_id="r1") == 2
+    assert await user.inbox.post("t1", "steer", b"first") == 1
+    assert await user.inbox.post("t1", "result", b"second", run_id="r1") == 2
 
-    assert await user.poll(lease) == (False, True)
-    items = await user.inbox("t1")
+    assert await user.runs.poll(lease) == (False, True)
+    items = await user.inbox.pending("t1")
     assert [(item.id, item.kind, item.body, item.run_id) for item in items] == [
         (1, "steer", b"first", None),
         (2, "result", b"second", "r1"),
@@ -33,172 +33,172 @@ async def test_posts_need_no_lease_and_come_in_their_order(user: UserStore) -> N
 
 async def test_the_id_of_a_drained_item_is_not_used_again(user: UserStore) -> None:
     lease = await begin(user)
-    first = await user.post("t1", "steer", b"x")
-    await user.commit(lease, Commit(drained=(first,)))
+    first = await user.inbox.post("t1", "steer", b"x")
+    await user.runs.commit(lease, Commit(drained=(first,)))
 
-    assert await user.post("t1", "steer", b"y") == first + 1
+    assert await user.inbox.post("t1", "steer", b"y") == first + 1
 
 
 async def test_a_post_to_nothing_or_about_nothing_is_not_found(user: UserStore) -> None:
-    await user.ensure_thread("t1")
+    await user.threads.ensure("t1")
 
     with pytest.raises(NotFound, match="thread nowhere"):
-        await user.post("nowhere", "steer", b"x")
+        await user.inbox.post("nowhere", "steer", b"x")
     with pytest.raises(NotFound, match="run r9"):
-        await user.post("t1", "steer", b"x", run_id="r9")
+        await user.inbox.post("t1", "steer", b"x", run_id="r9")
     with pytest.raises(NotFound):
-        await user.inbox("nowhere")
-    assert await user.inbox("t1") == []
+        await user.inbox.pending("nowhere")
+    assert await user.inbox.pending("t1") == []
 
 
 async def test_posts_of_many_at_once_are_counted_without_gaps(user: UserStore) -> None:
-    await user.ensure_thread("t1")
+    await user.threads.ensure("t1")
     ids: list[int] = []
 
     async def post() -> None:
-        ids.append(await user.post("t1", "steer", b"x"))
+        ids.append(await user.inbox.post("t1", "steer", b"x"))
 
     async with anyio.create_task_group() as group:
         for _ in range(50):
             group.start_soon(post)
 
     assert sorted(ids) == list(range(1, 51))
-    assert [item.id for item in await user.inbox("t1")] == list(range(1, 51))
+    assert [item.id for item in await user.inbox.pending("t1")] == list(range(1, 51))
 
 
 async def test_events_are_read_after_a_cursor_without_gaps(user: UserStore) -> None:
     lease = await begin(user, events=(NewEvent("run-start"),))
     for _ in range(3):
-        await user.commit(lease, Commit(events=(NewEvent("answer"), NewEvent("note"))))
+        await user.runs.commit(lease, Commit(events=(NewEvent("answer"), NewEvent("note"))))
 
     seen: list[int] = []
-    while events := await user.events("t1", after=seen[-1] if seen else 0, limit=2):
+    while events := await user.events.list("t1", after=seen[-1] if seen else 0, limit=2):
         seen += [event.id for event in events]
 
     assert seen == [1, 2, 3, 4, 5, 6, 7]
-    assert await user.events("t1", after=7) == []
+    assert await user.events.list("t1", after=7) == []
     with pytest.raises(NotFound):
-        await user.events("nowhere")
+        await user.events.list("nowhere")
 
 
 async def test_usage_is_asked_of_exactly_one_thing(user: UserStore) -> None:
     await begin(user)
 
     with pytest.raises(StoreError, match="0 were given"):
-        await user.usage_total()
+        await user.spending.usage_total()
     with pytest.raises(StoreError, match="2 were given"):
-        await user.usage_total(run_id="r1", thread_id="t1")
+        await user.spending.usage_total(run_id="r1", thread_id="t1")
     with pytest.raises(NotFound):
-        await user.usage_total(run_id="r9")
-    assert (await user.usage_total(run_id="r1")).calls == 0
+        await user.spending.usage_total(run_id="r9")
+    assert (await user.spending.usage_total(run_id="r1")).calls == 0
 
 
 # Jobs
 
 
 async def test_a_job_is_queued_once_for_its_key(user: UserStore) -> None:
-    await user.ensure_thread("t1")
-    await user.ensure_thread("t2")
+    await user.threads.ensure("t1")
+    await user.threads.ensure("t2")
 
-    assert await user.enqueue("t1", "observe", "1-9", b"payload")
-    assert not await user.enqueue("t1", "observe", "1-9", b"other")
-    assert await user.enqueue("t1", "reflect", "1-9", b"")
-    assert await user.enqueue("t2", "observe", "1-9", b"")
+    assert await user.jobs.enqueue("t1", "observe", "1-9", b"payload")
+    assert not await user.jobs.enqueue("t1", "observe", "1-9", b"other")
+    assert await user.jobs.enqueue("t1", "reflect", "1-9", b"")
+    assert await user.jobs.enqueue("t2", "observe", "1-9", b"")
     with pytest.raises(NotFound):
-        await user.enqueue("nowhere", "observe", "1-9", b"")
+        await user.jobs.enqueue("nowhere", "observe", "1-9", b"")
 
-    job = await user.claim("observe", seconds=60)
+    job = await user.jobs.claim("observe", seconds=60)
     assert job is not None
     assert (job.thread_id, job.key, job.payload, job.attempts) == ("t1", "1-9", b"payload", 1)
 
 
 async def test_a_job_is_claimed_by_one_oldest_first(user: UserStore) -> None:
-    await user.ensure_thread("t1")
+    await user.threads.ensure("t1")
     for key in "abc":
-        await user.enqueue("t1", "observe", key, b"")
+        await user.jobs.enqueue("t1", "observe", key, b"")
 
     keys: list[str] = []
-    while (job := await user.claim("observe", seconds=60)) is not None:
+    while (job := await user.jobs.claim("observe", seconds=60)) is not None:
         keys.append(job.key)
 
     assert sorted(keys) == ["a", "b", "c"]
-    assert await user.claim("reflect", seconds=60) is None
-    assert await user.claim("observe", seconds=60, thread_id="t9") is None
+    assert await user.jobs.claim("reflect", seconds=60) is None
+    assert await user.jobs.claim("observe", seconds=60, thread_id="t9") is None
 
 
 async def test_an_expired_claim_goes_to_the_next_and_fences_the_first(user: UserStore) -> None:
-    await user.ensure_thread("t1")
-    await user.enqueue("t1", "observe", "a", b"")
-    late = await user.claim("observe", seconds=-1)
-    next_one = await user.claim("observe", seconds=60)
+    await user.threads.ensure("t1")
+    await user.jobs.enqueue("t1", "observe", "a", b"")
+    late = await user.jobs.claim("observe", seconds=-1)
+    next_one = await user.jobs.claim("observe", seconds=60)
     assert late is not None
     assert next_one is not None
     assert next_one.attempts == 2
 
     with pytest.raises(LeaseLost):
-        await user.finish_job(late)
+        await user.jobs.finish(late)
     with pytest.raises(LeaseLost):
-        await user.fail_job(late, retry_after=0, detail="")
+        await user.jobs.fail(late, retry_after=0, detail="")
 
-    await user.finish_job(next_one)
-    await user.finish_job(next_one)
+    await user.jobs.finish(next_one)
+    await user.jobs.finish(next_one)
     with pytest.raises(LeaseLost):
-        await user.fail_job(next_one, retry_after=0, detail="")
-    assert await user.claim("observe", seconds=60) is None
-    assert not await user.enqueue("t1", "observe", "a", b"")
+        await user.jobs.fail(next_one, retry_after=0, detail="")
+    assert await user.jobs.claim("observe", seconds=60) is None
+    assert not await user.jobs.enqueue("t1", "observe", "a", b"")
 
 
 async def test_a_failed_job_is_retried_after_its_wait_or_given_up(user: UserStore) -> None:
-    await user.ensure_thread("t1")
-    await user.enqueue("t1", "observe", "a", b"")
+    await user.threads.ensure("t1")
+    await user.jobs.enqueue("t1", "observe", "a", b"")
 
-    job = await user.claim("observe", seconds=60)
+    job = await user.jobs.claim("observe", seconds=60)
     assert job is not None
-    await user.fail_job(job, retry_after=3600, detail="overloaded")
-    assert await user.claim("observe", seconds=60) is None
+    await user.jobs.fail(job, retry_after=3600, detail="overloaded")
+    assert await user.jobs.claim("observe", seconds=60) is None
 
-    await user.enqueue("t1", "observe", "b", b"")
-    job = await user.claim("observe", seconds=60)
+    await user.jobs.enqueue("t1", "observe", "b", b"")
+    job = await user.jobs.claim("observe", seconds=60)
     assert job is not None
-    await user.fail_job(job, retry_after=0, detail="once more")
-    job = await user.claim("observe", seconds=60)
+    await user.jobs.fail(job, retry_after=0, detail="once more")
+    job = await user.jobs.claim("observe", seconds=60)
     assert job is not None
     assert (job.key, job.attempts) == ("b", 2)
-    await user.fail_job(job, retry_after=None, detail="hopeless")
-    assert await user.claim("observe", seconds=60) is None
+    await user.jobs.fail(job, retry_after=None, detail="hopeless")
+    assert await user.jobs.claim("observe", seconds=60) is None
 
 
 async def test_a_periodic_job_is_claimed_by_one_each_time_it_is_due(user: UserStore) -> None:
-    token = await user.claim_periodic("tidy", seconds=60)
+    token = await user.jobs.claim_periodic("tidy", seconds=60)
     assert token is not None
-    assert await user.claim_periodic("tidy", seconds=60) is None
-    assert await user.claim_periodic("other", seconds=60) is not None
+    assert await user.jobs.claim_periodic("tidy", seconds=60) is None
+    assert await user.jobs.claim_periodic("other", seconds=60) is not None
 
-    await user.finish_periodic("tidy", token, again_after=3600)
-    await user.finish_periodic("tidy", token, again_after=3600)
-    assert await user.claim_periodic("tidy", seconds=60) is None
-    await user.finish_periodic("tidy", token, again_after=-1)
-    assert await user.claim_periodic("tidy", seconds=60) is not None
+    await user.jobs.finish_periodic("tidy", token, again_after=3600)
+    await user.jobs.finish_periodic("tidy", token, again_after=3600)
+    assert await user.jobs.claim_periodic("tidy", seconds=60) is None
+    await user.jobs.finish_periodic("tidy", token, again_after=-1)
+    assert await user.jobs.claim_periodic("tidy", seconds=60) is not None
 
 
 async def test_a_claim_of_a_periodic_job_is_of_no_use_to_another_user(
     user: UserStore, stranger: UserStore
 ) -> None:
-    token = await user.claim_periodic("tidy", seconds=60)
+    token = await user.jobs.claim_periodic("tidy", seconds=60)
     assert token is not None
-    assert await stranger.claim_periodic("tidy", seconds=-1) is not None
+    assert await stranger.jobs.claim_periodic("tidy", seconds=-1) is not None
 
     with pytest.raises(LeaseLost, match="'tidy'"):
-        await stranger.finish_periodic("tidy", token, again_after=-1)
-    assert await user.claim_periodic("tidy", seconds=60) is None
-    await user.finish_periodic("tidy", token, again_after=3600)
+        await stranger.jobs.finish_periodic("tidy", token, again_after=-1)
+    assert await user.jobs.claim_periodic("tidy", seconds=60) is None
+    await user.jobs.finish_periodic("tidy", token, again_after=3600)
 
 
 async def test_of_many_at_once_one_claims_a_periodic_job(user: UserStore) -> None:
     tokens: list[str | None] = []
 
     async def claim() -> None:
-        tokens.append(await user.claim_periodic("tidy", seconds=60))
+        tokens.append(await user.jobs.claim_periodic("tidy", seconds=60))
 
     async with anyio.create_task_group() as group:
         for _ in range(8):
@@ -207,11 +207,11 @@ async def test_of_many_at_once_one_claims_a_periodic_job(user: UserStore) -> Non
 
 
 async def test_an_expired_claim_of_a_periodic_job_goes_to_the_next(user: UserStore) -> None:
-    late = await user.claim_periodic("tidy", seconds=-1)
-    next_one = await user.claim_periodic("tidy", seconds=60)
+    late = await user.jobs.claim_periodic("tidy", seconds=-1)
+    next_one = await user.jobs.claim_periodic("tidy", seconds=60)
     assert late is not None and next_one is not None
 
     with pytest.raises(LeaseLost, match="'tidy'"):
-        await user.finish_periodic("tidy", late, again_after=0)
-    await user.finish_periodic("tidy", next_one, again_after=3600)
-    assert await user.claim_periodic("tidy", seconds=60) is None
+        await user.jobs.finish_periodic("tidy", late, again_after=0)
+    await user.jobs.finish_periodic("tidy", next_one, again_after=3600)
+    assert await user.jobs.claim_periodic("tidy", seconds=60) is None

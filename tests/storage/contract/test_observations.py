@@ -48,45 +48,45 @@ async def test_an_observation_is_read_as_it_was_written(user: UserStore) -> None
     await append(user, lease, 5)
     new = observation(1, 2, 4, body=LARGE, provisional=True)
 
-    await user.commit(lease, Commit(observation=new, events=(NewEvent("observation", 4),)))
+    await user.runs.commit(lease, Commit(observation=new, events=(NewEvent("observation", 4),)))
 
-    [row] = await user.observations("t1", ids=[1])
+    [row] = await user.log.observations("t1", ids=[1])
     assert (row.id, row.level, row.parent_id, row.first, row.last) == (1, 0, 1, 2, 4)
     assert (row.parts, row.provisional, row.body, row.tokens) == ((), True, LARGE, 7)
     assert row.created_at > 0
-    assert await user.last_observation("t1") == 1
+    assert await user.log.last_observation_id("t1") == 1
 
 
 async def test_observations_are_found_by_their_end_and_by_their_ids(user: UserStore) -> None:
     lease = await begin(user)
     await append(user, lease, 8)
     for place, (first, last) in enumerate([(1, 2), (3, 5), (6, 8)], 1):
-        await user.commit(lease, Commit(observation=observation(place, first, last)))
+        await user.runs.commit(lease, Commit(observation=observation(place, first, last)))
     whole = observation(4, 1, 5, level=1, parts=(1, 2))
-    await user.commit(lease, Commit(observation=whole))
+    await user.runs.commit(lease, Commit(observation=whole))
 
-    assert [row.id for row in await user.observations("t1", ending_from=5)] == [2, 3, 4]
-    assert [row.id for row in await user.observations("t1", ids=[1], ending_from=6)] == [1, 3]
-    assert [row.id for row in await user.observations("t1", ids=[4, 2])] == [2, 4]
-    assert (await user.observations("t1", ids=[4]))[0].parts == (1, 2)
-    assert await user.observations("t1") == []
+    assert [row.id for row in await user.log.observations("t1", ending_from=5)] == [2, 3, 4]
+    assert [row.id for row in await user.log.observations("t1", ids=[1], ending_from=6)] == [1, 3]
+    assert [row.id for row in await user.log.observations("t1", ids=[4, 2])] == [2, 4]
+    assert (await user.log.observations("t1", ids=[4]))[0].parts == (1, 2)
+    assert await user.log.observations("t1") == []
 
 
 async def test_the_next_id_is_required(user: UserStore) -> None:
     lease = await begin(user)
-    await user.commit(lease, Commit(observation=observation(1, 1, 1)))
+    await user.runs.commit(lease, Commit(observation=observation(1, 1, 1)))
 
     for wrong in (1, 3):
         with pytest.raises(Conflict):
-            await user.commit(lease, Commit(observation=observation(wrong, 1, 1)))
-    assert await user.last_observation("t1") == 1
+            await user.runs.commit(lease, Commit(observation=observation(wrong, 1, 1)))
+    assert await user.log.last_observation_id("t1") == 1
 
 
 async def test_a_job_ends_with_what_it_was_for_or_nothing_is_written(user: UserStore) -> None:
     lease = await begin(user)
-    await user.enqueue("t1", "observe", "1-1", b"")
-    late = await user.claim("observe", seconds=0, thread_id="t1", key="1-1")
-    job = await user.claim("observe", seconds=60, thread_id="t1", key="1-1")
+    await user.jobs.enqueue("t1", "observe", "1-1", b"")
+    late = await user.jobs.claim("observe", seconds=0, thread_id="t1", key="1-1")
+    job = await user.jobs.claim("observe", seconds=60, thread_id="t1", key="1-1")
     assert late is not None and job is not None
     usage = Usage(
         run_id="r1",
@@ -104,43 +104,45 @@ async def test_a_job_ends_with_what_it_was_for_or_nothing_is_written(user: UserS
     )
 
     with pytest.raises(Conflict, match="job"):
-        await user.commit(lease, Commit(observation=observation(1, 1, 1), job=late, usage=(usage,)))
-    assert await user.last_observation("t1") == 0
-    assert (await user.usage_total(run_id="r1")).calls == 0
+        await user.runs.commit(
+            lease, Commit(observation=observation(1, 1, 1), job=late, usage=(usage,))
+        )
+    assert await user.log.last_observation_id("t1") == 0
+    assert (await user.spending.usage_total(run_id="r1")).calls == 0
 
-    await user.commit(lease, Commit(observation=observation(1, 1, 1), job=job, usage=(usage,)))
-    assert await user.last_observation("t1") == 1
-    assert (await user.usage_total(run_id="r1")).calls == 1
-    assert await user.claim("observe", seconds=60) is None
+    await user.runs.commit(lease, Commit(observation=observation(1, 1, 1), job=job, usage=(usage,)))
+    assert await user.log.last_observation_id("t1") == 1
+    assert (await user.spending.usage_total(run_id="r1")).calls == 1
+    assert await user.jobs.claim("observe", seconds=60) is None
     with pytest.raises(Conflict, match="job"):
-        await user.commit(lease, Commit(observation=observation(2, 1, 1), job=job))
+        await user.runs.commit(lease, Commit(observation=observation(2, 1, 1), job=job))
 
 
 async def test_a_job_is_claimed_by_its_key(user: UserStore) -> None:
-    await user.ensure_thread("t1")
+    await user.threads.ensure("t1")
     for key in ("1-4", "5-9"):
-        await user.enqueue("t1", "observe", key, b"")
+        await user.jobs.enqueue("t1", "observe", key, b"")
 
-    job = await user.claim("observe", seconds=60, thread_id="t1", key="5-9")
+    job = await user.jobs.claim("observe", seconds=60, thread_id="t1", key="5-9")
 
     assert job is not None and job.key == "5-9"
-    assert await user.claim("observe", seconds=60, thread_id="t1", key="5-9") is None
-    assert await user.claim("observe", seconds=60, thread_id="t1", key="0-0") is None
+    assert await user.jobs.claim("observe", seconds=60, thread_id="t1", key="5-9") is None
+    assert await user.jobs.claim("observe", seconds=60, thread_id="t1", key="0-0") is None
 
 
 async def test_who_lost_the_lease_observes_nothing(user: UserStore) -> None:
     lease = await begin(user)
-    await user.take_lease("r1", OTHER, seconds=60, replaces=1)
+    await user.runs.take_lease("r1", OTHER, seconds=60, replaces=1)
 
     with pytest.raises(LeaseLost):
-        await user.commit(lease, Commit(observation=observation(1, 1, 1)))
+        await user.runs.commit(lease, Commit(observation=observation(1, 1, 1)))
 
 
 async def test_observations_are_an_owners_own(user: UserStore, stranger: UserStore) -> None:
     lease = await begin(user)
-    await user.commit(lease, Commit(observation=observation(1, 1, 1)))
+    await user.runs.commit(lease, Commit(observation=observation(1, 1, 1)))
 
-    for read in (stranger.observations("t1", ids=[1]), stranger.last_observation("t1")):
+    for read in (stranger.log.observations("t1", ids=[1]), stranger.log.last_observation_id("t1")):
         with pytest.raises(NotFound):
             await read
 
@@ -148,72 +150,72 @@ async def test_observations_are_an_owners_own(user: UserStore, stranger: UserSto
 async def test_observations_move_with_their_thread_and_go_with_it(user: UserStore) -> None:
     lease = await begin(user)
     await append(user, lease, 3)
-    await user.commit(lease, Commit(observation=observation(1, 1, 2, body=LARGE)))
-    await user.commit(lease, Commit(observation=observation(2, 1, 2, level=1, parts=(1,))))
-    await user.commit(lease, Commit(finish=Finish("succeeded", "completed")))
-    records = [record async for record in user.export_thread("t1")]
+    await user.runs.commit(lease, Commit(observation=observation(1, 1, 2, body=LARGE)))
+    await user.runs.commit(lease, Commit(observation=observation(2, 1, 2, level=1, parts=(1,))))
+    await user.runs.commit(lease, Commit(finish=Finish("succeeded", "completed")))
+    records = [record async for record in user.upkeep.export_thread("t1")]
 
-    await user.import_thread(_stream(records), rename="t2")
+    await user.upkeep.import_thread(_stream(records), rename="t2")
 
-    assert [row.body for row in await user.observations("t2", ids=[1, 2])] == [LARGE, b"seen"]
-    await user.delete_thread("t1")
+    assert [row.body for row in await user.log.observations("t2", ids=[1, 2])] == [LARGE, b"seen"]
+    await user.upkeep.delete_thread("t1")
     with pytest.raises(NotFound):
-        await user.observations("t1", ids=[1])
-    assert await user.last_observation("t2") == 2
+        await user.log.observations("t1", ids=[1])
+    assert await user.log.last_observation_id("t2") == 2
 
 
 async def test_an_observation_may_come_after_the_end_of_its_run(user: UserStore) -> None:
     lease = await begin(user)
     await append(user, lease, 3)
-    await user.enqueue("t1", "observe", "1-2", b"")
-    job = await user.claim("observe", seconds=60, thread_id="t1", key="1-2")
+    await user.jobs.enqueue("t1", "observe", "1-2", b"")
+    job = await user.jobs.claim("observe", seconds=60, thread_id="t1", key="1-2")
     assert job is not None
     usage = Usage("r1", "r1", 2, "observe", "m", 10, 0, 0, 2, 9, 1)
     late = LateObservation(
         observation(1, 1, 2, body=LARGE), job, (usage,), (NewEvent("observation", 2),)
     )
-    await user.commit(lease, Commit(finish=Finish("succeeded", "completed")))
+    await user.runs.commit(lease, Commit(finish=Finish("succeeded", "completed")))
 
-    last = await user.commit_late(lease, late)
+    last = await user.runs.commit_late(lease, late)
 
-    [row] = await user.observations("t1", ids=[1])
+    [row] = await user.log.observations("t1", ids=[1])
     assert (row.first, row.last, row.body) == (1, 2, LARGE)
-    assert (await user.usage_total(run_id="r1")).calls == 1
-    assert [(one.id, one.kind) for one in await user.events("t1")][-1] == (last, "observation")
+    assert (await user.spending.usage_total(run_id="r1")).calls == 1
+    assert [(one.id, one.kind) for one in await user.events.list("t1")][-1] == (last, "observation")
     # The job is over: the same again is refused, and nothing is written twice.
     with pytest.raises(Conflict, match="job"):
-        await user.commit_late(lease, late)
-    assert (await user.usage_total(run_id="r1")).calls == 1
-    assert not await user.enqueue("t1", "observe", "1-2", b"")
+        await user.runs.commit_late(lease, late)
+    assert (await user.spending.usage_total(run_id="r1")).calls == 1
+    assert not await user.jobs.enqueue("t1", "observe", "1-2", b"")
 
 
 async def test_a_late_observation_needs_the_claim_and_the_next_id(user: UserStore) -> None:
     lease = await begin(user)
     await append(user, lease, 3)
-    await user.enqueue("t1", "observe", "1-2", b"")
-    old = await user.claim("observe", seconds=0, thread_id="t1", key="1-2")
-    job = await user.claim("observe", seconds=60, thread_id="t1", key="1-2")
+    await user.jobs.enqueue("t1", "observe", "1-2", b"")
+    old = await user.jobs.claim("observe", seconds=0, thread_id="t1", key="1-2")
+    job = await user.jobs.claim("observe", seconds=60, thread_id="t1", key="1-2")
     assert old is not None and job is not None
 
     with pytest.raises(Conflict, match="job"):
-        await user.commit_late(lease, LateObservation(observation(1, 1, 2), old))
+        await user.runs.commit_late(lease, LateObservation(observation(1, 1, 2), old))
     with pytest.raises(Conflict, match="observation"):
-        await user.commit_late(lease, LateObservation(observation(2, 1, 2), job))
+        await user.runs.commit_late(lease, LateObservation(observation(2, 1, 2), job))
     with pytest.raises(Conflict, match="not of thread"):
         elsewhere = dataclasses.replace(lease, thread_id="t2")
-        await user.commit_late(elsewhere, LateObservation(observation(1, 1, 2), job))
-    assert await user.last_observation("t1") == 0
+        await user.runs.commit_late(elsewhere, LateObservation(observation(1, 1, 2), job))
+    assert await user.log.last_observation_id("t1") == 0
     # The job was not ended by what was refused.
-    await user.commit_late(lease, LateObservation(observation(1, 1, 2), job))
+    await user.runs.commit_late(lease, LateObservation(observation(1, 1, 2), job))
 
 
 async def test_a_late_observation_of_a_deleted_thread_is_refused(user: UserStore) -> None:
     lease = await begin(user)
-    await user.enqueue("t1", "observe", "1-1", b"")
-    job = await user.claim("observe", seconds=60, thread_id="t1", key="1-1")
+    await user.jobs.enqueue("t1", "observe", "1-1", b"")
+    job = await user.jobs.claim("observe", seconds=60, thread_id="t1", key="1-1")
     assert job is not None
-    await user.commit(lease, Commit(finish=Finish("succeeded", "completed")))
-    await user.delete_thread("t1")
+    await user.runs.commit(lease, Commit(finish=Finish("succeeded", "completed")))
+    await user.upkeep.delete_thread("t1")
 
     with pytest.raises(NotFound):
-        await user.commit_late(lease, LateObservation(observation(1, 1, 1), job))
+        await user.runs.commit_late(lease, LateObservation(observation(1, 1, 1), job))

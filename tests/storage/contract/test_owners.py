@@ -24,40 +24,40 @@ _LEASE = Lease("r1", "t1", "r1", 1)
 _Attempt = Callable[[UserStore], Awaitable[object]]
 
 NOT_FOUND: dict[str, _Attempt] = {
-    "thread": lambda user: user.thread("t1"),
-    "update_thread": lambda user: user.update_thread("t1", title="mine"),
-    "move_head": lambda user: user.move_head("t1", None, expect=1),
-    "branch": lambda user: user.branch("t1", 1),
-    "lineage": lambda user: user.lineage("t1", 1),
-    "node": lambda user: user.node("t1", 1),
-    "children": lambda user: user.children("t1", None),
-    "call": lambda user: user.call("t1", 2, 0),
-    "activation": lambda user: user.activation("t1", 1),
-    "activations": lambda user: user.activations("t1"),
-    "begin_run": lambda user: user.begin_run(new_run("r9", "t1")),
-    "commit": lambda user: user.commit(_LEASE, Commit(steps=9)),
-    "run": lambda user: user.run("r1"),
-    "take_lease": lambda user: user.take_lease("r1", OTHER, seconds=60, replaces=1),
-    "renew_lease": lambda user: user.renew_lease(_LEASE, seconds=60),
-    "cancel_run": lambda user: user.cancel_run("r1"),
-    "post": lambda user: user.post("t1", "steer", b"mine"),
-    "inbox": lambda user: user.inbox("t1"),
-    "poll": lambda user: user.poll(_LEASE),
-    "events": lambda user: user.events("t1"),
-    "usage_total": lambda user: user.usage_total(root_run_id="r1"),
-    "usage_by_purpose": lambda user: user.usage_by_purpose(thread_id="t1"),
-    "usage_by_run": lambda user: user.usage_by_run("r1"),
-    "enqueue": lambda user: user.enqueue("t1", "observe", "b", b""),
+    "thread": lambda user: user.threads.get("t1"),
+    "update_thread": lambda user: user.threads.update("t1", title="mine"),
+    "move_head": lambda user: user.threads.move_head("t1", None, expect=1),
+    "branch": lambda user: user.log.branch("t1", 1),
+    "lineage": lambda user: user.log.lineage("t1", 1),
+    "node": lambda user: user.log.node("t1", 1),
+    "children": lambda user: user.log.children("t1", None),
+    "call": lambda user: user.log.call("t1", 2, 0),
+    "activation": lambda user: user.log.activation("t1", 1),
+    "activations": lambda user: user.log.activations("t1"),
+    "begin_run": lambda user: user.runs.begin(new_run("r9", "t1")),
+    "commit": lambda user: user.runs.commit(_LEASE, Commit(steps=9)),
+    "run": lambda user: user.runs.get("r1"),
+    "take_lease": lambda user: user.runs.take_lease("r1", OTHER, seconds=60, replaces=1),
+    "renew_lease": lambda user: user.runs.renew_lease(_LEASE, seconds=60),
+    "cancel_run": lambda user: user.runs.cancel("r1"),
+    "post": lambda user: user.inbox.post("t1", "steer", b"mine"),
+    "inbox": lambda user: user.inbox.pending("t1"),
+    "poll": lambda user: user.runs.poll(_LEASE),
+    "events": lambda user: user.events.list("t1"),
+    "usage_total": lambda user: user.spending.usage_total(root_run_id="r1"),
+    "usage_by_purpose": lambda user: user.spending.usage_by_purpose(thread_id="t1"),
+    "usage_by_run": lambda user: user.spending.usage_by_run("r1"),
+    "enqueue": lambda user: user.jobs.enqueue("t1", "observe", "b", b""),
 }
 EMPTY: dict[str, tuple[_Attempt, object]] = {
-    "threads": (lambda user: user.threads(), []),
-    "runs": (lambda user: user.runs(thread_id="t1"), []),
-    "recent_usage": (lambda user: user.recent_usage("m"), []),
-    "claim": (lambda user: user.claim("observe", seconds=60), None),
+    "threads": (lambda user: user.threads.list(), []),
+    "runs": (lambda user: user.runs.list(thread_id="t1"), []),
+    "recent_usage": (lambda user: user.spending.recent_usage("m"), []),
+    "claim": (lambda user: user.jobs.claim("observe", seconds=60), None),
 }
 LOST: dict[str, Callable[[UserStore, Job], Awaitable[object]]] = {
-    "finish_job": lambda user, job: user.finish_job(job),
-    "fail_job": lambda user, job: user.fail_job(job, retry_after=0, detail="mine"),
+    "finish_job": lambda user, job: user.jobs.finish(job),
+    "fail_job": lambda user, job: user.jobs.fail(job, retry_after=0, detail="mine"),
 }
 
 
@@ -65,12 +65,12 @@ async def fill(user: UserStore) -> Job:
     """Write something of everything, and return a claimed job."""
     lease = await begin(user, events=(NewEvent("run-start"),))
     usage = Usage("r1", "r1", None, "step", "m", 1, 0, 0, 1, 1, 1)
-    await user.commit(lease, Commit(nodes=(exchange(2, 1, "a"),), usage=(usage,)))
-    await user.commit(lease, Commit(done=(done(2, 0),)))
-    await user.post("t1", "steer", b"x")
-    await user.enqueue("t1", "observe", "a", b"")
-    await user.enqueue("t1", "other", "a", b"")
-    job = await user.claim("other", seconds=60)
+    await user.runs.commit(lease, Commit(nodes=(exchange(2, 1, "a"),), usage=(usage,)))
+    await user.runs.commit(lease, Commit(done=(done(2, 0),)))
+    await user.inbox.post("t1", "steer", b"x")
+    await user.jobs.enqueue("t1", "observe", "a", b"")
+    await user.jobs.enqueue("t1", "other", "a", b"")
+    job = await user.jobs.claim("other", seconds=60)
     assert job is not None
     return job
 
@@ -78,13 +78,13 @@ async def fill(user: UserStore) -> Job:
 async def everything(user: UserStore) -> object:
     """All that another owner could have changed."""
     return (
-        await user.thread("t1"),
-        await user.run("r1"),
-        await user.branch("t1", 2),
-        await user.inbox("t1"),
-        await user.events("t1"),
-        await user.threads(),
-        await user.runs(),
+        await user.threads.get("t1"),
+        await user.runs.get("r1"),
+        await user.log.branch("t1", 2),
+        await user.inbox.pending("t1"),
+        await user.events.list("t1"),
+        await user.threads.list(),
+        await user.runs.list(),
     )
 
 
@@ -122,7 +122,7 @@ async def test_another_owners_job_cannot_be_ended(
     with pytest.raises(LeaseLost):
         await LOST[name](stranger, job)
 
-    await user.finish_job(job)
+    await user.jobs.finish(job)
 
 
 async def test_owners_may_use_the_same_ids(user: UserStore, stranger: UserStore) -> None:
@@ -131,7 +131,7 @@ async def test_owners_may_use_the_same_ids(user: UserStore, stranger: UserStore)
 
     await begin(stranger, nodes=(message(1, None, b"another task"),))
 
-    assert [node.body for node in await stranger.branch("t1", 1)] == [b"another task"]
+    assert [node.body for node in await stranger.log.branch("t1", 1)] == [b"another task"]
     assert await everything(user) == before
 
 

@@ -31,34 +31,34 @@ async def planned(
     user: UserStore, lease: Lease, *bodies: bytes, closed: bool = True
 ) -> tuple[int, int]:
     """Append an exchange with a plan of each body; return its node and the newest version."""
-    thread = await user.thread(lease.thread_id)
+    thread = await user.threads.get(lease.thread_id)
     seq = thread.last_seq + 1
-    await user.commit(lease, Commit(nodes=(exchange(seq, thread.head, "plan"),)))
-    version = await user.last_plan(lease.thread_id)
+    await user.runs.commit(lease, Commit(nodes=(exchange(seq, thread.head, "plan"),)))
+    version = await user.log.last_plan_id(lease.thread_id)
     for body in bodies:
         version += 1
-        await user.commit(lease, Commit(plan=NewPlan(version, seq, f"call-{seq}", body)))
+        await user.runs.commit(lease, Commit(plan=NewPlan(version, seq, f"call-{seq}", body)))
     if closed:
         done = CallDone(seq, 0, "ok", b"", 0)
-        await user.commit(lease, Commit(done=(done,), close=(seq,), head=seq))
+        await user.runs.commit(lease, Commit(done=(done,), close=(seq,), head=seq))
     return seq, version
 
 
 async def test_a_plan_is_read_as_it_was_written(user: UserStore) -> None:
     lease = await begin(user)
-    assert await user.plan("t1", 1) is None
-    assert await user.plans("t1", 1) == []
-    assert await user.last_plan("t1") == 0
+    assert await user.log.plan("t1", 1) is None
+    assert await user.log.plans("t1", 1) == []
+    assert await user.log.last_plan_id("t1") == 0
 
     seq, _ = await planned(user, lease, b"first", LARGE, closed=False)
 
-    row = await user.plan("t1", seq)
+    row = await user.log.plan("t1", seq)
     assert row is not None
     assert (row.id, row.node_id, row.call_id, row.run_id) == (2, seq, "call-2", "r1")
     assert row.body == LARGE and row.created_at > 0
-    assert [one.body for one in await user.plans("t1", seq)] == [LARGE, b"first"]
+    assert [one.body for one in await user.log.plans("t1", seq)] == [LARGE, b"first"]
     # The exchange is open yet, so that the head has no plan.
-    assert await user.plan("t1", 1) is None
+    assert await user.log.plan("t1", 1) is None
 
 
 async def test_each_branch_has_its_own_newest_plan(user: UserStore) -> None:
@@ -67,13 +67,13 @@ async def test_each_branch_has_its_own_newest_plan(user: UserStore) -> None:
     await append(user, lease, 2)
     left, second = await planned(user, lease, b"left")
     await append(user, lease, 2)
-    left_end = (await user.thread("t1")).head or 0
-    await user.commit(lease, Commit(head=common))
+    left_end = (await user.threads.get("t1")).head or 0
+    await user.runs.commit(lease, Commit(head=common))
     await append(user, lease, 3)
-    right_end = (await user.thread("t1")).head or 0
+    right_end = (await user.threads.get("t1")).head or 0
 
     async def at(head: int) -> bytes | None:
-        row = await user.plan("t1", head)
+        row = await user.log.plan("t1", head)
         return row and row.body
 
     assert [await at(head) for head in (common, left - 1, left, left_end)] == [
@@ -85,14 +85,14 @@ async def test_each_branch_has_its_own_newest_plan(user: UserStore) -> None:
     assert await at(right_end) == b"common"
     right, third = await planned(user, lease, b"right")
     assert await at(right) == b"right" and await at(left_end) == b"left"
-    assert [row.id for row in await user.plans("t1", right)] == [third, first]
-    assert [row.id for row in await user.plans("t1", left_end)] == [second, first]
-    assert [row.id for row in await user.plans("t1", left_end, first=left)] == [second]
-    assert [row.id for row in await user.plans("t1", left_end, limit=1)] == [second]
+    assert [row.id for row in await user.log.plans("t1", right)] == [third, first]
+    assert [row.id for row in await user.log.plans("t1", left_end)] == [second, first]
+    assert [row.id for row in await user.log.plans("t1", left_end, first=left)] == [second]
+    assert [row.id for row in await user.log.plans("t1", left_end, limit=1)] == [second]
     # A branch from the root on has none.
-    await user.commit(lease, Commit(head=1))
+    await user.runs.commit(lease, Commit(head=1))
     await append(user, lease, 1)
-    assert await at((await user.thread("t1")).head or 0) is None
+    assert await at((await user.threads.get("t1")).head or 0) is None
 
 
 async def test_of_two_changes_of_the_same_version_one_is_refused(user: UserStore) -> None:
@@ -102,10 +102,12 @@ async def test_of_two_changes_of_the_same_version_one_is_refused(user: UserStore
     for wrong in (version, version + 2):
         with pytest.raises(Conflict, match="plan"):
             event = NewEvent("plan", seq)
-            await user.commit(lease, Commit(plan=NewPlan(wrong, seq, "", b"x"), events=(event,)))
+            await user.runs.commit(
+                lease, Commit(plan=NewPlan(wrong, seq, "", b"x"), events=(event,))
+            )
 
-    assert [row.body for row in await user.plans("t1", seq)] == [b"one"]
-    assert await user.events("t1") == []
+    assert [row.body for row in await user.log.plans("t1", seq)] == [b"one"]
+    assert await user.events.list("t1") == []
 
 
 async def test_a_plan_belongs_to_the_open_exchange_of_its_run(user: UserStore) -> None:
@@ -114,18 +116,18 @@ async def test_a_plan_belongs_to_the_open_exchange_of_its_run(user: UserStore) -
 
     for node in (1, seq, seq + 9):
         with pytest.raises(Conflict):
-            await user.commit(lease, Commit(plan=NewPlan(version + 1, node, "", b"x")))
-    assert await user.last_plan("t1") == version
+            await user.runs.commit(lease, Commit(plan=NewPlan(version + 1, node, "", b"x")))
+    assert await user.log.last_plan_id("t1") == version
 
 
 async def test_who_lost_the_lease_plans_nothing(user: UserStore) -> None:
     lease = await begin(user)
     seq, version = await planned(user, lease, b"one", closed=False)
-    await user.take_lease("r1", OTHER, seconds=60, replaces=1)
+    await user.runs.take_lease("r1", OTHER, seconds=60, replaces=1)
 
     with pytest.raises(LeaseLost):
-        await user.commit(lease, Commit(plan=NewPlan(version + 1, seq, "", b"x")))
-    assert await user.last_plan("t1") == version
+        await user.runs.commit(lease, Commit(plan=NewPlan(version + 1, seq, "", b"x")))
+    assert await user.log.last_plan_id("t1") == version
 
 
 async def test_plans_are_an_owners_own(user: UserStore, stranger: UserStore) -> None:
@@ -133,9 +135,9 @@ async def test_plans_are_an_owners_own(user: UserStore, stranger: UserStore) -> 
     seq, _ = await planned(user, lease, b"one")
 
     for read in (
-        stranger.plan("t1", seq),
-        stranger.plans("t1", seq),
-        stranger.last_plan("t1"),
+        stranger.log.plan("t1", seq),
+        stranger.log.plans("t1", seq),
+        stranger.log.last_plan_id("t1"),
     ):
         with pytest.raises(NotFound):
             await read
@@ -144,15 +146,15 @@ async def test_plans_are_an_owners_own(user: UserStore, stranger: UserStore) -> 
 async def test_plans_move_with_their_thread_and_go_with_it(user: UserStore) -> None:
     lease = await begin(user)
     seq, _ = await planned(user, lease, b"one", LARGE)
-    await user.commit(lease, Commit(finish=Finish("succeeded", "completed")))
-    records = [record async for record in user.export_thread("t1")]
+    await user.runs.commit(lease, Commit(finish=Finish("succeeded", "completed")))
+    records = [record async for record in user.upkeep.export_thread("t1")]
 
-    await user.import_thread(_stream(records), rename="t2")
+    await user.upkeep.import_thread(_stream(records), rename="t2")
 
-    [newest, oldest] = await user.plans("t2", seq)
+    [newest, oldest] = await user.log.plans("t2", seq)
     assert (newest.body, oldest.body, newest.call_id) == (LARGE, b"one", f"call-{seq}")
     assert newest.run_id != "r1"
-    await user.delete_thread("t1")
+    await user.upkeep.delete_thread("t1")
     with pytest.raises(NotFound):
-        await user.plan("t1", seq)
-    assert await user.last_plan("t2") == 2
+        await user.log.plan("t1", seq)
+    assert await user.log.last_plan_id("t2") == 2

@@ -53,18 +53,18 @@ async def test_of_a_deleted_thread_no_row_is_left(
         "vectors", "search_texts", "blobs",
     }  # fmt: skip
 
-    assert await user.delete_thread(PARENT) == [PARENT, CHILD]
+    assert await user.upkeep.delete_thread(PARENT) == [PARENT, CHILD]
 
     left = await _rows(database_url)
     # The name of an embedder is the owner's, not the thread's, and so is what a day has spent.
     assert _places(left) <= {"embedders", "spending"}
     assert all(line.startswith("embedders ") for line in left.splitlines() if MARK in line)
     assert len(await families.exported(stranger)) > 10
-    assert await user.threads() == [] and await user.runs() == []
+    assert await user.threads.list() == [] and await user.runs.list() == []
     with pytest.raises(NotFound):
-        await user.thread(PARENT)
+        await user.threads.get(PARENT)
     with pytest.raises(NotFound):
-        await user.run("run-child")
+        await user.runs.get("run-child")
 
 
 def _places(rows: str) -> set[str]:
@@ -77,21 +77,21 @@ async def test_a_deleted_thread_is_not_in_the_files_of_its_database(tmp_path: Pa
     store = await open_store(f"file:{path}")
     try:
         user = store.of("ann")
-        await user.ensure_thread("other", title="stays")
+        await user.threads.ensure("other", title="stays")
         await fill(user, MARK)
         lease = await begin(user, "run-large", "large")
         for _ in range(20):
-            head = (await user.thread("large")).last_seq
+            head = (await user.threads.get("large")).last_seq
             nodes = tuple(
                 message(head + n, head + n - 1, f"{MARK} {n}".encode()) for n in range(1, 101)
             )
-            await user.commit(lease, Commit(nodes=nodes, head=nodes[-1].seq))
-        await user.commit(lease, Commit(finish=Finish("succeeded", "completed")))
+            await user.runs.commit(lease, Commit(nodes=nodes, head=nodes[-1].seq))
+        await user.runs.commit(lease, Commit(finish=Finish("succeeded", "completed")))
         assert _files_with(path.parent, MARK)
 
-        await user.delete_thread("large")
-        await user.delete_thread(PARENT)
-        await user.delete_vectors("other")
+        await user.upkeep.delete_thread("large")
+        await user.upkeep.delete_thread(PARENT)
+        await user.vectors.delete("other")
 
         # The name of an embedder is the owner's, not the thread's.
         assert not _files_with(path.parent, f"{MARK} ", f"{MARK} is said", f"task {MARK}")
@@ -117,19 +117,19 @@ async def test_a_thread_whose_run_is_at_work_is_not_deleted(user: UserStore) -> 
     await begin(user)
 
     with pytest.raises(ThreadBusy) as raised:
-        await user.delete_thread("t1")
+        await user.upkeep.delete_thread("t1")
 
     assert raised.value.run_id == "r1"
-    assert (await user.node("t1", 1)).body == b"the task"
+    assert (await user.log.node("t1", 1)).body == b"the task"
 
 
 async def test_a_thread_whose_sub_agent_is_at_work_is_not_deleted(user: UserStore) -> None:
     lease = await begin(user)
     await begin_child(user, "r1", "c1", "t2")
-    await user.commit(lease, Commit(finish=Finish("cancelled", "cancelled")))
+    await user.runs.commit(lease, Commit(finish=Finish("cancelled", "cancelled")))
 
     with pytest.raises(ThreadBusy) as raised:
-        await user.delete_thread("t1")
+        await user.upkeep.delete_thread("t1")
 
     assert raised.value.run_id == "c1"
 
@@ -137,20 +137,20 @@ async def test_a_thread_whose_sub_agent_is_at_work_is_not_deleted(user: UserStor
 async def test_a_thread_whose_run_is_dead_or_waits_is_deleted(user: UserStore) -> None:
     await begin(user, lease_seconds=-1.0)
     lease = await begin(user, "r2", "t2")
-    await user.commit(lease, Commit(finish=Finish("suspended", "awaiting_user")))
+    await user.runs.commit(lease, Commit(finish=Finish("suspended", "awaiting_user")))
 
-    assert await user.delete_thread("t1") == ["t1"]
-    assert await user.delete_thread("t2") == ["t2"]
-    assert await user.threads() == []
+    assert await user.upkeep.delete_thread("t1") == ["t1"]
+    assert await user.upkeep.delete_thread("t2") == ["t2"]
+    assert await user.threads.list() == []
 
 
 async def test_what_a_dead_child_had_reserved_counts_as_spent(user: UserStore) -> None:
     await begin(user, budget=Budget(tokens=100))
     await begin_child(user, "r1", "c1", "t2", lease_seconds=-1.0, reserve=Amount(30, 0))
 
-    await user.delete_thread("t2")
+    await user.upkeep.delete_thread("t2")
 
-    run = await user.run("r1")
+    run = await user.runs.get("r1")
     assert (run.reserved.tokens, run.unsettled.tokens) == (0, 30)
 
 
@@ -158,25 +158,25 @@ async def test_the_holder_of_a_void_lease_writes_nothing_after_the_deletion(
     user: UserStore,
 ) -> None:
     lease = await begin(user, lease_seconds=-1.0)
-    await user.delete_thread("t1")
+    await user.upkeep.delete_thread("t1")
 
     with pytest.raises(NotFound):
-        await user.commit(lease, Commit(nodes=(message(2, 1),), head=2))
+        await user.runs.commit(lease, Commit(nodes=(message(2, 1),), head=2))
     with pytest.raises(NotFound):
-        await user.take_lease("r1", OTHER, seconds=10, replaces=1)
+        await user.runs.take_lease("r1", OTHER, seconds=10, replaces=1)
     with pytest.raises(NotFound):
-        await user.post("t1", "steer", b"late")
-    assert await user.threads() == []
+        await user.inbox.post("t1", "steer", b"late")
+    assert await user.threads.list() == []
 
 
 async def test_a_thread_that_was_used_meanwhile_is_left(user: UserStore) -> None:
-    seen = await user.ensure_thread("t1")
+    seen = await user.threads.ensure("t1")
 
     with pytest.raises(Conflict, match="used meanwhile"):
-        await user.delete_thread("t1", unchanged_since=seen.updated_at)
-    await user.delete_thread("t1", unchanged_since=seen.updated_at + 1)
+        await user.upkeep.delete_thread("t1", unchanged_since=seen.updated_at)
+    await user.upkeep.delete_thread("t1", unchanged_since=seen.updated_at + 1)
 
-    assert await user.threads() == []
+    assert await user.threads.list() == []
 
 
 async def test_what_is_not_there_or_another_owners_is_not_deleted(
@@ -186,9 +186,9 @@ async def test_what_is_not_there_or_another_owners_is_not_deleted(
 
     for thread_id in (PARENT, "nowhere"):
         with pytest.raises(NotFound, match=thread_id):
-            await stranger.delete_thread(thread_id)
+            await stranger.upkeep.delete_thread(thread_id)
 
-    assert sorted(thread.id for thread in await user.threads()) == [CHILD, PARENT]
+    assert sorted(thread.id for thread in await user.threads.list()) == [CHILD, PARENT]
 
 
 async def test_a_large_thread_is_deleted_in_pieces(
@@ -199,12 +199,12 @@ async def test_a_large_thread_is_deleted_in_pieces(
     await fill(user, MARK)
     lease = await begin(user, "r1", "t1")
     await append(user, lease, 70)
-    await user.commit(lease, Commit(finish=Finish("succeeded", "completed")))
+    await user.runs.commit(lease, Commit(finish=Finish("succeeded", "completed")))
 
-    assert await user.delete_thread(PARENT) == [PARENT, CHILD]
-    assert await user.delete_thread("t1") == ["t1"]
+    assert await user.upkeep.delete_thread(PARENT) == [PARENT, CHILD]
+    assert await user.upkeep.delete_thread("t1") == ["t1"]
 
-    assert await user.threads() == []
+    assert await user.threads.list() == []
 
 
 async def test_a_deletion_that_was_cut_short_is_hidden_and_taken_up(
@@ -215,30 +215,34 @@ async def test_a_deletion_that_was_cut_short_is_hidden_and_taken_up(
     hide = "UPDATE threads SET hidden = :token, updated_at = 1 WHERE id IN ('parent', 'child')"
     await _run(database_url, hide, token="delete 1")
 
-    assert [thread.id for thread in await user.threads()] == ["t1"]
-    for attempt in (user.thread(PARENT), user.run("run-parent"), user.post(PARENT, "k", b"")):
+    assert [thread.id for thread in await user.threads.list()] == ["t1"]
+    for attempt in (
+        user.threads.get(PARENT),
+        user.runs.get("run-parent"),
+        user.inbox.post(PARENT, "k", b""),
+    ):
         with pytest.raises(NotFound):
             await attempt
     with pytest.raises(Conflict, match="imported or deleted"):
-        await user.ensure_thread(PARENT)
+        await user.threads.ensure(PARENT)
 
-    assert sorted(await user.clean_up()) == [CHILD, PARENT]
-    assert await user.clean_up() == []
-    assert (await user.ensure_thread(PARENT)).last_seq == 0
+    assert sorted(await user.upkeep.clean_up()) == [CHILD, PARENT]
+    assert await user.upkeep.clean_up() == []
+    assert (await user.threads.ensure(PARENT)).last_seq == 0
 
 
 async def test_only_threads_long_at_rest_are_idle(user: UserStore, database_url: str) -> None:
     await fill(user, MARK)
     await begin(user, "r1", "working")
     await begin(user, "r2", "dead", lease_seconds=-1.0)
-    await user.ensure_thread("new")
+    await user.threads.ensure("new")
     await _run(database_url, "UPDATE threads SET updated_at = updated_at - 100 WHERE id <> 'new'")
 
-    idle = await user.idle_threads(seconds=50)
+    idle = await user.upkeep.idle_threads(seconds=50)
 
     assert [thread.id for thread in idle] == [PARENT, "dead"]
-    assert await user.idle_threads(seconds=1000) == []
-    assert len(await user.idle_threads(seconds=50, limit=1)) == 1
+    assert await user.upkeep.idle_threads(seconds=1000) == []
+    assert len(await user.upkeep.idle_threads(seconds=50, limit=1)) == 1
 
 
 async def _run(url: str, sql: str, **values: str) -> None:

@@ -24,9 +24,9 @@ from tests.storage.helpers import OTHER, OWNER, begin, begin_child, exchange, me
 
 
 async def test_a_run_begins_with_its_task_a_lease_and_its_events(user: UserStore) -> None:
-    await user.ensure_thread("t1")
+    await user.threads.ensure("t1")
 
-    lease, last = await user.begin_run(
+    lease, last = await user.runs.begin(
         new_run(
             "r1",
             "t1",
@@ -35,12 +35,12 @@ async def test_a_run_begins_with_its_task_a_lease_and_its_events(user: UserStore
         )
     )
 
-    run, thread = await user.run("r1"), await user.thread("t1")
+    run, thread = await user.runs.get("r1"), await user.threads.get("t1")
     assert (lease.epoch, lease.root_run_id, last) == (1, "r1", 1)
     assert (run.status, run.owner, run.lease_live) == ("running", OWNER, True)
     assert (run.task_id, run.max_steps, run.spec) == (1, 10, {"model": "scripted"})
     assert (thread.active_run, thread.head, thread.last_activation) == ("r1", 1, 1)
-    assert [(event.id, event.node_id, event.run_id) for event in await user.events("t1")] == [
+    assert [(event.id, event.node_id, event.run_id) for event in await user.events.list("t1")] == [
         (1, 1, "r1")
     ]
 
@@ -53,7 +53,7 @@ async def test_one_run_a_thread_is_active(user: UserStore) -> None:
 
     assert raised.value.run_id == "r1"
     with pytest.raises(NotFound):
-        await user.run("r2")
+        await user.runs.get("r2")
 
 
 @pytest.mark.parametrize(
@@ -69,17 +69,17 @@ async def test_one_run_a_thread_is_active(user: UserStore) -> None:
 async def test_a_run_begins_only_where_it_was_told(
     user: UserStore, changes: dict[str, object]
 ) -> None:
-    thread = await user.ensure_thread("t1")
+    thread = await user.threads.ensure("t1")
 
     with pytest.raises(Conflict):
-        await user.begin_run(new_run("r1", "t1", **changes))
+        await user.runs.begin(new_run("r1", "t1", **changes))
 
-    assert await user.thread("t1") == thread
+    assert await user.threads.get("t1") == thread
 
 
 async def test_a_run_on_an_unknown_thread_is_not_found(user: UserStore) -> None:
     with pytest.raises(NotFound, match="nowhere"):
-        await user.begin_run(new_run("r1", "nowhere"))
+        await user.runs.begin(new_run("r1", "nowhere"))
 
 
 async def test_a_run_id_is_used_once(user: UserStore) -> None:
@@ -88,7 +88,7 @@ async def test_a_run_id_is_used_once(user: UserStore) -> None:
     with pytest.raises(Conflict):
         await begin(user, "r1", "t2")
 
-    assert (await user.thread("t2")).active_run is None
+    assert (await user.threads.get("t2")).active_run is None
 
 
 async def test_runs_are_listed_by_what_is_asked_newest_first(user: UserStore) -> None:
@@ -96,22 +96,22 @@ async def test_runs_are_listed_by_what_is_asked_newest_first(user: UserStore) ->
     child = await begin_child(user, "r1", "r2", "t2")
     await begin_child(user, "r2", "r3", "t3")
     await begin(user, "r4", "t4")
-    await user.commit(child, Commit(finish=Finish("failed", "error")))
+    await user.runs.commit(child, Commit(finish=Finish("failed", "error")))
 
     async def ids(**filters: Any) -> set[str]:
-        return {run.id for run in await user.runs(**filters)}
+        return {run.id for run in await user.runs.list(**filters)}
 
     assert await ids() == {"r1", "r2", "r3", "r4"}
     assert await ids(thread_id="t2") == {"r2"}
     assert await ids(root_run_id="r1") == {"r1", "r2", "r3"}
     assert await ids(parent_run_id="r1") == {"r2"}
     assert await ids(parent_run_id="r1", thread_id="t3") == set()
-    assert {run.id for run in await user.runs(status=ACTIVE)} == {"r1", "r3", "r4"}
-    assert {run.id for run in await user.runs(root_run_id="r1", status=["failed"])} == {"r2"}
-    assert await user.runs(status=[]) == []
-    created = [run.created_at for run in await user.runs()]
+    assert {run.id for run in await user.runs.list(status=ACTIVE)} == {"r1", "r3", "r4"}
+    assert {run.id for run in await user.runs.list(root_run_id="r1", status=["failed"])} == {"r2"}
+    assert await user.runs.list(status=[]) == []
+    created = [run.created_at for run in await user.runs.list()]
     assert created == sorted(created, reverse=True)
-    assert len(await user.runs(limit=2)) == 2
+    assert len(await user.runs.list(limit=2)) == 2
 
 
 # Leases
@@ -119,52 +119,54 @@ async def test_runs_are_listed_by_what_is_asked_newest_first(user: UserStore) ->
 
 async def test_a_lease_lives_by_the_databases_clock(user: UserStore) -> None:
     lease = await begin(user, lease_seconds=-1.0)
-    assert not (await user.run("r1")).lease_live
+    assert not (await user.runs.get("r1")).lease_live
 
-    assert await user.renew_lease(lease, seconds=60) is False
-    assert (await user.run("r1")).lease_live
+    assert await user.runs.renew_lease(lease, seconds=60) is False
+    assert (await user.runs.get("r1")).lease_live
 
 
 async def test_a_cancel_holds_until_the_run_is_ended_whoever_takes_it(user: UserStore) -> None:
     await begin(user)
-    await user.cancel_run("r1")
+    await user.runs.cancel("r1")
 
-    lease = await user.take_lease("r1", OTHER, seconds=60, replaces=1)
-    assert await user.poll(lease) == (True, False)
-    await user.commit(lease, Commit(finish=Finish("cancelled", "cancelled")))
-    assert (await user.run("r1")).cancel_requested
+    lease = await user.runs.take_lease("r1", OTHER, seconds=60, replaces=1)
+    assert await user.runs.poll(lease) == (True, False)
+    await user.runs.commit(lease, Commit(finish=Finish("cancelled", "cancelled")))
+    assert (await user.runs.get("r1")).cancel_requested
 
     # Who goes on with it then means to.
-    lease = await user.take_lease("r1", OTHER, seconds=60, replaces=2)
-    assert await user.poll(lease) == (False, False)
+    lease = await user.runs.take_lease("r1", OTHER, seconds=60, replaces=2)
+    assert await user.runs.poll(lease) == (False, False)
 
 
 async def test_who_saw_a_run_at_work_does_not_take_it_once_its_owner_has_ended_it(
     user: UserStore,
 ) -> None:
     lease = await begin(user)
-    await user.commit(lease, Commit(finish=Finish("cancelled", "cancelled")))
+    await user.runs.commit(lease, Commit(finish=Finish("cancelled", "cancelled")))
 
     with pytest.raises(LeaseLost, match="has become cancelled"):
-        await user.take_lease("r1", OTHER, seconds=60, replaces=1, was="running")
+        await user.runs.take_lease("r1", OTHER, seconds=60, replaces=1, was="running")
 
-    run = await user.run("r1")
+    run = await user.runs.get("r1")
     assert (run.status, run.epoch, run.owner) == ("cancelled", 1, None)
-    assert (await user.take_lease("r1", OTHER, seconds=60, replaces=1, was="cancelled")).epoch == 2
+    assert (
+        await user.runs.take_lease("r1", OTHER, seconds=60, replaces=1, was="cancelled")
+    ).epoch == 2
 
 
 async def test_a_taken_lease_has_the_next_epoch_and_the_new_owner(user: UserStore) -> None:
     old = await begin(user)
 
-    lease = await user.take_lease("r1", OTHER, seconds=60, replaces=1)
+    lease = await user.runs.take_lease("r1", OTHER, seconds=60, replaces=1)
 
-    run = await user.run("r1")
+    run = await user.runs.get("r1")
     assert (lease.epoch, run.epoch, run.owner) == (2, 2, OTHER)
     assert (run.cancel_requested, run.status) == (False, "running")
     for lost in (
-        user.renew_lease(old, seconds=60),
-        user.poll(old),
-        user.take_lease("r1", OWNER, seconds=60, replaces=1),
+        user.runs.renew_lease(old, seconds=60),
+        user.runs.poll(old),
+        user.runs.take_lease("r1", OWNER, seconds=60, replaces=1),
     ):
         with pytest.raises(LeaseLost):
             await lost
@@ -172,35 +174,35 @@ async def test_a_taken_lease_has_the_next_epoch_and_the_new_owner(user: UserStor
 
 async def test_a_failed_run_can_be_taken_up_again(user: UserStore) -> None:
     lease = await begin(user)
-    await user.commit(lease, Commit(nodes=(exchange(2, 1, "a"),)))
-    await user.commit(lease, Commit(finish=Finish("failed", "error", "broken", b"x")))
+    await user.runs.commit(lease, Commit(nodes=(exchange(2, 1, "a"),)))
+    await user.runs.commit(lease, Commit(finish=Finish("failed", "error", "broken", b"x")))
 
-    await user.take_lease("r1", OTHER, seconds=60, replaces=1)
+    await user.runs.take_lease("r1", OTHER, seconds=60, replaces=1)
 
-    run = await user.run("r1")
+    run = await user.runs.get("r1")
     assert (run.status, run.stop_reason, run.detail, run.output) == ("running", None, "", b"")
     assert (run.open_node, run.finished_at) == (2, None)
-    assert (await user.thread("t1")).active_run == "r1"
+    assert (await user.threads.get("t1")).active_run == "r1"
 
 
 async def test_a_succeeded_run_is_not_taken_up_again(user: UserStore) -> None:
     lease = await begin(user)
-    await user.commit(lease, Commit(finish=Finish("succeeded", "completed")))
+    await user.runs.commit(lease, Commit(finish=Finish("succeeded", "completed")))
 
     with pytest.raises(Conflict, match="succeeded"):
-        await user.take_lease("r1", OTHER, seconds=60, replaces=1)
+        await user.runs.take_lease("r1", OTHER, seconds=60, replaces=1)
 
 
 async def test_a_run_is_not_taken_up_while_another_is_active(user: UserStore) -> None:
     lease = await begin(user)
-    await user.commit(lease, Commit(finish=Finish("failed", "error")))
+    await user.runs.commit(lease, Commit(finish=Finish("failed", "error")))
     await begin(user, "r2", expect_head=1, expect_seq=1, nodes=(message(2, 1),), task_id=2)
 
     with pytest.raises(ThreadBusy) as raised:
-        await user.take_lease("r1", OTHER, seconds=60, replaces=1)
+        await user.runs.take_lease("r1", OTHER, seconds=60, replaces=1)
 
     assert raised.value.run_id == "r2"
-    assert (await user.run("r1")).status == "failed"
+    assert (await user.runs.get("r1")).status == "failed"
 
 
 async def test_an_owner_keeps_all_that_tells_it_from_another(user: UserStore) -> None:
@@ -208,7 +210,7 @@ async def test_an_owner_keeps_all_that_tells_it_from_another(user: UserStore) ->
 
     await begin(user, owner=owner)
 
-    assert (await user.run("r1")).owner == owner
+    assert (await user.runs.get("r1")).owner == owner
 
 
 # Cancellation
@@ -219,42 +221,42 @@ async def test_a_cancel_reaches_the_active_runs_of_the_subtree_only(user: UserSt
     over = await begin_child(user, "r1", "r2", "t2")
     await begin_child(user, "r2", "r3", "t3")
     await begin(user, "r4", "t4")
-    await user.commit(over, Commit(finish=Finish("succeeded", "completed")))
+    await user.runs.commit(over, Commit(finish=Finish("succeeded", "completed")))
 
-    assert sorted(await user.cancel_run("r1")) == ["r1", "r3"]
-    assert sorted(await user.cancel_run("r1")) == ["r1", "r3"]
+    assert sorted(await user.runs.cancel("r1")) == ["r1", "r3"]
+    assert sorted(await user.runs.cancel("r1")) == ["r1", "r3"]
 
-    assert await user.renew_lease(lease, seconds=60) is True
-    assert await user.poll(lease) == (True, False)
-    assert not (await user.run("r2")).cancel_requested
-    assert not (await user.run("r4")).cancel_requested
+    assert await user.runs.renew_lease(lease, seconds=60) is True
+    assert await user.runs.poll(lease) == (True, False)
+    assert not (await user.runs.get("r2")).cancel_requested
+    assert not (await user.runs.get("r4")).cancel_requested
 
 
 async def test_cancelling_a_child_leaves_its_parent(user: UserStore) -> None:
     await begin(user)
     await begin_child(user, "r1", "r2", "t2")
 
-    assert await user.cancel_run("r2") == ["r2"]
-    assert not (await user.run("r1")).cancel_requested
+    assert await user.runs.cancel("r2") == ["r2"]
+    assert not (await user.runs.get("r1")).cancel_requested
 
 
 async def test_a_run_that_is_cancelled_or_over_starts_no_children(user: UserStore) -> None:
     lease = await begin(user)
-    await user.cancel_run("r1")
+    await user.runs.cancel("r1")
     with pytest.raises(RunCancelled):
         await begin_child(user, "r1", "r2", "t2")
 
-    await user.commit(lease, Commit(finish=Finish("cancelled", "cancelled")))
+    await user.runs.commit(lease, Commit(finish=Finish("cancelled", "cancelled")))
     with pytest.raises(RunCancelled):
         await begin_child(user, "r1", "r2", "t2")
     with pytest.raises(NotFound):
         await begin_child(user, "r9", "r2", "t2")
-    assert (await user.thread("t2")).active_run is None
+    assert (await user.threads.get("t2")).active_run is None
 
 
 async def test_a_cancel_of_an_unknown_run_is_not_found(user: UserStore) -> None:
     with pytest.raises(NotFound):
-        await user.cancel_run("r9")
+        await user.runs.cancel("r9")
 
 
 async def test_runs_are_found_by_the_thread_of_their_parents_and_their_task_key(
@@ -271,10 +273,10 @@ async def test_runs_are_found_by_the_thread_of_their_parents_and_their_task_key(
     await begin_child(user, "a", "d", "d", internal={"delegation": {"key": "k1"}})
 
     async def found(**filters: Any) -> list[str]:
-        return sorted(run.id for run in await user.runs(parent_thread_id="t1", **filters))
+        return sorted(run.id for run in await user.runs.list(parent_thread_id="t1", **filters))
 
     assert await found() == ["a", "b", "c"]
     assert await found(task_key="k1") == ["a"]
     assert await found(task_key="k3") == []
     assert await found(status=("succeeded",)) == []
-    assert [run.id for run in await user.runs(parent_thread_id="a")] == ["d"]
+    assert [run.id for run in await user.runs.list(parent_thread_id="a")] == ["d"]

@@ -31,13 +31,13 @@ async def tell(user: UserStore, *texts: str, run: str = "r1", thread: str = "t1"
 
 async def found(user: UserStore, query: str, *, every_word: bool = False) -> list[int]:
     """Return the nodes of the hits in all threads, in the order of their ids."""
-    hits = await user.search_text(query, limit=100, every_word=every_word)
+    hits = await user.search.find(query, limit=100, every_word=every_word)
     return sorted(hit.node_id for hit in hits)
 
 
 async def test_any_word_matches_and_the_rarer_one_counts_for_more(user: UserStore) -> None:
     await tell(user, "the cat sat", "the dog sat", "the zebra ran", "nothing of it")
-    hits = await user.search_text("the zebra sat")
+    hits = await user.search.find("the zebra sat")
     assert [hit.node_id for hit in hits] == [3, 1, 2]
     assert hits[0].score > hits[1].score == hits[2].score > 0
     assert hits[0] == TextHit("t1", 3, None, hits[0].score)
@@ -53,7 +53,7 @@ async def test_every_word_must_match_if_asked(user: UserStore) -> None:
 async def test_the_word_said_more_often_and_the_shorter_text_win(user: UserStore) -> None:
     filler = "one two three four five six"
     await tell(user, f"lemon {filler}", f"lemon lemon {filler}", "lemon", filler)
-    assert [hit.node_id for hit in await user.search_text("lemon")] == [3, 2, 1]
+    assert [hit.node_id for hit in await user.search.find("lemon")] == [3, 2, 1]
 
 
 async def test_identifiers_are_found_whole_and_by_their_parts(user: UserStore) -> None:
@@ -81,7 +81,7 @@ async def test_identifiers_are_found_whole_and_by_their_parts(user: UserStore) -
         "user": [1, 2],
     }.items():
         assert await found(user, query, every_word=True) == nodes, query
-    whole, _ = await user.search_text("getUserName user")
+    whole, _ = await user.search.find("getUserName user")
     assert whole.node_id == 2
 
 
@@ -114,8 +114,8 @@ async def test_case_accents_and_scripts_without_spaces(user: UserStore) -> None:
 )
 async def test_a_query_without_words_finds_nothing(user: UserStore, query: str) -> None:
     await tell(user, f"a text with {query.encode('utf-8', 'replace').decode()} in it")
-    assert await user.search_text(query) == []
-    assert await user.search_text(query, every_word=True) == []
+    assert await user.search.find(query) == []
+    assert await user.search.find(query, every_word=True) == []
 
 
 @pytest.mark.parametrize(
@@ -152,68 +152,68 @@ async def test_results_and_exchanges_are_found_once_they_are_there(user: UserSto
     opened = NewNode(
         2, 1, "exchange", "assistant", b"calls", 10, 0, "open", ("grep", "read"), "looking around"
     )
-    await user.commit(lease, Commit(nodes=(opened,)))
+    await user.runs.commit(lease, Commit(nodes=(opened,)))
     results = tuple(
         CallDone(2, index, "ok", b"result", 1, text=text)
         for index, text in enumerate(["a pelican", "two herons"])
     )
-    await user.commit(lease, Commit(done=results, close=(2,), head=2))
-    hits = await user.search_text("pelican herons looking")
+    await user.runs.commit(lease, Commit(done=results, close=(2,), head=2))
+    hits = await user.search.find("pelican herons looking")
     assert {(hit.node_id, hit.call) for hit in hits} == {(2, None), (2, 0), (2, 1)}
     # What is not appended is not found.
     with pytest.raises(Conflict):
-        await user.commit(lease, Commit(nodes=(said(9, "an ostrich"),)))
-    assert await user.search_text("ostrich") == []
+        await user.runs.commit(lease, Commit(nodes=(said(9, "an ostrich"),)))
+    assert await user.search.find("ostrich") == []
 
 
 async def test_a_thread_alone_a_limit_and_the_order_of_equal_hits(user: UserStore) -> None:
     await tell(user, "same words", "same words", run="r1", thread="b")
     await tell(user, "same words", run="r2", thread="a")
-    hits = await user.search_text("same words")
+    hits = await user.search.find("same words")
     assert [(hit.thread_id, hit.node_id) for hit in hits] == [("a", 1), ("b", 1), ("b", 2)]
     assert len({hit.score for hit in hits}) == 1
-    hits = await user.search_text("words", thread_id="b", limit=1)
+    hits = await user.search.find("words", thread_id="b", limit=1)
     assert [(hit.thread_id, hit.node_id) for hit in hits] == [("b", 1)]
-    assert await user.search_text("words", limit=0) == []
+    assert await user.search.find("words", limit=0) == []
     with pytest.raises(NotFound):
-        await user.search_text("words", thread_id="c")
+        await user.search.find("words", thread_id="c")
 
 
 async def test_owners_neither_see_nor_weigh_each_other(
     user: UserStore, stranger: UserStore
 ) -> None:
     await tell(user, "a lighthouse", "a harbour", "a lighthouse in a harbour")
-    before = await user.search_text("lighthouse harbour")
+    before = await user.search.find("lighthouse harbour")
     await tell(stranger, *["the lighthouse keeper"] * 50, run="r9", thread="t9")
-    assert await user.search_text("lighthouse harbour") == before
-    assert await stranger.search_text("harbour") == []
-    assert {hit.thread_id for hit in await stranger.search_text("lighthouse")} == {"t9"}
+    assert await user.search.find("lighthouse harbour") == before
+    assert await stranger.search.find("harbour") == []
+    assert {hit.thread_id for hit in await stranger.search.find("lighthouse")} == {"t9"}
     with pytest.raises(NotFound):
-        await stranger.search_text("harbour", thread_id="t1")
+        await stranger.search.find("harbour", thread_id="t1")
     with pytest.raises(NotFound):
-        await stranger.index_texts("t1", [NodeText(1, None, "mine now")])
+        await stranger.search.index("t1", [NodeText(1, None, "mine now")])
 
 
 async def test_texts_of_the_log_are_indexed_once(user: UserStore) -> None:
     lease = await begin(user, nodes=(message(1, None),))
-    await user.commit(lease, Commit(nodes=(exchange(2, 1, "grep"),)))
+    await user.runs.commit(lease, Commit(nodes=(exchange(2, 1, "grep"),)))
     texts = [NodeText(1, None, "a heron"), NodeText(2, 0, "a pelican"), NodeText(2, None, "...")]
-    await user.index_texts("t1", texts)
-    before = await user.search_text("heron pelican")
+    await user.search.index("t1", texts)
+    before = await user.search.find("heron pelican")
     assert [(hit.node_id, hit.call) for hit in before] == [(1, None), (2, 0)]
-    await user.index_texts("t1", [*texts, NodeText(1, None, "another text")])
-    assert await user.search_text("heron pelican") == before
-    assert await user.search_text("another") == []
-    await user.index_texts("t1", [])
+    await user.search.index("t1", [*texts, NodeText(1, None, "another text")])
+    assert await user.search.find("heron pelican") == before
+    assert await user.search.find("another") == []
+    await user.search.index("t1", [])
     with pytest.raises(Conflict):
-        await user.index_texts("t1", [NodeText(3, None, "of no node")])
+        await user.search.index("t1", [NodeText(3, None, "of no node")])
     with pytest.raises(NotFound):
-        await user.index_texts("t2", texts)
+        await user.search.index("t2", texts)
 
 
 async def test_more_texts_than_one_batch_takes(user: UserStore) -> None:
     nodes = tuple(message(seq, seq - 1 or None) for seq in range(1, 251))
     await begin(user, nodes=nodes)
-    await user.index_texts("t1", [NodeText(seq, None, f"number n{seq}") for seq in range(1, 251)])
-    assert len(await user.search_text("number", limit=1000)) == 250
+    await user.search.index("t1", [NodeText(seq, None, f"number n{seq}") for seq in range(1, 251)])
+    assert len(await user.search.find("number", limit=1000)) == 250
     assert await found(user, "n250") == [250]

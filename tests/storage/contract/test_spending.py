@@ -37,11 +37,11 @@ OVER = Finish("succeeded", "completed")
 
 
 async def reserve(user: UserStore, lease: Lease, limits: Limits, amount: Amount = CALL) -> None:
-    await user.commit(lease, Commit(reserve=amount, limits=limits))
+    await user.runs.commit(lease, Commit(reserve=amount, limits=limits))
 
 
 async def settle(user: UserStore, lease: Lease, used: Amount = USED, held: Amount = CALL) -> None:
-    await user.commit(lease, Commit(release=held, settle=used))
+    await user.runs.commit(lease, Commit(release=held, settle=used))
 
 
 async def raw(url: str, sql: str) -> None:
@@ -62,13 +62,13 @@ async def test_a_day_has_what_all_runs_of_the_owner_spent(
     await settle(user, second)
     await begin(stranger)
 
-    day = await user.day_spending()
+    day = await user.spending.of_day()
     assert (day.settled, day.unsettled, day.reserved) == (USED, Amount(), CALL)
     assert day.spent == USED
-    assert await user.holders() == ["r1"]
+    assert await user.spending.reserving_runs() == ["r1"]
     assert day.ends_at is not None and day.ends_at % 86400 == 0
-    assert 0 < day.ends_at - (await user.run("r1")).created_at <= 2 * 86400
-    theirs = await stranger.day_spending()
+    assert 0 < day.ends_at - (await user.runs.get("r1")).created_at <= 2 * 86400
+    theirs = await stranger.spending.of_day()
     assert (theirs.spent, theirs.reserved) == (Amount(), Amount())
 
 
@@ -76,7 +76,7 @@ async def test_a_reservation_past_the_day_says_so_and_writes_nothing(user: UserS
     leases = [await begin(user, f"r{n}", f"t{n}") for n in range(4)]
     for lease in leases[:3]:
         await reserve(user, lease, DAY)
-    before = await user.run("r3"), await user.day_spending()
+    before = await user.runs.get("r3"), await user.spending.of_day()
 
     with pytest.raises(BudgetExceeded, match=r"900 tokens .* reserved") as raised:
         await reserve(user, leases[3], DAY)
@@ -86,7 +86,7 @@ async def test_a_reservation_past_the_day_says_so_and_writes_nothing(user: UserS
     assert "Raise the budget of the day" in raised.value.cure
     with pytest.raises(BudgetExceeded, match="day"):
         await reserve(user, leases[3], DAY, Amount(1, 5000))
-    assert (await user.run("r3"), await user.day_spending()) == before
+    assert (await user.runs.get("r3"), await user.spending.of_day()) == before
 
     await settle(user, leases[0])
     await reserve(user, leases[3], DAY)
@@ -97,9 +97,9 @@ async def test_what_a_commit_books_counts_before_its_reservation(user: UserStore
     await reserve(user, lease, DAY)
     lost = Commit(release=CALL, unsettle=CALL, limits=DAY)
     with pytest.raises(BudgetExceeded):
-        await user.commit(lease, replace(lost, reserve=Amount(701, 0)))
-    await user.commit(lease, replace(lost, reserve=Amount(700, 0)))
-    day = await user.day_spending()
+        await user.runs.commit(lease, replace(lost, reserve=Amount(701, 0)))
+    await user.runs.commit(lease, replace(lost, reserve=Amount(700, 0)))
+    day = await user.spending.of_day()
     assert (day.unsettled, day.reserved) == (CALL, Amount(700, 0))
 
 
@@ -119,7 +119,7 @@ async def test_two_stores_at_once_never_reserve_past_the_day_or_the_thread(
         except BudgetExceeded as error:
             assert error.budget == "day"
             return
-        day = await store.day_spending()
+        day = await store.spending.of_day()
         assert day.spent.tokens + day.reserved.tokens <= 2000
         fitted.append(lease.run_id)
 
@@ -129,13 +129,13 @@ async def test_two_stores_at_once_never_reserve_past_the_day_or_the_thread(
     await other.close()
 
     assert len(fitted) == 2000 // CALL.tokens
-    assert (await user.day_spending()).reserved == Amount(1800, 180)
+    assert (await user.spending.of_day()).reserved == Amount(1800, 180)
     for lease in leases:
         if lease.run_id in fitted:
             await settle(user, lease)
-    day = await user.day_spending()
+    day = await user.spending.of_day()
     assert (day.spent, day.reserved) == (Amount(600, 60), Amount())
-    assert (await user.thread_spending(root.thread_id)).spent.tokens == 100 * sum(
+    assert (await user.spending.of_thread(root.thread_id)).spent.tokens == 100 * sum(
         name.startswith("a") for name in fitted
     )
 
@@ -145,7 +145,7 @@ async def test_a_thread_has_what_the_trees_on_it_spent(user: UserStore) -> None:
     child = await begin_child(user, "r1", "c1", "t1-child")
     await reserve(user, child, THREAD)
     await settle(user, child, Amount(500, 0))
-    await user.commit(first, Commit(finish=OVER))
+    await user.runs.commit(first, Commit(finish=OVER))
     second = await begin(user, "r2", expect_head=1, expect_seq=1, nodes=())
 
     with pytest.raises(BudgetExceeded, match="of the thread: of 1,000 tokens, 500") as raised:
@@ -155,10 +155,12 @@ async def test_a_thread_has_what_the_trees_on_it_spent(user: UserStore) -> None:
     # What a task of the first run has in the background is still its thread's.
     with pytest.raises(BudgetExceeded, match="400 tokens reserved"):
         await reserve(user, child, THREAD, Amount(101, 0))
-    found = await user.thread_spending("t1")
+    found = await user.spending.of_thread("t1")
     assert found == Spending(settled=Amount(500, 0), reserved=Amount(400, 0))
     assert (
-        await user.thread_spending("t1-child") == await user.thread_spending("none") == Spending()
+        await user.spending.of_thread("t1-child")
+        == await user.spending.of_thread("none")
+        == Spending()
     )
 
 
@@ -171,12 +173,12 @@ async def test_what_a_dead_run_held_counts_as_spent_when_it_is_taken_over(
     with pytest.raises(BudgetExceeded, match=r"800 tokens .* reserved"):
         await reserve(user, other, DAY)
 
-    lease = await user.take_lease("r1", OTHER, seconds=60, replaces=1)
-    day = await user.day_spending()
+    lease = await user.runs.take_lease("r1", OTHER, seconds=60, replaces=1)
+    day = await user.spending.of_day()
     assert (day.unsettled, day.reserved) == (Amount(800, 80), Amount())
     await reserve(user, lease, DAY, Amount(150, 15))
-    await user.commit(lease, Commit(finish=Finish("failed", "error")))
-    day = await user.day_spending()
+    await user.runs.commit(lease, Commit(finish=Finish("failed", "error")))
+    day = await user.spending.of_day()
     assert (day.unsettled, day.reserved) == (Amount(950, 95), Amount())
     with pytest.raises(BudgetExceeded, match="950 tokens"):
         await reserve(user, other, DAY)
@@ -198,7 +200,7 @@ async def test_the_next_day_begins_anew_but_for_what_is_under_way(
     with pytest.raises(BudgetExceeded, match=r"0 tokens .* spent and 1,000 tokens .* reserved"):
         await reserve(user, lease, DAY, Amount(1, 0))
     await settle(user, lease, Amount(350, 0), held=Amount(400, 0))
-    assert (await user.day_spending()).spent == Amount(350, 0)
+    assert (await user.spending.of_day()).spent == Amount(350, 0)
 
 
 async def test_deleting_a_thread_gives_nothing_of_the_day_back(
@@ -211,46 +213,46 @@ async def test_deleting_a_thread_gives_nothing_of_the_day_back(
     child = await begin_child(user, "r1", "c1", "t2", lease_seconds=-1)
     await reserve(user, child, DAY)
 
-    await user.delete_thread("t1")
+    await user.upkeep.delete_thread("t1")
 
-    day = await user.day_spending()
+    day = await user.spending.of_day()
     assert (day.settled, day.unsettled, day.reserved) == (USED, Amount(600, 60), Amount())
-    assert await user.thread_spending("t1") == Spending()
+    assert await user.spending.of_thread("t1") == Spending()
 
 
 async def test_an_imported_thread_keeps_what_it_spent_and_counts_on_no_day(
     user: UserStore, stranger: UserStore
 ) -> None:
     await fill(user, "mark")
-    spent = await user.thread_spending(PARENT)
-    await stranger.import_thread(stream(await exported(user)))
+    spent = await user.spending.of_thread(PARENT)
+    await stranger.upkeep.import_thread(stream(await exported(user)))
 
     assert spent.spent.tokens > 0
-    assert await stranger.thread_spending(PARENT) == spent
-    assert (await stranger.day_spending()).spent == Amount()
+    assert await stranger.spending.of_thread(PARENT) == spent
+    assert (await stranger.spending.of_day()).spent == Amount()
 
 
 async def test_what_the_root_keeps_is_not_for_the_runs_below(user: UserStore) -> None:
     root = await begin(user, budget=Budget(tokens=1000, cost=500))
     child = await begin_child(user, "r1", "c1", "t2")
     limits = Limits(thread=Budget(tokens=1000), day=Budget(tokens=1000))
-    await user.commit(root, Commit(keep=Amount(200, 50)))
-    assert (await user.run("r1")).kept == Amount(200, 50)
+    await user.runs.commit(root, Commit(keep=Amount(200, 50)))
+    assert (await user.runs.get("r1")).kept == Amount(200, 50)
 
     for amount in (Amount(801, 0), Amount(0, 451)):
         with pytest.raises(BudgetExceeded, match="kept for the run itself"):
             await reserve(user, child, Limits(), amount)
     await reserve(user, child, limits, Amount(700, 0))
     await reserve(user, root, limits, Amount(300, 50))
-    await user.commit(root, Commit(release=Amount(300, 50)))
+    await user.runs.commit(root, Commit(release=Amount(300, 50)))
     for one in (Limits(thread=Budget(tokens=850)), Limits(day=Budget(tokens=850))):
         with pytest.raises(BudgetExceeded):
             await reserve(user, child, one, Amount(1, 0))
         await reserve(user, root, one, Amount(100, 0))
-        await user.commit(root, Commit(release=Amount(100, 0)))
+        await user.runs.commit(root, Commit(release=Amount(100, 0)))
 
     # Once the root is over, the rest is for those whom it left in the background.
-    await user.commit(root, Commit(finish=OVER))
+    await user.runs.commit(root, Commit(finish=OVER))
     await reserve(user, child, limits, Amount(300, 0))
 
 
@@ -264,7 +266,7 @@ async def test_what_a_roots_memory_spends_is_not_what_the_root_keeps(
 ) -> None:
     budget = Budget(tokens=1000) if limits == Limits() else Budget()
     root = await begin(user, budget=budget)
-    await user.commit(root, Commit(keep=Amount(200, 50)))
+    await user.runs.commit(root, Commit(keep=Amount(200, 50)))
     spare = replace(limits, spare=True)
 
     with pytest.raises(BudgetExceeded, match="200 tokens kept for the run itself"):
@@ -298,7 +300,7 @@ async def test_reservations_that_are_not_committed_yet_are_waited_for(
         for lease in leases:
             group.start_soon(work, lease)
     assert len(fitted) == 1000 // CALL.tokens
-    assert (await user.day_spending()).reserved == Amount(900, 90)
+    assert (await user.spending.of_day()).reserved == Amount(900, 90)
 
 
 async def test_the_steps_of_a_tree_are_limited_together(user: UserStore) -> None:
@@ -306,7 +308,7 @@ async def test_the_steps_of_a_tree_are_limited_together(user: UserStore) -> None
     root = await begin(user)
     children = [await begin_child(user, "r1", f"c{n}", f"t-{n}") for n in range(3)]
     await reserve(user, root, limits)
-    await user.commit(root, Commit(release=CALL, settle=USED, steps=2))
+    await user.runs.commit(root, Commit(release=CALL, settle=USED, steps=2))
     for child in children[:2]:
         await reserve(user, child, limits)
 
@@ -314,12 +316,12 @@ async def test_the_steps_of_a_tree_are_limited_together(user: UserStore) -> None
     with pytest.raises(BudgetExceeded, match="6 steps: 2 are made") as raised:
         await reserve(user, children[2], limits)
     assert raised.value.budget == "steps"
-    await user.commit(children[0], Commit(release=CALL, settle=USED, steps=1))
-    assert await user.tree_steps("r1") == 3
+    await user.runs.commit(children[0], Commit(release=CALL, settle=USED, steps=1))
+    assert await user.runs.count_tree_steps("r1") == 3
     with pytest.raises(BudgetExceeded):
         await reserve(user, children[0], limits)
     await reserve(user, root, limits)
-    await user.commit(root, Commit(release=CALL, settle=USED, steps=3))
+    await user.runs.commit(root, Commit(release=CALL, settle=USED, steps=3))
     await reserve(user, root, limits)
     with pytest.raises(BudgetExceeded):
         await reserve(user, root, Limits(steps=5))
@@ -335,18 +337,18 @@ async def test_the_time_of_a_run_stands_still_while_it_waits(
     )
     lease = await begin(user)
     await raw(database_url, earlier)
-    assert 100 <= await user.worked_seconds("r1") < 160
-    await user.commit(lease, Commit(finish=Finish("suspended", "awaiting_user")))
-    waited = await user.worked_seconds("r1")
-    assert 100 <= waited < 160 and await user.worked_seconds("r1") == waited
+    assert 100 <= await user.runs.active_seconds("r1") < 160
+    await user.runs.commit(lease, Commit(finish=Finish("suspended", "awaiting_user")))
+    waited = await user.runs.active_seconds("r1")
+    assert 100 <= waited < 160 and await user.runs.active_seconds("r1") == waited
 
-    await user.take_lease("r1", OTHER, seconds=60, replaces=1)
-    assert waited <= await user.worked_seconds("r1") < waited + 60
+    await user.runs.take_lease("r1", OTHER, seconds=60, replaces=1)
+    assert waited <= await user.runs.active_seconds("r1") < waited + 60
     # Its process dies, and 40 seconds pass until it is taken over.
     await raw(database_url, ago)
-    await user.take_lease("r1", OTHER, seconds=60, replaces=2)
-    assert 60 <= await user.worked_seconds("r1") - waited < 100
-    assert await user.worked_seconds("none") == 0
+    await user.runs.take_lease("r1", OTHER, seconds=60, replaces=2)
+    assert 60 <= await user.runs.active_seconds("r1") - waited < 100
+    assert await user.runs.active_seconds("none") == 0
 
 
 async def test_a_run_keeps_to_the_budget_that_it_was_given_last(user: UserStore) -> None:
@@ -356,11 +358,11 @@ async def test_a_run_keeps_to_the_budget_that_it_was_given_last(user: UserStore)
     with pytest.raises(BudgetExceeded):
         await reserve(user, below, Limits())
 
-    await user.set_budget("r1", Budget(tokens=600))
+    await user.spending.set_budget("r1", Budget(tokens=600))
     await reserve(user, below, Limits())
-    assert (await user.run("r1")).budget == Budget(tokens=600)
+    assert (await user.runs.get("r1")).budget == Budget(tokens=600)
 
-    await user.set_budget("r1", Budget(tokens=1))
+    await user.spending.set_budget("r1", Budget(tokens=1))
     await settle(user, lease)
     with pytest.raises(BudgetExceeded, match="of 1 tokens, 100 tokens are spent"):
         await reserve(user, lease, Limits())
@@ -370,19 +372,19 @@ async def test_which_budgets_cannot_be_changed(user: UserStore, stranger: UserSt
     lease = await begin(user, budget=Budget(tokens=500))
     await begin_child(user, "r1", "r2", "t2")
     with pytest.raises(Conflict, match="began without such a limit"):
-        await user.set_budget("r1", Budget(tokens=500, cost=1))
-    await user.set_budget("r1", Budget())
+        await user.spending.set_budget("r1", Budget(tokens=500, cost=1))
+    await user.spending.set_budget("r1", Budget())
     with pytest.raises(Conflict, match="from the budget of run r1"):
-        await user.set_budget("r2", Budget(tokens=1))
+        await user.spending.set_budget("r2", Budget(tokens=1))
     for store, run_id in ((stranger, "r1"), (user, "r9")):
         with pytest.raises(NotFound):
-            await store.set_budget(run_id, Budget(tokens=1))
-    assert (await user.run("r1")).budget == Budget(tokens=500)
+            await store.spending.set_budget(run_id, Budget(tokens=1))
+    assert (await user.runs.get("r1")).budget == Budget(tokens=500)
 
-    await user.commit(lease, Commit(finish=Finish("failed", "budget")))
-    await user.set_budget("r1", Budget(cost=7))
-    assert (await user.run("r1")).budget == Budget(tokens=500, cost=7)
-    lease = await user.take_lease("r1", OTHER, seconds=60, replaces=1)
-    await user.commit(lease, Commit(finish=OVER))
+    await user.runs.commit(lease, Commit(finish=Finish("failed", "budget")))
+    await user.spending.set_budget("r1", Budget(cost=7))
+    assert (await user.runs.get("r1")).budget == Budget(tokens=500, cost=7)
+    lease = await user.runs.take_lease("r1", OTHER, seconds=60, replaces=1)
+    await user.runs.commit(lease, Commit(finish=OVER))
     with pytest.raises(Conflict, match="is over: succeeded"):
-        await user.set_budget("r1", Budget(tokens=1))
+        await user.spending.set_budget("r1", Budget(tokens=1))

@@ -19,8 +19,8 @@ from tests.storage.helpers import append, begin, begin_child, exchange
 
 
 async def test_a_thread_is_created_once_and_keeps_its_first_title(user: UserStore) -> None:
-    created = await user.ensure_thread("t1", title="first", metadata={"topic": "x"})
-    again = await user.ensure_thread("t1", title="second", metadata={"topic": "y"})
+    created = await user.threads.ensure("t1", title="first", metadata={"topic": "x"})
+    again = await user.threads.ensure("t1", title="second", metadata={"topic": "y"})
 
     assert (created.title, created.metadata) == ("first", {"topic": "x"})
     assert again == created
@@ -30,49 +30,49 @@ async def test_a_thread_is_created_once_and_keeps_its_first_title(user: UserStor
 
 async def test_a_thread_without_an_id_is_refused(user: UserStore) -> None:
     with pytest.raises(StoreError, match="empty"):
-        await user.ensure_thread("")
+        await user.threads.ensure("")
 
 
 async def test_an_unknown_thread_is_not_found(user: UserStore) -> None:
     with pytest.raises(NotFound, match="nowhere"):
-        await user.thread("nowhere")
+        await user.threads.get("nowhere")
 
 
 async def test_metadata_is_merged_key_by_key_and_none_removes_one(user: UserStore) -> None:
-    await user.ensure_thread("t1", metadata={"a": {"x": 1}, "b": 2, "c": 3})
+    await user.threads.ensure("t1", metadata={"a": {"x": 1}, "b": 2, "c": 3})
 
-    await user.update_thread("t1", metadata={"a": {"y": 1}, "b": None})
+    await user.threads.update("t1", metadata={"a": {"y": 1}, "b": None})
 
-    assert (await user.thread("t1")).metadata == {"a": {"y": 1}, "c": 3}
+    assert (await user.threads.get("t1")).metadata == {"a": {"y": 1}, "c": 3}
 
 
 async def test_the_title_changes_alone(user: UserStore) -> None:
-    await user.ensure_thread("t1", title="old", metadata={"a": 1})
+    await user.threads.ensure("t1", title="old", metadata={"a": 1})
 
-    updated = await user.update_thread("t1", title="new")
+    updated = await user.threads.update("t1", title="new")
 
     assert (updated.title, updated.metadata) == ("new", {"a": 1})
 
 
 async def test_metadata_that_is_no_json_is_refused(user: UserStore) -> None:
     with pytest.raises(StoreError, match="JSON"):
-        await user.ensure_thread("t1", metadata={"a": object()})
+        await user.threads.ensure("t1", metadata={"a": object()})
 
 
 async def test_threads_come_newest_first_and_page_by_their_update(user: UserStore) -> None:
     stamps: list[float] = []
     for number in range(3):
-        stamps.append((await user.ensure_thread(f"t{number}")).updated_at)
-    touched = await user.update_thread("t0", title="touched")
+        stamps.append((await user.threads.ensure(f"t{number}")).updated_at)
+    touched = await user.threads.update("t0", title="touched")
     while touched.updated_at <= stamps[-1]:
-        touched = await user.update_thread("t0", title="touched")
+        touched = await user.threads.update("t0", title="touched")
 
-    threads = await user.threads()
+    threads = await user.threads.list()
 
     assert threads[0].id == "t0"
     assert sorted(thread.id for thread in threads) == ["t0", "t1", "t2"]
-    assert len(await user.threads(limit=2)) == 2
-    older = await user.threads(before=touched.updated_at)
+    assert len(await user.threads.list(limit=2)) == 2
+    older = await user.threads.list(before=touched.updated_at)
     assert sorted(thread.id for thread in older) == ["t1", "t2"]
 
 
@@ -84,49 +84,49 @@ async def test_threads_of_child_runs_can_be_left_out(store: Store, user: UserSto
     await begin(other, "r2", "t2")
     await begin_child(other, "r2", "r1", "t1")
 
-    assert sorted(thread.id for thread in await user.threads()) == ["t1", "t2"]
-    assert [thread.id for thread in await user.threads(children=False)] == ["t1"]
-    assert [thread.id for thread in await user.threads(limit=1, children=False)] == ["t1"]
-    assert [thread.id for thread in await other.threads(children=False)] == ["t2"]
+    assert sorted(thread.id for thread in await user.threads.list()) == ["t1", "t2"]
+    assert [thread.id for thread in await user.threads.list(children=False)] == ["t1"]
+    assert [thread.id for thread in await user.threads.list(limit=1, children=False)] == ["t1"]
+    assert [thread.id for thread in await other.threads.list(children=False)] == ["t2"]
 
 
 async def test_the_head_moves_to_any_closed_node_and_before_the_first(user: UserStore) -> None:
     lease = await begin(user)
     await append(user, lease, 2)
-    await user.commit(lease, Commit(finish=Finish("succeeded", "completed")))
+    await user.runs.commit(lease, Commit(finish=Finish("succeeded", "completed")))
 
-    await user.move_head("t1", 1, expect=3)
-    assert (await user.thread("t1")).head == 1
-    await user.move_head("t1", None, expect=1)
-    assert (await user.thread("t1")).head is None
+    await user.threads.move_head("t1", 1, expect=3)
+    assert (await user.threads.get("t1")).head == 1
+    await user.threads.move_head("t1", None, expect=1)
+    assert (await user.threads.get("t1")).head is None
 
 
 async def test_the_head_stays_while_a_run_is_active(user: UserStore) -> None:
     await begin(user)
 
     with pytest.raises(ThreadBusy) as raised:
-        await user.move_head("t1", None, expect=1)
+        await user.threads.move_head("t1", None, expect=1)
 
     assert raised.value.run_id == "r1"
-    assert (await user.thread("t1")).head == 1
+    assert (await user.threads.get("t1")).head == 1
 
 
 async def test_the_head_moves_neither_to_a_missing_nor_to_an_open_node(user: UserStore) -> None:
     lease = await begin(user)
-    await user.commit(lease, Commit(nodes=(exchange(2, 1, "shell"),)))
-    await user.commit(lease, Commit(finish=Finish("cancelled", "cancelled", "killed")))
+    await user.runs.commit(lease, Commit(nodes=(exchange(2, 1, "shell"),)))
+    await user.runs.commit(lease, Commit(finish=Finish("cancelled", "cancelled", "killed")))
 
     for node in (2, 9):
         with pytest.raises(NotFound):
-            await user.move_head("t1", node, expect=1)
+            await user.threads.move_head("t1", node, expect=1)
 
 
 async def test_a_head_that_others_moved_is_not_moved(user: UserStore) -> None:
     lease = await begin(user)
-    await user.commit(lease, Commit(finish=Finish("succeeded", "completed")))
+    await user.runs.commit(lease, Commit(finish=Finish("succeeded", "completed")))
 
     with pytest.raises(Conflict, match="head"):
-        await user.move_head("t1", None, expect=7)
+        await user.threads.move_head("t1", None, expect=7)
 
 
 async def test_everything_is_there_after_the_store_was_closed(
@@ -138,7 +138,7 @@ async def test_everything_is_there_after_the_store_was_closed(
     reopened = await open_store(database_url)
     try:
         user = reopened.of("ann")
-        assert (await user.thread("t1")).active_run == "r1"
-        assert [node.body for node in await user.branch("t1", 1)] == [b"the task"]
+        assert (await user.threads.get("t1")).active_run == "r1"
+        assert [node.body for node in await user.log.branch("t1", 1)] == [b"the task"]
     finally:
         await reopened.close()

@@ -43,17 +43,17 @@ def ids(hits: Sequence[VectorHit]) -> list[int]:
 @pytest.fixture
 async def user(user: UserStore) -> UserStore:
     """An owner with two threads."""
-    await user.ensure_thread("t1")
-    await user.ensure_thread("t2")
+    await user.threads.ensure("t1")
+    await user.threads.ensure("t2")
     return user
 
 
 async def test_the_likest_come_first_with_their_cosine(user: UserStore) -> None:
-    await user.upsert_vectors(
+    await user.vectors.upsert(
         MODEL, [item(1, [1, 0, 0]), item(2, [-2, 0, 0]), item(3, [3, 3, 0]), item(4, [0, 0, 5])]
     )
 
-    hits = await user.search_vectors(MODEL, [1, 0, 0])
+    hits = await user.vectors.nearest(MODEL, [1, 0, 0])
 
     assert ids(hits) == [1, 3, 4, 2]
     assert [hit.similarity for hit in hits] == pytest.approx([1, math.sqrt(0.5), 0, -1], abs=1e-6)
@@ -64,14 +64,14 @@ async def test_the_likest_come_first_with_their_cosine(user: UserStore) -> None:
 async def test_random_vectors_are_ranked_as_their_cosines_are(user: UserStore) -> None:
     draw = random.Random(7)
     vectors = [[draw.gauss(0, 1) for _ in range(40)] for _ in range(300)]
-    await user.upsert_vectors(MODEL, [item(number, v) for number, v in enumerate(vectors)])
+    await user.vectors.upsert(MODEL, [item(number, v) for number, v in enumerate(vectors)])
     query = [draw.gauss(0, 1) for _ in range(40)]
 
     def likeness(vector: Sequence[float]) -> float:
         dot = sum(a * b for a, b in zip(vector, query, strict=True))
         return dot / math.hypot(*vector) / math.hypot(*query)
 
-    hits = await user.search_vectors(MODEL, query, limit=25)
+    hits = await user.vectors.nearest(MODEL, query, limit=25)
 
     wanted = sorted(range(300), key=lambda number: -likeness(vectors[number]))[:25]
     assert ids(hits) == wanted
@@ -82,7 +82,7 @@ async def test_random_vectors_are_ranked_as_their_cosines_are(user: UserStore) -
 
 async def test_equal_hits_are_ordered_by_their_keys(user: UserStore) -> None:
     same = [0.5, 0.5]
-    await user.upsert_vectors(
+    await user.vectors.upsert(
         MODEL,
         [
             item(2, same),
@@ -93,7 +93,7 @@ async def test_equal_hits_are_ordered_by_their_keys(user: UserStore) -> None:
         ],
     )
 
-    hits = await user.search_vectors(MODEL, same)
+    hits = await user.vectors.nearest(MODEL, same)
 
     assert [(hit.thread_id, hit.source, hit.source_id, hit.part) for hit in hits] == [
         ("t1", "Z", 10, 0),
@@ -105,7 +105,7 @@ async def test_equal_hits_are_ordered_by_their_keys(user: UserStore) -> None:
 
 
 async def test_a_search_is_held_to_its_limit_thread_and_sources(user: UserStore) -> None:
-    await user.upsert_vectors(
+    await user.vectors.upsert(
         MODEL,
         [
             item(1, [1, 0]),
@@ -115,54 +115,54 @@ async def test_a_search_is_held_to_its_limit_thread_and_sources(user: UserStore)
         ],
     )
 
-    assert ids(await user.search_vectors(MODEL, [1, 0], limit=3)) == [1, 2, 3]
-    assert await user.search_vectors(MODEL, [1, 0], limit=0) == []
-    assert ids(await user.search_vectors(MODEL, [1, 0], thread_id="t2")) == [3, 4]
-    assert ids(await user.search_vectors(MODEL, [1, 0], sources=["it's", "observation"])) == [2, 4]
-    assert ids(await user.search_vectors(MODEL, [1, 0], thread_id="t2", sources=["it's"])) == [4]
-    assert await user.search_vectors(MODEL, [1, 0], sources=[]) == []
+    assert ids(await user.vectors.nearest(MODEL, [1, 0], limit=3)) == [1, 2, 3]
+    assert await user.vectors.nearest(MODEL, [1, 0], limit=0) == []
+    assert ids(await user.vectors.nearest(MODEL, [1, 0], thread_id="t2")) == [3, 4]
+    assert ids(await user.vectors.nearest(MODEL, [1, 0], sources=["it's", "observation"])) == [2, 4]
+    assert ids(await user.vectors.nearest(MODEL, [1, 0], thread_id="t2", sources=["it's"])) == [4]
+    assert await user.vectors.nearest(MODEL, [1, 0], sources=[]) == []
     with pytest.raises(NotFound, match="t9"):
-        await user.search_vectors(MODEL, [1, 0], thread_id="t9")
+        await user.vectors.nearest(MODEL, [1, 0], thread_id="t9")
 
 
 async def test_a_vector_takes_the_place_of_that_of_its_key(user: UserStore) -> None:
-    await user.upsert_vectors(MODEL, [item(1, [1, 0]), item(1, [0, 1], part=1)])
+    await user.vectors.upsert(MODEL, [item(1, [1, 0]), item(1, [0, 1], part=1)])
 
-    await user.upsert_vectors(MODEL, [item(1, [5, 5]), item(1, [-1, 0])])
+    await user.vectors.upsert(MODEL, [item(1, [5, 5]), item(1, [-1, 0])])
 
-    hits = await user.search_vectors(MODEL, [1, 0])
+    hits = await user.vectors.nearest(MODEL, [1, 0])
     assert [(hit.part, round(hit.similarity, 6)) for hit in hits] == [(1, 0), (0, -1)]
-    assert await user.embedders() == [EmbedderRow(MODEL, 2, 2)]
+    assert await user.vectors.models() == [EmbedderRow(MODEL, 2, 2)]
 
 
 async def test_models_are_kept_apart(user: UserStore) -> None:
-    await user.upsert_vectors("a", [item(1, [1, 0]), item(2, [0, 1])])
-    await user.upsert_vectors("b", [item(1, [0, 0, 1])])
+    await user.vectors.upsert("a", [item(1, [1, 0]), item(2, [0, 1])])
+    await user.vectors.upsert("b", [item(1, [0, 0, 1])])
 
-    assert ids(await user.search_vectors("a", [0, 1])) == [2, 1]
-    assert ids(await user.search_vectors("b", [0, 0, 1])) == [1]
-    assert await user.embedders() == [EmbedderRow("a", 2, 2), EmbedderRow("b", 3, 1)]
+    assert ids(await user.vectors.nearest("a", [0, 1])) == [2, 1]
+    assert ids(await user.vectors.nearest("b", [0, 0, 1])) == [1]
+    assert await user.vectors.models() == [EmbedderRow("a", 2, 2), EmbedderRow("b", 3, 1)]
 
 
 async def test_a_model_that_has_no_vectors_finds_nothing(user: UserStore) -> None:
-    assert await user.search_vectors("unheard of", [1, 2, 3]) == []
-    assert await user.embedders() == []
+    assert await user.vectors.nearest("unheard of", [1, 2, 3]) == []
+    assert await user.vectors.models() == []
 
 
 async def test_another_dimension_is_refused_and_nothing_is_written(user: UserStore) -> None:
-    await user.upsert_vectors(MODEL, [item(1, [1, 0])])
+    await user.vectors.upsert(MODEL, [item(1, [1, 0])])
 
     with pytest.raises(DimensionMismatch) as raised:
-        await user.upsert_vectors(MODEL, [item(2, [1, 0, 0])])
+        await user.vectors.upsert(MODEL, [item(2, [1, 0, 0])])
     assert (raised.value.known, raised.value.given) == (2, 3)
     assert MODEL in str(raised.value)
     assert f"{MODEL}@3" in raised.value.cure
     with pytest.raises(DimensionMismatch, match="the query"):
-        await user.search_vectors(MODEL, [1, 0, 0])
+        await user.vectors.nearest(MODEL, [1, 0, 0])
     with pytest.raises(DimensionMismatch, match="message 4"):
-        await user.upsert_vectors(MODEL, [item(3, [1, 0]), item(4, [1, 0, 0])])
+        await user.vectors.upsert(MODEL, [item(3, [1, 0]), item(4, [1, 0, 0])])
 
-    assert ids(await user.search_vectors(MODEL, [1, 0])) == [1]
+    assert ids(await user.vectors.nearest(MODEL, [1, 0])) == [1]
 
 
 async def test_of_writers_that_begin_at_once_one_fixes_the_dimension(user: UserStore) -> None:
@@ -171,7 +171,7 @@ async def test_of_writers_that_begin_at_once_one_fixes_the_dimension(user: UserS
     async def write(number: int) -> None:
         size = 2 + number % 2
         with contextlib.suppress(DimensionMismatch):
-            await user.upsert_vectors(
+            await user.vectors.upsert(
                 MODEL, [item(number, [1.0] * size, thread=f"t{1 + size % 2}")]
             )
             written.append(size)
@@ -181,21 +181,21 @@ async def test_of_writers_that_begin_at_once_one_fixes_the_dimension(user: UserS
             group.start_soon(write, number)
 
     [size] = set(written)
-    assert await user.embedders() == [EmbedderRow(MODEL, size, len(written))]
-    assert len(await user.search_vectors(MODEL, [1.0] * size)) == len(written)
+    assert await user.vectors.models() == [EmbedderRow(MODEL, size, len(written))]
+    assert len(await user.vectors.nearest(MODEL, [1.0] * size)) == len(written)
 
 
 async def test_a_model_without_vectors_takes_another_dimension(user: UserStore) -> None:
-    await user.upsert_vectors(MODEL, [item(1, [1, 0]), item(1, [1, 0], thread="t2")])
-    await user.delete_vectors("t1")
+    await user.vectors.upsert(MODEL, [item(1, [1, 0]), item(1, [1, 0], thread="t2")])
+    await user.vectors.delete("t1")
     with pytest.raises(DimensionMismatch):
-        await user.upsert_vectors(MODEL, [item(1, [1, 0, 0])])
-    await user.delete_vectors("t2")
+        await user.vectors.upsert(MODEL, [item(1, [1, 0, 0])])
+    await user.vectors.delete("t2")
 
-    await user.upsert_vectors(MODEL, [item(1, [1, 0, 0])])
+    await user.vectors.upsert(MODEL, [item(1, [1, 0, 0])])
 
-    assert await user.embedders() == [EmbedderRow(MODEL, 3, 1)]
-    assert ids(await user.search_vectors(MODEL, [1, 0, 0])) == [1]
+    assert await user.vectors.models() == [EmbedderRow(MODEL, 3, 1)]
+    assert ids(await user.vectors.nearest(MODEL, [1, 0, 0])) == [1]
 
 
 @pytest.mark.parametrize(
@@ -216,24 +216,24 @@ async def test_a_model_without_vectors_takes_another_dimension(user: UserStore) 
 )
 async def test_what_is_no_direction_is_refused(user: UserStore, values: list[float]) -> None:
     with pytest.raises(InvalidVector, match="message 2") as raised:
-        await user.upsert_vectors(MODEL, [item(1, [1.0, 0.0]), item(2, values)])
+        await user.vectors.upsert(MODEL, [item(1, [1.0, 0.0]), item(2, values)])
     assert raised.value.cure
     with pytest.raises(InvalidVector, match="the query"):
-        await user.search_vectors(MODEL, values)
+        await user.vectors.nearest(MODEL, values)
 
-    assert await user.embedders() == []
+    assert await user.vectors.models() == []
 
 
 @pytest.mark.parametrize("name", ["", "nul\0", "half \ud83d", "x" * 513], ids=repr)
 async def test_a_name_that_no_key_can_hold_is_refused(user: UserStore, name: str) -> None:
     with pytest.raises(StoreError, match="embedder"):
-        await user.upsert_vectors(name, [item(1, [1.0])])
+        await user.vectors.upsert(name, [item(1, [1.0])])
     with pytest.raises(StoreError, match="embedder"):
-        await user.search_vectors(name, [1.0])
+        await user.vectors.nearest(name, [1.0])
     with pytest.raises(StoreError, match="source"):
-        await user.upsert_vectors(MODEL, [item(1, [1.0], source=name)])
+        await user.vectors.upsert(MODEL, [item(1, [1.0], source=name)])
 
-    assert await user.embedders() == []
+    assert await user.vectors.models() == []
 
 
 async def test_vectors_of_any_length_are_kept(user: UserStore) -> None:
@@ -241,9 +241,9 @@ async def test_vectors_of_any_length_are_kept(user: UserStore) -> None:
     for size in (1, 2000, 2001, 4000, 4001, 16_000):
         near = [draw.gauss(0, 1) for _ in range(size)]
         model = f"m@{size}"
-        await user.upsert_vectors(model, [item(1, near), item(2, [-x for x in near])])
+        await user.vectors.upsert(model, [item(1, near), item(2, [-x for x in near])])
 
-        [hit, far] = await user.search_vectors(model, near)
+        [hit, far] = await user.vectors.nearest(model, near)
 
         assert (hit.source_id, far.source_id) == (1, 2)
         assert (hit.similarity, far.similarity) == pytest.approx((1, -1), abs=1e-5)
@@ -251,16 +251,16 @@ async def test_vectors_of_any_length_are_kept(user: UserStore) -> None:
 
 async def test_nothing_is_written_for_a_thread_that_is_not_there(user: UserStore) -> None:
     with pytest.raises(NotFound, match="t9"):
-        await user.upsert_vectors(MODEL, [item(1, [1, 0]), item(1, [1, 0], thread="t9")])
+        await user.vectors.upsert(MODEL, [item(1, [1, 0]), item(1, [1, 0], thread="t9")])
 
-    assert await user.embedders() == []
-    await user.upsert_vectors(MODEL, [])
-    assert await user.embedders() == []
+    assert await user.vectors.models() == []
+    await user.vectors.upsert(MODEL, [])
+    assert await user.vectors.models() == []
 
 
 async def test_deletion_takes_what_matches_and_counts_it(user: UserStore) -> None:
     for model in ("a", "b"):
-        await user.upsert_vectors(
+        await user.vectors.upsert(
             model,
             [
                 item(1, [1, 0]),
@@ -271,34 +271,34 @@ async def test_deletion_takes_what_matches_and_counts_it(user: UserStore) -> Non
             ],
         )
 
-    assert await user.delete_vectors("t1", model="a", source="message", source_ids=[1, 7]) == 2
-    assert await user.delete_vectors("t1", source_ids=[]) == 0
-    assert await user.delete_vectors("t1", source="observation") == 2
-    assert await user.embedders() == [EmbedderRow("a", 2, 2), EmbedderRow("b", 2, 4)]
-    assert await user.delete_vectors("t1") == 4
-    assert await user.delete_vectors("t1") == 0
-    assert await user.embedders() == [EmbedderRow("a", 2, 1), EmbedderRow("b", 2, 1)]
+    assert await user.vectors.delete("t1", model="a", source="message", source_ids=[1, 7]) == 2
+    assert await user.vectors.delete("t1", source_ids=[]) == 0
+    assert await user.vectors.delete("t1", source="observation") == 2
+    assert await user.vectors.models() == [EmbedderRow("a", 2, 2), EmbedderRow("b", 2, 4)]
+    assert await user.vectors.delete("t1") == 4
+    assert await user.vectors.delete("t1") == 0
+    assert await user.vectors.models() == [EmbedderRow("a", 2, 1), EmbedderRow("b", 2, 1)]
     with pytest.raises(NotFound, match="t9"):
-        await user.delete_vectors("t9")
+        await user.vectors.delete("t9")
 
 
 async def test_what_lacks_a_models_vectors_is_listed_until_it_has_them(user: UserStore) -> None:
-    await user.upsert_vectors("old", [item(2, [1, 0]), item(1, [1, 0]), item(1, [0, 1], part=1)])
-    await user.upsert_vectors("older", [item(1, [1]), item(5, [1], thread="t2")])
-    await user.upsert_vectors("new", [item(1, [1, 0, 0])])
+    await user.vectors.upsert("old", [item(2, [1, 0]), item(1, [1, 0]), item(1, [0, 1], part=1)])
+    await user.vectors.upsert("older", [item(1, [1]), item(5, [1], thread="t2")])
+    await user.vectors.upsert("new", [item(1, [1, 0, 0])])
 
-    missing = await user.to_embed("new")
+    missing = await user.vectors.missing("new")
 
     assert missing == [
         VectorKey("t1", "message", 1, 1),
         VectorKey("t1", "message", 2, 0),
         VectorKey("t2", "message", 5, 0),
     ]
-    assert await user.to_embed("new", limit=2) == missing[:2]
-    await user.upsert_vectors(
+    assert await user.vectors.missing("new", limit=2) == missing[:2]
+    await user.vectors.upsert(
         "new", [VectorItem(k.thread_id, k.source, k.source_id, [1, 1, 1], k.part) for k in missing]
     )
-    assert await user.to_embed("new") == []
+    assert await user.vectors.missing("new") == []
 
 
 async def test_a_threads_vectors_are_paged_and_come_back_to_the_bit(user: UserStore) -> None:
@@ -307,12 +307,12 @@ async def test_a_threads_vectors_are_paged_and_come_back_to_the_bit(user: UserSt
         item(number // 2, [draw.gauss(0, 1) for _ in range(8)], part=number % 2)
         for number in range(6)
     ]
-    await user.upsert_vectors("a", items)
-    await user.upsert_vectors("b", items[:1])
-    await user.upsert_vectors("b", [item(1, [1.0] * 8, thread="t2")])
+    await user.vectors.upsert("a", items)
+    await user.vectors.upsert("b", items[:1])
+    await user.vectors.upsert("b", [item(1, [1.0] * 8, thread="t2")])
 
     pages: list[tuple[str, VectorItem]] = []
-    while page := await user.vectors_of_thread("t1", after=pages[-1] if pages else None, limit=3):
+    while page := await user.vectors.of_thread("t1", after=pages[-1] if pages else None, limit=3):
         pages += page
 
     assert [(model, one.source_id, one.part) for model, one in pages] == [
@@ -320,8 +320,8 @@ async def test_a_threads_vectors_are_paged_and_come_back_to_the_bit(user: UserSt
         ("b", 0, 0),
     ]
     for model, one in pages:
-        await user.upsert_vectors(f"copy of {model}", [one])
-    copied = await user.vectors_of_thread("t1")
+        await user.vectors.upsert(f"copy of {model}", [one])
+    copied = await user.vectors.of_thread("t1")
     by_model = [one for model, one in copied if model == "copy of a"]
     assert by_model == [one for model, one in pages if model == "a"]
     assert pages[0][1].values == pytest.approx(items[0].values, rel=1e-7)
@@ -330,44 +330,44 @@ async def test_a_threads_vectors_are_paged_and_come_back_to_the_bit(user: UserSt
 async def test_a_vector_is_found_by_the_digest_of_its_text(user: UserStore) -> None:
     made = [VectorItem("t1", "message", 1, [1, 0.1], digest="a" * 32)]
     made += [VectorItem("t2", "message", 1, [0, 1], digest="b" * 32), item(2, [1, 1])]
-    await user.upsert_vectors(MODEL, made)
-    await user.upsert_vectors("another", [VectorItem("t1", "message", 1, [1], digest="c" * 32)])
+    await user.vectors.upsert(MODEL, made)
+    await user.vectors.upsert("another", [VectorItem("t1", "message", 1, [1], digest="c" * 32)])
 
-    found = await user.vectors_by_digest(MODEL, ["a" * 32, "b" * 32, "c" * 32, ""])
+    found = await user.vectors.by_digest(MODEL, ["a" * 32, "b" * 32, "c" * 32, ""])
 
     assert found == {"a" * 32: pytest.approx([1, 0.1]), "b" * 32: (0, 1)}
     # What was made of another text since has another digest.
-    await user.upsert_vectors(MODEL, [VectorItem("t1", "message", 1, [1, 1], digest="d" * 32)])
-    assert list(await user.vectors_by_digest(MODEL, ["a" * 32, "d" * 32])) == ["d" * 32]
-    assert not await user.vectors_by_digest(MODEL, [])
+    await user.vectors.upsert(MODEL, [VectorItem("t1", "message", 1, [1, 1], digest="d" * 32)])
+    assert list(await user.vectors.by_digest(MODEL, ["a" * 32, "d" * 32])) == ["d" * 32]
+    assert not await user.vectors.by_digest(MODEL, [])
 
 
 async def test_it_is_known_of_which_sources_there_are_vectors(user: UserStore) -> None:
-    await user.upsert_vectors(MODEL, [item(1, [1, 0]), item(3, [1, 0])])
-    await user.upsert_vectors(MODEL, [VectorItem("t1", "message", 5, [1, 0], part=1)])
-    await user.upsert_vectors(MODEL, [item(2, [1, 0], source="result")])
-    await user.upsert_vectors("another", [item(6, [1])])
+    await user.vectors.upsert(MODEL, [item(1, [1, 0]), item(3, [1, 0])])
+    await user.vectors.upsert(MODEL, [VectorItem("t1", "message", 5, [1, 0], part=1)])
+    await user.vectors.upsert(MODEL, [item(2, [1, 0], source="result")])
+    await user.vectors.upsert("another", [item(6, [1])])
 
-    assert await user.embedded("t1", MODEL, "message", [6, 5, 3, 2, 1]) == [1, 3]
-    assert await user.embedded("t2", MODEL, "message", [1, 3]) == []
+    assert await user.vectors.embedded_ids("t1", MODEL, "message", [6, 5, 3, 2, 1]) == [1, 3]
+    assert await user.vectors.embedded_ids("t2", MODEL, "message", [1, 3]) == []
 
 
 async def test_another_owners_vectors_are_neither_found_nor_touched(
     user: UserStore, stranger: UserStore
 ) -> None:
-    await stranger.ensure_thread("t1")
-    await user.upsert_vectors(MODEL, [item(1, [1, 0])])
-    await stranger.upsert_vectors(MODEL, [item(9, [1, 0, 0])])
+    await stranger.threads.ensure("t1")
+    await user.vectors.upsert(MODEL, [item(1, [1, 0])])
+    await stranger.vectors.upsert(MODEL, [item(9, [1, 0, 0])])
 
-    assert ids(await user.search_vectors(MODEL, [1, 0])) == [1]
-    assert ids(await stranger.search_vectors(MODEL, [1, 0, 0], thread_id="t1")) == [9]
-    assert await stranger.embedders() == [EmbedderRow(MODEL, 3, 1)]
-    assert await stranger.to_embed("another") == [VectorKey("t1", "message", 9, 0)]
+    assert ids(await user.vectors.nearest(MODEL, [1, 0])) == [1]
+    assert ids(await stranger.vectors.nearest(MODEL, [1, 0, 0], thread_id="t1")) == [9]
+    assert await stranger.vectors.models() == [EmbedderRow(MODEL, 3, 1)]
+    assert await stranger.vectors.missing("another") == [VectorKey("t1", "message", 9, 0)]
     with pytest.raises(NotFound):
-        await stranger.search_vectors(MODEL, [1, 0, 0], thread_id="t2")
+        await stranger.vectors.nearest(MODEL, [1, 0, 0], thread_id="t2")
     with pytest.raises(NotFound):
-        await stranger.upsert_vectors(MODEL, [item(1, [1, 0, 0], thread="t2")])
-    assert await stranger.vectors_of_thread("t2") == []
-    assert await stranger.delete_vectors("t1") == 1
+        await stranger.vectors.upsert(MODEL, [item(1, [1, 0, 0], thread="t2")])
+    assert await stranger.vectors.of_thread("t2") == []
+    assert await stranger.vectors.delete("t1") == 1
 
-    assert ids(await user.search_vectors(MODEL, [1, 0])) == [1]
+    assert ids(await user.vectors.nearest(MODEL, [1, 0])) == [1]

@@ -83,13 +83,13 @@ async def test_a_commit_goes_through_once(
     lease = await begin(user)
     breaking.breaks = list(breaks)
 
-    last = await user.commit(
+    last = await user.runs.commit(
         lease, Commit(nodes=(message(2, 1),), head=2, events=(NewEvent("note"),))
     )
 
     assert last == 1
-    assert [event.id for event in await user.events("t1")] == [1]
-    assert (await user.thread("t1")).last_seq == 2
+    assert [event.id for event in await user.events.list("t1")] == [1]
+    assert (await user.threads.get("t1")).last_seq == 2
 
 
 @pytest.mark.parametrize("breaks", WAYS)
@@ -97,67 +97,67 @@ async def test_a_commit_of_nothing_but_an_event_is_not_doubled(
     user: UserStore, breaking: Breaking, breaks: list[str]
 ) -> None:
     lease = await begin(user)
-    await user.commit(lease, Commit(events=(NewEvent("first"),)))
+    await user.runs.commit(lease, Commit(events=(NewEvent("first"),)))
     breaking.breaks = list(breaks)
 
-    assert await user.commit(lease, Commit(events=(NewEvent("second"),))) == 2
-    assert await user.commit(lease, Commit(events=(NewEvent("third"),))) == 3
+    assert await user.runs.commit(lease, Commit(events=(NewEvent("second"),))) == 2
+    assert await user.runs.commit(lease, Commit(events=(NewEvent("third"),))) == 3
 
-    assert [event.kind for event in await user.events("t1")] == ["first", "second", "third"]
+    assert [event.kind for event in await user.events.list("t1")] == ["first", "second", "third"]
 
 
 async def test_a_commit_in_doubt_after_the_lease_was_lost_writes_nothing(
     user: UserStore, breaking: Breaking
 ) -> None:
     lease = await begin(user)
-    await user.take_lease("r1", OTHER, seconds=60, replaces=1)
+    await user.runs.take_lease("r1", OTHER, seconds=60, replaces=1)
     breaking.breaks = ["before"]
 
     with pytest.raises(LeaseLost):
-        await user.commit(lease, Commit(events=(NewEvent("late"),)))
-    assert await user.events("t1") == []
+        await user.runs.commit(lease, Commit(events=(NewEvent("late"),)))
+    assert await user.events.list("t1") == []
 
 
 async def test_a_run_that_began_unseen_is_found(user: UserStore, breaking: Breaking) -> None:
-    await user.ensure_thread("t1")
+    await user.threads.ensure("t1")
     breaking.breaks = ["after"]
 
     lease = await begin(user, events=(NewEvent("run-start"),))
 
     assert (lease.run_id, lease.epoch) == ("r1", 1)
-    assert (await user.thread("t1")).active_run == "r1"
+    assert (await user.threads.get("t1")).active_run == "r1"
 
 
 async def test_a_run_that_did_not_begin_says_so(user: UserStore, breaking: Breaking) -> None:
-    await user.ensure_thread("t1")
+    await user.threads.ensure("t1")
     breaking.breaks = ["before"]
 
     with pytest.raises(StoreInDoubt):
         await begin(user)
-    assert (await user.thread("t1")).active_run is None
+    assert (await user.threads.get("t1")).active_run is None
 
 
 async def test_a_lease_that_was_taken_unseen_is_ours(user: UserStore, breaking: Breaking) -> None:
     await begin(user)
     breaking.breaks = ["after"]
 
-    lease = await user.take_lease("r1", OTHER, seconds=60, replaces=1)
+    lease = await user.runs.take_lease("r1", OTHER, seconds=60, replaces=1)
 
     assert lease.epoch == 2
-    assert await user.commit(lease, Commit(events=(NewEvent("mine"),))) == 1
+    assert await user.runs.commit(lease, Commit(events=(NewEvent("mine"),))) == 1
 
 
 async def test_a_lease_that_another_took_meanwhile_is_not(
     user: UserStore, breaking: Breaking
 ) -> None:
     await begin(user)
-    await user.take_lease("r1", OTHER, seconds=60, replaces=1)
+    await user.runs.take_lease("r1", OTHER, seconds=60, replaces=1)
     breaking.breaks = ["before"]
 
     with pytest.raises(StoreInDoubt):
-        await user.take_lease("r1", OWNER, seconds=60, replaces=1)
+        await user.runs.take_lease("r1", OWNER, seconds=60, replaces=1)
     with pytest.raises(LeaseLost):
-        await user.take_lease("r1", OWNER, seconds=60, replaces=1)
+        await user.runs.take_lease("r1", OWNER, seconds=60, replaces=1)
 
 
 @pytest.mark.parametrize("breaks", [["before"], ["after"]])
@@ -165,57 +165,57 @@ async def test_what_can_be_repeated_is(
     user: UserStore, breaking: Breaking, breaks: list[str]
 ) -> None:
     breaking.breaks = list(breaks)
-    await user.ensure_thread("t1")
+    await user.threads.ensure("t1")
     breaking.breaks = list(breaks)
-    await user.update_thread("t1", metadata={"colour": "red"})
+    await user.threads.update("t1", metadata={"colour": "red"})
     breaking.breaks = list(breaks)
-    await user.enqueue("t1", "observe", "1-10", b"{}")
-    job = await user.claim("observe", seconds=60)
+    await user.jobs.enqueue("t1", "observe", "1-10", b"{}")
+    job = await user.jobs.claim("observe", seconds=60)
     assert job is not None
     breaking.breaks = list(breaks)
-    await user.finish_job(job)
+    await user.jobs.finish(job)
     lease = await begin(user)
     breaking.breaks = list(breaks)
-    assert await user.renew_lease(lease, seconds=60) is False
+    assert await user.runs.renew_lease(lease, seconds=60) is False
     breaking.breaks = list(breaks)
-    assert await user.cancel_run("r1") == ["r1"]
+    assert await user.runs.cancel("r1") == ["r1"]
 
-    assert (await user.thread("t1")).metadata == {"colour": "red"}
-    assert await user.claim("observe", seconds=60) is None
+    assert (await user.threads.get("t1")).metadata == {"colour": "red"}
+    assert await user.jobs.claim("observe", seconds=60) is None
 
 
 async def test_a_claim_in_doubt_is_found_by_its_token(user: UserStore, breaking: Breaking) -> None:
-    await user.ensure_thread("t1")
-    await user.enqueue("t1", "observe", "1-10", b"{}")
+    await user.threads.ensure("t1")
+    await user.jobs.enqueue("t1", "observe", "1-10", b"{}")
     breaking.breaks = ["before"]
     with pytest.raises(StoreInDoubt):
-        await user.claim("observe", seconds=60)
+        await user.jobs.claim("observe", seconds=60)
     breaking.breaks = ["after"]
 
-    job = await user.claim("observe", seconds=60)
+    job = await user.jobs.claim("observe", seconds=60)
 
     assert job is not None and job.attempts == 1
-    await user.finish_job(job)
+    await user.jobs.finish(job)
 
 
 async def test_a_head_that_moved_unseen_has_moved(user: UserStore, breaking: Breaking) -> None:
     lease = await begin(user)
-    await user.commit(lease, Commit(nodes=(message(2, 1),), head=2))
-    await user.commit(lease, Commit(finish=Finish("succeeded", "completed")))
+    await user.runs.commit(lease, Commit(nodes=(message(2, 1),), head=2))
+    await user.runs.commit(lease, Commit(finish=Finish("succeeded", "completed")))
     breaking.breaks = ["after"]
 
-    await user.move_head("t1", 1, expect=2)
+    await user.threads.move_head("t1", 1, expect=2)
 
-    assert (await user.thread("t1")).head == 1
+    assert (await user.threads.get("t1")).head == 1
     breaking.breaks = ["before"]
     with pytest.raises(StoreInDoubt):
-        await user.move_head("t1", 2, expect=1)
+        await user.threads.move_head("t1", 2, expect=1)
 
 
 async def test_a_post_in_doubt_says_so(user: UserStore, breaking: Breaking) -> None:
-    await user.ensure_thread("t1")
+    await user.threads.ensure("t1")
     breaking.breaks = ["after"]
 
     with pytest.raises(StoreInDoubt):
-        await user.post("t1", "steer", b"x")
-    assert [item.body for item in await user.inbox("t1")] == [b"x"]
+        await user.inbox.post("t1", "steer", b"x")
+    assert [item.body for item in await user.inbox.pending("t1")] == [b"x"]

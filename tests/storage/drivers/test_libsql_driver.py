@@ -429,7 +429,7 @@ async def test_processes_that_start_at_once_all_open_the_store(kind: Kind, libsq
             group.start_soon(anyio.run_process, [sys.executable, "-c", code, url, f"t{number}"])
 
     store = await open_store(url)
-    threads = await store.of("ann").threads()
+    threads = await store.of("ann").threads.list()
     await store.close()
     assert sorted(thread.id for thread in threads) == ["t0", "t1", "t2", "t3"]
     async with connected(kind, libsql.http_url) as driver:

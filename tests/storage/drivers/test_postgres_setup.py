@@ -63,7 +63,7 @@ async def test_processes_that_start_at_once_all_open_the_store(
     for url in urls:
         driver = await PostgresDriver.open(url)
         await apply_migrations(driver)
-        threads = await SqlStore(driver).of("ann").threads()
+        threads = await SqlStore(driver).of("ann").threads.list()
         assert (await driver.isolation()).wall == "role"
         await driver.close()
         assert sorted(one.id for one in threads) == sorted(
@@ -77,7 +77,7 @@ async def test_what_is_there_of_another_program_is_left_alone(empty_postgres_url
 
     driver = await PostgresDriver.open(empty_postgres_url)
     await apply_migrations(driver)
-    await SqlStore(driver).of("ann").ensure_thread("t1")
+    await SqlStore(driver).of("ann").threads.ensure("t1")
     await driver.close()
 
     with psycopg.connect(empty_postgres_url) as connection:

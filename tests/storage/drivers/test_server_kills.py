@@ -183,13 +183,13 @@ async def read_log(runtime: Runtime) -> dict[str, Told]:
     """Return what the log of the whole run tree says of each piece; check that it is whole."""
     store = runtime.store.of("local")
     told: dict[str, Told] = {}
-    for run in await store.runs(root_run_id=(await store.runs(thread_id=THREAD))[-1].id):
-        thread = await store.thread(run.thread_id)
+    for run in await store.runs.list(root_run_id=(await store.runs.list(thread_id=THREAD))[-1].id):
+        thread = await store.threads.get(run.thread_id)
         assert thread.active_run is None and thread.head == thread.last_seq
         assert run.open_node is None and run.reserved.tokens == 0
-        nodes = await store.branch(thread.id, thread.head or 0)
+        nodes = await store.log.branch(thread.id, thread.head or 0)
         assert [node.seq for node in nodes] == list(range(1, thread.last_seq + 1))
-        events = await store.events(thread.id)
+        events = await store.events.list(thread.id)
         assert [event.id for event in events] == list(range(1, thread.last_event + 1))
         assert [event.kind for event in events].count("run-finish") == 1
         for node in nodes:
@@ -215,7 +215,9 @@ def pieces(body: bytes) -> list[str]:
 async def usage_of(runtime: Runtime) -> UsageTotal:
     """Return what the run tree on the thread has used."""
     store = runtime.store.of("local")
-    return await store.usage_total(root_run_id=(await store.runs(thread_id=THREAD))[-1].id)
+    return await store.spending.usage_total(
+        root_run_id=(await store.runs.list(thread_id=THREAD))[-1].id
+    )
 
 
 @pytest.mark.timeout(180)
@@ -275,7 +277,7 @@ async def test_a_run_whose_server_stays_away_can_be_resumed(machine: Machine, st
 
     await machine.start()
     async with runtime_at(machine.url) as runtime:
-        [run] = await runtime.store.of("local").runs(thread_id=THREAD)
+        [run] = await runtime.store.of("local").runs.list(thread_id=THREAD)
         assert run.status == "running"
         result = await runtime.resume(run.id, job.agent())
 

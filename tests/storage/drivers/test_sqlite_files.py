@@ -140,5 +140,5 @@ async def test_a_process_that_forgets_to_close_the_store_still_ends(path: Path) 
     await anyio.run_process([sys.executable, "-c", code, str(path)])
 
     store = await open_store(str(path))
-    assert (await store.of("ann").thread("t1")).id == "t1"
+    assert (await store.of("ann").threads.get("t1")).id == "t1"
     await store.close()

@@ -157,13 +157,13 @@ async def test_opening_on_a_full_device_says_so_and_works_later(size: str) -> No
             await open_store(str(device.path))
         await anyio.run_process(["mount", "-o", "remount,size=8m", str(device.folder)])
         store = await open_store(str(device.path))
-        await store.of("ann").ensure_thread("t1")
+        await store.of("ann").threads.ensure("t1")
         await store.close()
 
 
 async def test_a_database_on_a_full_device_is_not_opened_and_not_harmed(device: Device) -> None:
     store = await open_store(str(device.path))
-    await store.of("ann").ensure_thread("t1")
+    await store.of("ann").threads.ensure("t1")
     await store.close()
     await anyio.to_thread.run_sync(device.fill)
 
@@ -172,7 +172,7 @@ async def test_a_database_on_a_full_device_is_not_opened_and_not_harmed(device: 
 
     device.free()
     store = await open_store(str(device.path))
-    assert [thread.id for thread in await store.of("ann").threads()] == ["t1"]
+    assert [thread.id for thread in await store.of("ann").threads.list()] == ["t1"]
     await store.close()
 
 

@@ -62,7 +62,7 @@ async def write_thread(path: Path) -> None:
     """Open the store, write, and close it."""
     store = await open_store(str(path))
     try:
-        await store.of("ann").ensure_thread("t1", title="x" * 20_000)
+        await store.of("ann").threads.ensure("t1", title="x" * 20_000)
     finally:
         await store.close()
 
@@ -168,11 +168,11 @@ async def test_an_empty_file_and_links_are_used(tmp_path: Path) -> None:
 
     assert await anyio.Path(link).is_symlink()
     store = await open_store(str(target))
-    assert len(await store.of("ann").threads()) == 1
+    assert len(await store.of("ann").threads.list()) == 1
     # Its log lies beside the file itself, so both names see the same.
     linked = await open_store(str(link))
-    await linked.of("ann").ensure_thread("t2")
-    assert len(await store.of("ann").threads()) == 2
+    await linked.of("ann").threads.ensure("t2")
+    assert len(await store.of("ann").threads.list()) == 2
     await linked.close()
     await store.close()
     assert contents(tmp_path).keys() == {"empty.db", "link.db", "target.db"}

@@ -60,25 +60,25 @@ async def test_where_an_object_cannot_be_put_nothing_is_committed(
     commit = Commit(nodes=(message(2, 1, noise(1)),), head=2)
     await anyio.Path(folder).write_bytes(b"a file where the folder was to be")
     with pytest.raises(ObjectsUnavailable, match="is a file"):
-        await user.commit(lease, commit)
+        await user.runs.commit(lease, commit)
     with pytest.raises(ObjectsUnavailable):
-        await user.post("t1", "steer", noise(1))
-    assert (await user.thread("t1")).last_seq == 1
-    assert await user.inbox("t1") == []
+        await user.inbox.post("t1", "steer", noise(1))
+    assert (await user.threads.get("t1")).last_seq == 1
+    assert await user.inbox.pending("t1") == []
 
     await anyio.Path(folder).unlink()
-    await user.commit(lease, commit)
+    await user.runs.commit(lease, commit)
 
-    assert (await user.node("t1", 2)).body == noise(1)
+    assert (await user.log.node("t1", 2)).body == noise(1)
 
 
 async def test_a_commit_that_misses_leaves_an_orphan_that_is_swept(
     opened: Driver, user: UserStore, objects: Objects
 ) -> None:
     lease = await begin(user, nodes=(message(1, None, noise(1)),))
-    await user.take_lease("r1", OTHER, seconds=60, replaces=1)
+    await user.runs.take_lease("r1", OTHER, seconds=60, replaces=1)
     with pytest.raises(LeaseLost):
-        await user.commit(lease, Commit(nodes=(message(2, 1, noise(2)),), head=2))
+        await user.runs.commit(lease, Commit(nodes=(message(2, 1, noise(2)),), head=2))
 
     # It is young: its commit might still be on its way.
     assert await lost(opened, objects, age=3600) == []
@@ -88,9 +88,11 @@ async def test_a_commit_that_misses_leaves_an_orphan_that_is_swept(
     assert await delete_orphans(opened, objects, age=0) == 1
     assert await lost(opened, objects) == []
     assert await objects.info(orphan) is None
-    assert (await user.node("t1", 1)).body == noise(1)
+    assert (await user.log.node("t1", 1)).body == noise(1)
     # It can be put again, and is no orphan then.
-    await user.commit(replace(lease, epoch=2), Commit(nodes=(message(2, 1, noise(2)),), head=2))
+    await user.runs.commit(
+        replace(lease, epoch=2), Commit(nodes=(message(2, 1, noise(2)),), head=2)
+    )
     assert await objects.info(orphan) is not None
     assert await lost(opened, objects) == []
 
@@ -99,22 +101,22 @@ async def test_what_is_put_anew_while_it_is_swept_stays(
     opened: Driver, user: UserStore, objects: Objects, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lease = await begin(user)
-    await user.post("t1", "steer", noise(1))
+    await user.inbox.post("t1", "steer", noise(1))
     [info] = await listed(objects)
-    await user.commit(lease, Commit(drained=(1,)))
+    await user.runs.commit(lease, Commit(drained=(1,)))
     await opened.batch([Statement("DELETE FROM blobs", {})], owner=None)
     assert await lost(opened, objects) == [info.key]
     real = objects.info
 
     async def info_after_commit(key: str) -> ObjectInfo | None:
         found = await real(key)
-        await user.post("t1", "steer", noise(1))
+        await user.inbox.post("t1", "steer", noise(1))
         return found
 
     monkeypatch.setattr(objects, "info", info_after_commit)
 
     assert await delete_orphans(opened, objects, age=0) == 0
-    assert [item.body for item in await user.inbox("t1")] == [noise(1)]
+    assert [item.body for item in await user.inbox.pending("t1")] == [noise(1)]
 
 
 async def test_two_databases_in_one_store_leave_each_others_objects(
@@ -129,7 +131,7 @@ async def test_two_databases_in_one_store_leave_each_others_objects(
     assert await delete_orphans(opened, objects, age=0) == 0
     await objects.delete_thread("ann", "t1")
 
-    assert (await other.of("ann").node("t1", 1)).body == noise(1)
+    assert (await other.of("ann").log.node("t1", 1)).body == noise(1)
     await other.close()
 
 
@@ -176,13 +178,13 @@ async def test_killed_between_the_object_and_its_row(
     code = await run_child(_KILLED, database_url, str(folder), str(body))
 
     assert code == -signal.SIGKILL
-    assert (await user.thread("t1")).last_seq == 1
+    assert (await user.threads.get("t1")).last_seq == 1
     [orphan] = await lost(opened, objects)
-    lease = await user.take_lease("r1", OTHER, seconds=60, replaces=1)
-    await user.commit(lease, Commit(nodes=(message(2, 1, noise(1)),), head=2))
+    lease = await user.runs.take_lease("r1", OTHER, seconds=60, replaces=1)
+    await user.runs.commit(lease, Commit(nodes=(message(2, 1, noise(1)),), head=2))
     assert [info.key for info in await listed(objects)] == [orphan]
     assert await lost(opened, objects) == []
-    assert (await user.node("t1", 2)).body == noise(1)
+    assert (await user.log.node("t1", 2)).body == noise(1)
 
 
 _COMMITTING = """
@@ -216,14 +218,14 @@ async def test_killed_while_committing_each_row_has_its_object(
 ) -> None:
     await begin(user)
     for turn in range(3):
-        first = (await user.thread("t1")).last_seq + 1
+        first = (await user.threads.get("t1")).last_seq + 1
         command = [sys.executable, "-c", _COMMITTING, database_url, str(folder), str(first)]
         printed = await anyio.to_thread.run_sync(kill_after, command, turn + 1)
 
-        last = (await user.thread("t1")).last_seq
+        last = (await user.threads.get("t1")).last_seq
         assert last >= int(printed[-1])
         assert [one async for one in find_missing_objects(opened, objects)] == []
-        nodes = await user.branch("t1", last, first=2)
+        nodes = await user.log.branch("t1", last, first=2)
         assert [node.body for node in nodes] == [noise(seq, 600_000) for seq in range(2, last + 1)]
     await delete_orphans(opened, objects, age=0)
-    assert len(await listed(objects)) == (await user.thread("t1")).last_seq - 1
+    assert len(await listed(objects)) == (await user.threads.get("t1")).last_seq - 1

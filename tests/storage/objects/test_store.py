@@ -46,29 +46,29 @@ async def write_all_kinds(user: UserStore) -> dict[str, bytes]:
         nodes=(message(1, None, bodies["task"]),),
         activation=NewActivation(1, None, "begin", bodies["activation"], bodies["prefix"]),
     )
-    await user.commit(lease, Commit(nodes=(exchange(2, 1, "read"),)))
-    await user.commit(lease, Commit(start=((2, 0),)))
-    await user.commit(lease, Commit(done=(done(2, 0, bodies["call"]),), close=(2,), head=2))
-    await user.post("t1", "steer", bodies["inbox"])
-    await user.enqueue("t1", "observe", "1-2", bodies["job"])
+    await user.runs.commit(lease, Commit(nodes=(exchange(2, 1, "read"),)))
+    await user.runs.commit(lease, Commit(start=((2, 0),)))
+    await user.runs.commit(lease, Commit(done=(done(2, 0, bodies["call"]),), close=(2,), head=2))
+    await user.inbox.post("t1", "steer", bodies["inbox"])
+    await user.jobs.enqueue("t1", "observe", "1-2", bodies["job"])
     finish = Finish("succeeded", "completed", output=bodies["output"])
-    await user.commit(lease, Commit(finish=finish))
+    await user.runs.commit(lease, Commit(finish=finish))
     return bodies
 
 
 async def read_all_kinds(user: UserStore) -> dict[str, bytes]:
     """Read what `write_all_kinds` has written."""
-    task, call = await user.branch("t1", 2)
-    assert (await user.node("t1", 1)) == task
-    assert (await user.children("t1", 1)) == [call]
-    assert (await user.call("t1", 2, 0)) == call.calls[0]
-    activation = await user.activation("t1", None)
-    [item] = await user.inbox("t1")
-    job = await user.claim("observe", seconds=0)
-    run = await user.run("r1")
-    assert await user.runs() == await user.runs(thread_id="t1") == [run]
+    task, call = await user.log.branch("t1", 2)
+    assert (await user.log.node("t1", 1)) == task
+    assert (await user.log.children("t1", 1)) == [call]
+    assert (await user.log.call("t1", 2, 0)) == call.calls[0]
+    activation = await user.log.activation("t1", None)
+    [item] = await user.inbox.pending("t1")
+    job = await user.jobs.claim("observe", seconds=0)
+    run = await user.runs.get("r1")
+    assert await user.runs.list() == await user.runs.list(thread_id="t1") == [run]
     assert activation is not None and job is not None
-    assert await user.activations("t1") == [activation]
+    assert await user.log.activations("t1") == [activation]
     return {
         "task": task.body,
         "call": call.calls[0].body,
@@ -103,9 +103,9 @@ async def test_the_same_content_of_a_thread_is_one_object(
     user: UserStore, objects: Objects
 ) -> None:
     lease = await begin(user, nodes=(message(1, None, noise(1)), message(2, 1, noise(1))))
-    await user.commit(lease, Commit(nodes=(message(3, 2, noise(1)),), head=3))
+    await user.runs.commit(lease, Commit(nodes=(message(3, 2, noise(1)),), head=3))
 
-    assert {node.body for node in await user.branch("t1", 3)} == {noise(1)}
+    assert {node.body for node in await user.log.branch("t1", 3)} == {noise(1)}
     assert len(await listed(objects)) == 1
 
 
@@ -120,7 +120,7 @@ async def test_smaller_bodies_stay_in_the_database(user: UserStore, objects: Obj
         ),
     )
     assert await listed(objects) == []
-    assert [len(node.body) for node in await user.branch("t1", 3)] == [
+    assert [len(node.body) for node in await user.log.branch("t1", 3)] == [
         6 * OBJECT_BYTES,
         OBJECT_BYTES,
         5,
@@ -133,7 +133,7 @@ async def test_compressed_objects_are_read_whole(user: UserStore, objects: Objec
 
     [info] = await listed(objects)
     assert info.key.endswith(".zstd") and info.bytes < len(body)
-    assert (await user.node("t1", 1)).body == body
+    assert (await user.log.node("t1", 1)).body == body
 
 
 async def test_without_an_object_store_all_stays_in_the_database(opened: Driver) -> None:
@@ -146,10 +146,10 @@ async def test_a_file_has_a_folder_beside_it(tmp_path: Path) -> None:
     store = await open_store(f"file:{tmp_path}/own.db")
     lease = await begin(store.of("ann"))
     assert files(tmp_path / "own.objects") == []
-    await store.of("ann").commit(lease, Commit(nodes=(message(2, 1, noise(1)),), head=2))
+    await store.of("ann").runs.commit(lease, Commit(nodes=(message(2, 1, noise(1)),), head=2))
     await store.close()
     store = await open_store(str(tmp_path / "own.db"))
-    assert (await store.of("ann").node("t1", 2)).body == noise(1)
+    assert (await store.of("ann").log.node("t1", 2)).body == noise(1)
     await store.close()
     assert len(files(tmp_path / "own.objects")) == 1
 
@@ -195,7 +195,7 @@ async def test_an_export_carries_them_and_an_import_puts_them(
     records = await exported(user, "t1")
     target = await open_store(str(tmp_path / "target.db"), objects=str(tmp_path / "more"))
 
-    await target.of("bob").import_thread(stream(records), trusted=True)
+    await target.of("bob").upkeep.import_thread(stream(records), trusted=True)
     await objects.delete_thread("ann", "t1")
 
     assert await exported(target.of("bob"), "t1") == records
@@ -217,12 +217,12 @@ async def test_another_store_than_the_writers_is_told(
     nowhere = SqlStore(opened)
     for store in (elsewhere, nowhere):
         with pytest.raises(ObjectLost) as caught:
-            await store.of("ann").branch("t1", 2)
+            await store.of("ann").log.branch("t1", 2)
         assert info.key in caught.value.message
         assert "AGENT_RUNTIME_OBJECT_STORE_URL" in caught.value.cure
         # What needs no object is read.
-        assert (await store.of("ann").node("t1", 2)).body == b"small"
-        assert (await store.of("ann").thread("t1")).head == 2
+        assert (await store.of("ann").log.node("t1", 2)).body == b"small"
+        assert (await store.of("ann").threads.get("t1")).head == 2
     await elsewhere.close()
     assert not (tmp_path / "elsewhere").exists()
 
@@ -248,7 +248,7 @@ async def test_a_damaged_object_is_told(
     await objects.put(info.key, damaged(await objects.get(info.key), how))
 
     with pytest.raises(ObjectLost, match="damaged") as caught:
-        await user.node("t1", 1)
+        await user.log.node("t1", 1)
     assert info.key in caught.value.message
 
 
@@ -266,7 +266,7 @@ class DeletesAfterReading:
         rows = await self._driver.read(sql, params, owner=owner)
         if not self._deleted:
             self._deleted = True
-            await self._user.delete_thread("t1")
+            await self._user.upkeep.delete_thread("t1")
             await self._objects.delete_thread("ann", "t1")
         return rows
 
@@ -275,11 +275,11 @@ async def test_who_reads_while_the_thread_is_deleted_does_not_find_it(
     opened: Driver, user: UserStore, objects: Objects
 ) -> None:
     lease = await begin(user, nodes=(message(1, None, noise(1)),))
-    await user.commit(lease, Commit(finish=Finish("succeeded", "completed")))
+    await user.runs.commit(lease, Commit(finish=Finish("succeeded", "completed")))
     slow: Any = DeletesAfterReading(opened, user, objects)
 
     with pytest.raises(NotFound):
-        await SqlUserStore(slow, "ann", objects).branch("t1", 1)
+        await SqlUserStore(slow, "ann", objects).log.branch("t1", 1)
 
 
 async def test_a_deleted_thread_leaves_no_object(
@@ -287,11 +287,11 @@ async def test_a_deleted_thread_leaves_no_object(
 ) -> None:
     lease = await begin(user, "r1", "t1", nodes=(message(1, None, noise(1)),))
     await begin(user, "r2", "t2", nodes=(message(1, None, noise(1)),))
-    await user.commit(lease, Commit(finish=Finish("succeeded", "completed")))
+    await user.runs.commit(lease, Commit(finish=Finish("succeeded", "completed")))
     [own] = [one for one in files(folder) if thread_prefix("ann", "t1") in str(one)]
     await anyio.Path(f"{own}#1").write_bytes(b"half written")
 
-    await user.delete_thread("t1")
+    await user.upkeep.delete_thread("t1")
 
     [info] = await listed(objects)
     assert info.key.startswith(thread_prefix("ann", "t2"))
@@ -305,4 +305,4 @@ async def test_small_bodies_are_read_without_a_look_at_the_objects(
     await append(user, lease, 20)
     await anyio.Path(folder).write_bytes(b"a file where the folder was to be")
 
-    assert len(await user.branch("t1", 21)) == 21
+    assert len(await user.log.branch("t1", 21)) == 21

@@ -58,12 +58,12 @@ async def test_other_forms_are_found_and_rank_as_the_word_itself(user: UserStore
     await begin(user)
     await begin(user, "r2", "t2")
     await begin(user, "r3", "t3")
-    await user.index_texts("t1", [NodeText(1, None, "she adopted a dog")])
-    await user.index_texts("t2", [NodeText(1, None, "they adopt a cat")])
-    await user.index_texts("t3", [NodeText(1, None, "when did the rain stop")])
+    await user.search.index("t1", [NodeText(1, None, "she adopted a dog")])
+    await user.search.index("t2", [NodeText(1, None, "they adopt a cat")])
+    await user.search.index("t3", [NodeText(1, None, "when did the rain stop")])
 
-    first, second = await user.search_text("When did they adopt it?")
+    first, second = await user.search.find("When did they adopt it?")
 
     assert {first.thread_id, second.thread_id} == {"t1", "t2"}
     assert first.score == pytest.approx(second.score)
-    assert [hit.thread_id for hit in await user.search_text("adopt", every_word=True)] == ["t2"]
+    assert [hit.thread_id for hit in await user.search.find("adopt", every_word=True)] == ["t2"]

@@ -25,7 +25,7 @@ async def test_no_word_lies_readable_in_the_database(
     user: UserStore, database_contents: Callable[[], bytes]
 ) -> None:
     await begin(user, nodes=(said(1, f"the {MARKER} is here"),))
-    assert len(await user.search_text(MARKER)) == 1
+    assert len(await user.search.find(MARKER)) == 1
     assert MARKER.encode() not in database_contents()
 
 
@@ -38,16 +38,16 @@ async def test_a_deleted_threads_texts_are_gone_and_the_others_rank_as_without_t
     await begin(user, "r1", "t1", nodes=tuple(kept))
     gone = tuple(said(seq, "a heron, a pelican, a crane " * seq) for seq in range(1, 60))
     await begin(user, "r2", "t2", nodes=gone, lease_seconds=-1.0)
-    assert len(await user.search_text("crane", limit=100)) == 59
-    await user.delete_thread("t2")
-    assert await user.search_text("crane") == []
+    assert len(await user.search.find("crane", limit=100)) == 59
+    await user.upkeep.delete_thread("t2")
+    assert await user.search.find("crane") == []
     # The rank of what is left, and the numbers of new texts, take nothing over.
-    hits = await user.search_text("heron pelican")
-    assert hits == await other.search_text("heron pelican")
+    hits = await user.search.find("heron pelican")
+    assert hits == await other.search.find("heron pelican")
     await begin(user, "r3", "t3", nodes=(said(1, "an emu"),))
     await begin(other, "r4", "t3", nodes=(said(1, "an emu"),))
     for query in ("emu", "heron pelican", "crane"):
-        assert await user.search_text(query) == await other.search_text(query)
+        assert await user.search.find(query) == await other.search.find(query)
 
 
 async def _fill(driver: PostgresDriver) -> None:

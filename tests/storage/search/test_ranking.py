@@ -73,14 +73,14 @@ async def test_the_ranking_is_bm25_over_the_owners_texts(
     await _fill(stranger, {("a", seq): ["w50", "w51"] * 9 for seq in range(1, 30)})
     for _ in range(20):
         query = chance.sample(_LEXICON, chance.randint(1, 8))
-        hits = await user.search_text(" ".join(query), limit=1000)
+        hits = await user.search.find(" ".join(query), limit=1000)
         wanted = _bm25(texts, query)
         _same(hits, wanted)
-        _same(await user.search_text(" ".join(query), limit=5), wanted[:5])
+        _same(await user.search.find(" ".join(query), limit=5), wanted[:5])
         in_thread = [hit for hit in wanted if hit.thread_id == "b"]
-        _same(await user.search_text(" ".join(query), limit=1000, thread_id="b"), in_thread)
+        _same(await user.search.find(" ".join(query), limit=1000, thread_id="b"), in_thread)
         both = [hit for hit in wanted if set(query[:2]) <= set(texts[hit.thread_id, hit.node_id])]
-        every = await user.search_text(" ".join(query[:2]), limit=1000, every_word=True)
+        every = await user.search.find(" ".join(query[:2]), limit=1000, every_word=True)
         assert {(hit.thread_id, hit.node_id) for hit in every} == {
             (hit.thread_id, hit.node_id) for hit in both
         }
@@ -102,7 +102,7 @@ async def test_all_databases_give_the_same_hits(
         monkeypatch.setattr(search, "POSTINGS", postings)
         for _ in range(20):
             query = " ".join(chance.sample(_LEXICON, chance.randint(1, 8)))
-            first, *others = [await user.search_text(query, limit=1000) for user in users]
+            first, *others = [await user.search.find(query, limit=1000) for user in users]
             assert first
             for other in others:
                 _same(other, first)
@@ -116,17 +116,17 @@ async def test_words_of_too_many_texts_only_yield_to_rarer_ones(
     texts = {("t", seq): ["common", "rare"] if seq == 3 else ["common"] for seq in range(1, 31)}
     await _fill(user, texts)
     monkeypatch.setattr(search, "POSTINGS", 10)
-    assert [hit.node_id for hit in await user.search_text("common rare", limit=50)] == [3]
-    assert len(await user.search_text("common", limit=50)) == 30
-    every = await user.search_text("common rare", limit=50, every_word=True)
+    assert [hit.node_id for hit in await user.search.find("common rare", limit=50)] == [3]
+    assert len(await user.search.find("common", limit=50)) == 30
+    every = await user.search.find("common rare", limit=50, every_word=True)
     assert [hit.node_id for hit in every] == [3]
     # Also where the rarer word is in no text.
-    assert len(await user.search_text("common missing", limit=50)) == 30
-    assert await user.search_text("common missing", every_word=True) == []
+    assert len(await user.search.find("common missing", limit=50)) == 30
+    assert await user.search.find("common missing", every_word=True) == []
 
 
 async def test_how_often_a_word_counts_up_to_its_bound(user: UserStore) -> None:
     times = [*range(1, 40), 64, 100, 127, 128, 200, 254, 255, 256, 300]
     texts = {("t", seq): ["word"] * number for seq, number in enumerate(times, 1)}
     await _fill(user, texts)
-    _same(await user.search_text("word", limit=100), _bm25(texts, ["word"]))
+    _same(await user.search.find("word", limit=100), _bm25(texts, ["word"]))

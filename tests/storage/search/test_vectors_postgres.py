@@ -71,10 +71,10 @@ class World:
 
 async def fill(user: UserStore, world: World, count: int) -> None:
     for thread in range(10):
-        await user.ensure_thread(f"t{thread}")
+        await user.threads.ensure(f"t{thread}")
     for start in range(0, count, 500):
         items = [world.item(number) for number in range(start, min(start + 500, count))]
-        await user.upsert_vectors(MODEL, items)
+        await user.vectors.upsert(MODEL, items)
 
 
 async def make_index(driver: PostgresDriver, model: str = MODEL) -> None:
@@ -84,8 +84,8 @@ async def make_index(driver: PostgresDriver, model: str = MODEL) -> None:
 
 async def many(driver: PostgresDriver, user: UserStore, model: str, count: int) -> None:
     """Write many vectors of two numbers past the store."""
-    await user.ensure_thread("t1")
-    await user.upsert_vectors(model, [VectorItem("t1", "message", 0, [1.0, 2.0])])
+    await user.threads.ensure("t1")
+    await user.vectors.upsert(model, [VectorItem("t1", "message", 0, [1.0, 2.0])])
     insert = (
         "INSERT INTO vectors SELECT user_id, 't1', model, 'message', n, 0, id, 2,"
         " ('[' || n || ',1]')::vector FROM embedders, generate_series(1, :count::integer) AS n"
@@ -167,7 +167,7 @@ async def test_few_that_pass_a_filter_are_all_found(
     await fill(user, world, 2000)
     await make_index(driver)
     rare = [VectorItem("t5", "rare", number, world.about(number)) for number in range(3)]
-    await user.upsert_vectors(MODEL, rare)
+    await user.vectors.upsert(MODEL, rare)
 
     hits = await nearest(driver, world.about(30), exact_rows=0, sources=["rare"])
 
@@ -220,26 +220,26 @@ async def test_the_index_is_made_for_the_first_who_has_many(
     await many(driver, stranger, "a", 15_000)
     await many(driver, user, "a", 10_000)
     await many(driver, user, "b", 20_000)
-    await user.upsert_vectors("a", [one])
-    await user.upsert_vectors("b", [one])
+    await user.vectors.upsert("a", [one])
+    await user.vectors.upsert("b", [one])
     assert await indexes(driver) == []
 
-    await user.upsert_vectors("b", [VectorItem("t1", "observation", 1, [1.0, 2.0])])
+    await user.vectors.upsert("b", [VectorItem("t1", "observation", 1, [1.0, 2.0])])
 
     assert len(await indexes(driver)) == 1
-    hits = await user.search_vectors("b", [1.0, 2.0], limit=2)
+    hits = await user.vectors.nearest("b", [1.0, 2.0], limit=2)
     assert [(hit.source, hit.source_id) for hit in hits] == [("message", 0), ("observation", 1)]
 
 
 async def test_a_length_decides_the_kind_of_the_index(
     driver: PostgresDriver, user: UserStore
 ) -> None:
-    await user.ensure_thread("t1")
+    await user.threads.ensure("t1")
     kinds: list[str] = []
     for size in (3, 2000, 2001, 4000, 4001):
         model = f"m@{size}"
         before = await indexes(driver)
-        await user.upsert_vectors(model, [VectorItem("t1", "message", 1, [1.0] * size)])
+        await user.vectors.upsert(model, [VectorItem("t1", "message", 1, [1.0] * size)])
         await make_index(driver, model)
         await make_index(driver, model)
         made = [text for text in await indexes(driver) if text not in before]
@@ -251,13 +251,13 @@ async def test_a_length_decides_the_kind_of_the_index(
 async def test_an_index_does_not_stand_in_the_way_of_another_length(
     driver: PostgresDriver, user: UserStore
 ) -> None:
-    await user.ensure_thread("t1")
+    await user.threads.ensure("t1")
     for size in (3, 5, 3):
-        await user.upsert_vectors(MODEL, [VectorItem("t1", "message", 1, [1.0] * size)])
+        await user.vectors.upsert(MODEL, [VectorItem("t1", "message", 1, [1.0] * size)])
         await make_index(driver)
         for exact_rows in (0, 10):
             assert len(await nearest(driver, [1.0] * size, exact_rows=exact_rows)) == 1
-        await user.delete_vectors("t1")
+        await user.vectors.delete("t1")
 
     assert len(await indexes(driver)) == 2
 
@@ -265,7 +265,7 @@ async def test_an_index_does_not_stand_in_the_way_of_another_length(
 async def test_long_vectors_are_ranked_in_full_precision(
     driver: PostgresDriver, user: UserStore
 ) -> None:
-    await user.ensure_thread("t1")
+    await user.threads.ensure("t1")
     size = 2100
     angles = [number * 1e-4 for number in range(12)]
     # So close that half precision cannot tell them apart.
@@ -273,7 +273,7 @@ async def test_long_vectors_are_ranked_in_full_precision(
         VectorItem("t1", "message", n, [math.cos(a), math.sin(a), *[0.0] * (size - 2)])
         for n, a in enumerate(angles)
     ]
-    await user.upsert_vectors(MODEL, items)
+    await user.vectors.upsert(MODEL, items)
     await make_index(driver)
 
     for exact_rows in (0, 100):
@@ -291,9 +291,9 @@ async def test_writers_that_find_it_due_at_once_make_one_index(
     stores = [await open_store(postgres_url) for _ in range(3)]
 
     async def write(user: UserStore, number: int) -> None:
-        await user.ensure_thread(f"t{number}")
+        await user.threads.ensure(f"t{number}")
         item = VectorItem(f"t{number}", "message", number, [1.0, 2.0])
-        await user.upsert_vectors(MODEL, [item])
+        await user.vectors.upsert(MODEL, [item])
 
     async with anyio.create_task_group() as group:
         for number in range(12):
@@ -302,7 +302,7 @@ async def test_writers_that_find_it_due_at_once_make_one_index(
     for store in stores:
         await store.close()
     assert len(await indexes(driver)) == 1
-    assert [embedder.vectors for embedder in await user.embedders()] == [20_012]
+    assert [embedder.vectors for embedder in await user.vectors.models()] == [20_012]
     assert caplog.records == []
 
 
@@ -312,9 +312,9 @@ async def test_a_login_that_may_create_no_roles_has_an_index_too(postgres_logins
     user = SqlStore(driver).of("ann")
     await many(driver, user, MODEL, 20_000)
 
-    await user.upsert_vectors(MODEL, [VectorItem("t1", "observation", 1, [1.0, 2.0])])
+    await user.vectors.upsert(MODEL, [VectorItem("t1", "observation", 1, [1.0, 2.0])])
 
-    hits = await user.search_vectors(MODEL, [1.0, 2.0], sources=["observation"])
+    hits = await user.vectors.nearest(MODEL, [1.0, 2.0], sources=["observation"])
     assert [hit.source_id for hit in hits] == [1]
     assert len(await indexes(driver)) == 1
     await driver.close()
@@ -334,9 +334,9 @@ async def test_vectors_are_written_where_the_index_cannot_be_made(
         connection.execute("GRANT CREATE ON SCHEMA agent_runtime TO agent_runtime_app")
         connection.execute("ALTER FUNCTION agent_runtime.index_vectors OWNER TO agent_runtime_app")
 
-    await user.upsert_vectors(MODEL, [VectorItem("t1", "observation", 1, [1.0, 2.0])])
+    await user.vectors.upsert(MODEL, [VectorItem("t1", "observation", 1, [1.0, 2.0])])
 
-    hits = await user.search_vectors(MODEL, [1.0, 2.0], limit=2)
+    hits = await user.vectors.nearest(MODEL, [1.0, 2.0], limit=2)
     assert [(hit.source, hit.source_id) for hit in hits] == [("message", 0), ("observation", 1)]
     assert await indexes(driver) == []
     [record] = caplog.records
@@ -346,8 +346,8 @@ async def test_vectors_are_written_where_the_index_cannot_be_made(
 async def test_the_schema_itself_keeps_the_lengths_of_a_model_apart(
     driver: PostgresDriver, user: UserStore
 ) -> None:
-    await user.ensure_thread("t1")
-    await user.upsert_vectors(MODEL, [VectorItem("t1", "message", 1, [1.0, 2.0])])
+    await user.threads.ensure("t1")
+    await user.vectors.upsert(MODEL, [VectorItem("t1", "message", 1, [1.0, 2.0])])
     insert = (
         "INSERT INTO vectors SELECT"
         " 'ann', 't1', :model, 'message', 2, 0, id, :dimensions, '[1,2,3]'::vector FROM embedders"
@@ -368,4 +368,4 @@ async def test_hidden_threads_are_not_searched(driver: PostgresDriver, user: Use
     for exact_rows in (0, 1000):
         hits = await nearest(driver, world.about(1), exact_rows=exact_rows, limit=100)
         assert {row[0] for row in hits} == {f"t{n}" for n in range(10) if n != 1}
-    assert all(key.thread_id != "t1" for key in await user.to_embed("new"))
+    assert all(key.thread_id != "t1" for key in await user.vectors.missing("new"))

@@ -41,11 +41,11 @@ async def ranked(user: UserStore) -> list[VectorHit]:
     """Write two hundred vectors and search them."""
     draw = random.Random(11)
     for thread in ("t1", "t2"):
-        await user.ensure_thread(thread)
+        await user.threads.ensure(thread)
     vectors = [[draw.gauss(0, 1) for _ in range(96)] for _ in range(201)]
     items = [VectorItem(f"t{1 + n % 2}", "message", n, v) for n, v in enumerate(vectors[1:])]
-    await user.upsert_vectors(MODEL, items)
-    return await user.search_vectors(MODEL, vectors[0], limit=200)
+    await user.vectors.upsert(MODEL, items)
+    return await user.vectors.nearest(MODEL, vectors[0], limit=200)
 
 
 async def test_servers_with_and_without_sqlite_vec_rank_as_a_file_does(
@@ -75,11 +75,11 @@ async def test_a_database_that_cannot_compare_says_so(path: Path) -> None:
     driver = await Unarmed.open(path)
     await apply_migrations(driver)
     user = SqlStore(driver).of("ann")
-    await user.ensure_thread("t1")
-    await user.upsert_vectors(MODEL, [VectorItem("t1", "message", 1, [1.0])])
+    await user.threads.ensure("t1")
+    await user.vectors.upsert(MODEL, [VectorItem("t1", "message", 1, [1.0])])
 
     with pytest.raises(StoreError, match="cannot compare") as raised:
-        await user.search_vectors(MODEL, [1.0])
+        await user.vectors.nearest(MODEL, [1.0])
 
     assert "sqlite-vec" in raised.value.cure
     await driver.close()
@@ -99,8 +99,8 @@ async def test_the_schema_itself_keeps_the_lengths_of_a_model_apart(
     migrated: SqliteDriver,
 ) -> None:
     user = SqlStore(migrated).of("ann")
-    await user.ensure_thread("t1")
-    await user.upsert_vectors(MODEL, [VectorItem("t1", "message", 1, [1.0, 2.0])])
+    await user.threads.ensure("t1")
+    await user.vectors.upsert(MODEL, [VectorItem("t1", "message", 1, [1.0, 2.0])])
     insert = (
         "INSERT INTO vectors VALUES ('ann', 't1', :model, 'message', 2, 0, :size, zeroblob(12), '')"
     )
@@ -116,7 +116,7 @@ async def test_hidden_threads_are_not_searched(migrated: SqliteDriver) -> None:
     hide = "UPDATE threads SET hidden = 'import x' WHERE user_id = 'ann' AND id = 't1'"
     await migrated.batch([Statement(hide, {}, rows=1)])
 
-    hits = await user.search_vectors(MODEL, [1.0] * 96, limit=200)
+    hits = await user.vectors.nearest(MODEL, [1.0] * 96, limit=200)
 
     assert {hit.thread_id for hit in hits} == {"t2"}
-    assert {key.thread_id for key in await user.to_embed("new", limit=200)} == {"t2"}
+    assert {key.thread_id for key in await user.vectors.missing("new", limit=200)} == {"t2"}

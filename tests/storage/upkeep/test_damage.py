@@ -65,11 +65,11 @@ async def test_a_cycle_is_told(damaged_path: Path, parent: int) -> None:
     async with reopened(damaged_path) as user:
         for first, limit in ((None, None), (1, None), (None, 4)):
             with pytest.raises(CorruptThread, match="circle"):
-                await user.branch("t1", 4, first=first, limit=limit)
+                await user.log.branch("t1", 4, first=first, limit=limit)
         with pytest.raises(CorruptThread, match="circle"):
-            await user.lineage("t1", 4)
+            await user.log.lineage("t1", 4)
         # What is asked for does not reach the damage.
-        assert len(await user.branch("t1", 4, limit=2)) == 2
+        assert len(await user.log.branch("t1", 4, limit=2)) == 2
 
 
 async def test_a_missing_ancestor_is_told(damaged_path: Path) -> None:
@@ -78,11 +78,11 @@ async def test_a_missing_ancestor_is_told(damaged_path: Path) -> None:
     async with reopened(damaged_path) as user:
         for first in (None, 1, 2):
             with pytest.raises(CorruptThread, match="node 2"):
-                await user.branch("t1", 4, first=first)
-        assert [node.seq for node in await user.branch("t1", 4, first=3)] == [3, 4]
+                await user.log.branch("t1", 4, first=first)
+        assert [node.seq for node in await user.log.branch("t1", 4, first=3)] == [3, 4]
         with pytest.raises(CorruptThread, match="node 2"):
-            await user.lineage("t1", 4)
-        assert await user.lineage("t1", 4, first=3) == [3, 4]
+            await user.log.lineage("t1", 4)
+        assert await user.log.lineage("t1", 4, first=3) == [3, 4]
 
 
 async def test_a_missing_head_is_told(damaged_path: Path) -> None:
@@ -90,11 +90,11 @@ async def test_a_missing_head_is_told(damaged_path: Path) -> None:
 
     async with reopened(damaged_path) as user:
         with pytest.raises(CorruptThread, match="Node 4"):
-            await user.branch("t1", 4)
+            await user.log.branch("t1", 4)
         with pytest.raises(CorruptThread, match="Node 4"):
-            await user.lineage("t1", 4)
+            await user.log.lineage("t1", 4)
         with pytest.raises(CorruptThread, match="Node 4"):
-            await user.activation("t1", 4)
+            await user.log.activation("t1", 4)
 
 
 async def test_a_missing_activation_is_told(damaged_path: Path) -> None:
@@ -102,7 +102,7 @@ async def test_a_missing_activation_is_told(damaged_path: Path) -> None:
 
     async with reopened(damaged_path) as user:
         with pytest.raises(CorruptThread, match="Activation 7"):
-            await user.activation("t1", 4)
+            await user.log.activation("t1", 4)
 
 
 @pytest.mark.parametrize(
@@ -117,8 +117,8 @@ async def test_a_lost_or_damaged_body_is_told(damaged_path: Path, sql: str) -> N
 
     async with reopened(damaged_path) as user:
         with pytest.raises(CorruptThread, match="node 1"):
-            await user.branch("t2", 1)
-        assert (await user.thread("t2")).head == 1
+            await user.log.branch("t2", 1)
+        assert (await user.threads.get("t2")).head == 1
 
 
 async def test_a_file_that_lost_its_beginning_is_refused(damaged_path: Path) -> None:
@@ -133,4 +133,4 @@ async def test_a_damaged_page_is_an_error_of_the_store(damaged_path: Path) -> No
 
     with pytest.raises(StoreError):
         async with reopened(damaged_path) as user:
-            await user.branch("t1", 4)
+            await user.log.branch("t1", 4)

@@ -41,7 +41,7 @@ async def _run(url: str, *statements: str) -> None:
 
 
 async def test_the_status_of_a_ready_database(store: Store, database_url: str) -> None:
-    status = await store.status()
+    status = await store.maintenance.status()
 
     server = "Postgres" if backend_of(database_url) == "postgres" else "SQLite"
     assert status.server.startswith(f"{server} ")
@@ -53,13 +53,17 @@ async def test_the_status_of_an_empty_database_leaves_it_empty(database_url: str
     for _ in range(2):
         store = await open_store(database_url, migrate=False)
         try:
-            status = await store.status()
+            status = await store.maintenance.status()
             if backend_of(database_url) == "file":
                 assert status.schema == 0
             assert len(status.pending) == NEWEST - status.schema
             if status.pending:
                 assert status.pending[0] == "0001 log" and "migrate" in status.cure
-                for ask in (store.check, store.sizes, store.owners):
+                for ask in (
+                    store.maintenance.check,
+                    store.maintenance.sizes,
+                    store.maintenance.owners,
+                ):
                     with pytest.raises(MigrationError, match="lacks"):
                         await ask()
         finally:
@@ -72,28 +76,28 @@ async def test_the_status_of_a_newer_schema_says_so(store: Store, database_url: 
         insert = insert.replace("schema_m", "agent_runtime.schema_m")
     await _run(database_url, insert)
 
-    status = await store.status()
+    status = await store.maintenance.status()
 
     assert "9000" in status.problem and "Upgrade" in status.cure
     with pytest.raises(MigrationError, match="9000"):
-        await store.check()
+        await store.maintenance.check()
 
 
 async def test_owners_and_their_threads(store: Store, user: UserStore, stranger: UserStore) -> None:
     await fill(user, "amber")
-    await user.ensure_thread("zz")
-    await stranger.ensure_thread("other")
+    await user.threads.ensure("zz")
+    await stranger.threads.ensure("other")
 
-    assert await store.owners() == ["ann", "bob"]
-    assert [one async for one in store.thread_ids("ann")] == [PARENT, "zz", CHILD]
-    assert [one async for one in store.thread_ids("nobody")] == []
+    assert await store.maintenance.owners() == ["ann", "bob"]
+    assert [one async for one in store.maintenance.thread_ids("ann")] == [PARENT, "zz", CHILD]
+    assert [one async for one in store.maintenance.thread_ids("nobody")] == []
 
 
 async def test_a_sound_database_has_no_findings(store: Store, user: UserStore) -> None:
     await fill(user, "amber")
     await begin(user, "r1", "t1")
 
-    assert await store.check() == []
+    assert await store.maintenance.check() == []
 
 
 @pytest.mark.parametrize(
@@ -116,7 +120,7 @@ async def test_damage_is_found(tmp_path: Path, damage: str, told: str) -> None:
     try:
         await fill(store.of("ann"), "amber")
         await _run(url, damage)
-        found = await store.check()
+        found = await store.maintenance.check()
     finally:
         await store.close()
 
@@ -132,16 +136,20 @@ async def test_what_waits_or_is_left_over_is_noticed(
 ) -> None:
     lease = await begin(user, "r1", "t1", lease_seconds=-1.0)
     ended = await begin(user, "r2", "t2")
-    await user.commit(ended, Commit(nodes=(exchange(2, 1, "shell"),)))
-    await user.commit(ended, Commit(finish=Finish("cancelled", "cancelled")))
-    await user.ensure_thread("half")
+    await user.runs.commit(ended, Commit(nodes=(exchange(2, 1, "shell"),)))
+    await user.runs.commit(ended, Commit(finish=Finish("cancelled", "cancelled")))
+    await user.threads.ensure("half")
     await _run(
         database_url,
         "UPDATE runs SET open_node = NULL WHERE id = 'r2'",
         "UPDATE threads SET hidden = 'import 1', updated_at = 1 WHERE id = 'half'",
     )
 
-    found = {(one.thread_id, one.detail) for one in await store.check() if one.level == "notice"}
+    found = {
+        (one.thread_id, one.detail)
+        for one in await store.maintenance.check()
+        if one.level == "notice"
+    }
 
     assert found == {
         ("t1", f"run {lease.run_id} was running, and its lease has expired"),
@@ -157,7 +165,7 @@ async def test_sizes_grow_with_what_is_stored(
     lease = await begin(stranger, "r1", "large")
     await append(stranger, lease, 300)
 
-    sizes = await store.sizes(threads=2)
+    sizes = await store.maintenance.sizes(threads=2)
 
     assert sizes.total > 0
     assert dict(sizes.tables)["nodes"] > 300 * len(b"hello")
@@ -175,19 +183,19 @@ async def test_a_vacuum_gives_back_the_space_of_what_was_deleted(
 ) -> None:
     if backend_of(database_url).startswith("libsql"):
         with pytest.raises(StoreError, match="by itself"):
-            await store.vacuum()
+            await store.maintenance.vacuum()
         return
     lease = await begin(user, "r1", "large")
     await append(user, lease, 1000)
-    await user.commit(lease, Commit(finish=Finish("succeeded", "completed")))
-    before = await store.sizes()
-    await user.delete_thread("large")
+    await user.runs.commit(lease, Commit(finish=Finish("succeeded", "completed")))
+    before = await store.maintenance.sizes()
+    await user.upkeep.delete_thread("large")
 
-    await store.vacuum()
+    await store.maintenance.vacuum()
 
-    assert (await store.sizes()).total < before.total
-    assert await user.threads() == [] and await store.check() == []
-    await user.ensure_thread("next")
+    assert (await store.maintenance.sizes()).total < before.total
+    assert await user.threads.list() == [] and await store.maintenance.check() == []
+    await user.threads.ensure("next")
 
 
 # Copying
@@ -208,7 +216,7 @@ async def test_a_copy_has_all_threads_of_all_owners(
 ) -> None:
     await fill(user, "amber")
     await fill(stranger, "blue")
-    await stranger.ensure_thread("empty")
+    await stranger.threads.ensure("empty")
     target = await open_store(target_url)
     try:
         first = await _copy(store, target)
@@ -221,7 +229,7 @@ async def test_a_copy_has_all_threads_of_all_owners(
         assert {one.outcome for one in again} == {"there"}
         assert await exported(target.of("ann")) == await exported(user)
         assert await exported(target.of("bob")) == await exported(stranger)
-        assert await target.check() == []
+        assert await target.maintenance.check() == []
     finally:
         await target.close()
 
@@ -240,16 +248,16 @@ async def test_a_copy_leaves_what_differs_and_what_is_at_work(
     store: Store, user: UserStore, target_url: str
 ) -> None:
     await begin(user, "r1", "busy")
-    await user.ensure_thread("same", title="one")
+    await user.threads.ensure("same", title="one")
     target = await open_store(target_url)
     try:
-        await target.of("ann").ensure_thread("same", title="another")
+        await target.of("ann").threads.ensure("same", title="another")
         found = await _copy(store, target)
         assert [(one.thread_id, one.outcome) for one in found] == [
             ("busy", "conflict"),
             ("same", "conflict"),
         ]
         assert "active" in found[0].detail and "another thread" in found[1].detail
-        assert (await target.of("ann").thread("same")).title == "another"
+        assert (await target.of("ann").threads.get("same")).title == "another"
     finally:
         await target.close()

@@ -102,7 +102,7 @@ async def test_processes_that_start_at_once_all_open_the_store(path: Path) -> No
             group.start_soon(anyio.run_process, command)
 
     store = await open_store(str(path))
-    threads = await store.of("ann").threads()
+    threads = await store.of("ann").threads.list()
     await store.close()
     assert sorted(thread.id for thread in threads) == ["t0", "t1", "t2", "t3"]
 

@@ -42,19 +42,23 @@ async def test_an_import_is_equal_to_the_original(user: UserStore, target: UserS
     await fill(user, "amber")
     records = await exported(user)
 
-    assert await target.import_thread(stream(records), trusted=True) == [PARENT, CHILD]
+    assert await target.upkeep.import_thread(stream(records), trusted=True) == [PARENT, CHILD]
 
     assert await exported(target) == records
-    thread, head = await target.thread(PARENT), 2
-    assert thread == await user.thread(PARENT)
-    assert await target.branch(PARENT, head) == await user.branch(PARENT, head)
-    assert await target.activation(PARENT, head) == await user.activation(PARENT, head)
-    assert await target.events(PARENT) == await user.events(PARENT)
-    assert await target.inbox(PARENT) == await user.inbox(PARENT)
-    assert await target.run("run-child") == await user.run("run-child")
-    assert await target.usage_total(thread_id=PARENT) == await user.usage_total(thread_id=PARENT)
-    assert await target.vectors_of_thread(PARENT) == await user.vectors_of_thread(PARENT)
-    assert await target.questions(thread_id=PARENT) == await user.questions(thread_id=PARENT)
+    thread, head = await target.threads.get(PARENT), 2
+    assert thread == await user.threads.get(PARENT)
+    assert await target.log.branch(PARENT, head) == await user.log.branch(PARENT, head)
+    assert await target.log.activation(PARENT, head) == await user.log.activation(PARENT, head)
+    assert await target.events.list(PARENT) == await user.events.list(PARENT)
+    assert await target.inbox.pending(PARENT) == await user.inbox.pending(PARENT)
+    assert await target.runs.get("run-child") == await user.runs.get("run-child")
+    assert await target.spending.usage_total(thread_id=PARENT) == await user.spending.usage_total(
+        thread_id=PARENT
+    )
+    assert await target.vectors.of_thread(PARENT) == await user.vectors.of_thread(PARENT)
+    assert await target.questions.list(thread_id=PARENT) == await user.questions.list(
+        thread_id=PARENT
+    )
     sections = {record["section"] for record in records}
     assert sections == {
         "header", "thread", "runs", "nodes", "calls", "activations", "events", "usage", "inbox",
@@ -68,10 +72,10 @@ async def test_an_export_goes_back_into_the_backend_it_came_from(
     await fill(target, "amber")
     records = await exported(target)
 
-    await user.import_thread(stream(records), trusted=True)
+    await user.upkeep.import_thread(stream(records), trusted=True)
 
     assert await exported(user) == records
-    claimed = await user.claim("kind amber", seconds=60)
+    claimed = await user.jobs.claim("kind amber", seconds=60)
     assert claimed is not None and claimed.payload == b"payload amber"
 
 
@@ -79,19 +83,19 @@ async def test_a_thread_is_imported_under_another_name_beside_itself(user: UserS
     await fill(user, "amber")
     records = await exported(user)
 
-    copied, child = await user.import_thread(stream(records), rename="copy", trusted=True)
+    copied, child = await user.upkeep.import_thread(stream(records), rename="copy", trusted=True)
 
     assert copied == "copy" and child != CHILD
-    copies = {run.id: run for run in await user.runs() if run.thread_id in (copied, child)}
+    copies = {run.id: run for run in await user.runs.list() if run.thread_id in (copied, child)}
     assert len(copies) == 2 and not copies.keys() & {"run-parent", "run-child"}
     [root] = [run for run in copies.values() if run.parent_run_id is None]
     [sub] = [run for run in copies.values() if run.parent_run_id is not None]
     assert (sub.parent_run_id, sub.root_run_id) == (root.id, root.id)
     # What names a run of the original names that of the copy.
     assert sub.spec == {"for": "amber", "parent": root.id}
-    assert (await user.events("copy"))[-1].data == {"said": "amber", "run": sub.id}
-    assert [item.run_id for item in await user.inbox("copy")] == [sub.id]
-    assert (await user.usage_total(root_run_id=root.id)).calls == 1
+    assert (await user.events.list("copy"))[-1].data == {"said": "amber", "run": sub.id}
+    assert [item.run_id for item in await user.inbox.pending("copy")] == [sub.id]
+    assert (await user.spending.usage_total(root_run_id=root.id)).calls == 1
     assert await exported(user) == records
 
 
@@ -101,10 +105,12 @@ async def test_an_import_is_found_by_search_if_its_texts_are_given(
     await fill(user, "amber")
     records = await exported(user)
 
-    await target.import_thread(stream(records), texts=lambda kind, body: f"{kind} {body[:20]!r}")
-    await target.import_thread(stream(records), rename="silent")
+    await target.upkeep.import_thread(
+        stream(records), texts=lambda kind, body: f"{kind} {body[:20]!r}"
+    )
+    await target.upkeep.import_thread(stream(records), rename="silent")
 
-    hits = await target.search_text("amber")
+    hits = await target.search.find("amber")
     assert {(hit.thread_id, hit.node_id, hit.call) for hit in hits} >= {(PARENT, 1, None)}
     assert not [hit for hit in hits if hit.thread_id == "silent"]
 
@@ -120,7 +126,7 @@ async def test_lines_carry_an_export(user: UserStore, target: UserStore) -> None
         for line in lines:
             yield line
 
-    await target.import_thread(load_records(read()), trusted=True)
+    await target.upkeep.import_thread(load_records(read()), trusted=True)
 
     assert await exported(target) == records
 
@@ -131,7 +137,7 @@ async def test_a_line_that_is_no_record_is_told_by_its_number(target: UserStore)
         yield b"{oops"
 
     with pytest.raises(InvalidExport, match="Line 2: it is no JSON") as raised:
-        await target.import_thread(load_records(read()))
+        await target.upkeep.import_thread(load_records(read()))
 
     assert raised.value.line == 2
 
@@ -150,9 +156,9 @@ async def test_a_thread_that_changes_meanwhile_is_not_exported_to_its_end(
     records: Records = []
 
     with pytest.raises(Conflict, match="changed while"):
-        async for record in user.export_thread(PARENT):
+        async for record in user.upkeep.export_thread(PARENT):
             if not records:
-                await user.post(PARENT, "steer", b"in between")
+                await user.inbox.post(PARENT, "steer", b"in between")
             records.append(dict(record))
 
     assert records[-1]["section"] != "end"
@@ -173,25 +179,25 @@ async def test_a_thread_that_is_there_is_not_imported_over(user: UserStore) -> N
     records = await exported(user)
 
     with pytest.raises(ThreadExists, match=PARENT):
-        await user.import_thread(stream(records))
-    await user.delete_thread(PARENT)
-    await user.ensure_thread(CHILD, title="another's")
+        await user.upkeep.import_thread(stream(records))
+    await user.upkeep.delete_thread(PARENT)
+    await user.threads.ensure(CHILD, title="another's")
     with pytest.raises(ThreadExists, match=CHILD):
-        await user.import_thread(stream(records))
+        await user.upkeep.import_thread(stream(records))
 
-    assert [thread.title for thread in await user.threads()] == ["another's"]
+    assert [thread.title for thread in await user.threads.list()] == ["another's"]
 
 
 async def test_a_run_id_that_is_taken_is_told(user: UserStore) -> None:
     await fill(user, "amber")
     records = await exported(user)
-    await user.delete_thread(PARENT)
+    await user.upkeep.delete_thread(PARENT)
     await begin(user, "run-parent", "t1")
 
     with pytest.raises(Conflict, match="line"):
-        await user.import_thread(stream(records))
+        await user.upkeep.import_thread(stream(records))
 
-    assert [thread.id for thread in await user.threads()] == ["t1"]
+    assert [thread.id for thread in await user.threads.list()] == ["t1"]
 
 
 def _without_end(records: Records) -> Records:
@@ -294,11 +300,11 @@ async def test_a_damaged_export_is_refused_and_leaves_nothing(
     await source.close()
 
     with pytest.raises(InvalidExport, match=told):
-        await target.import_thread(stream(damage(records)), trusted=True)
+        await target.upkeep.import_thread(stream(damage(records)), trusted=True)
 
-    assert await target.threads() == [] and await target.runs() == []
+    assert await target.threads.list() == [] and await target.runs.list() == []
     # Nothing is hidden either: the whole one is taken.
-    assert await target.import_thread(stream(records), trusted=True) == [PARENT, CHILD]
+    assert await target.upkeep.import_thread(stream(records), trusted=True) == [PARENT, CHILD]
 
 
 async def test_a_sub_agents_thread_alone_is_a_thread_of_its_own(
@@ -306,11 +312,11 @@ async def test_a_sub_agents_thread_alone_is_a_thread_of_its_own(
 ) -> None:
     await fill(user, "amber")
 
-    await target.import_thread(stream(await exported(user, CHILD)))
+    await target.upkeep.import_thread(stream(await exported(user, CHILD)))
 
-    run = await target.run("run-child")
+    run = await target.runs.get("run-child")
     assert (run.parent_run_id, run.root_run_id) == (None, "run-child")
-    assert [thread.id for thread in await target.threads()] == [CHILD]
+    assert [thread.id for thread in await target.threads.list()] == [CHILD]
 
 
 async def test_runs_find_parents_that_come_later(user: UserStore, target: UserStore) -> None:
@@ -318,18 +324,18 @@ async def test_runs_find_parents_that_come_later(user: UserStore, target: UserSt
     # what a sub-agent on the first thread's own runs would be.
     lease = await begin(user, "z-parent", "t1")
     await begin_child(user, "z-parent", "m-child", "t2", lease_seconds=-1.0)
-    await user.commit(lease, Commit(finish=Finish("succeeded", "completed")))
+    await user.runs.commit(lease, Commit(finish=Finish("succeeded", "completed")))
     back = await begin_child(
         user, "m-child", "a-grandchild", "t1", expect_head=1, expect_seq=1,
         nodes=(message(2, 1),), task_id=2,
     )  # fmt: skip
-    await user.commit(back, Commit(finish=Finish("succeeded", "completed")))
+    await user.runs.commit(back, Commit(finish=Finish("succeeded", "completed")))
     records = await exported(user, "t1")
 
-    await target.import_thread(stream(records), trusted=True)
+    await target.upkeep.import_thread(stream(records), trusted=True)
 
     assert await exported(target, "t1") == records
-    run = await target.run("a-grandchild")
+    run = await target.runs.get("a-grandchild")
     assert (run.parent_run_id, run.root_run_id) == ("m-child", "z-parent")
 
 
@@ -337,25 +343,25 @@ async def test_a_run_that_died_in_an_exchange_goes_on_only_in_a_copy_of_ones_own
     user: UserStore, target: UserStore
 ) -> None:
     lease = await begin(user, lease_seconds=-1.0)
-    await user.commit(lease, Commit(nodes=(exchange(2, 1, "shell"),)))
-    await user.commit(lease, Commit(start=((2, 0),), events=(NewEvent("tool-start", 2),)))
+    await user.runs.commit(lease, Commit(nodes=(exchange(2, 1, "shell"),)))
+    await user.runs.commit(lease, Commit(start=((2, 0),), events=(NewEvent("tool-start", 2),)))
     records = await exported(user, "t1")
 
-    await target.import_thread(stream(records), trusted=True)
-    await target.import_thread(stream(records), rename="t2")
+    await target.upkeep.import_thread(stream(records), trusted=True)
+    await target.upkeep.import_thread(stream(records), rename="t2")
 
-    run = await target.run("r1")
+    run = await target.runs.get("r1")
     assert (run.status, run.open_node, run.owner) == ("running", 2, None)
-    assert (await target.thread("t1")).active_run == "r1"
-    assert (await target.call("t1", 2, 0)).status == "started"
-    [run] = await target.runs(thread_id="t2")
+    assert (await target.threads.get("t1")).active_run == "r1"
+    assert (await target.log.call("t1", 2, 0)).status == "started"
+    [run] = await target.runs.list(thread_id="t2")
     assert (run.status, run.stop_reason, run.open_node) == ("cancelled", "imported", None)
-    thread = await target.thread("t2")
+    thread = await target.threads.get("t2")
     assert (thread.head, thread.active_run) == (2, None)
-    call = await target.call("t2", 2, 0)
+    call = await target.log.call("t2", 2, 0)
     assert (call.status, call.outcome) == ("done", "refused")
     with pytest.raises(Conflict):
-        await target.take_lease(run.id, OTHER, seconds=60, replaces=run.epoch)
+        await target.runs.take_lease(run.id, OTHER, seconds=60, replaces=run.epoch)
 
 
 async def test_pages_and_batches_join_without_a_seam(
@@ -366,12 +372,12 @@ async def test_pages_and_batches_join_without_a_seam(
     monkeypatch.setattr("agent_runtime_storage.upkeep.importer._CHUNK_ROWS", 5)
     lease = await begin(user)
     await append(user, lease, 40)
-    await user.commit(lease, Commit(finish=Finish("succeeded", "completed")))
+    await user.runs.commit(lease, Commit(finish=Finish("succeeded", "completed")))
     await fill(user, "amber")
 
     for thread_id in ("t1", PARENT):
         records = await exported(user, thread_id)
-        await target.import_thread(stream(records), trusted=True)
+        await target.upkeep.import_thread(stream(records), trusted=True)
         assert await exported(target, thread_id) == records
 
 
@@ -388,13 +394,13 @@ async def test_while_it_is_imported_a_thread_is_not_there(
         for record in records:
             yield record
             if record["section"] != "end":
-                assert await user.threads() == [] and await user.runs() == []
+                assert await user.threads.list() == [] and await user.runs.list() == []
                 seen += 1
 
-    await user.import_thread(look())
+    await user.upkeep.import_thread(look())
 
     assert seen == len(records) - 1
-    assert len(await user.threads()) == 2
+    assert len(await user.threads.list()) == 2
 
 
 async def test_a_cancelled_import_leaves_nothing(user: UserStore, target: UserStore) -> None:
@@ -408,11 +414,11 @@ async def test_a_cancelled_import_leaves_nothing(user: UserStore, target: UserSt
         await anyio.sleep(60)
 
     with anyio.CancelScope() as scope:
-        await user.import_thread(stall())
+        await user.upkeep.import_thread(stall())
 
     assert scope.cancelled_caught
-    assert await user.threads() == []
-    assert await user.import_thread(stream(records)) == [PARENT, CHILD]
+    assert await user.threads.list() == []
+    assert await user.upkeep.import_thread(stream(records)) == [PARENT, CHILD]
 
 
 async def test_an_import_that_was_cleaned_up_does_not_go_on(
@@ -425,10 +431,10 @@ async def test_an_import_that_was_cleaned_up_does_not_go_on(
     async def stall() -> AsyncIterator[Mapping[str, Any]]:
         for record in records[:-1]:
             yield record
-        assert sorted(await store.of(user.user_id).clean_up()) == [CHILD, PARENT]
+        assert sorted(await store.of(user.user_id).upkeep.clean_up()) == [CHILD, PARENT]
         yield records[-1]
 
     with pytest.raises(Conflict, match="abandoned"):
-        await user.import_thread(stall())
+        await user.upkeep.import_thread(stall())
 
-    assert await user.threads() == []
+    assert await user.threads.list() == []

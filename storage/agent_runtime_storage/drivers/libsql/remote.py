@@ -31,9 +31,10 @@ from agent_runtime_storage.drivers.libsql.hrana import (
 )
 from agent_runtime_storage.drivers.libsql.sender import Sender
 from agent_runtime_storage.drivers.libsql.sql_text import only_reads
-from agent_runtime_storage.drivers.protocol import Row, SqlDialect, Statement, Value
+from agent_runtime_storage.drivers.protocol import Row, Statement, Value
 from agent_runtime_storage.drivers.shielding import wait_shielded
 from agent_runtime_storage.drivers.signals import Signals
+from agent_runtime_storage.sql.loader import SqlDialect
 
 VectorFunction = Literal["vec_distance_cosine", "vector_distance_cos"]
 T = TypeVar("T")

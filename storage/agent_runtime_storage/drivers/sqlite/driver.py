@@ -7,12 +7,13 @@ from pathlib import Path
 
 from agent_runtime_storage.contract.errors import StoreUnavailable
 from agent_runtime_storage.drivers.protected_files import OpenDatabase
-from agent_runtime_storage.drivers.protocol import Row, SqlDialect, Statement, Value
+from agent_runtime_storage.drivers.protocol import Row, Statement, Value
 from agent_runtime_storage.drivers.signals import Signals
 from agent_runtime_storage.drivers.sqlite.connection import Synchronous, open_connection
 from agent_runtime_storage.drivers.sqlite.database_file import OpenDatabaseFile
 from agent_runtime_storage.drivers.sqlite.readers import Readers
 from agent_runtime_storage.drivers.sqlite.writer import Writer
+from agent_runtime_storage.sql.loader import SqlDialect
 
 
 class SqliteDriver:

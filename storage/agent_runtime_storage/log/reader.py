@@ -1,4 +1,4 @@
-"""Reading the log: branches, nodes, calls, activations."""
+"""Reading the log: branches, nodes, calls, activations, observations and plans."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Collection, Sequence
 import orjson
 
 from agent_runtime_storage.contract.errors import CorruptThread
+from agent_runtime_storage.contract.plan_records import PlanRow
 from agent_runtime_storage.contract.records import (
     Activation,
     CallRow,
@@ -22,20 +23,24 @@ from agent_runtime_storage.queries.row_decoding import (
     to_call,
     to_nodes,
     to_observation,
+    to_plan,
 )
 
 _NO_LIMIT = 2**62
 
 
-class LogReader(OwnerScope):
-    """The methods of `UserStore` that read the log."""
+class SqlLog:
+    """`LogStore` over SQL."""
+
+    def __init__(self, scope: OwnerScope) -> None:
+        self._scope = scope
 
     async def branch(
         self, thread_id: str, head: int, *, first: int | None = None, limit: int | None = None
     ) -> list[Node]:
         if limit is not None and limit < 1:
             return []
-        rows = await self._read(
+        rows = await self._scope.read(
             "branch",
             thread_id=thread_id,
             head=head,
@@ -52,7 +57,7 @@ class LogReader(OwnerScope):
         return nodes
 
     async def lineage(self, thread_id: str, head: int, *, first: int = 0) -> list[int]:
-        rows = await self._read("lineage", thread_id=thread_id, head=head, first=first)
+        rows = await self._scope.read("lineage", thread_id=thread_id, head=head, first=first)
         if not rows:
             raise await self._missing_head(thread_id, head)
         oldest, parent = rows[0]
@@ -70,7 +75,7 @@ class LogReader(OwnerScope):
             return []
         # The neighbours of the first one may lie before it, in another stretch.
         threads = [(one, max(min(seqs) - before, 1)) for one, seqs in wanted.items()]
-        rows = await self._read("stretches", threads=orjson.dumps(threads).decode())
+        rows = await self._scope.read("stretches", threads=orjson.dumps(threads).decode())
         stretches: dict[str, list[tuple[int, int]]] = {}
         for thread_id, first, last in rows:
             stretches.setdefault(thread_id, []).append((first, last))
@@ -79,11 +84,11 @@ class LogReader(OwnerScope):
             for thread_id, branch in stretches.items()
             for seq in _near(branch, wanted[thread_id], before, after)
         ]
-        rows = await self._read("outlines", places=orjson.dumps(near).decode())
+        rows = await self._scope.read("outlines", places=orjson.dumps(near).decode())
         return [Outline(*row) for row in rows]
 
     async def _missing_head(self, thread_id: str, head: int) -> Exception:
-        rows = await self._read("thread", thread_id=thread_id)
+        rows = await self._scope.read("thread", thread_id=thread_id)
         # The thread's counter has passed the node, so it was there.
         if rows and rows[0][4] >= head > 0:
             return CorruptThread(
@@ -93,25 +98,25 @@ class LogReader(OwnerScope):
         return not_found("node", f"{head} in thread {thread_id}")
 
     async def node(self, thread_id: str, seq: int) -> Node:
-        nodes = to_nodes(await self._read("node", thread_id=thread_id, id=seq))
+        nodes = to_nodes(await self._scope.read("node", thread_id=thread_id, id=seq))
         if not nodes:
             raise not_found("node", f"{seq} in thread {thread_id}")
         return nodes[0]
 
     async def children(self, thread_id: str, parent_id: int | None) -> list[Node]:
-        rows = await self._read("children", thread_id=thread_id, parent_id=parent_id)
+        rows = await self._scope.read("children", thread_id=thread_id, parent_id=parent_id)
         if not rows:
-            await self._require_thread(thread_id)
+            await self._scope.require_thread(thread_id)
         return to_nodes(rows)
 
     async def call(self, thread_id: str, node_id: int, index: int) -> CallRow:
-        rows = await self._read("call", thread_id=thread_id, node_id=node_id, position=index)
+        rows = await self._scope.read("call", thread_id=thread_id, node_id=node_id, position=index)
         if not rows:
             raise not_found("call", f"{index} of node {node_id} in thread {thread_id}")
         return to_call(rows[0])
 
     async def activation(self, thread_id: str, head: int | None) -> Activation | None:
-        rows = await self._read("activation", thread_id=thread_id, head=head)
+        rows = await self._scope.read("activation", thread_id=thread_id, head=head)
         if not rows:
             raise not_found("thread", thread_id)
         found_head, wanted, *columns = rows[0]
@@ -127,29 +132,52 @@ class LogReader(OwnerScope):
         return to_activation(tuple(columns))
 
     async def activations(self, thread_id: str) -> list[Activation]:
-        rows = await self._read("activations", thread_id=thread_id)
+        rows = await self._scope.read("activations", thread_id=thread_id)
         if not rows:
-            await self._require_thread(thread_id)
+            await self._scope.require_thread(thread_id)
         return [to_activation(row) for row in rows]
 
-    async def last_observation(self, thread_id: str) -> int:
-        [(newest,)] = await self._read("last_observation", thread_id=thread_id)
+    async def last_observation_id(self, thread_id: str) -> int:
+        [(newest,)] = await self._scope.read("last_observation", thread_id=thread_id)
         if newest is None:
-            await self._require_thread(thread_id)
+            await self._scope.require_thread(thread_id)
         return int(newest or 0)
 
     async def observations(
         self, thread_id: str, *, ids: Sequence[int] = (), ending_from: int | None = None
     ) -> list[ObservationRow]:
-        rows = await self._read(
+        rows = await self._scope.read(
             "observations",
             thread_id=thread_id,
             ids=orjson.dumps(list(ids)).decode(),
             ending_from=_NO_LIMIT if ending_from is None else ending_from,
         )
         if not rows:
-            await self._require_thread(thread_id)
+            await self._scope.require_thread(thread_id)
         return [to_observation(row) for row in rows]
+
+    async def plan(self, thread_id: str, head: int) -> PlanRow | None:
+        rows = await self._scope.read("plan", thread_id=thread_id, head=head)
+        if not rows:
+            await self._scope.require_thread(thread_id)
+            return None
+        return to_plan(rows[0])
+
+    async def plans(
+        self, thread_id: str, head: int, *, first: int = 0, limit: int = 100
+    ) -> list[PlanRow]:
+        rows = await self._scope.read(
+            "plans", thread_id=thread_id, head=head, first=first, limit=limit
+        )
+        if not rows:
+            await self._scope.require_thread(thread_id)
+        return [to_plan(row) for row in rows]
+
+    async def last_plan_id(self, thread_id: str) -> int:
+        [(newest,)] = await self._scope.read("last_plan", thread_id=thread_id)
+        if newest is None:
+            await self._scope.require_thread(thread_id)
+        return int(newest or 0)
 
 
 def _near(

@@ -1,0 +1,84 @@
+"""Threads, the inbox by which others reach them, and the events that they give."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from typing import Any, Protocol
+
+from agent_runtime_storage.contract.records import EventRow, InboxItem, Thread
+
+
+class ThreadStore(Protocol):
+    """The threads of one owner: their metadata and their heads."""
+
+    async def ensure(
+        self, thread_id: str, *, title: str = "", metadata: Mapping[str, Any] | None = None
+    ) -> Thread:
+        """Return the thread; create it, with this title and metadata, if it does not exist."""
+        ...
+
+    async def get(self, thread_id: str) -> Thread:
+        """Return the thread; raise `NotFound` if there is none."""
+        ...
+
+    async def list(
+        self, *, limit: int = 50, before: float | None = None, children: bool = True
+    ) -> list[Thread]:
+        """Return threads, the most recently updated first.
+
+        Args:
+            before: an `updated_at` cursor.
+            children: whether to include threads in which child runs work.
+        """
+        ...
+
+    async def update(
+        self, thread_id: str, *, title: str | None = None, metadata: Mapping[str, Any] | None = None
+    ) -> Thread:
+        """Set the title, and merge the given keys into the metadata; None removes a key."""
+        ...
+
+    async def move_head(self, thread_id: str, head: int | None, *, expect: int | None) -> None:
+        """Point the head at another closed node, or before the first one.
+
+        Raises:
+            ThreadBusy: a run is active.
+            NotFound: there is no such node, or it is not closed.
+            Conflict: the head is no longer `expect`.
+        """
+        ...
+
+
+class InboxStore(Protocol):
+    """Messages to threads, until a commit of the thread's run drains them."""
+
+    async def post(
+        self, thread_id: str, kind: str, body: bytes, *, run_id: str | None = None
+    ) -> int:
+        """Append to the thread's inbox, without a lease; return the item's id."""
+        ...
+
+    async def pending(self, thread_id: str) -> list[InboxItem]:
+        """Return the items that no commit has drained, oldest first."""
+        ...
+
+
+class EventStore(Protocol):
+    """The events of threads, in commit order without gaps."""
+
+    async def list(self, thread_id: str, *, after: int = 0, limit: int = 1000) -> list[EventRow]:
+        """Return events with ids above `after`, in order, without gaps. Raises `NotFound`."""
+        ...
+
+    def follow(self, thread_id: str, *, after: int = 0) -> AsyncGenerator[EventRow]:
+        """Iterate without end over the events with ids above `after`, in order, without gaps.
+
+        Existing events come at once, new ones as any process commits them: within milliseconds
+        where the database notifies its clients (and always within this process), else within a
+        quarter of a second.  Cancellation ends it at any time; close the iterator
+        (`contextlib.aclosing`) when you leave it otherwise.
+
+        Raises:
+            NotFound: there is no such thread.
+        """
+        ...

@@ -1,0 +1,141 @@
+"""Deletion, export and import of threads, and the maintenance of a whole database."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterable, Mapping
+from typing import Any, Protocol
+
+from agent_runtime_storage.contract.records import TextOf, Thread, Vet
+from agent_runtime_storage.contract.reports import Problem, StoreSizes, StoreStatus
+
+
+class Upkeep(Protocol):
+    """Deletes, exports and imports the threads of one owner."""
+
+    async def delete_thread(
+        self, thread_id: str, *, unchanged_since: float | None = None
+    ) -> list[str]:
+        """Delete a thread and the threads of its runs' sub-agents; return the ids of all.
+
+        Everything that belongs to them is deleted: nodes, results, events, usage, inbox, jobs,
+        runs, vectors, text index, files, objects and documents.  From the first transaction on
+        nobody sees the thread; the rows of a large one are deleted in pieces, and calling this
+        again, or `clean_up`, finishes a deletion that a crash interrupted.
+
+        Nothing of it is left in a database file or its write-ahead log, unless a reader held the
+        log open for seconds.  A server keeps deleted data until its own clean-up (`VACUUM`).
+
+        Args:
+            unchanged_since: delete only a thread that was last updated before this moment.
+
+        Raises:
+            NotFound: there is no such thread.
+            ThreadBusy: one of its runs has a live lease.
+            Conflict: it was updated since, or keeps starting sub-agents.
+        """
+        ...
+
+    async def idle_threads(self, *, seconds: float, limit: int = 1000) -> list[Thread]:
+        """Return threads without update for `seconds` and without a live run, oldest first.
+
+        Threads of sub-agents are left out: they are deleted with the thread that they worked for.
+        """
+        ...
+
+    async def clean_up(self) -> list[str]:
+        """Delete the remains of interrupted imports and deletions; return the ids of the threads.
+
+        An import or deletion counts as interrupted after 5 minutes without progress.
+        """
+        ...
+
+    def export_thread(self, thread_id: str) -> AsyncGenerator[Mapping[str, Any]]:
+        """Yield a thread, and the threads of its sub-agents, as JSON records.
+
+        The records hold everything but the text index, leases and secrets; `upkeep.export_format`
+        describes them.  The last record is yielded only if nothing has changed during the export,
+        so an import takes one consistent state of the thread.  Close the generator
+        (`contextlib.aclosing`) when you leave it early.
+
+        Raises:
+            NotFound: there is no such thread.
+            ThreadBusy: one of its runs has a live lease.
+            ObjectLost: a body is lost.
+            Conflict: the thread was changed during the export.
+        """
+        ...
+
+    async def import_thread(
+        self,
+        records: AsyncIterable[Mapping[str, Any]],
+        *,
+        rename: str | None = None,
+        texts: TextOf | None = None,
+        vet: Vet | None = None,
+        trusted: bool = False,
+    ) -> list[str]:
+        """Write an exported thread with those of its sub-agents; return the ids of all.
+
+        Imported data is history and starts nothing: runs cannot be resumed and have no spec, calls
+        that were not done become refused, and questions, inbox, jobs, activations and vectors are
+        dropped.  A new run continues the conversation.
+
+        Runs whose parent is not in the export become roots.  Nothing of the import is visible
+        until all of it is written.  After a failure or cancellation its rows are deleted; after a
+        crash they stay hidden until `clean_up`, or the next import 5 minutes later.
+
+        Args:
+            rename: another id for the thread; sub-agents' threads, runs and jobs get new ids.
+            texts: returns the text by which search finds a node or result; without it search
+                finds nothing of the import.
+            vet: refuses bodies that the engine could not read.
+            trusted: whether the records come directly from a database of the same owner: then
+                everything is imported unchanged, and exporting it again yields the same records.
+
+        Raises:
+            InvalidExport: the records are not a complete export, or of another version.
+            ThreadExists: one of its threads exists already.
+            Conflict: another id of it is taken.
+        """
+        ...
+
+
+class Maintenance(Protocol):
+    """An operator's work, over all owners.
+
+    Without an up-to-date schema every method but `status` raises `MigrationError`.
+    """
+
+    async def status(self) -> StoreStatus:
+        """Return the server, the schema and the pending migrations; changes nothing."""
+        ...
+
+    async def owners(self) -> list[str]:
+        """Return the owners who have threads."""
+        ...
+
+    def thread_ids(self, user_id: str) -> AsyncGenerator[str]:
+        """Yield the ids of all threads of an owner, those of sub-agents last."""
+        ...
+
+    async def check(self) -> list[Problem]:
+        """Return what is damaged, lost or left over, at most 100 problems of a kind.
+
+        It reads every table whole.
+        """
+        ...
+
+    async def sizes(self, *, threads: int = 10) -> StoreSizes:
+        """Return the size of the database, by table, by owner, and of the largest threads."""
+        ...
+
+    async def vacuum(self) -> None:
+        """Free the space of deleted data; it takes as long as reading everything.
+
+        A file is rewritten, and writers wait for it; on Postgres deleted data is unrecoverable
+        from then on.
+
+        Raises:
+            StoreError: the database is a libSQL server, which frees space by itself.
+        """
+        ...
