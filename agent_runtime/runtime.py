@@ -209,7 +209,7 @@ class Runtime(RunControl):
             ConfigError: it is a workflow's run and not the agent's, or the reverse.
         """
         store = self.store.of(user or self.settings.user)
-        result = await self._resume(store, await store.run(run_id), agent, deps, on_event)
+        result = await self._resume(store, await store.runs.get(run_id), agent, deps, on_event)
         again = partial(self.resume, agent=agent, user=user, deps=deps, on_event=on_event)
         return await self._ask_and_resume(result, on_question, again, user)
 
@@ -282,7 +282,7 @@ class Runtime(RunControl):
         agent = _checked(agent)
         budget = tree_budget(self.settings)
         if parent is not None:
-            budget = (await store.run(parent.lease.root_run_id)).budget
+            budget = (await store.runs.get(parent.lease.root_run_id)).budget
         elif thread is None and isinstance(agent, Workflow):
             thread = agent.thread
         run_id = new_id()
@@ -327,7 +327,7 @@ class Runtime(RunControl):
         agent = _checked(agent)
         check_kind(run, agent)
         child = run.parent_run_id is not None
-        budget = (await store.run(run.root_run_id)).budget if child else run.budget
+        budget = (await store.runs.get(run.root_run_id)).budget if child else run.budget
         setup = await self._resolve(agent, store, run.thread_id, budget, deps, child=child)
         check_free(run)
         await check_answered(store, run)
@@ -428,7 +428,7 @@ class Runtime(RunControl):
                 background.start(prune_daily(store, days=days))
         whole = lease.run_id == lease.root_run_id
         ids = {"root_run_id" if whole else "run_id": lease.run_id}
-        usage = await store.usage_by_purpose(**ids)
+        usage = await store.spending.usage_by_purpose(**ids)
         output = orjson.loads(finish.output) if finish.output else None
         if output is not None and state.setup.output is not None:
             output = state.setup.output.validate(output)

@@ -74,9 +74,9 @@ async def main() -> None:
     async with Runtime.open(settings) as runtime:
         result = await runtime.run(agent, "What do the sea and the sky say?", thread="t")
         store = runtime.store.of(settings.user)
-        head = (await store.thread("t")).head
+        head = (await store.threads.get("t")).head
         assert head is not None
-        bodies = [one.body for node in await store.branch("t", head) for one in node.calls]
+        bodies = [one.body for node in await store.log.branch("t", head) for one in node.calls]
         tree = await runtime.tree(result.run_id)
     for body in bodies:
         outcome = orjson.loads(decode_result(body).text)

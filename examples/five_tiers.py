@@ -77,8 +77,8 @@ async def main() -> None:
     async with Runtime.open(settings, embedder=ScriptedEmbedder()) as runtime:
         await runtime.run(agent, "And when was the bridge at Bergen opened?", thread="diary")
         store = runtime.store.of("local")
-        thread = await store.thread("diary")
-        nodes = await store.branch("diary", thread.head or 0)
+        thread = await store.threads.get("diary")
+        nodes = await store.log.branch("diary", thread.head or 0)
     said = [decode_message(node.body) for node in nodes]
     kept = [message for message in said if message.type != "note"]
     raw = [text for text in plain if not text.startswith("<")]

@@ -87,9 +87,9 @@ async def main() -> None:
             print("The publisher is closed.")
         closed = False
         print("-- resumed")
-        [failed] = await store.runs(thread_id=report.thread)
+        [failed] = await store.runs.list(thread_id=report.thread)
         await runtime.resume(failed.id, report)
-        runs = await store.runs(root_run_id=failed.id)
+        runs = await store.runs.list(root_run_id=failed.id)
         print("The runs:", sorted(str((run.internal or {}).get("node", run.agent)) for run in runs))
         print("-- the next turn")
         await runtime.run(report, "Anything else?")

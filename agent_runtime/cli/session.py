@@ -191,8 +191,8 @@ async def _left(runtime: Runtime, run_id: str) -> RunResult:
     from agent_runtime_storage.contract.records import UsageTotal
 
     store = runtime.store.of(runtime.settings.user)
-    run = await store.run(run_id)
-    usage = await store.usage_by_purpose(root_run_id=run.root_run_id)
+    run = await store.runs.get(run_id)
+    usage = await store.spending.usage_by_purpose(root_run_id=run.root_run_id)
     return RunResult(
         run_id=run.id,
         thread_id=run.thread_id,

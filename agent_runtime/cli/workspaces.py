@@ -42,7 +42,7 @@ def describe_folder(workspace: str) -> str:
 
 async def workspaces(store: UserStore, runs: Iterable[Run]) -> dict[str, str]:
     """Return the folder of each run; a sub-agent has the folder of its root."""
-    threads = {one.id: workspace_of(one) for one in await store.threads(limit=MOST)}
+    threads = {one.id: workspace_of(one) for one in await store.threads.list(limit=MOST)}
     listed = list(runs)
     roots = {run.id: run.thread_id for run in listed}
     return {run.id: threads.get(roots.get(run.root_run_id, run.thread_id), "") for run in listed}

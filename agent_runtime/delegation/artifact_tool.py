@@ -69,7 +69,7 @@ async def _file(context: ToolContext, reference: str, offset: int, limit: int) -
     if file.kind != "document" or not is_text(file.media_type):
         return ToolResult(f"{about}, {file.size:,} bytes.", files=(file,))
     try:
-        content = await context.store.file_content(stored.thread_id, file_id(file))
+        content = await context.store.files.content(stored.thread_id, file_id(file))
     except NotFound:
         problem = f"The file {reference[:80]!r} no longer exists."
         raise ToolError(problem, cure=HOW) from None

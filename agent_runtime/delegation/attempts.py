@@ -71,7 +71,7 @@ async def earlier_runs(
         StoreError: they cannot be read.
     """
     runs: list[tuple[Run, DelegationRecord, int]] = []
-    for run in await store.runs(parent_thread_id=thread_id, task_key=key, limit=1000):
+    for run in await store.runs.list(parent_thread_id=thread_id, task_key=key, limit=1000):
         record = delegation_record(run)
         if record is None:
             continue
@@ -81,11 +81,11 @@ async def earlier_runs(
             _log.warning("Run %s names no call that began it: %r.", run.id, record.call[:20])
     if not runs:
         return []
-    head = (await store.thread(thread_id)).head
+    head = (await store.threads.get(thread_id)).head
     nodes = {node for _, _, node in runs}
-    branch = set(await store.lineage(thread_id, head or 0, first=min(nodes)))
+    branch = set(await store.log.lineage(thread_id, head or 0, first=min(nodes)))
     for node in nodes - branch:
-        row = await store.node(thread_id, node)
+        row = await store.log.node(thread_id, node)
         if row.status == "open" and row.parent_id == head:
             branch.add(node)
     return [(run, record) for run, record, node in reversed(runs) if node in branch]

@@ -192,6 +192,6 @@ async def _depth(store: UserStore, run_id: str | None) -> int:
     """Return the number of sub-agents from the root down to a run."""
     depth = 0
     while run_id is not None:
-        run = await store.run(run_id)
+        run = await store.runs.get(run_id)
         depth, run_id = depth + (delegation_record(run) is not None), run.parent_run_id
     return depth

@@ -152,7 +152,7 @@ async def outcome_of_run(
             blockers.append(f"{tool} ({result.outcome}): {text}")
     files = [
         f"{ref_of(row).uri} ({row.name or row.kind})"
-        for row in await store.files(run.thread_id)
+        for row in await store.files.list(run.thread_id)
         if row.origin == "tool"
     ]
     return Outcome(
@@ -202,12 +202,12 @@ async def _own_nodes(store: UserStore, run: Run) -> list[Node]:
     """Return the nodes that the run wrote after its task; an open exchange comes last."""
     if run.task_id is None:
         return []
-    head = (await store.thread(run.thread_id)).head
+    head = (await store.threads.get(run.thread_id)).head
     if head is None:
         return []
-    nodes = await store.branch(run.thread_id, head, first=run.task_id)
+    nodes = await store.log.branch(run.thread_id, head, first=run.task_id)
     if run.open_node is not None:
-        nodes.append(await store.node(run.thread_id, run.open_node))
+        nodes.append(await store.log.node(run.thread_id, run.open_node))
     return nodes[1:]
 
 
@@ -236,10 +236,10 @@ async def _usage(store: UserStore, run: Run) -> DelegationUsage:
     tree, steps = [run.id], run.steps
     # The list grows while it is read: each run adds its children.
     for one in tree:
-        for child in await store.runs(parent_run_id=one, limit=10_000):
+        for child in await store.runs.list(parent_run_id=one, limit=10_000):
             tree.append(child.id)
             steps += child.steps
-    total = UsageTotal.of([await store.usage_total(run_id=one) for one in tree])
+    total = UsageTotal.of([await store.spending.usage_total(run_id=one) for one in tree])
     return DelegationUsage(
         steps=steps,
         prompt_tokens=total.prompt_tokens,

@@ -158,7 +158,7 @@ def is_own(
 
 async def own_run(context: ToolContext, record: DelegationRecord) -> Run | None:
     """Return the run of this call as it is now; None if it has not begun."""
-    runs = await context.store.runs(
+    runs = await context.store.runs.list(
         parent_thread_id=context.thread_id, task_key=record.key, limit=1000
     )
     for run in runs:

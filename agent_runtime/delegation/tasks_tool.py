@@ -44,13 +44,13 @@ async def tasks(
     if chosen.status != "running":
         raise ToolError(f"The task {chosen.key!r} is not running: {chosen.status}.")
     if action == "cancel":
-        await context.store.cancel_run(chosen.run_id)
+        await context.store.runs.cancel(chosen.run_id)
         return f"The task {chosen.key!r} is being cancelled."
     if not text.strip():
         raise ToolError("The message is empty.", cure="Give a text.")
-    run = await context.store.run(chosen.run_id)
+    run = await context.store.runs.get(chosen.run_id)
     body = encodable(text).encode()
-    await context.store.post(run.thread_id, "steer", body, run_id=chosen.run_id)
+    await context.store.inbox.post(run.thread_id, "steer", body, run_id=chosen.run_id)
     return f"The task {chosen.key!r} reads it at its next step."
 
 
@@ -60,7 +60,7 @@ async def _wait(context: ToolContext) -> str:
     with context.timer.paused():
         while quiet < QUIET_POLLS:
             known = await tasks_of(store, thread_id)
-            if await store.inbox(thread_id):
+            if await store.inbox.pending(thread_id):
                 return "A message has arrived; you read it now."
             # A task that has ended sends its message soon after.
             quiet = 0 if any(one.status == "running" for one in known) else quiet + 1

@@ -200,7 +200,7 @@ async def _check_artifacts(context: ToolContext, artifacts: Sequence[str]) -> No
             exists = not stored.problem
         else:
             try:
-                await context.store.call(context.thread_id, *call_place(reference))
+                await context.store.log.call(context.thread_id, *call_place(reference))
                 exists = True
             except NotFound:
                 exists = False

@@ -88,13 +88,13 @@ class ThreadFiles:
             InvalidFile: it is empty, too large, or cannot be read.
         """
         store = self._store.of(user or self._user)
-        await store.ensure_thread(thread)
+        await store.threads.ensure(thread)
         path = Path(content) if isinstance(content, str) else content
         return await store_file(store, thread, File(path, name, media_type, kind), self._max_bytes)
 
     async def of(self, thread: str, *, user: str | None = None) -> list[FileRef]:
         """Return the files of a thread, the oldest first. Raises `NotFound`."""
-        rows = await self._store.of(user or self._user).files(thread)
+        rows = await self._store.of(user or self._user).files.list(thread)
         return [ref_of(row) for row in rows]
 
     async def read(self, file: FileRef, *, user: str | None = None) -> bytes:
@@ -111,7 +111,7 @@ class ThreadFiles:
                 f"The file {file.name or file.uri!r} is not stored here.",
                 cure="Give a reference that `upload` returned, or one of a message.",
             )
-        return await store.file_content(resolved.thread_id, file_id(file))
+        return await store.files.content(resolved.thread_id, file_id(file))
 
 
 async def attach(
@@ -155,7 +155,7 @@ async def store_file(
         new = _new_file(file, origin, max_bytes)
     else:
         new = await anyio.to_thread.run_sync(_new_file, file, origin, max_bytes)
-    await store.put_file(thread_id, new)
+    await store.files.put(thread_id, new)
     return FileRef(
         new.kind,
         f"{origin}:{new.id}",

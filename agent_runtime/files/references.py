@@ -106,7 +106,7 @@ async def resolve_files(
     missing = NOT_THERE
     try:
         wanted = sorted({identity for ref in refs if (identity := file_id(ref))})
-        rows = {row.id: row for row in await store.find_files(wanted)}
+        rows = {row.id: row for row in await store.files.find(wanted)}
     except StoreError as error:
         _log.warning("Files cannot be looked up: %s", error.message)
         missing = UNREADABLE

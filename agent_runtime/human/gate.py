@@ -135,7 +135,7 @@ class Gate:
         """Return the last question of each call of the exchange, with its digest, by index."""
         if exchange.seq != self.reopened:
             return {}
-        rows = await self.log.store.questions(run_id=self.log.lease.run_id, limit=10_000)
+        rows = await self.log.store.questions.list(run_id=self.log.lease.run_id, limit=10_000)
         return {
             row.position: (Question.of(row), str(row.body.get("digest", "")))
             for row in rows
@@ -186,12 +186,14 @@ class Gate:
     async def _allowed(self) -> list[ApprovalRow]:
         """Return the approvals on the run's thread and, for a sub-agent, on its root's thread."""
         store, lease = self.log.store, self.log.lease
-        threads = dict.fromkeys((lease.thread_id, (await store.run(lease.root_run_id)).thread_id))
-        return [row for thread in threads for row in await store.approvals(thread)]
+        threads = dict.fromkeys(
+            (lease.thread_id, (await store.runs.get(lease.root_run_id)).thread_id)
+        )
+        return [row for thread in threads for row in await store.questions.approvals(thread)]
 
     async def _asker(self) -> dict[str, str]:
         """Return the role and key of the sub-agent that asks; empty for a root."""
-        run = await self.log.store.run(self.log.lease.run_id)
+        run = await self.log.store.runs.get(self.log.lease.run_id)
         record = delegation_record(run)
         return {"role": run.agent, "task_key": record.key} if record is not None else {}
 

@@ -25,6 +25,6 @@ def pause_requested(items: Sequence[InboxItem], lease: Lease) -> bool:
 
 async def is_pausing(store: UserStore, run_id: str) -> bool:
     """Return whether a pause of a working run was requested."""
-    run = await store.run(run_id)
+    run = await store.runs.get(run_id)
     lease = Lease(run.id, run.thread_id, run.root_run_id, run.epoch)
-    return pause_requested(await store.inbox(run.thread_id), lease)
+    return pause_requested(await store.inbox.pending(run.thread_id), lease)

@@ -40,7 +40,7 @@ def is_waiting(run: Run) -> bool:
 
 async def may_wait(store: UserStore, run_id: str) -> bool:
     """Return whether a run may wait for a person: it is a root, or all runs above it wait too."""
-    run = await store.run(run_id)
+    run = await store.runs.get(run_id)
     if run.parent_run_id is None:
         return True
     record = delegation_record(run)
@@ -56,7 +56,9 @@ async def questions_of(
     for one in ids:
         ids += [run.id for run in await _children(store, status, parent_run_id=one)]
     rows = [
-        row for one in ids for row in await store.questions(run_id=one, status=status, limit=MOST)
+        row
+        for one in ids
+        for row in await store.questions.list(run_id=one, status=status, limit=MOST)
     ]
     return sorted(map(Question.of, rows), key=lambda one: (one.asked_at, one.id))
 
@@ -71,7 +73,7 @@ async def questions_on(
     rows = [
         row
         for one in dict.fromkeys(ids)
-        for row in await store.questions(thread_id=one, status=status, limit=MOST)
+        for row in await store.questions.list(thread_id=one, status=status, limit=MOST)
     ]
     return sorted(map(Question.of, rows), key=lambda one: (one.asked_at, one.id))
 
@@ -101,7 +103,7 @@ async def _children(
     parent_thread_id: str | None = None,
 ) -> list[Run]:
     """Return the direct child runs that can have questions of a status."""
-    runs = await store.runs(
+    runs = await store.runs.list(
         parent_run_id=parent_run_id,
         parent_thread_id=parent_thread_id,
         status=ACTIVE if status == "open" else None,

@@ -36,16 +36,16 @@ async def load_view(store: UserStore, thread_id: str, head: int | None) -> View:
     Raises:
         CorruptThread: the chain of nodes is broken.
     """
-    row = await store.activation(thread_id, head)
+    row = await store.log.activation(thread_id, head)
     if row is None:
         # A branch without an activation was imported: its first run makes one.
-        imported = [] if head is None else await store.branch(thread_id, head)
+        imported = [] if head is None else await store.log.branch(thread_id, head)
         return _unactivated([entry_of(node) for node in imported])
     start, prefix = decode_activation(row)
-    nodes = [] if head is None else await store.branch(thread_id, head, first=start.first)
-    task = None if start.task is None else entry_of(await store.node(thread_id, start.task))
+    nodes = [] if head is None else await store.log.branch(thread_id, head, first=start.first)
+    task = None if start.task is None else entry_of(await store.log.node(thread_id, start.task))
     entries = [entry_of(node) for node in nodes]
-    rows = await store.observations(thread_id, ids=start.observed) if start.observed else []
+    rows = await store.log.observations(thread_id, ids=start.observed) if start.observed else []
     known = {row.id: observation_of(row) for row in rows}
     if lost := [one for one in start.observed if one not in known]:
         raise CorruptThread(

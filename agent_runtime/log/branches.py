@@ -63,8 +63,8 @@ async def fork(store: UserStore, thread_id: str, at: int | None) -> None:
         NotFound: the node is not there, or not closed.
         ThreadBusy: a run is active on the thread.
     """
-    thread = await store.thread(thread_id)
-    await store.move_head(thread_id, at, expect=thread.head)
+    thread = await store.threads.get(thread_id)
+    await store.threads.move_head(thread_id, at, expect=thread.head)
 
 
 async def edit(store: UserStore, thread_id: str, node_id: int) -> None:
@@ -74,7 +74,7 @@ async def edit(store: UserStore, thread_id: str, node_id: int) -> None:
         Conflict: the node is not a message of the user.
         NotFound, ThreadBusy: as for `fork`.
     """
-    node = await store.node(thread_id, node_id)
+    node = await store.log.node(thread_id, node_id)
     if node.role != "user":
         raise Conflict(
             f"Node {node_id} is not a message of the user, so it cannot be edited.",
@@ -92,12 +92,12 @@ async def regenerate(store: UserStore, thread_id: str) -> Node:
         NotFound: the branch holds no message of the user.
         ThreadBusy: as for `fork`.
     """
-    thread = await store.thread(thread_id)
+    thread = await store.threads.get(thread_id)
     seq = thread.head
     while seq is not None:
-        node = await store.node(thread_id, seq)
+        node = await store.log.node(thread_id, seq)
         if node.role == "user":
-            await store.move_head(thread_id, seq, expect=thread.head)
+            await store.threads.move_head(thread_id, seq, expect=thread.head)
             return node
         seq = node.parent_id
     raise NotFound(
@@ -117,5 +117,5 @@ async def branch_heads(store: UserStore, thread: Thread) -> list[int]:
         if seq not in seen:
             # A node that no later one leads back to has none behind it.
             found.append(seq)
-            seen.update(await store.lineage(thread.id, seq))
+            seen.update(await store.log.lineage(thread.id, seq))
     return found

@@ -89,6 +89,6 @@ class LeaseHeartbeat:
 
 async def _renew_one(store: Store, user_id: str, lease: Lease, seconds: float) -> None:
     try:
-        await store.of(user_id).renew_lease(lease, seconds=seconds)
+        await store.of(user_id).runs.renew_lease(lease, seconds=seconds)
     except StoreError as error:
         _log.info("The lease of run %s was not renewed: %s", lease.run_id, type(error).__name__)

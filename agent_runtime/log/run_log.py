@@ -174,7 +174,7 @@ class RunLog:
                     release=add_amounts(commit.release or Amount(), self.held),
                     unsettle=add_amounts(commit.unsettle or Amount(), self.held),
                 )
-            last, interrupted = await run_shielded(self.store.commit(self.lease, commit))
+            last, interrupted = await run_shielded(self.store.runs.commit(self.lease, commit))
             self._advance(commit)
         then()
         first = last - len(commit.events) + 1
@@ -266,7 +266,7 @@ class RunLog:
 
     async def asked(self) -> tuple[bool, bool]:
         """Return whether a cancel of this run was requested, and whether its inbox has items."""
-        return await self.store.poll(self.lease)
+        return await self.store.runs.poll(self.lease)
 
     async def reserve(self, amount: Amount, *, unsettle: Amount | None = None) -> None:
         """Reserve the next call, or (with `unsettle`) the next attempt after a lost one.

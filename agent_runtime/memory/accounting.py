@@ -53,7 +53,7 @@ async def _spend(log: RunLog, commit: Commit, amount: Amount) -> None:
     if amount == Amount() and not commit.usage:
         return
     async with log.writing:
-        _, interrupted = await run_shielded(log.store.commit(log.lease, commit))
+        _, interrupted = await run_shielded(log.store.runs.commit(log.lease, commit))
         log.held = add_amounts(log.held, amount)
     if interrupted is not None:
         raise interrupted
@@ -87,7 +87,7 @@ async def commit_observation(
             return await _write(log, written, job, usage, event, held, lost=lost)
         except Conflict:
             known = log.last_observation
-            log.last_observation = await log.store.last_observation(log.lease.thread_id)
+            log.last_observation = await log.store.log.last_observation_id(log.lease.thread_id)
             if log.last_observation == known:
                 raise
         # The id was taken: an earlier run committed an observation after its end.
@@ -119,7 +119,7 @@ async def _write(
     event = replace(event, data={**event.data, "id": committed.id, **usage_data(usage)})
     if log.ended and job is not None:
         late = LateObservation(new, job, tuple(usage), (event,))
-        writing = log.store.commit_late(log.lease, late)
+        writing = log.store.runs.commit_late(log.lease, late)
     else:
         commit = Commit(
             observation=new,
@@ -130,7 +130,7 @@ async def _write(
             unsettle=held if lost else None,
             events=(event,),
         )
-        writing = log.store.commit(log.lease, commit)
+        writing = log.store.runs.commit(log.lease, commit)
     last, interrupted = await run_shielded(writing)
     log.last_observation = committed.id
     if not log.ended:

@@ -62,7 +62,7 @@ class ThreadPlans:
         """
         store = self._store.of(user or self._user)
         head = await _newest(store, thread)
-        rows = [] if head is None else await store.plans(thread, head, limit=limit)
+        rows = [] if head is None else await store.log.plans(thread, head, limit=limit)
         return [await _read(store, thread, row) for row in rows]
 
 
@@ -112,7 +112,7 @@ class Planner:
                     cure="Change plans inside of a tool that an agent calls.",
                 )
             seq = log.exchange.seq
-            row = await log.store.plan(thread, seq)
+            row = await log.store.log.plan(thread, seq)
             if call_id and (made := await self._made(call_id, row, seq)) is not None:
                 return made
             old = None if row is None or from_scratch else await self._before(row, seq)
@@ -148,13 +148,13 @@ class Planner:
         if newest is None or newest.node_id != seq:
             return None
         thread = self._log.lease.thread_id
-        rows = await self._log.store.plans(thread, seq, first=seq, limit=_ALL)
+        rows = await self._log.store.log.plans(thread, seq, first=seq, limit=_ALL)
         made = [row for row in rows if row.call_id == call_id]
         return _decode(thread, made[0]) if made else None
 
     async def _write(self, plan: Plan, seq: int, call_id: str) -> Plan:
         log = self._log
-        version = 1 + await log.store.last_plan(log.lease.thread_id)
+        version = 1 + await log.store.log.last_plan_id(log.lease.thread_id)
         row = NewPlan(version, seq, call_id, encode_plan(plan))
         data = {
             "version": version,
@@ -178,7 +178,7 @@ async def plan_at(store: UserStore, thread_id: str, head: int) -> Plan | None:
     Raises:
         CorruptThread: its row holds no plan.
     """
-    row = await store.plan(thread_id, head)
+    row = await store.log.plan(thread_id, head)
     return None if row is None else await _read(store, thread_id, row)
 
 
@@ -194,7 +194,7 @@ async def last_moved(store: UserStore, thread_id: str, head: int) -> tuple[Plan,
     plans: list[Plan] = []
     for limit in (2, _ALL):
         # Two suffice nearly always, because most versions change an item.
-        rows = await store.plans(thread_id, head, limit=limit)
+        rows = await store.log.plans(thread_id, head, limit=limit)
         plans = [await _read(store, thread_id, row) for row in rows]
         for new, old in pairwise(plans):
             followed = new.node_id == head and any(one.follows for one in new.items)
@@ -211,9 +211,9 @@ def _progress(plan: Plan) -> list[tuple[str, str, str, str]]:
 
 async def _newest(store: UserStore, thread_id: str) -> int | None:
     """Return the open exchange of the thread's active run, or else its head."""
-    thread = await store.thread(thread_id)
+    thread = await store.threads.get(thread_id)
     if thread.active_run is not None:
-        run = await store.run(thread.active_run)
+        run = await store.runs.get(thread.active_run)
         if run.open_node is not None:
             return run.open_node
     return thread.head
@@ -224,7 +224,7 @@ async def _read(store: UserStore, thread_id: str, row: PlanRow) -> Plan:
     plan = _decode(thread_id, row)
     if not any(one.follows for one in plan.items):
         return plan
-    node = await store.node(thread_id, row.node_id)
+    node = await store.log.node(thread_id, row.node_id)
     calls: list[Followed] = []
     for call in node.calls:
         if call.tool != PLAN:

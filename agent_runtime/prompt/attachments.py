@@ -76,7 +76,7 @@ class ContentCache:
         key = (store.user_id, thread_id, file_id(file))
         cached = self._held.pop(key, None)
         if cached is None:
-            content = await store.file_content(thread_id, file_id(file))
+            content = await store.files.content(thread_id, file_id(file))
             if len(content) > IN_THREAD:
                 cached = await anyio.to_thread.run_sync(_coded, content, file)
             else:

@@ -100,16 +100,16 @@ def in_money(budget: Budget, limits: Limits) -> bool:
 
 async def allowances(store: UserStore, lease: Lease, limits: Limits) -> list[BudgetState]:
     """Return the budgets that a run must keep to, as they are now."""
-    root = await store.run(lease.root_run_id)
+    root = await store.runs.get(lease.root_run_id)
     kept = root.kept if is_below(lease) else NO_AMOUNT
     found: list[BudgetState] = []
     if root.budget != UNLIMITED:
         found.append(_of_tree(root, kept))
     if limits.thread != UNLIMITED:
-        spending = await store.thread_spending(root.thread_id)
+        spending = await store.spending.of_thread(root.thread_id)
         found.append(BudgetState("thread", limits.thread, spending, kept))
     if limits.day != UNLIMITED:
-        found.append(BudgetState("day", limits.day, await store.day_spending(), kept))
+        found.append(BudgetState("day", limits.day, await store.spending.of_day(), kept))
     return found
 
 
@@ -155,15 +155,17 @@ async def spending_of(
 
 async def spending_of_tree(store: UserStore, run_id: str) -> BudgetState:
     """Return what the run tree of a run has spent, with its budget. Raises `NotFound`."""
-    run = await store.run(run_id)
+    run = await store.runs.get(run_id)
     child = run.parent_run_id is not None
-    return _of_tree(await store.run(run.root_run_id) if child else run)
+    return _of_tree(await store.runs.get(run.root_run_id) if child else run)
 
 
 async def _spent(store: UserStore, limits: Limits, thread_id: str | None) -> list[BudgetState]:
-    found = [BudgetState("day", limits.day, await store.day_spending())]
+    found = [BudgetState("day", limits.day, await store.spending.of_day())]
     if thread_id is not None:
-        found.append(BudgetState("thread", limits.thread, await store.thread_spending(thread_id)))
+        found.append(
+            BudgetState("thread", limits.thread, await store.spending.of_thread(thread_id))
+        )
     return found
 
 
@@ -203,7 +205,7 @@ async def time_limit(store: UserStore, lease: Lease, settings: Settings) -> Time
     if (own := settings.run_timeout) is not None:
         found.append(TimeLimit(own, own, f"It ran longer than its {own:g} seconds."))
     if (most := settings.budget_seconds) is not None:
-        worked = await store.worked_seconds(lease.root_run_id)
+        worked = await store.runs.active_seconds(lease.root_run_id)
         detail = f"The run and its sub-agents have used up their {most:g} seconds."
         found.append(TimeLimit(max(most - worked, 0.0), most, detail))
     return min(found, key=lambda one: one.seconds, default=None)

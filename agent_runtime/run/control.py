@@ -39,10 +39,10 @@ class RunControl:
         those that wait for a person, are ended here.
         """
         store = self._store_of(user)
-        reached = await store.cancel_run(run_id)
+        reached = await store.runs.cancel(run_id)
         for one in reached:
             # A process that takes it over first sees the request.
-            await end_if_dead(store, await store.run(one))
+            await end_if_dead(store, await store.runs.get(one))
         return reached
 
     async def set_budget(
@@ -70,7 +70,7 @@ class RunControl:
                 "This budget is out of range.",
                 cure=f"Give 1 to {MAX_TOKENS:,} tokens, and up to ${MAX_DOLLARS:,.0f}.",
             )
-        await self._store_of(user).set_budget(run_id, budget_of(tokens, usd))
+        await self._store_of(user).spending.set_budget(run_id, budget_of(tokens, usd))
 
     async def sweep(self, *, user: str | None = None) -> Sweep:
         """Suspend the owner's runs whose process is dead, so that each can be resumed.
@@ -87,10 +87,10 @@ class RunControl:
             Conflict: the run is over, or a workflow's.
         """
         store = self._store_of(user)
-        run = await store.run(run_id)
+        run = await store.runs.get(run_id)
         check_steerable(run)
         _check_active(run)
-        await store.post(run.thread_id, "steer", encodable(text).encode(), run_id=run_id)
+        await store.inbox.post(run.thread_id, "steer", encodable(text).encode(), run_id=run_id)
 
     async def tree(self, run_id: str, *, user: str | None = None) -> TreeRun:
         """Return a run and all runs below it, as they are now. Raises `NotFound`."""
@@ -103,7 +103,7 @@ class RunControl:
         `resume`, or when the agent delegates the same task again.
         """
         store = self._store_of(user)
-        await store.thread(thread)
+        await store.threads.get(thread)
         return await tasks_of(store, thread)
 
     async def pause(self, run_id: str, *, user: str | None = None) -> None:
@@ -118,7 +118,7 @@ class RunControl:
                 can be paused with.
         """
         store = self._store_of(user)
-        run = await store.run(run_id)
+        run = await store.runs.get(run_id)
         check_steerable(run)
         _check_active(run)
         if run.parent_run_id is not None:
@@ -135,7 +135,7 @@ class RunControl:
             return
         # The root comes first: a sub-agent that begins after that sees its pause.
         for one in (run, *await at_work_below(store, run.id)):
-            await store.post(one.thread_id, PAUSE, str(one.epoch).encode(), run_id=one.id)
+            await store.inbox.post(one.thread_id, PAUSE, str(one.epoch).encode(), run_id=one.id)
 
     async def answer(self, question_id: str, answer: Answer, *, user: str | None = None) -> bool:
         """Answer a question that a run waits for; return whether that can be resumed now.
@@ -154,17 +154,17 @@ class RunControl:
             NotFound: this owner has no such question.
         """
         store = self._store_of(user)
-        row = await store.question(question_id)
+        row = await store.questions.get(question_id)
         question = Question.of(row)
         encoded = encode_answer(question, answer, row.body.get("given"))
         pattern: Mapping[str, str] | None = encoded.get("remember")
-        root = await store.run((await store.run(question.run_id)).root_run_id)
+        root = await store.runs.get((await store.runs.get(question.run_id)).root_run_id)
         remember = None
         if pattern is not None:
             # An approval given to a sub-agent holds for the thread of its root.
             binding = str(row.body.get("binding", ""))
             remember = NewApproval(new_id(), question.tool, pattern, root.thread_id, binding)
-        await store.answer(question_id, encoded, remember=remember)
+        await store.questions.answer(question_id, encoded, remember=remember)
         at_work = root.status in ACTIVE and not leases.is_dead(root)
         return not at_work and not await questions_of(store, root.id)
 
@@ -187,17 +187,17 @@ class RunControl:
             return [one for one in found if thread in (None, one.thread_id)]
         if thread is not None:
             return await questions_on(store, thread, status)
-        return [Question.of(row) for row in await store.questions(status=status, limit=1000)]
+        return [Question.of(row) for row in await store.questions.list(status=status, limit=1000)]
 
     async def approvals(self, thread: str, *, user: str | None = None) -> list[ApprovalRow]:
         """Return the approvals that hold for the rest of a thread. Raises `NotFound`."""
-        return await self._store_of(user).approvals(thread)
+        return await self._store_of(user).questions.approvals(thread)
 
     async def forget_approval(
         self, thread: str, approval_id: str, *, user: str | None = None
     ) -> None:
         """Withdraw an approval that holds for the rest of a thread. Raises `NotFound`."""
-        await self._store_of(user).forget_approval(thread, approval_id)
+        await self._store_of(user).questions.revoke_approval(thread, approval_id)
 
     def _store_of(self, user: str | None) -> UserStore:
         return self.store.of(user or self.settings.user)

@@ -161,7 +161,7 @@ async def _end_waiting(log: RunLog) -> None:
 
 async def _end_cancelled(log: RunLog) -> None:
     """End the sub-agents that were cancelled while this run took them over: nobody else will."""
-    tree = await log.store.runs(root_run_id=log.lease.root_run_id, status=ACTIVE, limit=10_000)
+    tree = await log.store.runs.list(root_run_id=log.lease.root_run_id, status=ACTIVE, limit=10_000)
     for run in tree:
         if run.cancel_requested and run.id not in (log.lease.run_id, run.root_run_id):
             await end_if_dead(log.store, run)
@@ -174,10 +174,10 @@ async def watch_lease(log: RunLog, scope: anyio.CancelScope) -> None:
         await anyio.sleep(POLL_SECONDS)
         try:
             if anyio.current_time() >= renew_at:
-                stop = await log.store.renew_lease(log.lease, seconds=leases.LEASE_SECONDS)
+                stop = await log.store.runs.renew_lease(log.lease, seconds=leases.LEASE_SECONDS)
                 renew_at = anyio.current_time() + leases.LEASE_SECONDS / 3
             else:
-                stop, _ = await log.store.poll(log.lease)
+                stop, _ = await log.store.runs.poll(log.lease)
         except StoreUnavailable:
             # The run's next write decides whether it can continue.
             continue

@@ -391,7 +391,7 @@ class AgentLoop:
 
     async def inbox(self) -> Sequence[InboxItem]:
         """Return what is in the thread's inbox."""
-        return await self.log.store.inbox(self.log.lease.thread_id)
+        return await self.log.store.inbox.pending(self.log.lease.thread_id)
 
     async def drain(self) -> Finish | None:
         """Append what came into the inbox while nobody worked on the thread.

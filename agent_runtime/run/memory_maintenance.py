@@ -81,7 +81,7 @@ class ThreadMemory:
             NotFound: this owner has no such thread.
         """
         store = self._store_of(user)
-        await store.thread(thread)
+        await store.threads.get(thread)
         setup = await self._resolve(agent, store, thread)
         settings, memory = self.settings, setup.memory
         tokens = settings.observer_message_tokens, settings.reflector_observation_tokens
@@ -152,7 +152,7 @@ class ThreadMemory:
         on_event: Callable[[Event], None],
     ) -> AsyncGenerator[OnDemandMemoryWorker]:
         """Begin a maintenance run and end it with the context; give what does its work."""
-        await store.thread(thread)
+        await store.threads.get(thread)
         setup = await self._resolve(agent, store, thread)
         if setup.memory is None:
             raise ConfigError(
@@ -180,7 +180,7 @@ class ThreadMemory:
 
 async def _result(store: UserStore, worker: OnDemandMemoryWorker) -> MaintenanceResult:
     run_id = worker.log.lease.run_id
-    usage = await store.usage_total(run_id=run_id)
+    usage = await store.spending.usage_total(run_id=run_id)
     return MaintenanceResult(run_id, tuple(worker.memory.written), usage)
 
 
@@ -233,7 +233,7 @@ async def _lease(
     emit: Callable[[Event], None],
 ) -> AsyncGenerator[RunLog]:
     """Begin a run without steps, and end it with the context."""
-    thread = await store.thread(thread_id)
+    thread = await store.threads.get(thread_id)
     await end_upkeep(store, thread)
     view = await load_view(store, thread_id, thread.head)
     run = NewRun(

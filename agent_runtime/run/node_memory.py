@@ -106,7 +106,7 @@ class NodeRun:
 
     async def promise(self, store: UserStore, lease: Lease) -> None:
         """Queue the job that promises this run's turn."""
-        await store.enqueue(lease.thread_id, self.key.path, _job_key(lease), b"")
+        await store.jobs.enqueue(lease.thread_id, self.key.path, _job_key(lease), b"")
 
     async def keep(self, store: UserStore, lease: Lease) -> None:
         """Write the run's turn if it has succeeded, and end the job.
@@ -116,12 +116,14 @@ class NodeRun:
         """
         kind, key = self.key.path, _job_key(lease)
         try:
-            run = await store.run(self.run_id)
+            run = await store.runs.get(self.run_id)
             if run.status == "succeeded":
                 await self.add(store, run)
-            job = await store.claim(kind, seconds=CLAIM_SECONDS, thread_id=lease.thread_id, key=key)
+            job = await store.jobs.claim(
+                kind, seconds=CLAIM_SECONDS, thread_id=lease.thread_id, key=key
+            )
             if job is not None:
-                await store.finish_job(job)
+                await store.jobs.finish(job)
         except StoreError as error:
             _log.warning("The turn of run %s is not in %s yet: %s", self.run_id, kind, error)
 
@@ -129,7 +131,7 @@ class NodeRun:
         """Write the turn of a run that has succeeded, once."""
         if run.task_id is None:
             return
-        task = decode_message((await store.node(run.thread_id, run.task_id)).body)
+        task = decode_message((await store.log.node(run.thread_id, run.task_id)).body)
         memory = self.memory(store)
         await memory.add_messages(
             self.turn_id,
@@ -144,18 +146,18 @@ class NodeRun:
     async def settle(self, store: UserStore) -> None:
         """Write the missing turns of runs that succeeded and whose process then died."""
         for _ in range(SETTLED_AT_ONCE):
-            job = await store.claim(self.key.path, seconds=CLAIM_SECONDS)
+            job = await store.jobs.claim(self.key.path, seconds=CLAIM_SECONDS)
             if job is None:
                 return
-            run = await store.run(job.key.partition(" ")[0])
+            run = await store.runs.get(job.key.partition(" ")[0])
             if run.status in ACTIVE:
-                await store.fail_job(job, retry_after=RETRY_SECONDS, detail="The run is active.")
+                await store.jobs.fail(job, retry_after=RETRY_SECONDS, detail="The run is active.")
                 continue
             if run.status == "succeeded":
                 node = resume_node_run(run)
                 if node is not None:
                     await node.add(store, run)
-            await store.finish_job(job)
+            await store.jobs.finish(job)
 
 
 async def open_node_run(
@@ -182,7 +184,7 @@ async def open_node_run(
         root_run_id = parent.lease.root_run_id
         anchored = not config.conversation_id
         if anchored:
-            conversation = (await store.run(root_run_id)).thread_id
+            conversation = (await store.runs.get(root_run_id)).thread_id
     if not conversation:
         raise ConfigError(
             f"The agent {agent.name!r} has the memory mode `node`, but its run belongs to no "
@@ -248,13 +250,13 @@ def config_of(agent: Agent) -> MemoryConfig:
 async def _leads_to(store: UserStore, earlier: str, later: str) -> bool:
     """Return whether one run's answer is an ancestor of the other's task on their thread."""
     try:
-        old, new = await store.run(earlier), await store.run(later)
+        old, new = await store.runs.get(earlier), await store.runs.get(later)
     except NotFound:
         return False
     if old.task_id is None or new.task_id is None or old.thread_id != new.thread_id:
         return False
-    line = await store.lineage(new.thread_id, new.task_id, first=old.task_id)
-    answers = await store.children(old.thread_id, old.task_id)
+    line = await store.log.lineage(new.thread_id, new.task_id, first=old.task_id)
+    answers = await store.log.children(old.thread_id, old.task_id)
     return any(node.run_id == earlier and node.seq in line for node in answers)
 
 
@@ -270,8 +272,8 @@ def _answer(output: bytes) -> str:
 
 async def _made(store: UserStore, run: Run) -> tuple[FileRef, ...]:
     """Return the files that a run's answer contains."""
-    head = (await store.thread(run.thread_id)).head
-    node = None if head is None else await store.node(run.thread_id, head)
+    head = (await store.threads.get(run.thread_id)).head
+    node = None if head is None else await store.log.node(run.thread_id, head)
     if node is None or node.run_id != run.id:
         return ()
     answer = decode_message(node.body)

@@ -146,7 +146,7 @@ class Reservation:
         """Return whether other runs of the tree have steps reserved that they may give back."""
         lease, limits = self.log.lease, self.log.limits
         kept = limits.kept_steps if is_below(lease) else 0
-        made = await self.log.store.tree_steps(lease.root_run_id)
+        made = await self.log.store.runs.count_tree_steps(lease.root_run_id)
         return made + kept < (limits.steps or 0)
 
     async def _holders(self) -> tuple[list[str], list[str]]:
@@ -154,19 +154,19 @@ class Reservation:
         store = self.log.store
         alive: list[str] = []
         dead: list[str] = []
-        for run_id in await store.holders():
+        for run_id in await store.spending.reserving_runs():
             if run_id == self.log.lease.run_id:
                 # This run holds more than the refused call only if its memory does.
                 alive += [run_id] if self.log.held != Amount() else []
                 continue
-            run = await store.run(run_id)
+            run = await store.runs.get(run_id)
             (dead if leases.is_dead(run) else alive).append(run_id)
         return alive, dead
 
     async def _end_dead_runs(self) -> None:
         """End the tree's runs whose process is dead: they would never give back what they hold."""
         store, root = self.log.store, self.log.lease.root_run_id
-        for run in await store.runs(root_run_id=root, status=["running"], limit=10_000):
+        for run in await store.runs.list(root_run_id=root, status=["running"], limit=10_000):
             await end_if_dead(store, run)
 
     async def record_lost(self) -> None:

@@ -139,7 +139,7 @@ def _room(agent: Agent, settings: Settings, default: Model | None, info: ModelIn
 async def _calibration(store: UserStore, model: Model, info: ModelInfo) -> Calibration:
     """Return the ratio of the model's tokens to ours, learned from its recent calls."""
     calibration = Calibration(info.start_ratio)
-    for usage in reversed(await store.recent_usage(model.name)):
+    for usage in reversed(await store.spending.recent_usage(model.name)):
         calibration.observe(usage.counted_tokens, usage.prompt_tokens)
         calibration.reset_anchor()
     return calibration

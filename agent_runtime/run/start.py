@@ -108,7 +108,7 @@ async def begin_new_run(
     own = request.spec.program == COMMAND
     workspace = request.spec.caller.get(WORKSPACE) if own else None
     metadata = {WORKSPACE: workspace} if isinstance(workspace, str) else None
-    thread = await store.ensure_thread(request.thread_id, title=title, metadata=metadata)
+    thread = await store.threads.ensure(request.thread_id, title=title, metadata=metadata)
     await end_upkeep(store, thread)
     task = await _with_files(store, thread, request)
     view = old = await load_view(store, thread.id, thread.head)
@@ -167,8 +167,8 @@ async def begin_log(
         thread: as it was read for this run.
         messages: those of the run's nodes.
     """
-    newest = await store.last_observation(thread.id)
-    (lease, last_event), interrupted = await run_shielded(store.begin_run(run))
+    newest = await store.log.last_observation_id(thread.id)
+    (lease, last_event), interrupted = await run_shielded(store.runs.begin(run))
     log = RunLog.of(store, lease, thread, view, last_observation=newest, emit=emit, limits=limits)
     log.interrupted = interrupted
     log.begun(messages, run.nodes, run.events, last_event)
@@ -201,7 +201,7 @@ async def end_upkeep(store: UserStore, thread: Thread) -> None:
     """End a maintenance run of the thread's memory whose process died; its work is saved."""
     if thread.active_run is None:
         return
-    run = await store.run(thread.active_run)
+    run = await store.runs.get(thread.active_run)
     if RunSpec.of(run).upkeep:
         await end_if_dead(store, run)
 
@@ -265,7 +265,7 @@ async def take_over(
         )
     ended = run.status not in ACTIVE
     if ended:
-        await _check_head(store, run, (await store.thread(run.thread_id)).head)
+        await _check_head(store, run, (await store.threads.get(run.thread_id)).head)
     try:
         if not ended and run.cancel_requested:
             await end_dead(store, run)
@@ -289,7 +289,7 @@ async def take_over(
         taken = TakenOverRun(log, step_limit=step_limit(run, setup))
         again: set[str] = set()
         if run.open_node is not None:
-            node = await store.node(run.thread_id, run.open_node)
+            node = await store.log.node(run.thread_id, run.open_node)
             log.exchange, taken.unverified = reopen(node, setup.tools)
             known = log.exchange.results.keys() | taken.unverified.keys()
             calls = enumerate(log.exchange.message.calls)
@@ -297,7 +297,7 @@ async def take_over(
             await _name_left_commands(run, owner, log.exchange, taken.unverified)
         await _end_children(store, run, again)
         if run.task_id is not None:
-            taken.task = entry_of(await store.node(run.thread_id, run.task_id))
+            taken.task = entry_of(await store.log.node(run.thread_id, run.task_id))
         start = run_start_event(agent, setup, taken.step_limit, made=run.steps)
         await log.tell_of(child_start_event(start, run.parent_run_id, RunSpec.of(run)))
     return taken
@@ -378,10 +378,10 @@ def child_start_event(event: NewEvent, parent: str | None, spec: RunSpec) -> New
 
 async def _check_head(store: UserStore, run: Run, head: int | None) -> None:
     """Refuse to resume an ended run if its thread continued without it or on another branch."""
-    node = None if head is None else await store.node(run.thread_id, head)
+    node = None if head is None else await store.log.node(run.thread_id, head)
     own = node is not None and (node.run_id == run.id or node.seq == run.task_id)
     if own and run.open_node is not None:
-        own = (await store.node(run.thread_id, run.open_node)).parent_id == head
+        own = (await store.log.node(run.thread_id, run.open_node)).parent_id == head
     if not own:
         raise Conflict(
             f"Thread {run.thread_id} went on since run {run.id} stopped.",
@@ -395,7 +395,7 @@ async def _end_children(store: UserStore, run: Run, again: Collection[str]) -> N
     Args:
         again: the ids of the calls that run again; they resume the sub-agents that they began.
     """
-    tree = await store.runs(root_run_id=run.root_run_id, status=ACTIVE, limit=10_000)
+    tree = await store.runs.list(root_run_id=run.root_run_id, status=ACTIVE, limit=10_000)
     ended = {run.id}
     for child in sorted(tree, key=lambda child: child.created_at):
         record = delegation_record(child) if child.parent_run_id == run.id else None

@@ -222,7 +222,7 @@ class RunState:
         log = self.log
         steps = [(log.steps, self.step_limit)]
         if (most := log.limits.steps) is not None:
-            steps.append((await log.store.tree_steps(log.lease.root_run_id), most))
+            steps.append((await log.store.runs.count_tree_steps(log.lease.root_run_id), most))
         return self.wrap_up.notes(
             steps=steps,
             budgets=await self.reservation.budgets() if self.setup.limited else (),

@@ -68,10 +68,10 @@ async def sweep(store: UserStore) -> Sweep:
             try:
                 if run.cancel_requested or RunSpec.of(run).upkeep:
                     await end_dead(store, run)
-                    ended.append(await store.run(run.id))
+                    ended.append(await store.runs.get(run.id))
                 else:
                     await _suspend(store, run)
-                    interrupted.append(await store.run(run.id))
+                    interrupted.append(await store.runs.get(run.id))
             except (LeaseLost, Conflict, NotFound):
                 # Another process was faster: it took the run over, ended it or deleted its thread.
                 continue
@@ -98,13 +98,15 @@ async def continuation_of(store: UserStore, run: Run) -> ContinuationWay | None:
 
 async def _dead(store: UserStore) -> Sequence[Run]:
     """Return the runs that are `running` in a dead process."""
-    return [run for run in await store.runs(status=["running"], limit=MOST) if leases.is_dead(run)]
+    return [
+        run for run in await store.runs.list(status=["running"], limit=MOST) if leases.is_dead(run)
+    ]
 
 
 async def _suspend(store: UserStore, run: Run) -> None:
     finish = Finish("suspended", "interrupted", await _detail(store, run))
     lease, cancelled = await run_shielded(take_lease(store, run))
-    leaving = store.commit(lease, Commit(finish=finish, events=(finish_event(finish),)))
+    leaving = store.runs.commit(lease, Commit(finish=finish, events=(finish_event(finish),)))
     _, again = await run_shielded(leaving)
     if (interruption := cancelled or again) is not None:
         raise interruption
@@ -116,7 +118,7 @@ async def _detail(store: UserStore, run: Run) -> str:
     detail = f"The process that worked on it is gone{where}."
     if run.open_node is None:
         return detail
-    node = await store.node(run.thread_id, run.open_node)
+    node = await store.log.node(run.thread_id, run.open_node)
     tools = [call.tool for call in node.calls if call.status == "started"]
     if not tools:
         return detail
@@ -127,7 +129,7 @@ async def _detail(store: UserStore, run: Run) -> str:
 async def _resumable(store: UserStore) -> tuple[Run, ...]:
     found = [
         run
-        for run in await store.runs(status=["suspended"], limit=MOST)
+        for run in await store.runs.list(status=["suspended"], limit=MOST)
         if run.stop_reason != "paused" and await continuation_of(store, run) == "resume"
     ]
     return tuple(reversed(found))

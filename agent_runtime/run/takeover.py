@@ -35,7 +35,7 @@ async def take_lease(store: UserStore, run: Run) -> Lease:
 
     Commands that its former owner left running on this machine are ended.
     """
-    lease = await store.take_lease(
+    lease = await store.runs.take_lease(
         run.id,
         leases.this_process_owner(),
         seconds=leases.LEASE_SECONDS,
@@ -65,10 +65,10 @@ async def _load(
     store: UserStore, lease: Lease, emit: Callable[[Event], None]
 ) -> tuple[RunLog, Run]:
     # Its former owner may have written until the lease was taken, so read the run again.
-    run = await store.run(lease.run_id)
-    thread = await store.thread(run.thread_id)
+    run = await store.runs.get(lease.run_id)
+    thread = await store.threads.get(run.thread_id)
     view = await load_view(store, thread.id, thread.head)
-    newest = await store.last_observation(thread.id)
+    newest = await store.log.last_observation_id(thread.id)
     log = RunLog.of(store, lease, thread, view, last_observation=newest, steps=run.steps, emit=emit)
     return log, run
 
@@ -105,7 +105,7 @@ async def give_up(store: UserStore, lease: Lease, finish: Finish) -> None:
     """
     commit = Commit(finish=finish, events=(finish_event(finish),))
     with anyio.move_on_after(END_SECONDS, shield=True), suppress(StoreError):
-        await store.commit(lease, commit)
+        await store.runs.commit(lease, commit)
 
 
 async def end_if_dead(store: UserStore, run: Run) -> bool:
@@ -130,7 +130,7 @@ async def end_dead(store: UserStore, run: Run) -> None:
 
 async def _end(log: RunLog, run: Run) -> None:
     finish = cancelled_finish()
-    node = run.open_node and await log.store.node(run.thread_id, run.open_node)
+    node = run.open_node and await log.store.log.node(run.thread_id, run.open_node)
     if not node or node.parent_id != log.head:
         # The head of a run that had ended may be on another branch than its open exchange.
         await log.append([], finish=finish)

@@ -61,9 +61,9 @@ async def tree_of(store: UserStore, run_id: str) -> TreeRun:
 
     Raises `NotFound`.
     """
-    asked = await store.run(run_id)
-    runs = await store.runs(root_run_id=asked.root_run_id, limit=MOST)
-    usage = await store.usage_by_run(asked.root_run_id)
+    asked = await store.runs.get(run_id)
+    runs = await store.runs.list(root_run_id=asked.root_run_id, limit=MOST)
+    usage = await store.spending.usage_by_run(asked.root_run_id)
     found = {run.id: _tree_run(run, usage.get(run.id)) for run in runs}
     for run in sorted(runs, key=lambda run: (run.created_at, run.id)):
         parent = found.get(run.parent_run_id or "")

@@ -176,9 +176,9 @@ class WorkflowLoop:
     async def _load(self) -> None:
         """Read the run's task, the history before it, and the records of its nodes."""
         store, thread = self.log.store, self.log.lease.thread_id
-        self.run = await store.run(self.log.lease.run_id)
+        self.run = await store.runs.get(self.log.lease.run_id)
         assert self.log.head is not None and self.run.task_id is not None
-        first, *nodes = await store.branch(thread, self.log.head, first=self.run.task_id)
+        first, *nodes = await store.log.branch(thread, self.log.head, first=self.run.task_id)
         task = decode_message(first.body)
         assert isinstance(task, UserMessage)
         messages, tokens = self._history_limits
@@ -188,7 +188,7 @@ class WorkflowLoop:
             self._remember(node)
         parent = self.run.parent_run_id
         while parent is not None:
-            self.depth, parent = self.depth + 1, (await store.run(parent)).parent_run_id
+            self.depth, parent = self.depth + 1, (await store.runs.get(parent)).parent_run_id
         if not nodes and not self.log.view.start.remembers:
             # An agent may continue on the thread, and need not read everything before.
             with suppress(PromptTooLarge):
@@ -357,7 +357,7 @@ class WorkflowLoop:
 
     async def earlier(self, step: NodeIteration) -> Run | None:
         """Return the newest child run of this iteration; None if none began."""
-        for run in await self.log.store.runs(parent_run_id=self.run.id, limit=10_000):
+        for run in await self.log.store.runs.list(parent_run_id=self.run.id, limit=10_000):
             spec = RunSpec.of(run)
             if (spec.node, spec.iteration) == step.key:
                 return run

@@ -27,7 +27,7 @@ async def said_before(
     """
     newest: list[tuple[HistoryMessage, int]] = []
     while node_id is not None and len(newest) < messages:
-        page = await store.branch(thread_id, node_id, limit=PAGE)
+        page = await store.log.branch(thread_id, node_id, limit=PAGE)
         for node in reversed(page):
             message = decode_message(node.body)
             if node.kind == "message" and isinstance(message, UserMessage | AssistantMessage):

@@ -106,7 +106,7 @@ async def append(url: str, variant: str, tasks: int, count: int) -> Measured:
 
 async def _begin(user: UserStore, number: int) -> Lease:
     thread = f"thread-{number}"
-    await user.ensure_thread(thread)
+    await user.threads.ensure(thread)
     run = NewRun(
         id=f"run-{number}",
         thread_id=thread,
@@ -119,7 +119,7 @@ async def _begin(user: UserStore, number: int) -> Lease:
         expect_seq=0,
         nodes=(_message(1),),
     )
-    lease, _ = await user.begin_run(run)
+    lease, _ = await user.runs.begin(run)
     return lease
 
 
@@ -132,7 +132,7 @@ def _commit(seq: int) -> Commit:
 
 
 def _committing(user: UserStore, lease: Lease, commit: Commit) -> Callable[[], Awaitable[int]]:
-    return lambda: user.commit(lease, commit)
+    return lambda: user.runs.commit(lease, commit)
 
 
 def _writing(plain: Plain, batch: Batch) -> Callable[[], Awaitable[None]]:
@@ -144,7 +144,7 @@ async def _record(url: str, lease: Lease, commits: Sequence[Commit]) -> list[Bat
     recorder = Recorder("postgres" if backend_of(url) == "postgres" else "sqlite")
     user = SqlStore(recorder).of(USER)
     for commit in commits:
-        await user.commit(lease, commit)
+        await user.runs.commit(lease, commit)
     return recorder.batches
 
 
@@ -200,7 +200,7 @@ async def read_last(url: str, variant: str, length: int, count: int) -> Measured
         user = store.of(USER)
         try:
             return await timed(
-                [[lambda: user.branch(thread, length, limit=RECENT) for _ in range(count)]]
+                [[lambda: user.log.branch(thread, length, limit=RECENT) for _ in range(count)]]
             )
         finally:
             await store.close()
@@ -223,7 +223,7 @@ async def prepare(url: str, lengths: Sequence[int]) -> Measured:
     try:
         for length in lengths:
             thread = f"long-{length}"
-            await user.ensure_thread(thread)
+            await user.threads.ensure(thread)
             await fill(driver, thread, length)
             await _activate(user, thread, length)
     finally:
@@ -251,8 +251,8 @@ async def _activate(user: UserStore, thread: str, length: int) -> None:
             1, length, "begin", encode_start(start), encode_prefix(PromptPrefix(""))
         ),
     )
-    lease, _ = await user.begin_run(run)
-    await user.commit(lease, Commit(finish=Finish("succeeded", "completed")))
+    lease, _ = await user.runs.begin(run)
+    await user.runs.commit(lease, Commit(finish=Finish("succeeded", "completed")))
 
 
 async def run_steps(url: str, length: int, steps: int) -> Measured:

@@ -106,9 +106,9 @@ class Replayer:
 
         The tokens of a scripted model are ours, so the ratio between them is one.
         """
-        thread = await self._store.thread(self._thread_id)
+        thread = await self._store.threads.get(self._thread_id)
         view = await load_view(self._store, thread.id, thread.head)
-        rows = await self._store.observations(thread.id, ending_from=0)
+        rows = await self._store.log.observations(thread.id, ending_from=0)
         found = [observation_of(row) for row in rows]
         base = [one for one in found if not one.level]
         raw = measure(view.entries, base, 1.0, view.anchor)
@@ -173,7 +173,7 @@ def _recorded(script: ScriptFunction, agent: Agent, price: Price | None) -> Scri
 
 async def log_only(store: UserStore, thread_id: str, exchanges: Sequence[Exchange]) -> None:
     """Write a conversation into a new thread's log, all of it raw, in one transaction."""
-    await store.ensure_thread(thread_id)
+    await store.threads.ensure(thread_id)
     start = ActivationContent(nonce=new_nonce(), model=RECORDED, last_messages=ALL)
     view = view_of(1, None, start, PromptPrefix(""), None, ())
     messages: list[LoggedMessage] = []
@@ -196,6 +196,6 @@ async def log_only(store: UserStore, thread_id: str, exchanges: Sequence[Exchang
         nodes=tuple(nodes),
         activation=activation_row(view, "start"),
     )
-    lease, _ = await store.begin_run(run)
+    lease, _ = await store.runs.begin(run)
     finish = Finish("succeeded", "completed")
-    await store.commit(lease, Commit(finish=finish, events=(finish_event(finish),)))
+    await store.runs.commit(lease, Commit(finish=finish, events=(finish_event(finish),)))

@@ -81,7 +81,7 @@ class Unit:
                 return
             price = (await self.reader.info()).price if self.reader else None
             fed = await remember(runtime, self.thread, exchanges, self.agent, price)
-            self._spent(await store.usage_by_purpose(thread_id=self.thread), asking=False)
+            self._spent(await store.spending.usage_by_purpose(thread_id=self.thread), asking=False)
         self.tally.seconds += fed.seconds
         self.tally.observations += fed.observations
         self.tally.provisional += fed.provisional
@@ -112,8 +112,8 @@ class Unit:
             except (ModelError, PromptTooLarge) as error:
                 failed = error.message
             store = runtime.store.of(runtime.settings.user)
-            run = (await store.runs(thread_id=self.thread, limit=1))[0]
-            self._spent(await store.usage_by_purpose(run_id=run.id), asking=True)
+            run = (await store.runs.list(thread_id=self.thread, limit=1))[0]
+            self._spent(await store.spending.usage_by_purpose(run_id=run.id), asking=True)
         return Answered(
             context=self.context,
             run=self.number,

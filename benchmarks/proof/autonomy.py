@@ -153,12 +153,12 @@ async def judge(course: Course, kills: int, lives: int, seconds: float) -> Outco
     facts = read(path_of(course.folder))
     async with Runtime.open(settings_of(course)) as runtime:
         store = runtime.store.of(USER)
-        [root] = await store.runs(thread_id=THREAD)
-        runs = await store.runs(root_run_id=root.id, limit=_ALL)
-        usage = await store.usage_by_run(root.id)
+        [root] = await store.runs.list(thread_id=THREAD)
+        runs = await store.runs.list(root_run_id=root.id, limit=_ALL)
+        usage = await store.spending.usage_by_run(root.id)
         versions = await runtime.plans.versions(THREAD, limit=_ALL)
-        head = (await store.thread(THREAD)).head
-        nodes = await store.branch(THREAD, head) if head else []
+        head = (await store.threads.get(THREAD)).head
+        nodes = await store.log.branch(THREAD, head) if head else []
         found = [*_check_plan(course, versions), *_check_work(course, facts)]
         found += _check_delegations(course, nodes, runs)
         found += [one for run in runs for one in await _check_run(store, run)]
@@ -230,12 +230,12 @@ async def _check_run(store: UserStore, run: Run) -> list[str]:
     who = f"run {run.agent} {record_key(run)}".strip()
     if run.status != "succeeded":
         found.append(f"{who} is {run.status}: {run.detail}")
-    thread = await store.thread(run.thread_id)
+    thread = await store.threads.get(run.thread_id)
     if thread.active_run is not None or run.open_node is not None or run.status in ACTIVE:
         found.append(f"{who} left its thread occupied or its exchange open")
     if run.reserved.tokens:
         found.append(f"{who} left {run.reserved.tokens} tokens reserved")
-    events = await store.events(run.thread_id, limit=_ALL)
+    events = await store.events.list(run.thread_id, limit=_ALL)
     ends = sum(event.kind == "run-finish" for event in events)
     if ends != 1:
         found.append(f"{who} has {ends} events of its end")

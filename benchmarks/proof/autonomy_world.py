@@ -241,8 +241,8 @@ async def live(course: Course) -> None:
     journal = Journal(course.folder)
     async with Runtime.open(settings_of(course)) as runtime:
         store = runtime.store.of(USER)
-        await store.ensure_thread(THREAD)
-        runs = await store.runs(thread_id=THREAD)
+        await store.threads.ensure(THREAD)
+        runs = await store.runs.list(thread_id=THREAD)
         agent = agent_of(course, journal)
         if not runs:
             await runtime.run(agent, "Do all.", thread=THREAD, deps=journal)

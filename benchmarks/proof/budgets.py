@@ -203,8 +203,8 @@ async def spend(seed: int, folder: Path) -> Spent:
         agent = Agent(tools=[read], delegation=True, name="boss")
         result = await runtime.run(agent, "Have it all read.", on_event=hear)
         store = runtime.store.of(settings.user)
-        root = await store.run(result.run_id)
-        day = await store.day_spending()
+        root = await store.runs.get(result.run_id)
+        day = await store.spending.of_day()
     if root.reserved != Amount() or working:
         raise RuntimeError(f"seed {seed}: {root.reserved} reserved, {len(working)} runs open")
     same_day = time.time() // DAY_SECONDS == root.created_at // DAY_SECONDS

@@ -116,8 +116,8 @@ async def _trial(
         first = len(server.requests)
         async with processes.start(_begin, place):
             await _all_at_work(server, first)
-        [root] = await store.runs(thread_id=THREAD)
-        below = await store.runs(parent_run_id=root.id)
+        [root] = await store.runs.list(thread_id=THREAD)
+        below = await store.runs.list(parent_run_id=root.id)
         apart = [run.id for run in below if _record(run).background]
         # Before anybody takes the agent over, or it would end those that work for it no more.
         async with processes.start(go_on, place, apart, False) as one:
@@ -135,7 +135,7 @@ async def _trial(
         if waiting:
             found.append(f"{waiting} connections still wait for an answer")
         found += await _check(store, root)
-        runs = await store.runs(root_run_id=root.id, limit=1000)
+        runs = await store.runs.list(root_run_id=root.id, limit=1000)
         return Cancelled(max(part.at for part in left) - asked, len(runs), tuple(found))
 
 
@@ -166,18 +166,18 @@ async def _hear(pipe: Connection) -> Any:
 
 async def _check(store: UserStore, root: Run) -> list[str]:
     found: list[str] = []
-    runs: Sequence[Run] = await store.runs(root_run_id=root.id, limit=1000)
+    runs: Sequence[Run] = await store.runs.list(root_run_id=root.id, limit=1000)
     if len(runs) != 1 + WAITED_FOR + BACKGROUND:
         found.append(f"{len(runs)} runs")
     for run in runs:
         if run.status != "cancelled":
             found.append(f"run {run.agent} is {run.status}: {run.detail}")
-        thread = await store.thread(run.thread_id)
+        thread = await store.threads.get(run.thread_id)
         if thread.active_run is not None or run.status in ACTIVE:
             found.append(f"run {run.agent} left its thread occupied")
         if run.open_node is not None:
             found.append(f"run {run.agent} left its exchange open")
-        events = await store.events(run.thread_id, limit=100_000)
+        events = await store.events.list(run.thread_id, limit=100_000)
         ends = sum(event.kind == "run-finish" for event in events)
         if ends != 1:
             found.append(f"run {run.agent} has {ends} events of its end")

@@ -53,8 +53,8 @@ async def check(life: Life) -> Verdict:
         own = store.of(life.user)
         violations: list[str] = []
         effects = Effects(facts)
-        root = (await own.runs(thread_id=THREAD))[0]
-        for run in await own.runs(root_run_id=root.id):
+        root = (await own.runs.list(thread_id=THREAD))[0]
+        for run in await own.runs.list(root_run_id=root.id):
             violations += await _check_run(own, run, effects)
         violations += effects.unknown()
         violations += await _check_prompts(own, facts)
@@ -111,7 +111,7 @@ class Effects:
 
 async def _check_run(store: UserStore, run: Run, effects: Effects) -> list[str]:
     found: list[str] = []
-    thread = await store.thread(run.thread_id)
+    thread = await store.threads.get(run.thread_id)
     expected = "succeeded" if run.parent_run_id is None else run.status
     if run.status != expected or run.status not in ("succeeded", "cancelled"):
         found.append(f"run {run.agent} is {run.status}: {run.detail}")
@@ -120,7 +120,7 @@ async def _check_run(store: UserStore, run: Run, effects: Effects) -> list[str]:
     if run.reserved.tokens:
         found.append(f"run {run.agent} left {run.reserved.tokens} tokens reserved")
     found += await _check_events(store, thread)
-    nodes = await store.branch(thread.id, thread.head) if thread.head else []
+    nodes = await store.log.branch(thread.id, thread.head) if thread.head else []
     if [node.seq for node in nodes] != list(range(1, thread.last_seq + 1)):
         found.append(f"thread of {run.agent}: its history is not one chain without gaps")
     plan = PLAN if run.parent_run_id is None else CHILD_PLAN
@@ -139,7 +139,7 @@ async def _check_run(store: UserStore, run: Run, effects: Effects) -> list[str]:
 
 
 async def _check_events(store: UserStore, thread: Thread) -> list[str]:
-    events = await store.events(thread.id, limit=10_000)
+    events = await store.events.list(thread.id, limit=10_000)
     if [event.id for event in events] != list(range(1, thread.last_event + 1)):
         return [f"thread {thread.id}: its events are not without gaps"]
     ends = sum(event.kind == "run-finish" for event in events)
@@ -188,7 +188,7 @@ async def _check_prompts(store: UserStore, facts: Iterable[Fact]) -> list[str]:
             before[fact["thread"]] = new
     found: list[str] = []
     for thread, times in rebuilt.items():
-        events = await store.events(thread, limit=10_000)
+        events = await store.events.list(thread, limit=10_000)
         # The first activation comes before the first prompt.
         activations = sum(event.kind == "activation" for event in events) - 1
         if times > activations:
@@ -218,7 +218,7 @@ async def _check_memory(store: Store, own: UserStore, facts: Iterable[Fact]) -> 
 async def _check_money(store: UserStore, root: Run, facts: Iterable[Fact]) -> list[str]:
     billed = sum(fact["tokens"] for fact in facts if fact["what"] == "billed")
     settled, bound = root.settled.tokens, root.settled.tokens + root.unsettled.tokens
-    total = await store.usage_total(root_run_id=root.id)
+    total = await store.spending.usage_total(root_run_id=root.id)
     found: list[str] = []
     if not settled <= billed <= bound:
         found.append(f"{billed} tokens were billed, {settled} are settled, {bound} at most")
@@ -228,11 +228,11 @@ async def _check_money(store: UserStore, root: Run, facts: Iterable[Fact]) -> li
 
 
 async def _check_posts(store: UserStore, facts: Iterable[Fact]) -> list[str]:
-    thread = await store.thread(THREAD)
+    thread = await store.threads.get(THREAD)
     if thread.head is None:
         return ["the thread is empty"]
     texts: list[str] = []
-    for node in await store.branch(THREAD, thread.head):
+    for node in await store.log.branch(THREAD, thread.head):
         message = decode_message(node.body)
         if isinstance(message, Note):
             texts.append(message.text)
@@ -244,6 +244,6 @@ async def _check_posts(store: UserStore, facts: Iterable[Fact]) -> list[str]:
             times = sum(f"posted by {fact['call']}" in text for text in texts)
             if not least <= times <= 1:
                 found.append(f"what was posted by {fact['call']} came {times} times")
-    if await store.inbox(THREAD):
+    if await store.inbox.pending(THREAD):
         found.append("the inbox still holds what was posted")
     return found

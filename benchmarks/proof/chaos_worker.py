@@ -218,7 +218,7 @@ async def tell(context: ToolContext) -> str:
     world = world_of(context)
     world.effect("tell", context)
     body = f"posted by {context.call_id}".encode()
-    posting = context.store.post(context.thread_id, "steer", body, run_id=context.run_id)
+    posting = context.store.inbox.post(context.thread_id, "steer", body, run_id=context.run_id)
     await world.around("the post", posting)
     world.note("posted", call=context.call_id)
     return "delivered"
@@ -337,26 +337,26 @@ class FaultyUserStore:
     async def begin_run(self, run: NewRun) -> tuple[Lease, int]:
         """Begin a run between two points."""
         kind = "a child's beginning" if run.parent_run_id else "the beginning"
-        return await self._world.around(f"the commit of {kind}", self._store.begin_run(run))
+        return await self._world.around(f"the commit of {kind}", self._store.runs.begin(run))
 
     async def take_lease(self, run_id: str, owner: LeaseOwner, **options: Any) -> Lease:
         """Take a run over between two points."""
-        taking = self._store.take_lease(run_id, owner, **options)
+        taking = self._store.runs.take_lease(run_id, owner, **options)
         return await self._world.around("the commit of a takeover", taking)
 
     async def claim(self, kind: str, **options: Any) -> Job | None:
         """Claim a job between two points."""
-        return await self._world.around("a claim", self._store.claim(kind, **options))
+        return await self._world.around("a claim", self._store.jobs.claim(kind, **options))
 
     async def commit_late(self, lease: Lease, commit: LateObservation) -> int:
         """Commit between two points."""
-        writing = self._store.commit_late(lease, commit)
+        writing = self._store.runs.commit_late(lease, commit)
         return await self._world.around("the commit of a late observation", writing)
 
     async def commit(self, lease: Lease, commit: Commit) -> int:
         """Commit between two points, and journal what is recorded as done."""
         point = f"the commit of {kind_of(commit)}"
-        last = await self._world.around(point, self._store.commit(lease, commit))
+        last = await self._world.around(point, self._store.runs.commit(lease, commit))
         for one in commit.done:
             self._world.note("done", thread=lease.thread_id, node=one.node_id, index=one.index)
         return last
@@ -397,8 +397,8 @@ async def live(life: Life) -> None:
         marked = cast(Store, MarkedStore(store))
         runtime = Runtime(settings, cast(Store, FaultyStore(marked, world)))
         own = store.of(life.user)
-        await own.ensure_thread(THREAD)
-        runs = await own.runs(thread_id=THREAD)
+        await own.threads.ensure(THREAD)
+        runs = await own.runs.list(thread_id=THREAD)
         if not runs:
             await runtime.run(agent_of(world), TASK, thread=THREAD, deps=world)
         elif runs[0].status in ACTIVE:

@@ -197,7 +197,7 @@ class Player:
             self._rates[seq] = step.rate
         if index == 0:
             for said in step.said:
-                await context.store.post(
+                await context.store.inbox.post(
                     context.thread_id, said.kind, said.text.encode(), run_id=context.run_id
                 )
         present = sum(one.result is not None for one in step.calls)
@@ -361,10 +361,10 @@ async def play(runtime: Runtime, player: Player, *, thread: str) -> Outcome:
         context_window=player.window,
     )
     store = runtime.store.of(runtime.settings.user)
-    await store.ensure_thread(thread)
+    await store.threads.ensure(thread)
     for turn in trace.turns:
         for said in turn.said:
-            await store.post(thread, said.kind, said.text.encode())
+            await store.inbox.post(thread, said.kind, said.text.encode())
         try:
             await player.wait_for(turn)
             with anyio.CancelScope() as scope:
@@ -381,8 +381,8 @@ async def _compare(runtime: Runtime, player: Player, thread_id: str) -> None:
     """Compare the log with what was fed, node by node."""
     store = runtime.store.of(runtime.settings.user)
     outcome = player.outcome
-    thread = await store.thread(thread_id)
-    nodes = [] if thread.head is None else await store.branch(thread_id, thread.head)
+    thread = await store.threads.get(thread_id)
+    nodes = [] if thread.head is None else await store.log.branch(thread_id, thread.head)
     outcome.nodes = len(nodes)
     if [node.seq for node in nodes] != list(range(1, thread.last_seq + 1)):
         outcome.faults.append(f"{outcome.trace}: the log's nodes are not one chain")
@@ -395,7 +395,7 @@ async def _compare(runtime: Runtime, player: Player, thread_id: str) -> None:
         if node.status != "closed" or not same(entry_of(node), piece):
             outcome.faults.append(f"{outcome.trace}: node {node.seq} differs from what was fed")
     for event in await _activations(runtime, thread_id):
-        row = await store.activation(thread_id, event)
+        row = await store.log.activation(thread_id, event)
         outcome.shrunk += row is not None and bool(orjson.loads(row.body)["shrunk"])
 
 
@@ -404,7 +404,7 @@ async def _activations(runtime: Runtime, thread_id: str) -> list[int | None]:
     store = runtime.store.of(runtime.settings.user)
     anchors: list[int | None] = []
     after = 0
-    while events := await store.events(thread_id, after=after):
+    while events := await store.events.list(thread_id, after=after):
         anchors += [event.node_id for event in events if event.kind == "activation"]
         after = events[-1].id
     return anchors

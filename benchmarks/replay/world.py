@@ -232,7 +232,7 @@ async def live(runtime: Runtime, trace: Trace, policy: Policy, *, thread: str) -
     lived = player.lived
     lived.waited = player.clock.waited
     store = runtime.store.of(runtime.settings.user)
-    for row in await store.observations(thread, ending_from=1):
+    for row in await store.log.observations(thread, ending_from=1):
         lived.observations += not row.level
         lived.reflections += row.level > 0
         lived.by_rules += row.provisional

@@ -94,17 +94,17 @@ async def _measure(user: UserStore, count: int) -> list[dict[str, Any]]:
 
 
 async def _fill(user: UserStore, thread: str, count: int, world: World) -> None:
-    await user.ensure_thread(thread)
+    await user.threads.ensure(thread)
     nodes = [_node(seq, world.text(_LENGTH)) for seq in range(1, count + 1)]
     run = NewRun(thread, thread, "a", 1, {}, _OWNER, 1e6, None, 0, (nodes[0],))
-    lease, _ = await user.begin_run(run)
+    lease, _ = await user.runs.begin(run)
     for first in range(1, count, _BATCH):
         some = tuple(nodes[first : first + _BATCH])
-        await user.commit(lease, Commit(nodes=some, head=some[-1].seq))
+        await user.runs.commit(lease, Commit(nodes=some, head=some[-1].seq))
     for first in range(0, count, _BATCH):
         some = [one.seq for one in nodes[first : first + _BATCH]]
         items = [VectorItem(thread, "message", seq, world.vector()) for seq in some]
-        await user.upsert_vectors(MODEL, items)
+        await user.vectors.upsert(MODEL, items)
 
 
 def _node(seq: int, text: str) -> NewNode:

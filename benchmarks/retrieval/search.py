@@ -167,7 +167,7 @@ class World:
 
 
 async def _begin(user: UserStore, thread_id: str, nodes: Sequence[NewNode]) -> Any:
-    await user.ensure_thread(thread_id)
+    await user.threads.ensure(thread_id)
     run = NewRun(
         id=f"{user.user_id} {thread_id}",
         thread_id=thread_id,
@@ -180,7 +180,7 @@ async def _begin(user: UserStore, thread_id: str, nodes: Sequence[NewNode]) -> A
         expect_seq=0,
         nodes=tuple(nodes),
     )
-    lease, _ = await user.begin_run(run)
+    lease, _ = await user.runs.begin(run)
     return lease
 
 
@@ -198,7 +198,7 @@ async def _find(url: str, conversations: Sequence[Conversation]) -> float:
         user = store.of(f"owner {number}")
         await _begin(user, "t", _nodes(one.turns))
         for question in one.questions:
-            hits = await user.search_text(question.text, limit=LIMIT)
+            hits = await user.search.find(question.text, limit=LIMIT)
             shares.append(_share(question, [hit.node_id for hit in hits]))
     await store.close()
     return mean(shares)
@@ -219,7 +219,7 @@ async def _time(backend: Backend, url: str, world: World) -> dict[str, Any]:
         )
         for first in range(_BATCH, left, _BATCH):
             nodes = _nodes([next(texts) for _ in range(min(_BATCH, left - first))], first + 1)
-            await user.commit(lease, Commit(nodes=tuple(nodes), head=nodes[-1].seq))
+            await user.runs.commit(lease, Commit(nodes=tuple(nodes), head=nodes[-1].seq))
     if backend == "postgres":
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute("VACUUM ANALYZE")
@@ -229,7 +229,7 @@ async def _time(backend: Backend, url: str, world: World) -> dict[str, Any]:
         took: list[float] = []
         for query in world.queries:
             began = time.perf_counter()
-            await user.search_text(query, **cast("Any", how))
+            await user.search.find(query, **cast("Any", how))
             took.append((time.perf_counter() - began) * 1000)
         row |= {
             f"{name} p50 ms": median(took),
@@ -253,7 +253,7 @@ async def _commits(plain: str, indexed: str, texts: Sequence[str]) -> list[dict[
                 seq, seq - 1, "message", "user", text.encode(), 1, 0, text=text if with_text else ""
             )
             began = time.perf_counter()
-            await user.commit(leases[with_text], Commit(nodes=(node,), head=seq))
+            await user.runs.commit(leases[with_text], Commit(nodes=(node,), head=seq))
             took[with_text].append((time.perf_counter() - began) * 1000)
     for store in stores.values():
         await store.close()

@@ -84,13 +84,13 @@ async def write(talk: Talk, scratch: UserStore, store: UserStore) -> None:
     What is imported keeps the times that it says it has.
     """
     await _log(talk, scratch)
-    await store.import_thread(_dated(talk, scratch), texts=_text_of)
+    await store.upkeep.import_thread(_dated(talk, scratch), texts=_text_of)
 
 
 async def embed(store: UserStore, model: str, embed: Embed) -> int:
     """Embed a talk's messages; return how many passages they have."""
-    head = (await store.thread(THREAD)).head or 0
-    nodes = await store.branch(THREAD, head)
+    head = (await store.threads.get(THREAD)).head or 0
+    nodes = await store.log.branch(THREAD, head)
     made = passages([entry_of(node) for node in nodes])
     for first in range(0, len(made), _VECTORS):
         some = made[first : first + _VECTORS]
@@ -99,22 +99,22 @@ async def embed(store: UserStore, model: str, embed: Embed) -> int:
             VectorItem(THREAD, one.source, one.source_id, vector, one.part)
             for one, vector in zip(some, vectors, strict=True)
         ]
-        await store.upsert_vectors(model, items)
+        await store.vectors.upsert(model, items)
     return len(made)
 
 
 async def _log(talk: Talk, store: UserStore) -> None:
-    await store.ensure_thread(THREAD)
+    await store.threads.ensure(THREAD)
     nodes = [
         _node(turn, seq, count)
         for seq, (turn, count) in enumerate(zip(talk.turns, talk.tokens, strict=True), 1)
     ]
     run = NewRun("run", THREAD, "a", 1, {}, _OWNER, 600.0, None, 0, (nodes[0],))
-    lease, _ = await store.begin_run(run)
+    lease, _ = await store.runs.begin(run)
     for first in range(1, len(nodes), _NODES):
         some = tuple(nodes[first : first + _NODES])
-        await store.commit(lease, Commit(nodes=some, head=some[-1].seq))
-    await store.commit(lease, Commit(finish=Finish("succeeded", "completed")))
+        await store.runs.commit(lease, Commit(nodes=some, head=some[-1].seq))
+    await store.runs.commit(lease, Commit(finish=Finish("succeeded", "completed")))
 
 
 def _node(turn: Turn, seq: int, tokens: int) -> NewNode:
@@ -133,7 +133,7 @@ def _node(turn: Turn, seq: int, tokens: int) -> NewNode:
 
 async def _dated(talk: Talk, store: UserStore) -> AsyncIterator[dict[str, Any]]:
     checksum = Checksum()
-    async with aclosing(store.export_thread(THREAD)) as records:
+    async with aclosing(store.upkeep.export_thread(THREAD)) as records:
         async for found in records:
             record = dict(found)
             if record["section"] == "end":

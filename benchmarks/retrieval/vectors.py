@@ -201,11 +201,11 @@ async def _measure(backend: Backend, url: str, world: World) -> list[dict[str, A
 
 async def _fill(user: UserStore, world: World) -> float:
     for thread in world.threads:
-        await user.ensure_thread(thread)
+        await user.threads.ensure(thread)
     items = [VectorItem(one.thread, "message", one.number, one.values) for one in world.items]
     began = time.perf_counter()
     for start in range(0, len(items), _BATCH):
-        await user.upsert_vectors(MODEL, items[start : start + _BATCH])
+        await user.vectors.upsert(MODEL, items[start : start + _BATCH])
     return len(items) / (time.perf_counter() - began)
 
 
@@ -236,7 +236,7 @@ async def _search(
 
 
 async def _by_store(user: UserStore, query: Sequence[float], thread: str | None) -> list[Key]:
-    hits = await user.search_vectors(MODEL, query, limit=LIMIT, thread_id=thread)
+    hits = await user.vectors.nearest(MODEL, query, limit=LIMIT, thread_id=thread)
     return [(hit.thread_id, hit.source_id) for hit in hits]
 
 
@@ -283,7 +283,7 @@ class Statements:
 
     async def of(self, query: Sequence[float], thread: str | None) -> Statement:
         """Return the statement of a search."""
-        await self._user.search_vectors(MODEL, query, limit=LIMIT, thread_id=thread)
+        await self._user.vectors.nearest(MODEL, query, limit=LIMIT, thread_id=thread)
         return self._capture.search
 
 

@@ -57,8 +57,8 @@ class Desk:
             assert left.stop_reason == "awaiting_user"
             await runtime.steer(left.run_id, f"Run touch {self.marker}")
             store = runtime.store.of("local")
-            await store.enqueue("t", "observe", "1-2", b"")
-            return [dict(record) async for record in store.export_thread("t")]
+            await store.jobs.enqueue("t", "observe", "1-2", b"")
+            return [dict(record) async for record in store.upkeep.export_thread("t")]
 
     def run(self, *arguments: str, stdin: str = "") -> Result:
         """Run a command on the database of the import."""
@@ -141,14 +141,16 @@ async def check_closed(desk: Desk) -> None:
     model = ScriptedModel([say("On."), say("Again.")])
     async with Runtime.open(settings) as runtime:
         store = runtime.store.of("local")
-        runs = await store.runs(thread_id="t")
+        runs = await store.runs.list(thread_id="t")
         assert {run.status for run in runs} <= {"succeeded", "failed", "cancelled"}
         assert all(not run.spec and run.open_node is None for run in runs)
-        thread = await store.thread("t")
+        thread = await store.threads.get("t")
         assert thread.active_run is None and thread.last_activation == 0
-        assert await store.inbox("t") == [] and await store.questions(thread_id="t") == []
-        assert await store.claim("observe", seconds=60) is None
-        nodes = await store.branch("t", thread.head or 0)
+        assert (
+            await store.inbox.pending("t") == [] and await store.questions.list(thread_id="t") == []
+        )
+        assert await store.jobs.claim("observe", seconds=60) is None
+        nodes = await store.log.branch("t", thread.head or 0)
         [refused] = nodes[-1].calls
         assert (refused.tool, refused.outcome) == ("run_command", "refused")
         plan = await runtime.plans.current("t")
@@ -245,7 +247,7 @@ async def _try_all(desk: Desk, cases: list[tuple[str, Records]]) -> dict[str, in
                     yield json.loads(line)
 
             try:
-                [thread_id] = await store.import_thread(
+                [thread_id] = await store.upkeep.import_thread(
                     give(), texts=text_of, vet=check_imported_body
                 )
             except AgentRuntimeError as error:
@@ -255,18 +257,18 @@ async def _try_all(desk: Desk, cases: list[tuple[str, Records]]) -> dict[str, in
             outcomes["taken"] += 1
             swept = await runtime.sweep()
             assert not (swept.interrupted or swept.ended or swept.resumable), name
-            runs = await store.runs()
+            runs = await store.runs.list()
             for run in runs:
                 assert 0 <= run.created_at < 1e11 and run.id.isprintable(), name
                 with pytest.raises(AgentRuntimeError):
                     await runtime.resume(run.id, Agent(ScriptedModel([say("No.")]), tools=tools))
-            head = (await store.thread(thread_id)).head
+            head = (await store.threads.get(thread_id)).head
             if head is not None:
                 model = ScriptedModel([say("On.")])
                 went = await runtime.run(Agent(model, tools=tools), "Go on.", thread=thread_id)
                 assert went.ok and went.steps == 1, name
             assert not desk.marker.exists(), name
-            await store.delete_thread(thread_id)
+            await store.upkeep.delete_thread(thread_id)
     return outcomes
 
 

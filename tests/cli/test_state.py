@@ -242,9 +242,9 @@ async def test_no_file_tool_touches_the_objects(tmp_path: Path, named: bool) -> 
         assert result.ok
 
         store = runtime.store.of("local")
-        runs = await store.runs(thread_id=result.thread_id)
-        head = (await store.thread(runs[0].thread_id)).head
-        nodes = [node for node in await store.branch(result.thread_id, head or 0) if node.calls]
+        runs = await store.runs.list(thread_id=result.thread_id)
+        head = (await store.threads.get(runs[0].thread_id)).head
+        nodes = [node for node in await store.log.branch(result.thread_id, head or 0) if node.calls]
         *attacks, looks = nodes
         assert len(attacks) == len(guarded.paths)
         for node in attacks:
@@ -255,7 +255,7 @@ async def test_no_file_tool_touches_the_objects(tmp_path: Path, named: bool) -> 
         for path, content in guarded.before.items():
             assert path.read_bytes() == content
         assert {path for path in kept.rglob("*") if path.is_file()} >= set(guarded.before)
-        last = (await store.branch("t", (await store.thread("t")).head or 0))[-1]
+        last = (await store.log.branch("t", (await store.threads.get("t")).head or 0))[-1]
         assert said in last.body.decode()
 
 

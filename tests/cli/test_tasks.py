@@ -53,10 +53,10 @@ async def test_a_task_is_listed_steered_and_cancelled_from_another_process(
         told = json.loads((await machine.invoke("list", "t", "--json")).stdout)
         steered = await machine.invoke("steer", "t", "k", "Look at the sea.")
         store = runtime.store.of("local")
-        run = await store.run(told["run_id"])
-        [item] = await store.inbox(run.thread_id)
+        run = await store.runs.get(told["run_id"])
+        [item] = await store.inbox.pending(run.thread_id)
         cancelled = await machine.invoke("cancel", "t", told["run_id"])
-        assert (await store.run(run.id)).cancel_requested
+        assert (await store.runs.get(run.id)).cancel_requested
         missing = await machine.invoke("cancel", "t", "another")
     assert "running" in listed.stdout and "a reader: Read." in listed.stdout
     assert (told["key"], told["status"]) == ("k", "running")

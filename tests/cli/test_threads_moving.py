@@ -140,7 +140,7 @@ async def _found(word: str) -> list[list[tuple[int, int | None]]]:
     """What search finds in the threads `first` and `second`."""
     store = await open_store("agent_runtime.db")
     try:
-        hits = await store.of("local").search_text(word, limit=100)
+        hits = await store.of("local").search.find(word, limit=100)
     finally:
         await store.close()
     return [

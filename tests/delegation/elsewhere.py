@@ -49,7 +49,7 @@ def tell(kind: str) -> None:
 async def hold(context: ToolContext) -> str:
     """Wait until a message has come."""
     for _ in range(3000):
-        if await context.store.inbox(context.thread_id):
+        if await context.store.inbox.pending(context.thread_id):
             return "held"
         await anyio.sleep(0.01)
     raise ToolError("No message came.")

@@ -8,6 +8,7 @@ from typing import Any
 
 import anyio
 import pytest
+from agent_runtime_storage.log.commits import Commits
 
 from agent_runtime import Agent, ScriptedModel, tool
 from agent_runtime.delegation.attempts import Attempt, rendered
@@ -16,7 +17,6 @@ from agent_runtime.models.scripted import Scripted, call, calls, raw_call, say
 from agent_runtime.models.tokens import count_text
 from agent_runtime_storage import UserStore
 from agent_runtime_storage.contract.records import NewRun
-from agent_runtime_storage.log.commits import Commits
 from tests.delegation.helpers import is_child, outcomes, playing, step
 from tests.support.worlds import Play, World, double
 
@@ -107,9 +107,9 @@ async def test_other_keys_other_threads_and_other_branches_have_logs_of_their_ow
         # A later run of the thread knows its attempts; a branch from before them does not.
         await world.run(agent, thread="a")
         assert [bool(one) for one in logs(world)[4:]] == [True]
-        head = (await world.store.thread("a")).head
-        task = (await world.store.run(first.run_id)).task_id
-        await world.store.move_head("a", task, expect=head)
+        head = (await world.store.threads.get("a")).head
+        task = (await world.store.runs.get(first.run_id)).task_id
+        await world.store.threads.move_head("a", task, expect=head)
         await world.runtime.run(agent, None, thread="a")
         assert [bool(one) for one in logs(world)[5:]] == [False, False]
 
@@ -167,7 +167,7 @@ async def test_an_attempt_whose_log_is_damaged_is_passed_over(
     async with play(playing(parent, child)) as world:
         agent = Agent(tools=[double], delegation=True)
         first = await world.run(agent, thread="a")
-        [newest, _] = await world.store.runs(parent_run_id=first.run_id)
+        [newest, _] = await world.store.runs.list(parent_run_id=first.run_id)
         await spoil(world, newest.thread_id)
         again = await world.run(agent, thread="a")
         assert again.output == "Done."

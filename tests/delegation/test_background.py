@@ -40,7 +40,7 @@ async def until(condition: Callable[[], Awaitable[object]]) -> None:
 @tool
 async def hold(context: ToolContext) -> str:
     """Wait until something is in the inbox."""
-    await until(lambda: context.store.inbox(context.thread_id))
+    await until(lambda: context.store.inbox.pending(context.thread_id))
     return "held"
 
 
@@ -88,7 +88,7 @@ async def test_a_task_begins_at_once_and_its_outcome_comes_at_the_next_step(play
         result = await world.run(agent, thread="t")
         (_, begun), *_ = await world.results("t")
         assert await statuses(world.store) == {"k": "succeeded"}
-        assert await world.store.inbox("t") == []
+        assert await world.store.inbox.pending("t") == []
         tree = await tree_of(world.store, result.run_id)
     assert '"status": "running"' in begun
     assert [run.status for run in tree] == ["succeeded", "succeeded"]
@@ -105,7 +105,7 @@ async def test_a_task_outlasts_its_run_and_the_next_one_is_told(play: Play) -> N
         assert (await world.run(two.agent(), thread="t")).output == "Meanwhile."
         assert await statuses(world.store) == {"k": "running"}
         two.go.set()
-        await until(lambda: world.store.inbox("t"))
+        await until(lambda: world.store.inbox.pending("t"))
         assert await statuses(world.store) == {"k": "succeeded"}
         result = await world.run(two.agent(), "And now?", thread="t")
     assert result.output == "I have read it."
@@ -145,8 +145,8 @@ async def test_tasks_are_listed_steered_and_cancelled(play: Play) -> None:
         await world.run(two.agent(), thread="t")
         replies = await world.results("t")
         [task] = await tasks_of(world.store, "t")
-        run = await world.store.run(task.run_id)
-        inbox = await world.store.inbox(run.thread_id)
+        run = await world.store.runs.get(task.run_id)
+        inbox = await world.store.inbox.pending(run.thread_id)
     assert replies[1][1].startswith("- k: running, 0 steps, started ")
     assert replies[4][1] == "A message has arrived; you read it now."
     assert [outcome for outcome, _ in replies] == ["ok"] * 5 + ["error"] * 2
@@ -204,8 +204,8 @@ async def test_closing_the_runtime_leaves_a_task_to_be_gone_on_with(database_url
         store = runtime.store.of("local")
         assert await statuses(store) == {"k": "interrupted"}
         result = await runtime.run(second.agent(), "Go on.", thread="t")
-        runs = await store.runs(parent_thread_id="t")
-        events = await store.events(runs[0].thread_id)
+        runs = await store.runs.list(parent_thread_id="t")
+        events = await store.events.list(runs[0].thread_id)
     assert result.output == "All read."
     assert any("was interrupted" in one.text for one in second.requests[0].messages)
     assert any("It is done." in one.text for one in second.requests[-1].messages)
@@ -223,7 +223,7 @@ async def test_a_message_whose_sender_died_while_it_sent_it_comes_all_the_same(
         """Claim the job of the message, and do no more, as a process does that is killed then."""
         context: ToolContext = work.context
         thread = context.thread_id
-        assert await context.store.claim(JOB, seconds=0.5, thread_id=thread, key=work.job_key)
+        assert await context.store.jobs.claim(JOB, seconds=0.5, thread_id=thread, key=work.job_key)
         sending.set()
 
     monkeypatch.setattr("agent_runtime.delegation.background._BackgroundRun._send", die)
@@ -250,14 +250,14 @@ async def test_a_task_of_a_cancelled_run_is_cancelled_with_it(play: Play) -> Non
 
 
 async def ended(store: UserStore) -> bool:
-    return not await store.runs(status=("running",))
+    return not await store.runs.list(status=("running",))
 
 
 async def ends(store: UserStore) -> list[int]:
     """Return how many ends each run has."""
     found: list[int] = []
-    for run in await store.runs():
-        events = await store.events(run.thread_id)
+    for run in await store.runs.list():
+        events = await store.events.list(run.thread_id)
         found.append(sum(one.kind == "run-finish" for one in events))
     return found
 

@@ -46,7 +46,7 @@ async def test_the_parent_sees_only_the_result_and_the_child_has_a_whole_thread(
     agent = Agent(tools=[delegating(child)], name="parent")
     async with play([call("delegate", task="Double 21."), say("Done.")]) as world:
         result = await world.run(agent)
-        runs = await world.store.runs(root_run_id=result.run_id)
+        runs = await world.store.runs.list(root_run_id=result.run_id)
         (one,) = [run for run in runs if run.parent_run_id]
         assert (one.parent_run_id, one.agent) == (result.run_id, "child")
         assert (one.status, one.steps) == ("succeeded", 2)
@@ -66,10 +66,12 @@ async def test_usage_is_summed_over_the_tree_and_kept_apart_for_the_child(play: 
     async with play([call("delegate", task="x"), say("Done.")], price=PRICE) as world:
         result = await world.run(agent)
         (one,) = [
-            run for run in await world.store.runs(root_run_id=result.run_id) if run.parent_run_id
+            run
+            for run in await world.store.runs.list(root_run_id=result.run_id)
+            if run.parent_run_id
         ]
-        own = await world.store.usage_total(run_id=result.run_id)
-        childs = await world.store.usage_total(run_id=one.id)
+        own = await world.store.spending.usage_total(run_id=result.run_id)
+        childs = await world.store.spending.usage_total(run_id=one.id)
     assert (own.calls, childs.calls, result.usage.calls) == (2, 2, 4)
     assert result.usage.prompt_tokens == own.prompt_tokens + childs.prompt_tokens
     assert result.usage.cost == own.cost + childs.cost > 0
@@ -101,14 +103,14 @@ async def test_children_in_parallel_keep_apart(play: Play) -> None:
             ("ok", "Answer 1."),
             ("ok", "Answer 2."),
         ]
-        assert len(await world.store.runs(root_run_id=result.run_id)) == 4
+        assert len(await world.store.runs.list(root_run_id=result.run_id)) == 4
 
 
 async def test_a_child_that_fails_is_an_error_result_of_the_parent(play: Play) -> None:
     agent = Agent(tools=[delegating(child_of())])
     async with play([call("delegate", task="x"), say("It failed.")]) as world:
         result = await world.run(agent)
-        runs = await world.store.runs(root_run_id=result.run_id)
+        runs = await world.store.runs.list(root_run_id=result.run_id)
         ((outcome, text),) = await world.results(result.thread_id)
     assert (result.output, outcome) == ("It failed.", "error")
     assert "no more answers" in text
@@ -144,7 +146,7 @@ async def test_the_time_of_child_runs_is_not_the_tools_own(play: Play) -> None:
     script = [call("delegate"), say("Done.")]
     async with play(script, settings={"tool_timeout": 0.5}) as world:
         result = await world.run(Agent(tools=[delegate]))
-        runs = await world.store.runs(parent_run_id=result.run_id)
+        runs = await world.store.runs.list(parent_run_id=result.run_id)
         ((outcome, text),) = await world.results(result.thread_id)
     assert [run.status for run in runs] == ["succeeded", "succeeded"]
     # Behind them the tool's own time goes on.
@@ -162,7 +164,7 @@ async def test_the_tree_shares_one_budget(serve: Serve) -> None:
     budget = 30_000
     async with serve(script, settings={"budget_tokens": budget}) as world:
         result = await world.run(Agent(tools=[delegating(Agent(tools=[double]))]))
-        root = await world.store.run(result.run_id)
+        root = await world.store.runs.get(result.run_id)
         billed = world.billed("total_tokens")
     assert result.stop_reason == "budget"
     assert root.reserved.tokens == 0
@@ -220,7 +222,7 @@ async def test_what_a_dead_child_holds_is_waited_for_no_longer(play: Play) -> No
     @tool
     async def lose(context: ToolContext) -> str:
         """Begin a child run by a process that is gone."""
-        await context.store.ensure_thread("lost")
+        await context.store.threads.ensure("lost")
         dead = replace(leases.this_process_owner(), started="long ago")
         child = NewRun(
             id="lost",
@@ -236,14 +238,14 @@ async def test_what_a_dead_child_holds_is_waited_for_no_longer(play: Play) -> No
             root_run_id=context.run_id,
             reserve=held,
         )
-        await context.store.begin_run(child)
+        await context.store.runs.begin(child)
         return "lost"
 
     script = [call("lose"), say("Done.")]
     async with play(script, settings={"budget_tokens": 12_000}, max_output=8_000) as world:
         result = await world.run(Agent(tools=[lose]))
-        lost = await world.store.run("lost")
-        root = await world.store.run(result.run_id)
+        lost = await world.store.runs.get("lost")
+        root = await world.store.runs.get(result.run_id)
     assert result.output == "Done."
     assert lost.status == "cancelled"
     assert (root.reserved, root.unsettled) == (Amount(), held)
@@ -258,9 +260,9 @@ async def resumed_without_its_budget(
         assert first.stop_reason == "max_steps"
     async with play([call("delegate", task="x"), say("Done.")], price=price) as world:
         await world.runtime.resume(first.run_id, resumed)
-        root = await world.store.run(first.run_id)
-        used = await world.store.usage_total(root_run_id=first.run_id)
-        children = await world.store.runs(parent_run_id=first.run_id)
+        root = await world.store.runs.get(first.run_id)
+        used = await world.store.spending.usage_total(root_run_id=first.run_id)
+        children = await world.store.runs.list(parent_run_id=first.run_id)
     spent = used.prompt_tokens + used.completion_tokens
     assert root.reserved == Amount()
     assert root.settled.tokens == spent <= settings.get("budget_tokens", spent)
@@ -298,7 +300,7 @@ async def test_cancelling_the_parent_cancels_its_children(play: Play) -> None:
             await began.wait()
             group.cancel_scope.cancel()
         root = next(one.run_id for one in world.events if one.kind == "run-start")
-        runs = await world.store.runs(root_run_id=root)
+        runs = await world.store.runs.list(root_run_id=root)
     assert len(runs) == 2
     assert {(run.status, run.stop_reason) for run in runs} == {("cancelled", "cancelled")}
 
@@ -320,5 +322,5 @@ async def test_a_cancelled_parent_starts_no_more_children(
     async with play([call("late"), say("Done.")]) as world:
         result = await world.run(Agent(tools=[late]), deps=world.runtime)
         assert await world.results(result.thread_id) == [("ok", "refused")]
-        assert len(await world.store.runs(root_run_id=result.run_id)) == 1
+        assert len(await world.store.runs.list(root_run_id=result.run_id)) == 1
     assert result.status == "cancelled"

@@ -90,14 +90,14 @@ async def open_question(world: World) -> Question:
 
 async def children(world: World, root: str) -> dict[str, str]:
     """Return the status of each sub-agent of a run, by its task."""
-    found = await world.store.runs(parent_run_id=root)
+    found = await world.store.runs.list(parent_run_id=root)
     return {str(_record(run).key): run.status for run in found}
 
 
 async def ends(world: World, root: str) -> list[int]:
     """Return how many ends each run of a tree has events for."""
-    runs = await world.store.runs(root_run_id=root)
-    texts = [await world.store.events(run.thread_id) for run in runs]
+    runs = await world.store.runs.list(root_run_id=root)
+    texts = [await world.store.events.list(run.thread_id) for run in runs]
     return [sum(one.kind == "run-finish" for one in events) for events in texts]
 
 
@@ -209,7 +209,7 @@ async def test_a_cancel_of_the_root_withdraws_what_a_sub_agent_asks(play: Play) 
             await world.runtime.answer(question.id, True)
         assert await children(world, waits.run_id) == {"/a": "cancelled"}
         assert await ends(world, waits.run_id) == [1, 1]
-        assert (await world.store.thread("t")).active_run is None
+        assert (await world.store.threads.get("t")).active_run is None
 
 
 @FILE
@@ -234,7 +234,7 @@ async def test_a_root_that_is_stopped_while_others_work_leaves_nobody_waiting(pl
         with scope:
             await world.run(Agent(tools=[erase, stall], delegation=True), thread="t")
 
-        [root] = await world.store.runs(thread_id="t")
+        [root] = await world.store.runs.list(thread_id="t")
         assert root.status == "cancelled"
         assert set((await children(world, root.id)).values()) == {"cancelled"}
         [question] = await world.runtime.questions(thread="t", status=None)
@@ -261,7 +261,7 @@ async def test_who_is_answered_while_others_work_goes_on_without_a_resume(play: 
 
         assert result.ok and erased == ["/a"]
         assert len(await children(world, result.run_id)) == 2
-        assert "run-suspend" not in [one.kind for one in await world.store.events("t")]
+        assert "run-suspend" not in [one.kind for one in await world.store.events.list("t")]
 
 
 @FILE
@@ -294,7 +294,7 @@ async def test_one_below_a_sub_agent_is_waited_for_by_both(play: Play) -> None:
         waits = await world.run(AGENT, thread="t")
         assert [one.task_key for one in waits.questions] == ["/a"]
         assert await world.runtime.questions(thread="t") == list(waits.questions)
-        runs = await world.store.runs(root_run_id=waits.run_id)
+        runs = await world.store.runs.list(root_run_id=waits.run_id)
         assert [run.status for run in runs] == ["suspended"] * 3
         await world.runtime.answer(waits.questions[0].id, True)
 
@@ -326,7 +326,7 @@ async def test_in_the_background_and_in_tools_of_ones_own_it_is_refused(play: Pl
         assert await world.runtime.questions(status=None) == []
         texts = [text for _, text in await world.results("t")]
         assert REFUSED in texts[-1]
-        runs = await world.store.runs(parent_thread_id="t")
+        runs = await world.store.runs.list(parent_thread_id="t")
         assert [run.status for run in runs] == ["succeeded"] * 2
 
 
@@ -339,7 +339,7 @@ async def test_killed_before_the_root_was_suspended_it_is_answered_and_gone_on_w
         async with asking(world.database_url, tmp_path / "asked") as other:
             await other.until("run-suspend", "waiting")
             await other.kill()
-        [root] = await world.store.runs(thread_id="t")
+        [root] = await world.store.runs.list(thread_id="t")
         assert root.status == "running"
         [question] = await world.runtime.questions(thread="t")
         again = Asker(tmp_path / "asked").agent()
@@ -390,7 +390,7 @@ async def test_a_pause_of_the_root_pauses_its_sub_agents_and_begins_none(play: P
 
         assert result.ok and sorted(seen) == ["one", "three", "two"]
         assert await ends(world, paused.run_id) == [1] * 4
-        assert await world.store.inbox("t") == []
+        assert await world.store.inbox.pending("t") == []
 
 
 @FILE

@@ -28,21 +28,23 @@ async def test_finished_sub_agents_do_not_run_again_and_the_dead_ones_are_resume
     worker = Worker(path)
     async with Runtime.open(Settings(database_url=database_url)) as runtime:
         store = runtime.store.of("local")
-        [parent] = await store.runs(thread_id="t")
-        before = {run.id: run.status for run in await store.runs(parent_run_id=parent.id)}
+        [parent] = await store.runs.list(thread_id="t")
+        before = {run.id: run.status for run in await store.runs.list(parent_run_id=parent.id)}
         assert sorted(before.values()) == ["running", "running", "succeeded"]
 
         result = await runtime.resume(parent.id, worker.agent())
 
         assert result.output == "Done."
-        runs = await store.runs(parent_run_id=parent.id)
+        runs = await store.runs.list(parent_run_id=parent.id)
         # Three sub-agents in all: each was resumed, none began again.
         assert {run.id for run in runs} == before.keys()
         assert {run.status for run in runs} == {"succeeded"}
-        [_, exchange] = [one for one in await store.branch("t", 4) if one.calls]
+        [_, exchange] = [one for one in await store.log.branch("t", 4) if one.calls]
         outcomes = [orjson.loads(decode_result(one.body).text) for one in exchange.calls]
         for run in runs:
-            ends = [one for one in await store.events(run.thread_id) if one.kind == "run-finish"]
+            ends = [
+                one for one in await store.events.list(run.thread_id) if one.kind == "run-finish"
+            ]
             assert len(ends) == 1
         # What the plan says to be done does not begin again.
         plans = reversed(await runtime.plans.versions("t"))
@@ -69,14 +71,14 @@ async def test_tasks_in_the_background_that_died_are_told_of_and_gone_on_with(
     worker = Worker(path, background=True)
     async with Runtime.open(Settings(database_url=database_url)) as runtime:
         store = runtime.store.of("local")
-        [parent] = await store.runs(thread_id="t")
+        [parent] = await store.runs.list(thread_id="t")
         stood = {one.key: one.status for one in await tasks_of(store, "t")}
         assert stood == {"one": "succeeded", "two": "interrupted", "three": "interrupted"}
 
         result = await runtime.resume(parent.id, worker.agent())
 
         assert result.output == "Done."
-        runs = await store.runs(parent_thread_id="t")
+        runs = await store.runs.list(parent_thread_id="t")
         assert [run.status for run in runs] == ["succeeded"] * 3
     assert sorted(worker.asked()) == sorted(
         ["one 0", "one 1", "two 0", "two 1", "two 1", "three 0", "three 1", "three 1"]

@@ -45,7 +45,7 @@ async def refusal(play: Play, policy: bool | Delegation = True, **order: Any) ->
         result = await world.run(agent)
         [outcome] = await outcomes(world, result)
         [(ends, _)] = await world.results(result.thread_id)
-        runs = await world.store.runs(parent_run_id=result.run_id)
+        runs = await world.store.runs.list(parent_run_id=result.run_id)
     assert (outcome["status"], outcome["stop_reason"], ends) == ("failed", "refused", "refused")
     assert runs == []
     return outcome["blockers"][0]
@@ -123,7 +123,7 @@ async def test_code_cannot_delegate_below_the_depth_either(play: Play) -> None:
 
     async with play(respond, settings={"delegation_depth": 2}) as world:
         result = await world.run(Agent(tools=[dig]))
-        assert len(await world.store.runs(root_run_id=result.run_id)) == 3
+        assert len(await world.store.runs.list(root_run_id=result.run_id)) == 3
     assert "AGENT_RUNTIME_DELEGATION_DEPTH" in str(result.output)
 
 

@@ -161,7 +161,7 @@ async def test_a_timeout_is_an_outcome(play: Play) -> None:
     async with play([call("hand_over"), say("Done.")]) as world:
         result = await world.run(Agent(tools=[hand_over]))
         assert await world.results(result.thread_id) == [("ok", "went on")]
-        [run] = await world.store.runs(parent_run_id=result.run_id)
+        [run] = await world.store.runs.list(parent_run_id=result.run_id)
         assert (run.status, run.stop_reason) == ("cancelled", "cancelled")
 
 
@@ -287,8 +287,8 @@ async def test_a_large_result_is_a_file_of_the_thread_with_its_head_in_the_outco
     async with play(parent) as world:
         result = await world.run(Agent(tools=[double], delegation=True))
         (_, reply), (opened, page) = await world.results(result.thread_id)
-        [file] = await world.store.files(result.thread_id)
-        content = await world.store.file_content(result.thread_id, file.id)
+        [file] = await world.store.files.list(result.thread_id)
+        content = await world.store.files.content(result.thread_id, file.id)
     assert content.decode() == whole
     assert len(reply) < RESULT_CHARS
     assert (opened, page.endswith(whole[80_000:80_050])) == ("ok", True)

@@ -23,7 +23,7 @@ async def finishes(world: World, root: str) -> dict[str, int]:
     """Return how many ends each run of a tree has."""
     found: dict[str, int] = {}
     for run in await tree_of(world.store, root):
-        events = await world.store.events(run.thread_id)
+        events = await world.store.events.list(run.thread_id)
         found[run.run_id] = sum(one.kind == "run-finish" for one in events)
     return found
 
@@ -113,7 +113,7 @@ async def test_a_sub_agent_that_is_about_to_start_does_not_when_the_root_is_canc
     @tool
     async def late(context: ToolContext) -> str:
         """Cancel the root; the others of this answer wait for their turn."""
-        run = await context.store.run(context.run_id)
+        run = await context.store.runs.get(context.run_id)
         await context.deps.cancel(run.root_run_id)
         return "cancelled"
 

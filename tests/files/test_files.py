@@ -62,7 +62,7 @@ async def runtime(database_url: str) -> AsyncIterator[Runtime]:
 async def store(runtime: Runtime) -> UserStore:
     """The owner's store, with a thread."""
     store = runtime.store.of("local")
-    await store.ensure_thread("t1")
+    await store.threads.ensure("t1")
     return store
 
 
@@ -175,8 +175,8 @@ async def test_paths_urls_references_and_bytes_are_attached_in_order(
     assert files[4].uri == "https://example.com/x/cat%20one.JPG?sig=1"
     # What a `data:` URL holds is kept, since content does not belong into messages.
     assert files[7].uri.startswith("upload:")
-    row = (await store.find_files([files[7].uri.partition(":")[2]]))[0]
-    assert await store.file_content("t1", row.id) == b"Hello there"
+    row = (await store.files.find([files[7].uri.partition(":")[2]]))[0]
+    assert await store.files.content("t1", row.id) == b"Hello there"
 
 
 @pytest.mark.parametrize(
@@ -198,7 +198,7 @@ async def test_what_cannot_be_taken_in_is_refused_with_its_name(
     with pytest.raises(InvalidFile, match=message) as raised:
         await attach(store, "t1", [file], 50_000)
     assert raised.value.cure
-    assert await store.files("t1") == []
+    assert await store.files.list("t1") == []
 
 
 async def test_a_file_too_large_is_not_even_read(store: UserStore, tmp_path: Path) -> None:
@@ -322,7 +322,7 @@ async def test_a_file_of_another_owner_is_just_not_there(
 
 async def test_a_file_is_found_from_a_sub_agents_thread(store: UserStore) -> None:
     ref = await store_file(store, "t1", File(PNG))
-    await store.ensure_thread("of a sub-agent")
+    await store.threads.ensure("of a sub-agent")
     [part] = await Prompted(store).parts(ref)
     assert part.data
 
@@ -399,14 +399,14 @@ class Failing:
         """Fail with the database."""
         if isinstance(self.error, StoreUnavailable):
             raise self.error
-        return await self._store.find_files(ids)
+        return await self._store.files.find(ids)
 
     async def file_content(self, thread_id: str, file_id: str) -> bytes:
         """Raise the given error."""
         self.reads += 1
         if self.error is not None:
             raise self.error
-        return await self._store.file_content(thread_id, file_id)
+        return await self._store.files.content(thread_id, file_id)
 
 
 async def test_lost_content_is_named_for_the_rest_of_the_run(store: UserStore) -> None:
@@ -462,7 +462,7 @@ async def test_memory_holds_a_bounded_part_of_the_content(store: UserStore) -> N
 
 async def test_coding_content_does_not_hold_up_the_loop(runtime: Runtime) -> None:
     store = runtime.store.of("local")
-    await store.ensure_thread("t1")
+    await store.threads.ensure("t1")
     content = PNG + os.urandom(12_000_000)
     ref = await store_file(store, "t1", File(content), 20_000_000)
     prompted = Prompted(store)

@@ -57,10 +57,10 @@ async def test_a_model_with_vision_is_sent_the_image_at_every_step(
         assert second[: len(first)] == first
         assert first[1]["content"] == [{"type": "text", "text": "What is it?"}, SEEN]
         # The log and the events hold a reference; the content is stored once, apart from them.
-        thread = await world.store.thread(result.thread_id)
+        thread = await world.store.threads.get(result.thread_id)
         assert thread.title == "What is it?"
-        task = await world.store.node(result.thread_id, 1)
-        [kept] = await world.store.files(result.thread_id)
+        task = await world.store.log.node(result.thread_id, 1)
+        [kept] = await world.store.files.list(result.thread_id)
         assert orjson.loads(task.body)["files"] == [
             {
                 "kind": "image",
@@ -90,7 +90,7 @@ async def test_a_model_without_vision_sees_the_files_name(serve: Serve) -> None:
             "uri": kept.uri,
             "reason": "the model does not take such files",
         }
-        events = await world.store.events(result.thread_id)
+        events = await world.store.events.list(result.thread_id)
         assert [event.kind for event in events].count("file") == 1
 
 
@@ -176,7 +176,7 @@ async def test_a_tool_returns_files_that_the_model_sees(serve: Serve, tmp_path: 
         assert painted["content"].startswith("Painted.\n[file: painting.png")
         assert (files["role"], parts(files)) == ("user", ["text", "image_url", "image_url"])
         assert files["content"][1] == SEEN
-        rows = await world.store.files(result.thread_id)
+        rows = await world.store.files.list(result.thread_id)
         made = {(row.origin, row.name) for row in rows}
         assert made == {("tool", "chart.png"), ("tool", "painting.png")}
         assert await world.results(result.thread_id) == [("ok", "Drawn."), ("ok", "Painted.")]
@@ -229,7 +229,7 @@ async def test_a_file_that_cannot_be_attached_begins_no_run(play: Play) -> None:
     async with play([say("Done.")]) as world:
         with pytest.raises(InvalidFile, match="no/such"):
             await world.run(Agent(), files=["/no/such/file"])
-        assert await world.store.runs() == []
+        assert await world.store.runs.list() == []
 
 
 @pytest.mark.backends("file")
@@ -253,7 +253,7 @@ async def test_a_sub_agent_sees_the_files_of_its_briefing(serve: Serve) -> None:
     @tool
     async def ask(context: ToolContext) -> str:
         """Ask a sub-agent about the file."""
-        node = await context.store.node(context.thread_id, 1)
+        node = await context.store.log.node(context.thread_id, 1)
         ref = FileRef(**orjson.loads(node.body)["files"][0])
         return (await context.run_agent(child, UserMessage("What is it?", (ref,)))).output
 
@@ -294,7 +294,7 @@ async def test_a_task_keeps_its_files_when_it_has_left_for_observations(play: Pl
         agent = Agent(tools=[look], last_messages=6)
         result = await world.run(agent, "Find it.", files=[File(b"the rules", "rules.txt")])
         assert result.ok
-        observed = await world.store.observations(result.thread_id, ending_from=0)
+        observed = await world.store.log.observations(result.thread_id, ending_from=0)
     first, last = requests[0], requests[-1]
     assert observed
     shown = {index: [part.text for part in parts] for index, parts in last.files.items()}
@@ -329,5 +329,5 @@ async def test_an_image_that_the_model_made_belongs_to_its_answer(serve: Serve) 
             f"[file: image (image, image/png, 264 bytes) {kept.uri}]",
             "[file: image (image) ]",
         ]
-        node = await world.store.node("t", 2)
+        node = await world.store.log.node("t", 2)
         assert DATA.encode() not in node.body

@@ -404,7 +404,9 @@ async def test_what_an_older_version_allowed_is_asked_about_again(play: Play) ->
     async with play([call("deploy"), call("deploy"), say("Done.")]) as world:
         [question] = (await world.run(own, thread="t")).questions
         remember = NewApproval("a1", "deploy")
-        await world.store.answer(question.id, {"allow": True, "reason": ""}, remember=remember)
+        await world.store.questions.answer(
+            question.id, {"allow": True, "reason": ""}, remember=remember
+        )
         asked = await world.resume(own)
         assert asked.status == "suspended" and ran == ["1 to staging"]
 

@@ -319,6 +319,6 @@ async def test_the_rules_hold_for_sub_agents_in_the_background(play: Play) -> No
 
     async with play(respond, settings={"approve": "deploy"}) as world:
         result = await world.run(Agent(tools=[deploy], delegation=True))
-        [child] = await world.store.runs(parent_run_id=result.run_id)
+        [child] = await world.store.runs.list(parent_run_id=result.run_id)
         assert await world.results(child.thread_id) == [("refused", REFUSED)]
         assert result.ok and ran == []

@@ -65,7 +65,7 @@ async def test_what_is_allowed_is_what_runs_and_runs_once(play: Play) -> None:
 
         assert result.ok and ran == [{"path": "/a", "note": "x" * 5000}]
         assert await world.results("t") == [("ok", "erased /a"), ("ok", "4")]
-        assert await world.store.approvals("t") == []
+        assert await world.store.questions.approvals("t") == []
 
 
 @pytest.mark.backends("file")

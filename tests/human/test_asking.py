@@ -35,7 +35,7 @@ async def test_a_question_suspends_the_run_and_its_answer_is_the_calls_result(pl
         # What needs no person has run; the exchange stays open, and nobody holds the lease.
         row = await world.row()
         assert row.open_node is not None and row.owner is None
-        node = await world.store.node("t", row.open_node)
+        node = await world.store.log.node("t", row.open_node)
         assert [one.status for one in node.calls] == ["pending", "done"]
 
         assert await world.runtime.answer(question.id, "blue")
@@ -43,7 +43,7 @@ async def test_a_question_suspends_the_run_and_its_answer_is_the_calls_result(pl
 
         assert result.ok and result.output == "Done."
         assert await world.results("t") == [("ok", "blue"), ("ok", "4")]
-        kinds = [one.kind for one in await world.store.events("t")]
+        kinds = [one.kind for one in await world.store.events.list("t")]
         assert (kinds.count("question"), kinds.count("run-suspend")) == (1, 1)
         assert kinds.count("run-finish") == 1
 
@@ -154,7 +154,9 @@ async def test_a_cancel_withdraws_the_questions_and_no_answer_reaches_a_newer_ru
         assert (await world.runtime.questions()) == [question]
         assert await world.runtime.answer(question.id, "blue")
         assert (await world.resume(ASKING)).ok
-        finishes = [one.run_id for one in await world.store.events("t") if one.kind == "run-finish"]
+        finishes = [
+            one.run_id for one in await world.store.events.list("t") if one.kind == "run-finish"
+        ]
         assert finishes == [stale.run_id, newer.run_id]
 
 
@@ -164,7 +166,7 @@ async def test_a_callback_is_asked_while_the_run_is_suspended(play: Play) -> Non
     async with play([*ASK[:1], *ASK]) as world:
 
         async def answer(question: Question) -> str:
-            row = await world.store.run(question.run_id)
+            row = await world.store.runs.get(question.run_id)
             seen.append(row.status)
             return "red"
 

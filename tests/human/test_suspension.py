@@ -24,7 +24,7 @@ async def test_what_waits_survives_a_kill_and_is_answered_by_other_processes(pla
             await other.until("asked")
             await other.kill()
         own = agent(world.model)
-        row = await world.store.run(run_id)
+        row = await world.store.runs.get(run_id)
         assert (row.status, row.stop_reason) == ("suspended", "awaiting_user")
         first, second = await world.runtime.questions(run_id=run_id)
 
@@ -37,7 +37,7 @@ async def test_what_waits_survives_a_kill_and_is_answered_by_other_processes(pla
 
         assert result.ok and result.output == "Thanks."
         assert await world.results("t") == [("ok", "blue"), ("ok", "Because.")]
-        events = await world.store.events("t")
+        events = await world.store.events.list("t")
         assert [one.kind for one in events].count("run-finish") == 1
 
 
@@ -61,7 +61,7 @@ async def test_a_run_pauses_at_its_next_step_and_goes_on(play: Play) -> None:
         assert result.ok and result.steps == 4
         # What asked for the pause is no message, and pauses nothing a second time.
         assert "pause" not in str(steps.model.requests[-1].messages)
-        assert await world.store.inbox("t") == []
+        assert await world.store.inbox.pending("t") == []
 
 
 @pytest.mark.backends("file")
@@ -69,10 +69,10 @@ async def test_a_pause_that_came_too_late_does_not_reach_the_next_run(play: Play
     async with play([say("First."), call("double", number=1), say("Second.")]) as world:
         worker = Agent(tools=[double])
         first = await world.run(worker, thread="t")
-        await world.store.post("t", "pause", b"1", run_id=first.run_id)
+        await world.store.inbox.post("t", "pause", b"1", run_id=first.run_id)
 
         assert (await world.run(worker, thread="t")).output == "Second."
-        assert await world.store.inbox("t") == []
+        assert await world.store.inbox.pending("t") == []
 
 
 @pytest.mark.backends("file")
@@ -81,9 +81,9 @@ async def test_a_pause_that_comes_before_the_first_step_holds(play: Play) -> Non
         asks = Agent(asking=True)
         [question] = (await world.run(asks, thread="t")).questions
         await world.runtime.answer(question.id, "Yes.")
-        await world.store.post("t", "steer", b"Hello.")
+        await world.store.inbox.post("t", "steer", b"Hello.")
         # Of the second life of the run, which begins now.
-        await world.store.post("t", "pause", b"2", run_id=question.run_id)
+        await world.store.inbox.post("t", "pause", b"2", run_id=question.run_id)
 
         paused = await world.resume(asks)
         result = await world.resume(asks)
@@ -128,7 +128,7 @@ async def test_a_pause_reaches_a_run_of_another_process(play: Play, tmp_path: ob
             await world.runtime.pause(run_id)
             await other.until("run-suspend")
 
-        assert (await world.store.run(run_id)).stop_reason == "paused"
+        assert (await world.store.runs.get(run_id)).stop_reason == "paused"
 
 
 @pytest.mark.backends("file")
@@ -138,11 +138,11 @@ async def test_a_run_whose_process_died_is_paused_at_once_and_a_resume_wins(play
             run_id = str((await other.until("answer"))["run_id"])
             await other.kill()
         # Asked of the process that died: the resume comes later, and wins.
-        await world.store.post("t", "pause", b"1", run_id=run_id)
+        await world.store.inbox.post("t", "pause", b"1", run_id=run_id)
 
         await world.runtime.pause(run_id)
 
-        assert (await world.store.run(run_id)).status == "suspended"
+        assert (await world.store.runs.get(run_id)).status == "suspended"
         assert (await world.runtime.resume(run_id, Agent(world.model, tools=[double]))).ok
 
 
@@ -183,13 +183,13 @@ async def test_a_question_goes_with_its_thread_and_not_with_an_import(play: Play
         asks = Agent(world.model, asking=True)
         [question] = (await world.run(asks, thread="t")).questions
 
-        await world.store.import_thread(world.store.export_thread("t"), rename="copy")
+        await world.store.upkeep.import_thread(world.store.upkeep.export_thread("t"), rename="copy")
         assert await world.runtime.questions(thread="copy") == []
-        [copied] = await world.store.runs(thread_id="copy")
+        [copied] = await world.store.runs.list(thread_id="copy")
         with pytest.raises(Conflict, match="was imported"):
             await world.runtime.resume(copied.id, asks)
         assert [outcome for outcome, _ in await world.results("copy")] == ["refused"]
-        await world.store.delete_thread("t")
+        await world.store.upkeep.delete_thread("t")
 
         with pytest.raises(NotFound):
             await world.runtime.answer(question.id, "Yes.")

@@ -42,7 +42,7 @@ async def test_a_second_run_on_a_busy_thread_is_refused(runtime: Runtime) -> Non
 
     assert result.output == "done"
     assert [error.run_id for error in refused] == [result.run_id]
-    nodes = await runtime.store.of("local").branch("t", 3)
+    nodes = await runtime.store.of("local").log.branch("t", 3)
     assert [node.role for node in nodes] == ["user", "assistant", "assistant"]
 
 
@@ -82,11 +82,11 @@ async def test_a_run_whose_process_was_killed_is_taken_over_at_once(
 
     store = runtime.store.of("local")
     # Its lease has not expired: it is the process that is known to be gone.
-    assert (await store.run(run_id)).lease_live
+    assert (await store.runs.get(run_id)).lease_live
     result = await runtime.resume(run_id, Agent(ScriptedModel([say("done")]), tools=[]))
 
     assert result.ok
-    assert (await store.run(run_id)).epoch == 2
+    assert (await store.runs.get(run_id)).epoch == 2
 
 
 async def test_who_lost_the_lease_writes_nothing(runtime: Runtime) -> None:
@@ -94,14 +94,14 @@ async def test_who_lost_the_lease_writes_nothing(runtime: Runtime) -> None:
     before: list[object] = []
 
     async def state(run_id: str) -> list[object]:
-        thread = await store.thread("t")
-        return [await store.run(run_id), thread, await store.node("t", 2)]
+        thread = await store.threads.get("t")
+        return [await store.runs.get(run_id), thread, await store.log.node("t", 2)]
 
     @tool
     async def lose() -> str:
         """Let another process take the run over."""
-        [run] = await store.runs(thread_id="t")
-        await store.take_lease(run.id, OTHER, seconds=30, replaces=run.epoch)
+        [run] = await store.runs.list(thread_id="t")
+        await store.runs.take_lease(run.id, OTHER, seconds=30, replaces=run.epoch)
         before.extend(await state(run.id))
         return "lost"
 
@@ -109,10 +109,10 @@ async def test_who_lost_the_lease_writes_nothing(runtime: Runtime) -> None:
     with pytest.raises(LeaseLost):
         await runtime.run(one, "Go.", thread="t")
 
-    [run] = await store.runs(thread_id="t")
+    [run] = await store.runs.list(thread_id="t")
     assert await state(run.id) == before
     assert (run.status, run.owner) == ("running", OTHER)
-    assert [item.status for item in (await store.node("t", 2)).calls] == ["started"]
+    assert [item.status for item in (await store.log.node("t", 2)).calls] == ["started"]
 
 
 async def test_who_lost_the_lease_stops_its_tools(
@@ -126,8 +126,8 @@ async def test_who_lost_the_lease_stops_its_tools(
     async def work() -> str:
         """Lose the lease, then work on for ever."""
         nonlocal stopped
-        [run] = await store.runs(thread_id="t")
-        await store.take_lease(run.id, OTHER, seconds=30, replaces=run.epoch)
+        [run] = await store.runs.list(thread_id="t")
+        await store.runs.take_lease(run.id, OTHER, seconds=30, replaces=run.epoch)
         try:
             await anyio.sleep_forever()
         finally:
@@ -160,7 +160,7 @@ class WatchedStore:
 
     async def renew_lease(self, lease: Lease, *, seconds: float) -> bool:
         """Renew the lease, and say so."""
-        stop = await self.store.renew_lease(lease, seconds=seconds)
+        stop = await self.store.runs.renew_lease(lease, seconds=seconds)
         self.seconds = seconds
         self.renewed.set()
         return stop
@@ -200,11 +200,11 @@ async def test_the_runs_of_other_owners_are_not_found(runtime: Runtime) -> None:
 
 async def _active_run(runtime: Runtime) -> Run:
     store = runtime.store.of("local")
-    await store.ensure_thread("t")
-    await store.begin_run(
+    await store.threads.ensure("t")
+    await store.runs.begin(
         NewRun("r", "t", "agent", 1, {}, this_process_owner(), 30, expect_head=None, expect_seq=0)
     )
-    return await store.run("r")
+    return await store.runs.get("r")
 
 
 async def test_an_owner_on_this_host_is_known_to_live_or_to_be_dead(runtime: Runtime) -> None:

@@ -36,8 +36,8 @@ async def expire(runtime: Runtime, run: Run) -> Run:
     """End a run's lease, as a clock that jumped would; return the run."""
     store = runtime.store.of("local")
     lease = Lease(run.id, run.thread_id, run.root_run_id, run.epoch)
-    await store.renew_lease(lease, seconds=-3600)
-    found = await store.run(run.id)
+    await store.runs.renew_lease(lease, seconds=-3600)
+    found = await store.runs.get(run.id)
     assert not found.lease_live
     return found
 
@@ -50,7 +50,7 @@ async def test_a_live_process_keeps_its_run_however_late_its_lease(
         run_id = (await other.until("tool-start"))["run_id"]
         # It is stopped, so that it cannot renew its lease meanwhile.
         other.process.send_signal(signal.SIGSTOP)
-        run = await expire(runtime, await store.run(run_id))
+        run = await expire(runtime, await store.runs.get(run_id))
 
         assert not is_dead(run)
         assert (await sweep(store)).interrupted == ()
@@ -60,7 +60,7 @@ async def test_a_live_process_keeps_its_run_however_late_its_lease(
         other.process.send_signal(signal.SIGCONT)
         await other.release()
         await other.until("run-finish", status="succeeded")
-    assert (await store.run(run_id)).epoch == 1
+    assert (await store.runs.get(run_id)).epoch == 1
 
 
 async def test_what_is_known_of_a_killed_process_is_its_own_alone(
@@ -70,7 +70,7 @@ async def test_what_is_known_of_a_killed_process_is_its_own_alone(
     async with elsewhere(database_url) as other:
         run_id = (await other.until("tool-start"))["run_id"]
         await other.kill()
-    run = await store.run(run_id)
+    run = await store.runs.get(run_id)
     owner = run.owner
     assert owner is not None and run.lease_live
 
@@ -103,7 +103,7 @@ async def test_a_process_whose_marks_cannot_be_seen(
         run_id = (await other.until("tool-start"))["run_id"]
         monkeypatch.undo()
         other.process.send_signal(signal.SIGSTOP)
-        late = await expire(runtime, await store.run(run_id))
+        late = await expire(runtime, await store.runs.get(run_id))
         assert not is_dead(late)
         await other.kill()
     assert is_dead(late)
@@ -185,10 +185,10 @@ async def renewals(database_url: str) -> None:
     try:
         user = store.of("local")
         for _ in range(2):
-            [run] = await user.runs(thread_id="t")
+            [run] = await user.runs.list(thread_id="t")
             lease = Lease(run.id, run.thread_id, run.root_run_id, run.epoch)
-            await user.renew_lease(lease, seconds=-3600)
-            while not (await user.run(run.id)).lease_live:  # noqa: ASYNC110
+            await user.runs.renew_lease(lease, seconds=-3600)
+            while not (await user.runs.get(run.id)).lease_live:  # noqa: ASYNC110
                 await anyio.sleep(0.02)
     finally:
         await store.close()
@@ -215,5 +215,5 @@ async def test_a_tool_that_blocks_the_loop_keeps_its_run(
     result = await runtime.run(one, "Go.", thread="t")
 
     assert result.ok
-    node = await runtime.store.of("local").node("t", 2)
+    node = await runtime.store.of("local").log.node("t", 2)
     assert b"exit code 0" in node.calls[0].body

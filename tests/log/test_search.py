@@ -36,23 +36,23 @@ async def test_a_runs_task_calls_results_and_answer_are_found(play: Play) -> Non
             "octopus": (3, None),
         }
         for query, place in places.items():
-            hits = await store.search_text(query, every_word=True)
+            hits = await store.search.find(query, every_word=True)
             assert (hits[0].node_id, hits[0].call) == place, query
             assert hits[0].thread_id == thread
         # Indexed anew from the log it is the same texts.
-        before = await store.search_text(" ".join(places))
-        head = (await store.thread(thread)).head or 0
+        before = await store.search.find(" ".join(places))
+        head = (await store.threads.get(thread)).head or 0
         texts = [
             NodeText(node.seq, None, searchable_body("node", node.body))
-            for node in await store.branch(thread, head)
+            for node in await store.log.branch(thread, head)
         ]
         assert [text.text for text in texts] == [
             "Find the penguin.",
             "look_up\nwhere\nkind\nmammal\nnarwhal\ndeep\na\nzebra-fish",
             "It was an octopus.",
         ]
-        await store.index_texts(thread, texts)
-        assert await store.search_text(" ".join(places)) == before
+        await store.search.index(thread, texts)
+        assert await store.search.find(" ".join(places)) == before
 
 
 @pytest.mark.backends("file")
@@ -64,5 +64,5 @@ async def test_what_the_recall_tool_repeats_is_not_found_again(play: Play) -> No
     ]
     async with play(script) as world:
         await world.run(Agent(world.model, tools=[look_up]), "Find it.")
-        hits = await world.store.search_text("walrus among", every_word=True)
+        hits = await world.store.search.find("walrus among", every_word=True)
         assert [(hit.node_id, hit.call) for hit in hits] == [(2, 0)]

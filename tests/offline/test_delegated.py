@@ -45,7 +45,7 @@ async def survey(
     async with Runtime.open(settings) as runtime:
         result = await runtime.run(agent, TASK, thread="t")
         plan = await runtime.plans.current("t")
-        runs = await runtime.store.of(settings.user).runs(limit=1000)
+        runs = await runtime.store.of(settings.user).runs.list(limit=1000)
     assert result.ok and plan is not None
     seen = Surveyed(root, result, runs, plan)
     if check:

@@ -46,5 +46,5 @@ async def test_another_task_ends_as_unsupported(tmp_path: Path, folder: Path) ->
     async with Runtime.open(settings) as runtime:
         with pytest.raises(UnsupportedTask):
             await runtime.run(agent, "Write a poem", thread="t")
-        runs = await runtime.store.of(settings.user).runs(thread_id="t")
+        runs = await runtime.store.of(settings.user).runs.list(thread_id="t")
     assert [(run.status, run.stop_reason) for run in runs] == [("failed", "unsupported")]

@@ -143,7 +143,7 @@ async def test_a_step_follows_the_other_calls_of_its_message(play: Play) -> None
 
         async def watch() -> None:
             await open_now.wait()
-            async with aclosing(world.store.follow("t")) as events:
+            async with aclosing(world.store.events.follow("t")) as events:
                 async for event in events:
                     if event.kind == "plan" and event.data["version"] == 2:
                         break
@@ -179,17 +179,19 @@ async def test_after_a_crash_each_change_was_made_once_and_the_plan_is_true(
     async with program("tests.plan.planned", database_url, kind, at, str(number)) as other:
         await other.process.wait()
     async with play() as world:
-        [run] = await world.store.runs(thread_id="t")
+        [run] = await world.store.runs.list(thread_id="t")
         assert run.status == "running"
         result = await world.runtime.resume(run.id, planned_agent(answered=2))
         assert result.output == "done"
         [_, exchange, *_] = [
             node
-            for node in await world.store.branch("t", (await world.store.thread("t")).head or 0)
+            for node in await world.store.log.branch(
+                "t", (await world.store.threads.get("t")).head or 0
+            )
             if node.calls
         ]
         versions = await world.runtime.plans.versions("t")
-        made_by = [row.call_id for row in await world.store.plans("t", exchange.seq)]
+        made_by = [row.call_id for row in await world.store.log.plans("t", exchange.seq)]
         assert len(versions) == 3 and len(set(made_by)) == 3
         results = await world.results("t")
         said = "Plan version 2: 1 of 3 done, phase plan, iteration 1. Can be begun: 2, 3."
@@ -205,9 +207,9 @@ async def test_after_a_crash_each_change_was_made_once_and_the_plan_is_true(
 async def test_each_branch_has_its_own_plan(play: Play) -> None:
     async with play() as world:
         await play_on(world, create())
-        fork = (await world.store.thread("t")).head
+        fork = (await world.store.threads.get("t")).head
         await play_on(world, done("a"))
-        left = (await world.store.thread("t")).head
+        left = (await world.store.threads.get("t")).head
         await branches.fork(world.store, "t", fork)
         assert statuses(await now(world)) == ["pending", "pending"]
         await play_on(world, done("b"))
@@ -244,9 +246,9 @@ async def test_who_lost_the_lease_changes_no_plan(play: Play) -> None:
         planner = context.service(Planner)
         assert planner is not None
         planners.append(planner)
-        run = await context.store.run(context.run_id)
+        run = await context.store.runs.get(context.run_id)
         assert run.owner is not None
-        await context.store.take_lease(run.id, run.owner, seconds=60, replaces=run.epoch)
+        await context.store.runs.take_lease(run.id, run.owner, seconds=60, replaces=run.epoch)
         try:
             await planner.mark("a", "completed")
         except LeaseLost as error:
@@ -358,7 +360,7 @@ async def test_without_planning_there_is_no_plan_tool(play: Play) -> None:
 async def test_the_event_of_a_version_tells_figures_and_keeps_no_content(play: Play) -> None:
     async with play() as world:
         await play_on(world, create(), calls(done("a")))
-        [first, second] = [one for one in await world.store.events("t") if one.kind == "plan"]
+        [first, second] = [one for one in await world.store.events.list("t") if one.kind == "plan"]
         assert dict(second.data) == {
             "version": 2,
             "phase": "plan",
@@ -392,7 +394,7 @@ async def test_a_plan_moves_with_its_thread(play: Play, tmp_path: Path) -> None:
     async with play() as world:
         await play_on(world, create(), calls(update({"id": "a", "follow": True}), raw_call(
             "double", number=1)))  # fmt: skip
-        records = [record async for record in world.store.export_thread("t")]
+        records = [record async for record in world.store.upkeep.export_thread("t")]
         plan = await now(world)
 
     async def give() -> AsyncIterator[Mapping[str, Any]]:
@@ -400,6 +402,6 @@ async def test_a_plan_moves_with_its_thread(play: Play, tmp_path: Path) -> None:
             yield record
 
     async with Runtime.open(Settings(database_url=f"file:{tmp_path / 'other.db'}")) as other:
-        await other.store.of("local").import_thread(give())
+        await other.store.of("local").upkeep.import_thread(give())
         assert await other.plans.current("t") == plan
         assert statuses(plan) == ["completed", "pending"]

@@ -97,7 +97,7 @@ async def test_a_page_that_knows_the_marks_cannot_forge_a_note(runtime: Runtime)
     page.check()
     # The log has what was said, as it was said.
     store = runtime.store.of("local")
-    assert page.learned[0] in (await store.call("t", 3, 0)).body.decode()
+    assert page.learned[0] in (await store.log.call("t", 3, 0)).body.decode()
 
 
 async def test_each_activation_has_a_mark_of_its_own(runtime: Runtime) -> None:
@@ -142,7 +142,7 @@ async def test_memory_never_holds_the_marks(tmp_path: Path) -> None:
             await runtime.memory.observe(page.agent(), "t")
             page.requests.clear()
         await runtime.run(page.agent(), "Read on.", thread="t")
-        rows = await runtime.store.of("local").observations("t", ending_from=0)
+        rows = await runtime.store.of("local").log.observations("t", ending_from=0)
 
     secret = secret_of(page.learned[0])
     assert rows and all(secret not in row.body.decode() for row in rows)

@@ -95,5 +95,5 @@ async def test_a_runs_budget_holds_where_the_setting_is_gone(database_url: str) 
         endless = ScriptedModel(lambda request: call("work"), price=price)
         result = await runtime.resume(first.run_id, Agent(endless, tools=[work], max_steps=400))
         assert result.stop_reason == "budget"
-        run = await runtime.store.of("local").run(first.run_id)
+        run = await runtime.store.of("local").runs.get(first.run_id)
         assert run.settled.tokens + run.unsettled.tokens <= 9000

@@ -17,8 +17,8 @@ AGENT = Agent(tools=[double])
 
 async def texts(world: World, thread: str) -> list[str]:
     """Return the texts of the thread's branch, as the log holds it."""
-    head = (await world.store.thread(thread)).head
-    nodes = [] if head is None else await world.store.branch(thread, head)
+    head = (await world.store.threads.get(thread)).head
+    nodes = [] if head is None else await world.store.log.branch(thread, head)
     return [decode_message(node.body).text for node in nodes]
 
 
@@ -39,12 +39,12 @@ async def test_regenerating_answers_again_and_keeps_the_first_answer(play: Play)
     script = [say("One."), call("double", number=4), say("Two."), say("Two, again.")]
     async with play(script) as world:
         thread = await talk(world, "First.", "Second.")
-        asked = (await world.store.branch(thread, (await world.row()).task_id or 0))[-1]
+        asked = (await world.store.log.branch(thread, (await world.row()).task_id or 0))[-1]
         result = await world.runtime.regenerate(AGENT, thread)
         assert result.output == "Two, again."
         assert sent(world) == ["First.", "One.", "Second."]
         assert await texts(world, thread) == ["First.", "One.", "Second.", "Two, again."]
-        siblings = await world.store.children(thread, asked.seq)
+        siblings = await world.store.log.children(thread, asked.seq)
         assert [decode_message(node.body).text for node in siblings] == ["", "Two, again."]
 
 
@@ -52,7 +52,9 @@ async def test_an_edited_message_takes_the_place_of_the_old_one(play: Play) -> N
     script = [say("One."), say("Two."), say("Three."), say("Two, edited.")]
     async with play(script) as world:
         thread = await talk(world, "First.", "Second.", "Third.")
-        nodes = await world.store.branch(thread, (await world.store.thread(thread)).head or 0)
+        nodes = await world.store.log.branch(
+            thread, (await world.store.threads.get(thread)).head or 0
+        )
         second = next(node for node in nodes if decode_message(node.body) == UserMessage("Second."))
         await branches.edit(world.store, thread, second.seq)
         await world.run(AGENT, "Second, edited.", thread=thread)
@@ -74,8 +76,8 @@ async def test_a_fork_goes_on_from_any_node(play: Play) -> None:
     script = [say("One."), say("Two."), say("Other."), say("Back."), say("Fresh.")]
     async with play(script) as world:
         thread = await talk(world, "First.", "Second.")
-        head = (await world.store.thread(thread)).head
-        nodes = await world.store.branch(thread, head or 0)
+        head = (await world.store.threads.get(thread)).head
+        nodes = await world.store.log.branch(thread, head or 0)
         await branches.fork(world.store, thread, nodes[1].seq)
         await world.run(AGENT, "Another way.", thread=thread)
         assert sent(world) == ["First.", "One.", "Another way."]
@@ -94,7 +96,7 @@ async def test_branches_keep_their_own_activations(play: Play) -> None:
         thread = await talk(world, "Begin.")
         causes = [one.data["cause"] for one in world.events if one.kind == "activation"]
         assert causes.count("messages") >= 2
-        first = (await world.store.branch(thread, (await world.row()).task_id or 0))[0]
+        first = (await world.store.log.branch(thread, (await world.row()).task_id or 0))[0]
         await branches.fork(world.store, thread, first.seq)
         await world.run(AGENT, "Briefly.", thread=thread)
         assert sent(world)[0] == "Begin."
@@ -105,7 +107,7 @@ async def test_branches_keep_their_own_activations(play: Play) -> None:
 async def test_what_is_no_message_of_the_user_cannot_be_edited(play: Play) -> None:
     async with play([say("One.")]) as world:
         thread = await talk(world, "First.")
-        head = (await world.store.thread(thread)).head or 0
+        head = (await world.store.threads.get(thread)).head or 0
         with pytest.raises(Conflict, match="no message of the user") as raised:
             await branches.edit(world.store, thread, head)
         assert raised.value.cure
@@ -115,7 +117,7 @@ async def test_what_is_no_message_of_the_user_cannot_be_edited(play: Play) -> No
 
 async def test_there_is_nothing_to_regenerate_on_an_empty_thread(play: Play) -> None:
     async with play() as world:
-        await world.store.ensure_thread("t")
+        await world.store.threads.ensure("t")
         with pytest.raises(NotFound) as raised:
             await world.runtime.regenerate(AGENT, "t")
     assert raised.value.cure

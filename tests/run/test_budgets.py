@@ -61,8 +61,8 @@ async def test_what_runs_may_spend_together_is_never_exceeded(serve: Serve, whos
         runs = 1
         while result.stop_reason == "max_steps":
             result, runs = await world.run(agent, thread="t"), runs + 1
-        found = await world.store.thread_spending("t")
-        day = await world.store.day_spending()
+        found = await world.store.spending.of_thread("t")
+        day = await world.store.spending.of_day()
         tokens = world.billed("total_tokens")
 
     assert (result.status, result.stop_reason, runs > 2) == ("failed", "budget", True)
@@ -77,7 +77,7 @@ async def test_what_runs_may_spend_together_is_never_exceeded(serve: Serve, whos
 async def test_a_run_for_which_nothing_is_left_does_not_begin(play: Play, whose: str) -> None:
     async with play([say("First."), say("Never.")]) as world:
         assert (await world.run(Agent(), thread="t")).ok
-        before = await world.store.thread("t")
+        before = await world.store.threads.get("t")
         given = world.runtime.settings.model_copy(update={f"{whose}_budget_tokens": 5})
         async with Runtime.open(given, model=world.model) as limited:
             with pytest.raises(BudgetExceeded) as raised:
@@ -86,7 +86,7 @@ async def test_a_run_for_which_nothing_is_left_does_not_begin(play: Play, whose:
         assert NAMED[whose] in raised.value.message and "of 5 tokens" in raised.value.message
         assert ("the day ends at" in raised.value.message) == (whose == "day")
         assert "Raise the budget of" in raised.value.cure
-        assert await world.store.thread("t") == before
+        assert await world.store.threads.get("t") == before
         assert isinstance(world.model, ScriptedModel) and len(world.model.requests) == 1
 
 
@@ -143,7 +143,7 @@ async def test_runs_at_once_share_the_day_and_wait_for_what_another_holds(
 async def test_what_a_dead_run_holds_of_the_day_is_not_waited_for(play: Play) -> None:
     held = Amount(9_000)
     async with play([say("Done.")], settings={"day_budget_tokens": 10_000}) as world:
-        await world.store.ensure_thread("lost")
+        await world.store.threads.ensure("lost")
         dead = replace(leases.this_process_owner(), started="long ago")
         lost = NewRun(
             id="lost",
@@ -157,14 +157,16 @@ async def test_what_a_dead_run_holds_of_the_day_is_not_waited_for(play: Play) ->
             expect_seq=0,
             reserve=held,
         )
-        await world.store.begin_run(lost)
+        await world.store.runs.begin(lost)
         result = await world.run(Agent())
         assert (result.stop_reason, result.steps) == ("budget", 0)
         assert "9,000 tokens reserved" in result.detail and "have died" in result.detail
         # Nothing of it is lost: it counts as spent once somebody has taken the run over.
-        assert (await world.store.run("lost")).status == "running"
-        await world.store.take_lease("lost", leases.this_process_owner(), seconds=60, replaces=1)
-        assert (await world.store.day_spending()).unsettled == held
+        assert (await world.store.runs.get("lost")).status == "running"
+        await world.store.runs.take_lease(
+            "lost", leases.this_process_owner(), seconds=60, replaces=1
+        )
+        assert (await world.store.spending.of_day()).unsettled == held
 
 
 async def test_near_the_end_of_the_day_a_run_is_told_to_wrap_up(play: Play) -> None:
@@ -172,7 +174,7 @@ async def test_near_the_end_of_the_day_a_run_is_told_to_wrap_up(play: Play) -> N
     async with play(settings={"day_budget_tokens": 12_000}) as world:
         result = await world.run(agent)
         [note] = await notes(world, result.thread_id)
-        spent = (await world.store.day_spending()).spent
+        spent = (await world.store.spending.of_day()).spent
     assert result.output == "Wrapped up."
     assert "of the day's tokens" in note
     assert 6_000 < spent.tokens <= 12_000
@@ -182,9 +184,9 @@ async def test_dollars_of_a_day_need_a_price_and_count_in_all_runs(play: Play) -
     agent = Agent(ScriptedModel(endless, price=PRICE, max_output=300), tools=[double])
     async with play(settings={"day_budget_usd": 0.02}) as world:
         await world.run(replace(agent, max_steps=3))
-        before = (await world.store.day_spending()).spent.cost
+        before = (await world.store.spending.of_day()).spent.cost
         result = await world.run(agent)
-        spent = (await world.store.day_spending()).spent.cost
+        spent = (await world.store.spending.of_day()).spent.cost
         assert result.stop_reason == "budget" and "$0.02" in result.detail
         assert 0 < before < spent <= 20_000_000
 
@@ -198,8 +200,8 @@ async def test_what_memory_spends_counts_on_the_day(serve: Serve) -> None:
     settings |= {"day_budget_tokens": 10_000_000}
     async with serve(respond, settings=settings) as world:
         result = await world.run(Agent(tools=[double], last_messages=4))
-        run = await world.store.run(result.run_id)
-        day = await world.store.day_spending()
+        run = await world.store.runs.get(result.run_id)
+        day = await world.store.spending.of_day()
         billed = world.billed("total_tokens")
     assert result.usage_by_purpose["observe"].calls > 0
     assert (day.settled, day.unsettled) == (run.settled, run.unsettled)
@@ -243,8 +245,8 @@ async def test_a_root_whose_children_spend_all_they_can_still_gives_its_answer(
 ) -> None:
     async with play(settings=limit) as world:
         result = await _spends_all(world, 5)
-        runs = await world.store.runs(parent_run_id=result.run_id)
-        root = await world.store.run(result.run_id)
+        runs = await world.store.runs.list(parent_run_id=result.run_id)
+        root = await world.store.runs.get(result.run_id)
     assert (result.status, result.output) == ("succeeded", "All is told.")
     assert {run.stop_reason for run in runs} == {"budget"}
     assert all("kept for the run itself" in run.detail for run in runs)
@@ -340,8 +342,8 @@ async def test_the_steps_of_a_tree_are_one_budget_that_a_resume_does_not_reset(
     agent = Agent(tools=[delegating(child)])
     async with play(script, settings={"budget_steps": 20}) as world:
         result = await world.run(agent)
-        runs = await world.store.runs(root_run_id=result.run_id)
-        steps = await world.store.tree_steps(result.run_id)
+        runs = await world.store.runs.list(root_run_id=result.run_id)
+        steps = await world.store.runs.count_tree_steps(result.run_id)
         assert (
             (result.stop_reason, steps)
             == ("max_steps", 20)
@@ -355,7 +357,7 @@ async def test_the_steps_of_a_tree_are_one_budget_that_a_resume_does_not_reset(
 
         again = await world.runtime.resume(result.run_id, agent)
         assert (again.stop_reason, again.steps) == ("max_steps", result.steps)
-        assert await world.store.tree_steps(result.run_id) == 20
+        assert await world.store.runs.count_tree_steps(result.run_id) == 20
 
 
 async def test_the_time_of_a_tree_goes_on_where_it_was_and_bounds_its_children(
@@ -404,13 +406,13 @@ async def test_a_task_in_the_background_ends_with_the_time_of_its_tree(play: Pla
     async with play(respond, settings={"budget_seconds": 3.0}) as world:
         result = await world.run(agent)
         [task] = await world.runtime.tasks(result.thread_id)
-        child = (await world.store.run(task.run_id)).thread_id
+        child = (await world.store.runs.get(task.run_id)).thread_id
         with anyio.fail_after(60):
-            async with aclosing(world.store.follow(child)) as events:
+            async with aclosing(world.store.events.follow(child)) as events:
                 async for event in events:
                     if event.kind == "run-finish":
                         break
-        run = await world.store.run(task.run_id)
+        run = await world.store.runs.get(task.run_id)
     assert result.output == "Begun."
     assert (run.status, run.stop_reason) == ("failed", "timeout")
     assert "have used up their 3 seconds" in run.detail

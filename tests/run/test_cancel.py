@@ -88,15 +88,15 @@ async def cancelled_while(
 async def assert_ended(runtime: Runtime, run_id: str) -> None:
     """Check that a run is cancelled, its thread is free and its exchange is closed."""
     store = runtime.store.of("local")
-    run = await store.run(run_id)
+    run = await store.runs.get(run_id)
     assert (run.status, run.stop_reason, run.open_node) == ("cancelled", "cancelled", None)
     assert run.owner is None
-    thread = await store.thread(run.thread_id)
+    thread = await store.threads.get(run.thread_id)
     assert thread.active_run is None and thread.head is not None
-    node = await store.node(thread.id, thread.head)
+    node = await store.log.node(thread.id, thread.head)
     assert node.status == "closed"
     assert all(one.status == "done" for one in node.calls)
-    events = await store.events(thread.id)
+    events = await store.events.list(thread.id)
     assert [one.kind for one in events].count("run-finish") == 1
     assert events[-1].kind == "run-finish"
 
@@ -174,9 +174,9 @@ async def test_cancelling_the_caller_closes_the_open_exchange(runtime: Runtime) 
             group.cancel_scope.cancel()
 
     store = runtime.store.of("local")
-    [run] = await store.runs(thread_id="t")
+    [run] = await store.runs.list(thread_id="t")
     await assert_ended(runtime, run.id)
-    results = [decode_result(row.body) for row in (await store.node("t", 2)).calls]
+    results = [decode_result(row.body) for row in (await store.log.node("t", 2)).calls]
     assert [(one.outcome, one.text) for one in results] == [
         ("ok", "quick"),
         ("interrupted", INTERRUPTED),
@@ -203,7 +203,7 @@ async def test_a_cancel_says_which_tools_nothing_can_stop(runtime: Runtime) -> N
         async with anyio.create_task_group() as group:
             group.start_soon(start)
             await anyio.to_thread.run_sync(under_way.wait)
-            [run] = await runtime.store.of("local").runs(thread_id="t")
+            [run] = await runtime.store.of("local").runs.list(thread_id="t")
             await runtime.cancel(run.id)
     finally:
         go_on.set()
@@ -211,7 +211,7 @@ async def test_a_cancel_says_which_tools_nothing_can_stop(runtime: Runtime) -> N
     [result] = results
     assert result.status == "cancelled"
     assert "press may still be running" in result.detail
-    [row] = (await runtime.store.of("local").node("t", 2)).calls
+    [row] = (await runtime.store.of("local").log.node("t", 2)).calls
     told = decode_result(row.body)
     assert (told.outcome, told.text) == ("interrupted", f"{INTERRUPTED} {STILL_RUNNING}")
 
@@ -227,13 +227,13 @@ async def test_a_cancel_reaches_a_dead_run_that_is_taken_over_at_the_same_time(
 
     async def quicker(store: UserStore, run: Run) -> bool:
         # It has read the run before the cancel was asked for.
-        await store.take_lease(run.id, alive, seconds=30, replaces=run.epoch)
+        await store.runs.take_lease(run.id, alive, seconds=30, replaces=run.epoch)
         return await end_if_dead(store, run)
 
     monkeypatch.setattr(control, "end_if_dead", quicker)
     assert await runtime.cancel(run_id) == [run_id]
 
-    run = await store.run(run_id)
+    run = await store.runs.get(run_id)
     assert (run.status, run.owner, run.cancel_requested) == ("running", alive, True)
 
 
@@ -250,8 +250,8 @@ async def test_a_cancelled_run_ends_those_below_that_nobody_took_over_in_the_end
 
     async def cancel() -> None:
         [root_id] = hanging.run_ids
-        await store.ensure_thread("below")
-        await store.begin_run(
+        await store.threads.ensure("below")
+        await store.runs.begin(
             NewRun(
                 "below", "below", "child", 1, {}, this_process_owner(), 30, expect_head=None,
                 expect_seq=0, parent_run_id=root_id, root_run_id=root_id,
@@ -262,7 +262,7 @@ async def test_a_cancelled_run_ends_those_below_that_nobody_took_over_in_the_end
     monkeypatch.setattr(control, "end_if_dead", too_late)
     await cancelled_while(hanging, lambda: runtime.run(hanging.agent, "Go."), cancel)
 
-    assert (await store.run("below")).status == "cancelled"
+    assert (await store.runs.get("below")).status == "cancelled"
 
 
 async def test_who_saw_a_run_before_it_ended_does_not_end_it_again(runtime: Runtime) -> None:
@@ -271,7 +271,7 @@ async def test_who_saw_a_run_before_it_ended_does_not_end_it_again(runtime: Runt
 
     async def cancel() -> None:
         [run_id] = hanging.run_ids
-        seen.append(await store.run(run_id))
+        seen.append(await store.runs.get(run_id))
         await runtime.cancel(run_id)
 
     seen: list[Run] = []
@@ -279,8 +279,8 @@ async def test_who_saw_a_run_before_it_ended_does_not_end_it_again(runtime: Runt
 
     # Neither by what it saw, nor by what it would see now.
     assert not await end_if_dead(store, seen[0])
-    assert not await end_if_dead(store, await store.run(seen[0].id))
-    events = await store.events(seen[0].thread_id)
+    assert not await end_if_dead(store, await store.runs.get(seen[0].id))
+    events = await store.events.list(seen[0].thread_id)
     assert [event.kind for event in events].count("run-finish") == 1
 
 
@@ -306,9 +306,9 @@ async def test_a_cancel_that_comes_with_the_last_commit_changes_nothing(runtime:
         await runtime.run(Agent(ScriptedModel([say("done")])), "Go.", thread="t", on_event=watch)
 
     store = runtime.store.of("local")
-    [run] = await store.runs(thread_id="t")
+    [run] = await store.runs.list(thread_id="t")
     assert (run.status, orjson.loads(run.output)) == ("succeeded", "done")
-    assert [one.kind for one in await store.events("t")].count("run-finish") == 1
+    assert [one.kind for one in await store.events.list("t")].count("run-finish") == 1
 
 
 async def test_cancelling_twice_is_harmless(runtime: Runtime) -> None:
@@ -326,11 +326,11 @@ async def test_cancelling_twice_is_harmless(runtime: Runtime) -> None:
 
 async def test_a_run_that_is_over_is_not_changed_by_a_cancel(runtime: Runtime) -> None:
     result = await runtime.run(Agent(ScriptedModel([say("done")])), "Go.")
-    before = await runtime.store.of("local").run(result.run_id)
+    before = await runtime.store.of("local").runs.get(result.run_id)
 
     assert await runtime.cancel(result.run_id) == []
 
-    assert await runtime.store.of("local").run(result.run_id) == before
+    assert await runtime.store.of("local").runs.get(result.run_id) == before
 
 
 async def test_a_cancel_reaches_another_process_and_its_children(
@@ -378,12 +378,12 @@ async def test_a_cancelled_run_begins_no_children(runtime: Runtime) -> None:
     @tool
     async def spawn_late(context: ToolContext) -> str:
         """Have oneself cancelled, then begin a child all the same."""
-        await runtime.store.of("local").cancel_run(context.run_id)
+        await runtime.store.of("local").runs.cancel(context.run_id)
         with anyio.CancelScope(shield=True):
             try:
                 await context.run_agent(hanging.agent, "Hang.")
             finally:
-                children = await context.store.runs(parent_run_id=context.run_id)
+                children = await context.store.runs.list(parent_run_id=context.run_id)
                 began.extend(one.id for one in children)
         return "began"
 

@@ -396,8 +396,8 @@ async def test_a_parent_is_given_the_failure_of_its_sub_agent(
 
 async def said(world: World, thread_id: str) -> list[str]:
     """Return the texts of the answers on a thread's branch."""
-    thread = await world.store.thread(thread_id)
+    thread = await world.store.threads.get(thread_id)
     assert thread.head is not None
-    nodes = await world.store.branch(thread_id, thread.head)
+    nodes = await world.store.log.branch(thread_id, thread.head)
     messages = [decode_message(node.body) for node in nodes]
     return [one.text for one in messages if isinstance(one, AssistantMessage) and one.text]

@@ -110,7 +110,7 @@ async def test_what_passes_is_told_and_leaves_no_trace_in_the_log(
         retries = [one for one in world.events if one.kind == "model-retry"]
         assert [one.data["attempt"] for one in retries] == [1, 1]
         assert all(one.id == 0 and one.data["reason"] for one in retries)
-        kept = await world.store.events(result.thread_id)
+        kept = await world.store.events.list(result.thread_id)
     assert "model-retry" not in {one.kind for one in kept}
     assert [message["role"] for message in world.sent()[-1]] == [
         "system",

@@ -45,15 +45,15 @@ def agent(*script: Scripted, **options: Any) -> Agent:
 
 async def check_valid(store: UserStore, thread_id: str) -> None:
     """Assert that the thread is free and its branch whole, with events that have no gap."""
-    thread = await store.thread(thread_id)
+    thread = await store.threads.get(thread_id)
     assert thread.active_run is None
     assert thread.head is not None
-    for node in await store.branch(thread_id, thread.head):
+    for node in await store.log.branch(thread_id, thread.head):
         assert node.status == "closed"
         assert all(one.status == "done" for one in node.calls)
-    events = await store.events(thread_id)
+    events = await store.events.list(thread_id)
     assert [event.id for event in events] == list(range(1, len(events) + 1))
-    assert all(run.status not in ("running", "queued") for run in await store.runs())
+    assert all(run.status not in ("running", "queued") for run in await store.runs.list())
 
 
 def at_commit(runtime: Runtime, place: int, then: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,7 +119,7 @@ async def test_a_cancel_during_any_commit_leaves_a_valid_log(
 
     store = runtime.store.of("local")
     await check_valid(store, "t")
-    last = (await store.runs(thread_id="t"))[0]
+    last = (await store.runs.list(thread_id="t"))[0]
     assert last.status in ("cancelled", "succeeded")
     assert task.cancelled() == native
     if last.status == "cancelled":
@@ -188,7 +188,7 @@ async def test_an_activation_after_a_fork_has_an_id_of_its_own(runtime: Runtime)
 
     store = runtime.store.of("local")
     await runtime.run(long(9), "Go.", thread="t")
-    assert (await store.thread("t")).last_activation > 1
+    assert (await store.threads.get("t")).last_activation > 1
     await fork(store, "t", 2)
     assert (await runtime.run(long(9), "Again.", thread="t")).ok
     await edit(store, "t", 1)
@@ -232,12 +232,12 @@ async def test_a_cancel_asked_for_while_nobody_worked_is_not_forgotten(runtime: 
     store = runtime.store.of("local")
     first = await runtime.run(agent(call("work"), max_steps=1), "Go.", thread="t")
     silent = LeaseOwner("another host", "boot", 1, "1")
-    await store.take_lease(first.run_id, silent, seconds=0.0, replaces=1)
-    await store.cancel_run(first.run_id)
+    await store.runs.take_lease(first.run_id, silent, seconds=0.0, replaces=1)
+    await store.runs.cancel(first.run_id)
 
     with pytest.raises(RunCancelled):
         await runtime.resume(first.run_id, agent(say("done")))
-    assert (await store.run(first.run_id)).status == "cancelled"
+    assert (await store.runs.get(first.run_id)).status == "cancelled"
     assert (await runtime.resume(first.run_id, agent(say("done")))).ok
 
 
@@ -263,7 +263,7 @@ async def test_a_run_whose_store_was_closed_is_resumed_in_the_same_process(
         await stop.wait()
         await runtime.store.close()
     async with Runtime.open(settings) as runtime:
-        left = (await runtime.store.of("local").runs())[0]
+        left = (await runtime.store.of("local").runs.list())[0]
         assert left.status == "running"
         assert (await runtime.resume(left.id, Agent(ScriptedModel([say("done")])))).ok
 

@@ -123,7 +123,7 @@ async def test_a_budget_of_dollars_needs_a_price(serve: Serve, name: str) -> Non
             await world.run(AGENT)
         assert "AGENT_RUNTIME_PRICE_INPUT" in raised.value.cure
         assert world.server.requests == []
-        assert await world.store.runs() == []
+        assert await world.store.runs.list() == []
 
 
 async def test_by_a_setting_a_model_without_a_price_is_called_and_only_its_tokens_count(
@@ -132,7 +132,7 @@ async def test_by_a_setting_a_model_without_a_price_is_called_and_only_its_token
     settings = {"budget_usd": 0.000001, "unknown_price": "tokens"}
     async with serve([CALL, Reply(text="Done.")], settings=settings, name="openai/new-1") as world:
         result = await world.run(AGENT)
-        run = await world.store.run(result.run_id)
+        run = await world.store.runs.get(result.run_id)
         assert result.ok and result.usage.cost == 0
         assert run.settled.cost == 0 < run.settled.tokens
     assert "The price of openai/new-1 is unknown" in caplog.text
@@ -148,7 +148,7 @@ async def test_usage_is_what_the_server_billed_to_the_token(serve: Serve) -> Non
     async with serve(replies, factor=1.13, price=PRICE) as world:
         result = await world.run(AGENT)
         _, cost = await _billed(world)
-        by_thread = await world.store.usage_total(thread_id=result.thread_id)
+        by_thread = await world.store.spending.usage_total(thread_id=result.thread_id)
     usage = result.usage
     assert usage == by_thread
     assert usage.calls == len(world.server.requests) == 13

@@ -66,7 +66,7 @@ async def test_after_an_error_of_the_model_a_run_goes_on_where_it_was(runtime: R
     failing = bench.agent(call("work", n=1), ModelRejected("refused"))
     with pytest.raises(ModelRejected):
         await runtime.run(failing, "Go.", thread="t")
-    [run] = await runtime.store.of("local").runs(thread_id="t")
+    [run] = await runtime.store.of("local").runs.list(thread_id="t")
     assert (run.status, run.stop_reason, run.detail) == ("failed", "error", "refused")
 
     again = bench.agent(say("done"))
@@ -104,7 +104,7 @@ async def test_after_a_cancel_the_model_is_told_what_was_under_way(runtime: Runt
         await under_way.wait()
         group.cancel_scope.cancel()
     store = runtime.store.of("local")
-    [run] = await store.runs(thread_id="t")
+    [run] = await store.runs.list(thread_id="t")
     assert (run.status, run.stop_reason, run.open_node) == ("cancelled", "cancelled", None)
 
     again = Agent(ScriptedModel([say("done")]), tools=[hang, quick])
@@ -135,12 +135,12 @@ async def test_after_a_timeout_a_run_can_be_resumed(database_url: str) -> None:
 
 async def test_a_run_that_succeeded_is_not_resumed(runtime: Runtime) -> None:
     result = await runtime.run(Agent(ScriptedModel([say("done")])), "Go.", thread="t")
-    before = await runtime.store.of("local").thread("t")
+    before = await runtime.store.of("local").threads.get("t")
 
     with pytest.raises(Conflict, match="succeeded"):
         await runtime.resume(result.run_id, Agent(ScriptedModel([say("again")])))
 
-    assert await runtime.store.of("local").thread("t") == before
+    assert await runtime.store.of("local").threads.get("t") == before
 
 
 async def test_a_run_whose_thread_went_on_is_not_resumed(runtime: Runtime) -> None:
@@ -151,7 +151,7 @@ async def test_a_run_whose_thread_went_on_is_not_resumed(runtime: Runtime) -> No
     with pytest.raises(Conflict, match="went on"):
         await runtime.resume(first.run_id, bench.agent(say("late")))
 
-    assert (await runtime.store.of("local").run(first.run_id)).status == "failed"
+    assert (await runtime.store.of("local").runs.get(first.run_id)).status == "failed"
 
 
 async def test_a_run_is_not_resumed_while_another_works_on_its_thread(runtime: Runtime) -> None:
@@ -193,9 +193,9 @@ async def test_a_call_that_a_crash_left_uncertain_does_not_run_again(
 
     assert result.ok
     assert told(resumed) == [INTERRUPTED]
-    [call_] = (await runtime.store.of("local").node("t", 2)).calls
+    [call_] = (await runtime.store.of("local").log.node("t", 2)).calls
     assert (call_.status, call_.outcome) == ("done", "interrupted")
-    ids = [event.id for event in await runtime.store.of("local").events("t")]
+    ids = [event.id for event in await runtime.store.of("local").events.list("t")]
     assert ids == list(range(1, len(ids) + 1))
     assert [one.data["resumed"] for one in events if one.kind == "run-start"] == [True]
 
@@ -225,16 +225,16 @@ async def test_children_that_died_with_their_parent_are_ended_when_it_is_resumed
         child_id = (await other.until("tool-start", tool="wait"))["run_id"]
         await other.kill()
     store = runtime.store.of("local")
-    assert (await store.run(child_id)).status == "running"
+    assert (await store.runs.get(child_id)).status == "running"
 
     resumed = Agent(ScriptedModel([say("done")]), tools=agent("delegate").tools)
     assert (await runtime.resume(parent_id, resumed)).ok
 
     assert told(resumed) == [INTERRUPTED]
-    child = await store.run(child_id)
+    child = await store.runs.get(child_id)
     assert (child.status, child.stop_reason, child.open_node) == ("cancelled", "cancelled", None)
-    assert (await store.thread(child.thread_id)).active_run is None
-    [call_] = (await store.node(child.thread_id, 2)).calls
+    assert (await store.threads.get(child.thread_id)).active_run is None
+    [call_] = (await store.log.node(child.thread_id, 2)).calls
     assert (call_.status, call_.outcome) == ("done", "interrupted")
 
 

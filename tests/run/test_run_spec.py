@@ -58,7 +58,7 @@ async def test_a_callers_spec_is_his_own(database_url: str, key: str, kind: str)
         store = runtime.store.of("local")
         with pytest.raises(Exception, match="The provider is gone"):
             await runtime.run(made([GONE]), "Work.", thread="t", spec=given)
-        [run] = await store.runs(thread_id="t")
+        [run] = await store.runs.list(thread_id="t")
         assert run.spec == given
         assert RunSpec.of(run) == RunSpec(caller=given, workflow=kind == "workflow")
 
@@ -66,7 +66,7 @@ async def test_a_callers_spec_is_his_own(database_url: str, key: str, kind: str)
         assert (swept.interrupted, swept.ended) == ((), ())
         result = await runtime.resume(run.id, made([say("Done.")]), on_event=seen.append)
         assert result.output == "Done."
-        assert (await store.run(run.id)).spec == given
+        assert (await store.runs.get(run.id)).spec == given
         assert (await runtime.run(made([say("More.")]), "Go on.", thread="t")).ok
 
 
@@ -77,7 +77,7 @@ async def test_a_callers_workspace_is_no_place_of_the_thread(tmp_path: Path) -> 
             agent = Agent(ScriptedModel([say("Done.")]))
             spec = {"workspace": "/work"}
             result = await runtime.run(agent, "Work.", spec=spec)
-            thread = await runtime.store.of("local").thread(result.thread_id)
+            thread = await runtime.store.of("local").threads.get(result.thread_id)
         assert thread.metadata == kept
 
 
@@ -87,7 +87,7 @@ async def test_the_command_line_takes_up_its_own_runs_only(tmp_path: Path) -> No
     async with Runtime.open(Settings(database_url=url)) as runtime:
         with pytest.raises(ModelUnavailable):
             await runtime.run(Agent(ScriptedModel([GONE])), "Work.", thread="t", spec=spec)
-        [run] = await runtime.store.of("local").runs(thread_id="t")
+        [run] = await runtime.store.of("local").runs.list(thread_id="t")
 
     done = run_command("resume", run.id, cwd=tmp_path, environ={"AGENT_RUNTIME_DATABASE_URL": url})
     assert done.returncode != 0
@@ -123,7 +123,7 @@ async def test_a_run_that_an_earlier_version_began_goes_on(old: Path, kind: str)
     async with Runtime.open(Settings(database_url=f"file:{old}")) as runtime:
         store = runtime.store.of("local")
         agent_names = {"workflow": "flow", "node_memory": "node"}
-        roots = [run for run in await store.runs(limit=100) if run.parent_run_id is None]
+        roots = [run for run in await store.runs.list(limit=100) if run.parent_run_id is None]
         [run] = [
             run
             for run in roots
@@ -148,13 +148,13 @@ async def test_a_run_that_an_earlier_version_began_goes_on(old: Path, kind: str)
 
 async def test_the_command_line_takes_up_its_run_of_an_earlier_version(old: Path) -> None:
     async with Runtime.open(Settings(database_url=f"file:{old}")) as runtime:
-        [run] = await runtime.store.of("local").runs(thread_id="command")
+        [run] = await runtime.store.of("local").runs.list(thread_id="command")
     environ = {"AGENT_RUNTIME_DATABASE_URL": f"file:{old}"}
     done = run_command("resume", run.id, cwd=old.parent, environ=environ)
     # The offline model cannot do that task; but the agent was built, and went on.
     assert "was not started from the command line" not in done.stderr
     async with Runtime.open(Settings(database_url=f"file:{old}")) as runtime:
-        assert (await runtime.store.of("local").run(run.id)).epoch == run.epoch + 1
+        assert (await runtime.store.of("local").runs.get(run.id)).epoch == run.epoch + 1
     shutil.rmtree(old.parent / "work")
 
 
@@ -165,7 +165,7 @@ async def test_what_only_looks_after_memory_is_no_task(database_url: str) -> Non
         await runtime.run(agent, "Work.", thread="t")
         await runtime.memory.observe(agent, "t")
         store = runtime.store.of("local")
-        runs = await store.runs(thread_id="t")
+        runs = await store.runs.list(thread_id="t")
         kept = [run for run in runs if RunSpec.of(run).upkeep]
         assert [RunSpec.of(run).upkeep for run in kept] == ["observe"]
         with pytest.raises(Conflict):

@@ -56,7 +56,7 @@ async def test_after_any_cursor_the_store_gives_the_rest_without_a_gap(play: Pla
         live = [one for one in world.events if one.id]
         assert all(before.id < after.id for before, after in pairwise(live))
         for cursor in (0, *(one.id for one in live)):
-            kept = await world.store.events(first.thread_id, after=cursor)
+            kept = await world.store.events.list(first.thread_id, after=cursor)
             assert [as_kept(one) for one in kept] == [
                 as_kept(one) for one in live if one.id > cursor
             ]
@@ -88,7 +88,7 @@ async def test_leaving_the_stream_cancels_the_run_which_can_be_resumed(play: Pla
                     break
             with pytest.raises(RuntimeError, match="not over"):
                 _ = stream.result
-        run = await world.store.run(stream.run_id)
+        run = await world.store.runs.get(stream.run_id)
         assert (run.status, run.stop_reason) == ("cancelled", "cancelled")
         ((outcome, text),) = await world.results(stream.thread_id)
         assert outcome == "interrupted"
@@ -109,7 +109,7 @@ async def test_leaving_the_stream_in_mid_answer_closes_the_connection(serve: Ser
                 if event.kind == "text-delta":
                     break
         await world.server.wait_for_connections(0)
-        run = await world.store.run(stream.run_id)
+        run = await world.store.runs.get(stream.run_id)
         assert run.status == "cancelled"
         # The provider may charge for what it sent.
         assert run.unsettled.tokens >= world.billed("total_tokens") > 0

@@ -31,7 +31,7 @@ FILE = pytest.mark.backends("file")
 
 async def kinds(store: UserStore, thread: str) -> list[str]:
     """Return the kinds of a thread's events."""
-    return [one.kind for one in await store.events(thread)]
+    return [one.kind for one in await store.events.list(thread)]
 
 
 async def test_a_killed_run_is_suspended_once_and_its_model_is_told_of_its_tool(
@@ -99,7 +99,7 @@ async def test_of_several_sweeps_at_once_one_takes_each_run(play: Play, tmp_path
                 group.start_soon(look)
 
         swept = [run.id for one in found for run in one.interrupted]
-        runs = await world.store.runs(status=["suspended"])
+        runs = await world.store.runs.list(status=["suspended"])
         assert len(runs) == 3 and sorted(swept) == sorted(run.id for run in runs)
         for run in runs:
             assert (await kinds(world.store, run.thread_id)).count("run-suspend") == 1
@@ -116,7 +116,7 @@ async def test_sub_agents_go_on_with_the_run_that_they_work_for(play: Play, tmp_
         swept = await world.runtime.sweep()
 
         store = world.store
-        [parent] = await store.runs(thread_id="t")
+        [parent] = await store.runs.list(thread_id="t")
         assert swept.resumable == (parent,) and len(swept.interrupted) == 3
         ways = {run.id: await continuation_of(store, run) for run in swept.interrupted}
         assert ways.pop(parent.id) == "resume" and set(ways.values()) == {"root"}
@@ -124,7 +124,7 @@ async def test_sub_agents_go_on_with_the_run_that_they_work_for(play: Play, tmp_
         result = await world.runtime.resume(parent.id, Worker(path).agent())
 
         assert result.output == "Done."
-        runs = await store.runs(parent_run_id=parent.id)
+        runs = await store.runs.list(parent_run_id=parent.id)
         assert {run.status for run in runs} == {"succeeded"} and len(runs) == 3
         for run in runs:
             assert (await kinds(store, run.thread_id)).count("run-finish") == 1
@@ -146,13 +146,13 @@ async def test_tasks_in_the_background_wait_for_their_agent(play: Play, tmp_path
 
         swept = await world.runtime.sweep()
 
-        [parent] = await world.store.runs(thread_id="t")
+        [parent] = await world.store.runs.list(thread_id="t")
         assert swept.resumable == (parent,)
         ways = [await continuation_of(world.store, run) for run in swept.interrupted]
         assert sorted(map(str, ways)) == ["resume", "task", "task"]
         result = await world.runtime.resume(parent.id, Worker(path, background=True).agent())
         assert result.output == "Done."
-        runs = await world.store.runs(parent_thread_id="t")
+        runs = await world.store.runs.list(parent_thread_id="t")
         assert [run.status for run in runs] == ["succeeded"] * 3
 
 
@@ -171,7 +171,7 @@ async def test_a_workflow_goes_on_where_it_was(play: Play, tmp_path: Path) -> No
         result = await world.runtime.resume(other.run_id, flow, deps=effects)
 
         assert result.ok and effects.done().count("agent2") == 1
-        runs = await world.store.runs(root_run_id=other.run_id)
+        runs = await world.store.runs.list(root_run_id=other.run_id)
         assert {run.status for run in runs} == {"succeeded"}
 
 
@@ -214,7 +214,7 @@ async def test_what_somebody_paused_is_not_offered(play: Play) -> None:
         await world.runtime.pause(run_id)
 
         assert await world.runtime.sweep() == NOTHING
-        run = await world.store.run(run_id)
+        run = await world.store.runs.get(run_id)
         assert (run.stop_reason, await continuation_of(world.store, run)) == ("paused", "resume")
 
 
@@ -223,14 +223,14 @@ async def test_a_killed_run_whose_cancel_was_asked_for_is_ended(play: Play) -> N
         async with elsewhere(world.database_url) as other:
             run_id = str((await other.until("tool-start"))["run_id"])
             await other.kill()
-        await world.store.cancel_run(run_id)
+        await world.store.runs.cancel(run_id)
 
         swept = await world.runtime.sweep()
 
         assert swept.interrupted == () and swept.resumable == ()
         [run] = swept.ended
         assert (run.id, run.status) == (run_id, "cancelled")
-        assert (await world.store.thread("t")).active_run is None
+        assert (await world.store.threads.get("t")).active_run is None
 
 
 async def test_who_only_was_slow_loses_the_lease_and_what_was_reserved_stays_unsettled(
@@ -249,17 +249,17 @@ async def test_who_only_was_slow_loses_the_lease_and_what_was_reserved_stays_uns
         assert (run.id, run.reserved, run.unsettled) == ("slow", Amount(), Amount(700, 30))
         assert run.settled == Amount()
         with pytest.raises(LeaseLost):
-            await store.commit(lease, Commit(steps=1))
+            await store.runs.commit(lease, Commit(steps=1))
         with pytest.raises(LeaseLost):
-            await store.renew_lease(lease, seconds=30)
-        assert (await store.run("lives")).status == "running"
+            await store.runs.renew_lease(lease, seconds=30)
+        assert (await store.runs.get("lives")).status == "running"
 
 
 @FILE
 async def test_what_looked_after_memory_is_ended_for_its_thread(play: Play) -> None:
     async with play([say("Hello.")]) as world:
         await world.run(Agent(), thread="t")
-        thread = await world.store.thread("t")
+        thread = await world.store.threads.get("t")
         place: dict[str, Any] = {"expect_head": thread.head, "expect_seq": thread.last_seq}
         place |= {"nodes": (), "task_id": None, "spec": {}}
         place["internal"] = RunSpec(upkeep="observe").internal()
@@ -268,7 +268,7 @@ async def test_what_looked_after_memory_is_ended_for_its_thread(play: Play) -> N
         swept = await world.runtime.sweep()
 
         assert [run.id for run in swept.ended] == ["upkeep"] and swept.resumable == ()
-        assert (await world.store.thread("t")).active_run is None
+        assert (await world.store.threads.get("t")).active_run is None
 
 
 async def test_the_runs_of_others_are_left_alone(play: Play) -> None:
@@ -280,15 +280,15 @@ async def test_the_runs_of_others_are_left_alone(play: Play) -> None:
         swept = await world.runtime.sweep(user="mallory")
 
         assert [run.id for run in swept.interrupted] == ["r2"]
-        assert (await world.store.run("r1")).status == "running"
+        assert (await world.store.runs.get("r1")).status == "running"
 
 
 @FILE
 async def test_a_sweep_that_was_killed_half_way_is_done_by_the_next(world_of_dead: World) -> None:
     """The lease was taken, and the process died before it wrote why."""
     world = world_of_dead
-    run = await world.store.run("r1")
-    await world.store.take_lease("r1", OTHER, seconds=0.0, replaces=run.epoch)
+    run = await world.store.runs.get("r1")
+    await world.store.runs.take_lease("r1", OTHER, seconds=0.0, replaces=run.epoch)
 
     [swept] = (await world.runtime.sweep()).interrupted
 

@@ -43,7 +43,7 @@ async def _left_open(world: World, monkeypatch: pytest.MonkeyPatch) -> int:
     log, _ = await take_log(world.store, await world.row(), lambda event: None)
     await give_up(world.store, log.lease, Finish("failed", "error", "It could not go on."))
     assert (await world.row()).open_node is not None
-    head = (await world.store.thread("t")).head
+    head = (await world.store.threads.get("t")).head
     assert head is not None
     return head
 
@@ -71,9 +71,11 @@ async def test_the_check_finds_an_exchange_that_a_run_which_is_over_left_open(
         said = f"exchange {run.open_node} is open, and its run {run.id} is over (failed)"
         store = await open_store(world.database_url, migrate=False)
         try:
-            assert ("notice", said) in [(one.level, one.detail) for one in await store.check()]
+            assert ("notice", said) in [
+                (one.level, one.detail) for one in await store.maintenance.check()
+            ]
             assert (await world.resume(Agent(tools=[double]))).ok
-            assert [one for one in await store.check() if one.thread_id == "t"] == []
+            assert [one for one in await store.maintenance.check() if one.thread_id == "t"] == []
         finally:
             await store.close()
 
@@ -95,9 +97,9 @@ async def test_a_head_that_moves_just_before_the_lease_is_taken_is_seen(
             await world.resume(Agent(tools=[double]))
         monkeypatch.undo()
 
-        thread = await world.store.thread("t")
+        thread = await world.store.threads.get("t")
         assert (thread.head, thread.active_run) == (head - 1, None)
-        branch = await world.store.branch("t", head - 1)
+        branch = await world.store.log.branch("t", head - 1)
         assert [decode_message(node.body).type for node in branch] == ["user", "assistant"]
 
 
@@ -121,10 +123,10 @@ async def test_a_take_over_that_is_cancelled_closes_the_exchange_of_its_branch(
             await world.resume(Agent(tools=[double]))
         monkeypatch.undo()
 
-        run, thread = await world.row(), await world.store.thread("t")
+        run, thread = await world.row(), await world.store.threads.get("t")
         assert (run.status, thread.active_run) == ("cancelled", None)
         assert (run.open_node is None) is not elsewhere
-        branch = await world.store.branch("t", thread.head or 0)
+        branch = await world.store.log.branch("t", thread.head or 0)
         if elsewhere:
             assert thread.head == head - 1
             return

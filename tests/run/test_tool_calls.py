@@ -155,7 +155,7 @@ async def test_a_tool_gets_its_context_and_the_programs_own_objects(play: Play) 
 
     async with play([call("look"), say("Done.")]) as world:
         result = await world.run(Agent(tools=[look]), deps={"a": 1}, user="ann")
-        kept = await world.runtime.store.of("ann").run(result.run_id)
+        kept = await world.runtime.store.of("ann").runs.get(result.run_id)
     (context,) = seen
     assert (context.user_id, context.deps, context.step) == ("ann", {"a": 1}, 1)
     assert (context.thread_id, context.run_id) == (result.thread_id, kept.id)

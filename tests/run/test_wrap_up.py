@@ -27,8 +27,8 @@ def works_until_told(request: ModelRequest) -> Scripted:
 
 async def notes(world: World, thread: str) -> list[str]:
     """Return the notes of the log that tell of limits."""
-    head = (await world.store.thread(thread)).head or 0
-    nodes = await world.store.branch(thread, head)
+    head = (await world.store.threads.get(thread)).head or 0
+    nodes = await world.store.log.branch(thread, head)
     return [node.body.decode() for node in nodes if b'"limits"' in node.body]
 
 
@@ -53,7 +53,7 @@ async def test_of_a_budget_enough_is_left_for_the_last_answer(play: Play) -> Non
     agent = Agent(ScriptedModel(works_until_told), tools=[double])
     async with play(settings={"budget_tokens": 60_000}) as world:
         result = await world.run(agent)
-        root = await world.store.run(result.run_id)
+        root = await world.store.runs.get(result.run_id)
         [note] = await notes(world, result.thread_id)
     assert result.output == "Wrapped up."
     assert "of its tokens" in note

@@ -65,13 +65,13 @@ async def read_left(store: Store, driver: Driver, owner: str, thread: str = MAIN
     nodes = await rows("id, parent_id, body", "nodes")
     return Left(
         nodes={
-            seq: (parent, decode_message(bytes(body) or (await user.node(thread, seq)).body))
+            seq: (parent, decode_message(bytes(body) or (await user.log.node(thread, seq)).body))
             for seq, parent, body in nodes
         },
-        observations={row.id: row for row in await user.observations(thread, ending_from=0)},
+        observations={row.id: row for row in await user.log.observations(thread, ending_from=0)},
         activations=await rows("id, anchor, body", "activations"),
         jobs=await rows("id, kind, key, status", "jobs"),
-        events=await user.events(thread, limit=100_000),
+        events=await user.events.list(thread, limit=100_000),
     )
 
 
@@ -81,7 +81,7 @@ async def claim_all(user: UserStore, left: Left, thread: str = MAIN) -> list[str
     for _, kind, key, status in left.jobs:
         if status == "done":
             continue
-        job = await user.claim(kind, seconds=60, thread_id=thread, key=key)
+        job = await user.jobs.claim(kind, seconds=60, thread_id=thread, key=key)
         if job is not None:
             claimed.append(job.id)
     return claimed

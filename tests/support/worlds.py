@@ -72,15 +72,15 @@ class World:
 
     async def row(self) -> Run:
         """Return what the store says of the run that began last."""
-        return await self.store.run(self.run_id)
+        return await self.store.runs.get(self.run_id)
 
     async def results(self, thread_id: str) -> list[tuple[str, str]]:
         """Return outcome and text of every call on the thread's branch."""
         from agent_runtime.messages import decode_result
 
-        thread = await self.store.thread(thread_id)
+        thread = await self.store.threads.get(thread_id)
         assert thread.head is not None
-        nodes = await self.store.branch(thread_id, thread.head)
+        nodes = await self.store.log.branch(thread_id, thread.head)
         found = [decode_result(call.body) for node in nodes for call in node.calls]
         return [(one.outcome, one.text) for one in found]
 

@@ -28,9 +28,9 @@ async def resumed(database_url: str, folder: Path) -> str:
     model = ScriptedModel([say("done")])
     tools = workspace_tools(folder, shell=True)
     async with Runtime.open(Settings(database_url=database_url)) as runtime:
-        [run] = await runtime.store.of("local").runs(thread_id="t")
+        [run] = await runtime.store.of("local").runs.list(thread_id="t")
         assert (await runtime.resume(run.id, Agent(model, tools=tools))).ok
-        node = await runtime.store.of("local").node("t", 2)
+        node = await runtime.store.of("local").log.node("t", 2)
     [result] = node.calls
     assert result.outcome == "interrupted"
     return str(result.body)

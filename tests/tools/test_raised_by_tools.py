@@ -183,7 +183,7 @@ async def test_who_fails_to_say_whether_a_call_needs_approval_ends_nothing(play:
 async def _over(world: World, *, status: str = "failed") -> None:
     """Check that the run is over in a valid log, and that its thread is free."""
     run = await world.row()
-    thread = await world.store.thread(run.thread_id)
+    thread = await world.store.threads.get(run.thread_id)
     assert (run.status, run.open_node, thread.active_run) == (status, None, None)
 
 
@@ -215,10 +215,10 @@ async def test_a_sub_agent_that_ends_by_it_takes_its_parent_along(play: Play, ki
     async with play([call("ask"), call("raise_on_loop", kind=kind)]) as world:
         with pytest.raises(KINDS[kind]):
             await world.run(Agent(tools=[ask]), thread="t")
-        runs = await world.store.runs(limit=10)
+        runs = await world.store.runs.list(limit=10)
         assert [run.status for run in runs] == ["failed", "failed"]
         assert [run.open_node for run in runs] == [None, None]
-        assert (await world.store.thread("t")).active_run is None
+        assert (await world.store.threads.get("t")).active_run is None
 
 
 @pytest.mark.parametrize("kind", KINDS)

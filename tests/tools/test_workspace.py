@@ -423,7 +423,7 @@ def locked(database: Path) -> bool:
 async def test_the_runtimes_database_is_never_opened_by_a_tool(root: Path) -> None:
     store = await open_store(f"file:{root}/own.db")
     try:
-        await store.of("local").ensure_thread("needle")
+        await store.of("local").threads.ensure("needle")
         (root / "by").symlink_to("own.db")
         (root / "hard").hardlink_to(root / "own.db")
         tools = {one.name: one for one in workspace_tools(root)}
@@ -439,7 +439,7 @@ async def test_the_runtimes_database_is_never_opened_by_a_tool(root: Path) -> No
         assert locked(root / "own.db")
         (root / "own.db-shm").open("rb").close()
         assert not locked(root / "own.db"), "the check for the lock checks nothing"
-        assert (await store.of("local").thread("needle")).id == "needle"
+        assert (await store.of("local").threads.get("needle")).id == "needle"
     finally:
         await store.close()
     assert "own.db" in await text(tools["list_files"])

@@ -37,9 +37,9 @@ ECHO = Agent(ScriptedModel(echo), name="echo")
 
 async def sent(runtime: Runtime, run_id: str) -> list[str]:
     """Return what is said on the thread of a run, oldest first."""
-    run = await local(runtime).run(run_id)
-    thread = await local(runtime).thread(run.thread_id)
-    nodes = await local(runtime).branch(thread.id, thread.head or 0)
+    run = await local(runtime).runs.get(run_id)
+    thread = await local(runtime).threads.get(run.thread_id)
+    nodes = await local(runtime).log.branch(thread.id, thread.head or 0)
     return [decode_message(node.body).text for node in nodes]
 
 

@@ -33,7 +33,7 @@ def assignment(
 
 async def children(runtime: Runtime, run_id: str) -> list[Run]:
     """Return the sub-agents' runs of a run, the first one first."""
-    found = await local(runtime).runs(parent_run_id=run_id)
+    found = await local(runtime).runs.list(parent_run_id=run_id)
     return sorted(found, key=lambda run: (run.created_at, run.id))
 
 

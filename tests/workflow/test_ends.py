@@ -47,12 +47,12 @@ async def test_a_node_that_failed_last_runs_again_when_the_run_is_resumed(
     with pytest.raises(NodeFailed, match="'write' failed: ModelRejected: refused") as failed:
         await runtime.run(flow, "Go.", thread="t")
     assert isinstance(failed.value.__cause__, ModelRejected)
-    [run] = await local(runtime).runs(thread_id="t")
+    [run] = await local(runtime).runs.list(thread_id="t")
     assert (run.status, run.stop_reason) == ("failed", "error")
     result = await runtime.resume(run.id, flow)
     # What the workflow had coped with stays as it was; the agent went on in its own run.
     assert (result.output, tries) == ("Now.", ["a", "b"])
-    assert len(await local(runtime).runs(parent_run_id=run.id)) == 1
+    assert len(await local(runtime).runs.list(parent_run_id=run.id)) == 1
 
 
 @pytest.mark.parametrize("stage", ["steps", "limit"])
@@ -91,7 +91,7 @@ async def test_the_budget_of_the_tree_ends_it(database_url: str) -> None:
     settings = Settings(database_url=database_url, budget_tokens=3000)
     async with Runtime.open(settings) as runtime:
         result = await runtime.run(flow, "Go.")
-        root = await local(runtime).run(result.run_id)
+        root = await local(runtime).runs.get(result.run_id)
     assert (result.status, result.stop_reason) == ("failed", "budget")
     used = result.usage.prompt_tokens + result.usage.completion_tokens
     assert 0 < root.settled.tokens == used <= 3000
@@ -133,14 +133,14 @@ async def test_a_cancel_reaches_every_run_inside_and_a_resume_goes_on(runtime: R
 
         group.start_soon(run)
         await began.wait()
-        [at_work] = await local(runtime).runs(thread_id="t")
+        [at_work] = await local(runtime).runs.list(thread_id="t")
         assert len(await runtime.cancel(at_work.id)) == 3
-    [root] = await local(runtime).runs(thread_id="t")
-    runs = await local(runtime).runs(root_run_id=root.id)
+    [root] = await local(runtime).runs.list(thread_id="t")
+    runs = await local(runtime).runs.list(root_run_id=root.id)
     assert [run.status for run in runs] == ["cancelled"] * 3
     hanging = False
     assert (await runtime.resume(root.id, outer)).output == "Deep."
-    runs = await local(runtime).runs(root_run_id=root.id)
+    runs = await local(runtime).runs.list(root_run_id=root.id)
     assert [run.status for run in runs] == ["succeeded"] * 3
     assert ran == ["before", "after"]
 
@@ -151,7 +151,7 @@ async def test_a_cancel_that_a_child_sees_first_cancels_the_workflow_too(
     @tool
     async def cancel_all(context: ToolContext) -> str:
         """Cancel the whole tree, in which the child is the first to look."""
-        await runtime.cancel((await context.store.run(context.run_id)).root_run_id)
+        await runtime.cancel((await context.store.runs.get(context.run_id)).root_run_id)
         return "cancelled"
 
     child = Agent(ScriptedModel([call("cancel_all"), say("Too late.")]), tools=[cancel_all])
@@ -170,8 +170,8 @@ async def test_a_workflow_that_runs_itself_is_stopped(runtime: Runtime) -> None:
 
     with pytest.raises(NodeFailed, match="nested deeper than 10 runs"):
         await runtime.run(Workflow(deeper), "Go.", thread="t")
-    [root] = await local(runtime).runs(thread_id="t")
-    assert len(await local(runtime).runs(root_run_id=root.id)) == 11
+    [root] = await local(runtime).runs.list(thread_id="t")
+    assert len(await local(runtime).runs.list(root_run_id=root.id)) == 11
 
 
 # Whether a resumed run is the same
@@ -181,7 +181,7 @@ async def failing_after(runtime: Runtime, flow: Workflow) -> Run:
     """Run a workflow on a thread of its own until it fails; return its run."""
     with pytest.raises(ValueError, match="later"):
         await runtime.run(flow, "Go.", thread="t")
-    [run] = await local(runtime).runs(thread_id="t")
+    [run] = await local(runtime).runs.list(thread_id="t")
     return run
 
 
@@ -220,7 +220,7 @@ async def test_a_workflow_that_asks_for_something_else_than_before_is_stopped(
     with pytest.raises(WorkflowDiverged, match=message) as error:
         await runtime.resume(run.id, Workflow(other))
     assert "deterministic" in error.value.cure
-    assert (await local(runtime).run(run.id)).status == "failed"
+    assert (await local(runtime).runs.get(run.id)).status == "failed"
 
 
 async def test_a_run_goes_on_only_by_what_it_was_begun_by(runtime: Runtime) -> None:
@@ -240,7 +240,7 @@ async def test_a_workflow_is_not_steered_but_its_agents_are(runtime: Runtime) ->
     @tool
     async def steer(context: ToolContext) -> str:
         """Say something to the workflow, and to the agent at work."""
-        root = (await context.store.run(context.run_id)).root_run_id
+        root = (await context.store.runs.get(context.run_id)).root_run_id
         with pytest.raises(Conflict, match="reads no messages") as error:
             await runtime.steer(root, "Faster.")
         refused.append(error.value.cure)

@@ -40,7 +40,7 @@ async def test_what_finished_before_a_kill_is_not_run_again(
     EFFECTS[str(effects.path)] = effects
     async with Runtime.open(Settings(database_url=database_url)) as runtime:
         result = await runtime.resume(other.run_id, flow, deps=effects)
-        runs = await runtime.store.of("local").runs(root_run_id=other.run_id)
+        runs = await runtime.store.of("local").runs.list(root_run_id=other.run_id)
     assert result.output == OUTPUT
     assert sorted(effects.done()) == sorted(ALL)
     assert {run.status for run in runs} == {"succeeded"}
@@ -70,7 +70,7 @@ async def test_a_function_under_way_in_a_kill_runs_again_only_if_it_is_idempoten
             with pytest.raises(NodeFailed, match=r"'loop' \(iteration 2\).*unverified") as failed:
                 await runtime.resume(other.run_id, flow, deps=effects)
             assert (failed.value.outcome, failed.value.iteration) == ("interrupted", 2)
-            assert (await store.run(other.run_id)).status == "failed"
+            assert (await store.runs.get(other.run_id)).status == "failed"
     assert effects.done() == ["once", "agent1", "agent2", "loop0", "loop1"]
 
 

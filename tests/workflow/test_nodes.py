@@ -36,7 +36,7 @@ async def test_a_node_in_a_loop_has_iterations(runtime: Runtime) -> None:
 
     result = await runtime.run(flow, "Go.")
     assert result.output == [[0.2, 0.5, 0.9], ["Version 1.", "Version 2."], []]
-    children = await local(runtime).runs(parent_run_id=result.run_id)
+    children = await local(runtime).runs.list(parent_run_id=result.run_id)
     assert sorted(RunSpec.of(run).iteration for run in children) == [1, 2]
 
 
@@ -64,8 +64,8 @@ async def test_nodes_beside_each_other_run_at_once_and_come_back_in_order(
     with anyio.fail_after(30):
         result = await runtime.run(flow, "Go.")
     assert result.output == [0, 2, 4]
-    thread = await local(runtime).thread(result.thread_id)
-    nodes = await local(runtime).branch(thread.id, thread.head or 0)
+    thread = await local(runtime).threads.get(result.thread_id)
+    nodes = await local(runtime).log.branch(thread.id, thread.head or 0)
     assert [len(node.calls) for node in nodes] == [0, 3, 3, 0]
 
 

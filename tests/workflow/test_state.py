@@ -48,7 +48,7 @@ async def test_the_shared_state_gains_one_message_an_agent_and_the_trace_stays_i
 
     result = await runtime.run(flow, "Go.")
     assert states == [["Go.", "Found."]] * 2
-    [child] = await local(runtime).runs(parent_run_id=result.run_id)
+    [child] = await local(runtime).runs.list(parent_run_id=result.run_id)
     assert (child.root_run_id, RunSpec.of(child).node, child.steps) == (result.run_id, "find", 3)
     assert await sent(runtime, child.id) == ["Go.", "", "", "Found."]
     assert await sent(runtime, result.run_id) == ["Go.", "", "", "(no result)"]
@@ -139,7 +139,7 @@ async def test_a_workflow_as_a_node_has_a_thread_and_a_state_of_its_own(runtime:
         "(no result)",
         "",
     ]
-    runs = {run.agent: run for run in await local(runtime).runs(root_run_id=result.run_id)}
+    runs = {run.agent: run for run in await local(runtime).runs.list(root_run_id=result.run_id)}
     assert runs["inner"].parent_run_id == result.run_id
     assert len({run.thread_id for run in runs.values()}) == len(runs)
 
@@ -191,7 +191,7 @@ async def test_values_are_what_they_were_after_a_resume(runtime: Runtime) -> Non
 
     with pytest.raises(ValueError, match="broken"):
         await runtime.run(flow, "Go.", thread="t")
-    [run] = await local(runtime).runs(thread_id="t")
+    [run] = await local(runtime).runs.list(thread_id="t")
     broken = False
     await runtime.resume(run.id, flow)
     expected = [Point(x=7), Point(x=10), Pair("1", {1, 2}), "12"]

@@ -47,10 +47,10 @@ async def test_a_user_and_a_workflow_have_one_thread_whose_turns_are_kept_once(
     apart = await runtime.run(Workflow(chat.flow, name="chat", one_thread=False), "Hello.")
     assert len({first.thread_id, renamed.thread_id, apart.thread_id}) == 3
     with pytest.raises(NotFound):
-        await runtime.store.of("ada").run(first.run_id)
-    assert (await runtime.store.of("ada").run(other.run_id)).thread_id == other.thread_id
-    thread = await local(runtime).thread(first.thread_id)
-    nodes = await local(runtime).branch(thread.id, thread.head or 0)
+        await runtime.store.of("ada").runs.get(first.run_id)
+    assert (await runtime.store.of("ada").runs.get(other.run_id)).thread_id == other.thread_id
+    thread = await local(runtime).threads.get(first.thread_id)
+    nodes = await local(runtime).log.branch(thread.id, thread.head or 0)
     said = [(one.role, decode_message(one.body).text) for one in nodes if one.kind == "message"]
     assert said == [
         ("user", "Hello."),
@@ -88,7 +88,7 @@ async def test_the_thread_is_found_by_all_who_look_at_once(database_url: str) ->
             group.start_soon(ask, runtime)
     assert len(found) == 4 and len(set(found)) == 1
     async with Runtime.open(settings) as runtime:
-        assert [one.id for one in await local(runtime).threads()] == [found[0]]
+        assert [one.id for one in await local(runtime).threads.list()] == [found[0]]
 
 
 async def test_the_history_that_is_loaded_has_limits(runtime: Runtime) -> None:
@@ -149,7 +149,7 @@ async def test_an_agent_can_go_on_with_a_workflows_thread(database_url: str) -> 
         for _ in range(6):
             await runtime.run(flow, "Go.", thread="t")
         assert (await runtime.run(Agent(model), "Then?", thread="t")).output == "Gone on."
-        events = await local(runtime).events("t")
+        events = await local(runtime).events.list("t")
     assert [one.text for one in model.requests[0].messages][-2:] == ["Answer.", "Then?"]
     # A run does not read all that came before: what prompts begin with moves on with the turns.
     assert [one.data["cause"] for one in events if one.kind == "activation"].count("messages") >= 1

@@ -188,23 +188,23 @@ async def _spec_of(store: UserStore, thread: str, node_id: int | None) -> Spec |
 
     None for a run that was not started from the command line.
     """
-    head = (await store.thread(thread)).head if node_id is None else node_id
+    head = (await store.threads.get(thread)).head if node_id is None else node_id
     while head is not None:
-        node = await store.node(thread, head)
+        node = await store.log.node(thread, head)
         if node.role == "user" or node_id is not None:
             break
         head = node.parent_id
     else:
         return None
-    run = await store.run(node.run_id) if node.run_id else None
+    run = await store.runs.get(node.run_id) if node.run_id else None
     return Spec.from_json(run.spec) if run is not None and is_of_command(run) else None
 
 
 async def _moved(store: UserStore, thread: str, move: Move) -> Node | None:
     """Move the head of a thread; return the node that is its head now."""
     await move(store)
-    head = (await store.thread(thread)).head
-    return None if head is None else await store.node(thread, head)
+    head = (await store.threads.get(thread)).head
+    return None if head is None else await store.log.node(thread, head)
 
 
 async def _branches(
@@ -213,13 +213,13 @@ async def _branches(
     """Return a thread's head, and of each branch its last node, its length and if it is current."""
     from agent_runtime.log import branches
 
-    thread = await store.thread(thread_id)
+    thread = await store.threads.get(thread_id)
     found: list[tuple[Node, int, bool]] = []
     for tip in await branches.branch_heads(store, thread):
-        chain = await store.lineage(thread_id, tip)
+        chain = await store.log.lineage(thread_id, tip)
         current = thread.head is not None and thread.head in chain
-        found.append((await store.node(thread_id, tip), len(chain), current))
-    head = None if thread.head is None else await store.node(thread_id, thread.head)
+        found.append((await store.log.node(thread_id, tip), len(chain), current))
+    head = None if thread.head is None else await store.log.node(thread_id, thread.head)
     return head, found
 
 

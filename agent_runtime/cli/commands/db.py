@@ -180,7 +180,7 @@ async def _status(settings: Settings) -> StoreStatus | None:
     if not _is_there(settings.database_url):
         return None
     async with _open(settings) as store:
-        return await store.status()
+        return await store.maintenance.status()
 
 
 async def _migrate(settings: Settings) -> tuple[str, ...]:
@@ -188,7 +188,7 @@ async def _migrate(settings: Settings) -> tuple[str, ...]:
     pending: tuple[str, ...] = ()
     if _is_there(settings.database_url):
         async with _open(settings) as store:
-            before = await store.status()
+            before = await store.maintenance.status()
             if not before.problem:
                 pending = before.pending
     else:
@@ -202,21 +202,21 @@ async def _migrate(settings: Settings) -> tuple[str, ...]:
 async def _check(settings: Settings) -> list[Problem]:
     _require(settings.database_url)
     async with _open(settings) as store:
-        return await store.check()
+        return await store.maintenance.check()
 
 
 async def _sizes(settings: Settings, threads: int) -> StoreSizes:
     _require(settings.database_url)
     async with _open(settings) as store:
-        return await store.sizes(threads=threads)
+        return await store.maintenance.sizes(threads=threads)
 
 
 async def _vacuum(settings: Settings) -> tuple[int, int]:
     _require(settings.database_url)
     async with _open(settings) as store:
-        before = await store.sizes(threads=0)
-        await store.vacuum()
-        return before.total, (await store.sizes(threads=0)).total
+        before = await store.maintenance.sizes(threads=0)
+        await store.maintenance.vacuum()
+        return before.total, (await store.maintenance.sizes(threads=0)).total
 
 
 async def _copy(settings: Settings, source_url: str, target_url: str, as_json: bool) -> int:

@@ -220,8 +220,8 @@ async def check_database(settings: Settings) -> Check:
     shown = redact_url(settings.database_url)
     try:
         async with Runtime.open(settings) as runtime:
-            await runtime.store.of(settings.user).threads(limit=1)
-            status = await runtime.store.status()
+            await runtime.store.of(settings.user).threads.list(limit=1)
+            status = await runtime.store.maintenance.status()
     except AgentRuntimeError as error:
         return Check("database", "fail", f"{shown}: {error.message}", error.cure)
     found = f"{shown} opens ({status.server}), its schema is current"

@@ -37,7 +37,7 @@ def questions(thread: str | None, everything: bool, as_json: bool) -> None:
 
     async def read(runtime: Runtime) -> list[Question]:
         if thread is not None:
-            await user_store(runtime).thread(thread)
+            await user_store(runtime).threads.get(thread)
         return await runtime.questions(thread=thread, status=None if everything else "open")
 
     found = with_runtime(read)
@@ -73,8 +73,8 @@ def answer(question_id: str, text: str | None, as_json: bool) -> None:
 
     async def give(runtime: Runtime) -> tuple[str, bool]:
         store = user_store(runtime)
-        question = Question.of(await store.question(question_id))
-        root = (await store.run(question.run_id)).root_run_id
+        question = Question.of(await store.questions.get(question_id))
+        root = (await store.runs.get(question.run_id)).root_run_id
         if text is not None:
             return root, await runtime.answer(question_id, parse(question, text))
         if not can_ask():

@@ -139,7 +139,7 @@ async def _export(runtime: Runtime, thread: str, model: str | None, form: str) -
     import orjson
 
     report = await runtime.memory.report(await _agent(runtime, thread, model), thread)
-    rows = await user_store(runtime).activations(thread)
+    rows = await user_store(runtime).log.activations(thread)
     if form == "markdown":
         return list(_markdown(report))
     head = report_json(report, everything=True)
@@ -162,7 +162,7 @@ async def _agent(runtime: Runtime, thread: str, model: str | None) -> Agent:
 
     name = model
     if name is None:
-        runs = await user_store(runtime).runs(thread_id=thread, limit=20)
+        runs = await user_store(runtime).runs.list(thread_id=thread, limit=20)
         specs = (Spec.from_json(run.spec).model for run in runs if is_of_command(run))
         name = str(next(specs, runtime.settings.model) or "")
     return build_agent(Spec("" if name in OFFLINE else name))

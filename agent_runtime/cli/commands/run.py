@@ -260,7 +260,7 @@ async def _find(store: UserStore, run_id: str | None, thread: str | None) -> Run
     from agent_runtime.errors import ConfigError
     from agent_runtime.run.start import check_own
 
-    found = await store.run(run_id) if run_id else await _last(store, thread)
+    found = await store.runs.get(run_id) if run_id else await _last(store, thread)
     check_own(found)
     if not is_of_command(found):
         raise ConfigError(
@@ -304,9 +304,9 @@ async def _last(store: UserStore, thread: str | None) -> Run:
     from agent_runtime_storage.contract.records import ACTIVE
 
     if thread is not None:
-        await store.thread(thread)
+        await store.threads.get(thread)
     seen: set[str] = set()
-    runs = await store.runs(thread_id=thread, limit=1000)
+    runs = await store.runs.list(thread_id=thread, limit=1000)
     folders = await workspaces(store, runs)
     for run in runs:
         if thread is None and is_other_folder(folders[run.id]):

@@ -138,8 +138,8 @@ async def _runs(
     from agent_runtime.run.sweep import continuation_of
 
     if thread is not None:
-        await store.thread(thread)
-    found = await store.runs(thread_id=thread, limit=max(limit, LOOKED_AT))
+        await store.threads.get(thread)
+    found = await store.runs.list(thread_id=thread, limit=max(limit, LOOKED_AT))
     folders = await workspaces(store, found)
     found.sort(key=lambda run: is_other_folder(folders[run.id]))
     return [(run, await continuation_of(store, run), folders[run.id]) for run in found[:limit]]
@@ -151,7 +151,7 @@ async def _tree(runtime: Runtime, run: str) -> tuple[TreeRun, dict[str, Continua
     store = user_store(runtime)
     found = await runtime.tree(run)
     return found, {
-        one.run_id: await continuation_of(store, await store.run(one.run_id)) for one in found
+        one.run_id: await continuation_of(store, await store.runs.get(one.run_id)) for one in found
     }
 
 

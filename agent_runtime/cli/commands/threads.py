@@ -36,7 +36,9 @@ def threads(ctx: click.Context, limit: int, every: bool, as_json: bool) -> None:
     """List threads, this folder's first; delete, export and import threads."""
     if ctx.invoked_subcommand is not None:
         return
-    found = here_first(with_store(lambda store: store.threads(limit=MOST, children=every)))[:limit]
+    found = here_first(with_store(lambda store: store.threads.list(limit=MOST, children=every)))[
+        :limit
+    ]
     for thread in found:
         if as_json:
             write_json(_thread_json(thread))
@@ -92,23 +94,23 @@ async def _nodes(store: UserStore, thread_id: str, limit: int) -> list[Node]:
     """Return the last nodes of the branch, and the open node of its newest run."""
     from agent_runtime.log.run_spec import RunSpec
 
-    thread = await store.thread(thread_id)
+    thread = await store.threads.get(thread_id)
     nodes: list[Node] = []
     if thread.head is not None:
-        nodes = await store.branch(thread_id, thread.head, limit=limit)
-    for run in await store.runs(thread_id=thread_id, limit=10):
+        nodes = await store.log.branch(thread_id, thread.head, limit=limit)
+    for run in await store.runs.list(thread_id=thread_id, limit=10):
         if RunSpec.of(run).upkeep:
             continue
         if run.open_node is not None:
-            nodes.append(await store.node(thread_id, run.open_node))
+            nodes.append(await store.log.node(thread_id, run.open_node))
         break
     return nodes[-limit:]
 
 
 async def _events(store: UserStore, thread_id: str, limit: int) -> list[EventRow]:
-    thread = await store.thread(thread_id)
+    thread = await store.threads.get(thread_id)
     after = max(0, thread.last_event - limit)
-    return await store.events(thread_id, after=after, limit=limit)
+    return await store.events.list(thread_id, after=after, limit=limit)
 
 
 def _write_event(event: EventRow, *, as_json: bool) -> None:

@@ -57,7 +57,7 @@ def prune(age: float, dry_run: bool, yes: bool, as_json: bool) -> None:
 
     Also cleans up after interrupted imports and deletions.
     """
-    found = with_store(lambda store: store.idle_threads(seconds=age, limit=_MOST))
+    found = with_store(lambda store: store.upkeep.idle_threads(seconds=age, limit=_MOST))
     for thread in found if dry_run or not (as_json or yes) else ():
         _write_idle(thread, as_json=as_json)
     if dry_run:
@@ -113,7 +113,7 @@ def import_thread(file: IO[bytes], rename: str | None, as_json: bool) -> None:
 async def _require(store: UserStore, threads: Sequence[str]) -> None:
     """Check that all threads exist, before the first one is deleted."""
     for thread_id in threads:
-        await store.thread(thread_id)
+        await store.threads.get(thread_id)
 
 
 async def delete_thread(
@@ -139,9 +139,9 @@ async def delete_thread(
     deadline = anyio.current_time() + STOP_SECONDS
     while True:
         try:
-            return await store.delete_thread(thread_id, unchanged_since=unchanged_since)
+            return await store.upkeep.delete_thread(thread_id, unchanged_since=unchanged_since)
         except ThreadBusy as error:
-            run = await store.run(error.run_id)
+            run = await store.runs.get(error.run_id)
             dead = is_dead(run)
             if await end_if_dead(store, run):
                 # Ending the run changed the thread.
@@ -162,12 +162,12 @@ async def _prune(store: UserStore, threads: Sequence[Thread], as_json: bool) -> 
         # A thread that was used since it was listed stays.
         since = math.nextafter(thread.updated_at, math.inf)
         try:
-            deleted = await store.delete_thread(thread.id, unchanged_since=since)
+            deleted = await store.upkeep.delete_thread(thread.id, unchanged_since=since)
         except (Conflict, NotFound) as error:
             say(f"left: {error.message}")
             continue
         _write_deleted(thread.id, deleted, as_json=as_json)
-    if cleaned := await store.clean_up():
+    if cleaned := await store.upkeep.clean_up():
         say(f"Cleaned up after interrupted work: {', '.join(cleaned)}.")
     if not threads:
         say("There is nothing to delete.")
@@ -178,7 +178,7 @@ async def _export(store: UserStore, thread_id: str, file: IO[bytes]) -> None:
 
     from agent_runtime_storage.upkeep.export_format import dump_record
 
-    async with aclosing(store.export_thread(thread_id)) as records:
+    async with aclosing(store.upkeep.export_thread(thread_id)) as records:
         async for record in records:
             file.write(dump_record(record))
 
@@ -188,7 +188,9 @@ async def _import(store: UserStore, file: IO[bytes], rename: str | None) -> list
     from agent_runtime_storage.upkeep.export_format import load_records
 
     records = load_records(_lines(file))
-    return await store.import_thread(records, rename=rename, texts=text_of, vet=check_imported_body)
+    return await store.upkeep.import_thread(
+        records, rename=rename, texts=text_of, vet=check_imported_body
+    )
 
 
 def text_of(kind: str, body: bytes) -> str:

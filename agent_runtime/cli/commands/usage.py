@@ -33,7 +33,7 @@ def usage(thread: str | None, run_id: str | None, as_json: bool) -> None:
     async def read(runtime: Runtime) -> list[BudgetState]:
         store = user_store(runtime)
         if thread is not None:
-            await store.thread(thread)
+            await store.threads.get(thread)
         return await spending_of(store, runtime.settings, thread, run_id)
 
     found = with_runtime(read)

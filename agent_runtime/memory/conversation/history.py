@@ -108,20 +108,20 @@ class ConversationMemory:
         results: bool,
     ) -> History:
         await load_vocabulary()
-        thread = await self._store.thread(self._thread_id)
+        thread = await self._store.threads.get(self._thread_id)
         head = thread.head if current is None else current
         open_task = (
             None if head is None else await self._open_task(thread.active_run, head, current)
         )
         if open_task is not None:
-            head = (await self._store.node(self._thread_id, open_task)).parent_id
+            head = (await self._store.log.node(self._thread_id, open_task)).parent_id
         if head is None:
             return History()
         show = partial(self._show, files=files, results=results)
         size = _FIRST_PAGE
         while True:
             # The first turn of a page may lack its beginning; if it fits, read a larger page.
-            nodes = await self._store.branch(self._thread_id, head, limit=size)
+            nodes = await self._store.log.branch(self._thread_id, head, limit=size)
             whole = nodes[0].parent_id is None
             turns = turns_of(nodes, begins=lambda node: node.role == "user")
             shown = await newest_turns(
@@ -136,10 +136,13 @@ class ConversationMemory:
     ) -> int | None:
         """Return the user's message on the branch that has no answer yet."""
         if active_run is not None:
-            task = (await self._store.run(active_run)).task_id
-            if task and task in await self._store.lineage(self._thread_id, head, first=task):
+            task = (await self._store.runs.get(active_run)).task_id
+            if task and task in await self._store.log.lineage(self._thread_id, head, first=task):
                 return task
-        if current is not None and (await self._store.node(self._thread_id, head)).role == "user":
+        if (
+            current is not None
+            and (await self._store.log.node(self._thread_id, head)).role == "user"
+        ):
             return current
         return None
 

@@ -151,7 +151,7 @@ class NodeMemory:
     ) -> None:
         self.key = NodeKey(app_id, conversation_id, node_id)
         self._store = store
-        self._documents = store.documents()
+        self._documents = store.documents
         self._compressed = compressed
         self._buffer: list[_Turn] = []
 

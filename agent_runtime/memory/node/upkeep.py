@@ -46,7 +46,7 @@ async def stored_memories(store: UserStore) -> list[StoredNodeMemory]:
         ObjectsUnavailable: the object store cannot be read.
     """
     memories: dict[str, StoredNodeMemory] = {}
-    async with aclosing(store.documents().list(NODE_MEMORY)) as chunks:
+    async with aclosing(store.documents.list(NODE_MEMORY)) as chunks:
         async for chunk in chunks:
             for info in chunk:
                 path = info.key.removesuffix(COMPRESSED).removesuffix(PLAIN)
@@ -70,7 +70,7 @@ async def prune(store: UserStore, *, seconds: float) -> list[StoredNodeMemory]:
     Raises like `stored_memories`.
     """
     before = time.time() - seconds
-    documents = store.documents()
+    documents = store.documents
     pruned: list[StoredNodeMemory] = []
     for memory in await stored_memories(store):
         if memory.modified >= before:
@@ -88,11 +88,11 @@ async def prune_daily(store: UserStore, *, days: float) -> None:
     crash, when the claim has expired.
     """
     try:
-        token = await store.claim_periodic(PRUNE, seconds=CLAIM_SECONDS)
+        token = await store.jobs.claim_periodic(PRUNE, seconds=CLAIM_SECONDS)
         if token is None:
             return
         pruned = await prune(store, seconds=days * DAY)
-        await store.finish_periodic(PRUNE, token, again_after=DAY)
+        await store.jobs.finish_periodic(PRUNE, token, again_after=DAY)
     except StoreError as error:
         _log.warning("Old node memories could not be deleted: %s", error)
         return

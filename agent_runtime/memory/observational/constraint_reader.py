@@ -147,7 +147,7 @@ async def constraints_of(log: RunLog) -> Constraints:
     if not view.entries or view.entries[-1].seq <= known.read:
         return known
     messages = [(one.seq, one.message) for one in view.entries if one.seq > known.read]
-    answers = await log.store.questions(
+    answers = await log.store.questions.list(
         thread_id=log.lease.thread_id, status="answered", limit=ANSWERS
     )
     answered = {row.node_id for row in answers}
@@ -168,7 +168,7 @@ async def _before(
     parent = log.view.entries[0].parent_id
     if parent is None or parent <= known.read:
         return []
-    nodes = await log.store.branch(log.lease.thread_id, parent)
+    nodes = await log.store.log.branch(log.lease.thread_id, parent)
     unread = [
         node
         for node in nodes

@@ -104,12 +104,12 @@ def observed_throughout(view: View) -> bool:
 async def read_past(store: UserStore, thread_id: str, view: View) -> PastNodes:
     """Read the nodes before a view's raw ones, and the sizes of the unobserved ones."""
     before = view.entries[0].parent_id
-    nodes = tuple(await store.lineage(thread_id, before)) if before is not None else ()
+    nodes = tuple(await store.log.lineage(thread_id, before)) if before is not None else ()
     sizes = [0] * len(nodes)
     for begin, end in PastNodes(nodes, ()).uncovered(view.observations):
         for at in range(begin, end, MOST_NODES):
             until = min(end, at + MOST_NODES)
-            unobserved = await store.branch(thread_id, nodes[until - 1], first=nodes[at])
+            unobserved = await store.log.branch(thread_id, nodes[until - 1], first=nodes[at])
             sizes[at:until] = [1 + len(node.calls) for node in unobserved]
     return PastNodes(nodes, tuple(accumulate(sizes)))
 

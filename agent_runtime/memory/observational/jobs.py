@@ -31,9 +31,9 @@ async def claim_memory_job(
         retry_after: seconds before it may be claimed again after an error.
     """
     store, thread_id = log.store, log.lease.thread_id
-    await store.enqueue(thread_id, kind, key, b"")
+    await store.jobs.enqueue(thread_id, kind, key, b"")
     # Shielded: a claim whose answer a cancellation discards would block the job until it expires.
-    claim = store.claim(kind, seconds=seconds, thread_id=thread_id, key=key)
+    claim = store.jobs.claim(kind, seconds=seconds, thread_id=thread_id, key=key)
     job, interrupted = await run_shielded(claim)
     if job is None:
         if interrupted is not None:
@@ -47,7 +47,7 @@ async def claim_memory_job(
     except BaseException as error:
         wait = retry_after if isinstance(error, Exception) else 0.0
         with anyio.move_on_after(RELEASE_SECONDS, shield=True), suppress(StoreError):
-            await store.fail_job(job, retry_after=wait, detail=type(error).__name__)
+            await store.jobs.fail(job, retry_after=wait, detail=type(error).__name__)
         raise
 
 

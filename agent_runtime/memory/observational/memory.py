@@ -398,7 +398,7 @@ class ObservationalMemory:
         """
         if self.past is None or not (seqs := self.past.next(self.present(view))):
             return ()
-        nodes = await self.log.store.branch(self.log.lease.thread_id, seqs[-1], first=seqs[0])
+        nodes = await self.log.store.log.branch(self.log.lease.thread_id, seqs[-1], first=seqs[0])
         return await stretch_to_observe(nodes, view.start, self.thresholds.observe / self.ratio())
 
     def wake(self) -> None:
@@ -415,7 +415,7 @@ class ObservationalMemory:
         if self.past is None and not observed_throughout(view):
             self.past = await read_past(store, thread_id, view)
         reached = view.observations[0].first if view.observations else raw
-        rows = await store.observations(thread_id, ending_from=0 if self.past else reached)
+        rows = await store.log.observations(thread_id, ending_from=0 if self.past else reached)
         read = {row.id for row in rows}
         # What was committed during the read is not among the rows.
         since = [one for one in (*self.prepared, *self.reflections) if one.id not in read]

@@ -111,10 +111,10 @@ async def memory_report(
     Raises:
         NotFound: there is no such thread.
     """
-    thread = await store.thread(thread_id)
-    row = await store.activation(thread_id, thread.head)
+    thread = await store.threads.get(thread_id)
+    row = await store.log.activation(thread_id, thread.head)
     view = await load_view(store, thread_id, thread.head)
-    rows = await store.observations(thread_id, ending_from=0)
+    rows = await store.log.observations(thread_id, ending_from=0)
     places = await _places(store, thread_id, thread.head, view, rows)
     sizes = await _sizes(store, thread_id, rows)
     held = [
@@ -129,7 +129,7 @@ async def memory_report(
     ]
     held.sort(key=lambda one: (one.observation.first, -one.observation.level, one.observation.id))
     standing = [one.observation for one in held if one.place in ("active", "prepared")]
-    spent = await store.usage_by_purpose(thread_id=thread_id)
+    spent = await store.spending.usage_by_purpose(thread_id=thread_id)
     return MemoryReport(
         thread_id=thread_id,
         on=on,
@@ -168,7 +168,7 @@ async def _places(
     rows: Sequence[ObservationRow],
 ) -> dict[int, ObservationPlace]:
     first = min((one.first for one in rows), default=0)
-    branch = [] if head is None else await store.lineage(thread_id, head, first=first)
+    branch = [] if head is None else await store.log.lineage(thread_id, head, first=first)
     on_branch = frozenset(branch)
     active = {one.id: one for one in view.observations}
     raw = view.entries[0].seq if view.entries else None
@@ -225,7 +225,7 @@ async def _sizes(
             if one.parts:
                 intervals[interval] = sum(sizes[part] for part in one.parts)
             else:
-                nodes = await store.branch(thread_id, one.last, first=one.first)
+                nodes = await store.log.branch(thread_id, one.last, first=one.first)
                 intervals[interval] = sum(node.tokens for node in nodes)
         sizes[one.id] = intervals[interval]
     return sizes

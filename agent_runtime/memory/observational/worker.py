@@ -222,7 +222,7 @@ class MemoryWorker:
             if held is not None:
                 await memory.record_failure(error.calls, REFLECT, held, lost=error.lost)
             memory.rest(self.log.view)
-            await self.log.store.fail_job(job, retry_after=REST_SECONDS, detail=error.message)
+            await self.log.store.jobs.fail(job, retry_after=REST_SECONDS, detail=error.message)
             return
         done = replace(done, why=why) if why else done
         await memory.commit_reflection(job, reflection, done, held)
@@ -273,14 +273,14 @@ class MemoryWorker:
             except BudgetExceeded as error:
                 why = error.message
             if why:
-                await self.log.store.fail_job(job, retry_after=AGAIN_SECONDS, detail=why)
+                await self.log.store.jobs.fail(job, retry_after=AGAIN_SECONDS, detail=why)
                 return
         self._again_at = 0.0
 
     async def _observe_again(self, job: Job, old: Observation) -> str:
         """Return why the Observer failed; empty if it did not."""
         log, memory = self.log, self.memory
-        nodes = await log.store.branch(log.lease.thread_id, old.last, first=old.first)
+        nodes = await log.store.log.branch(log.lease.thread_id, old.last, first=old.first)
         nonce = log.view.start.nonce
         entries = tuple(masked_entry(entry_of(node), nonce) for node in nodes)
         interval = ObserverInput(entries, memory.earlier(entries))
@@ -297,7 +297,7 @@ class MemoryWorker:
     async def _reflect_again(self, job: Job, old: Observation) -> str:
         """Return why the Reflector failed; empty if it did not."""
         log, memory = self.log, self.memory
-        rows = await log.store.observations(log.lease.thread_id, ids=old.parts)
+        rows = await log.store.log.observations(log.lease.thread_id, ids=old.parts)
         by_id = {row.id: observation_of(row) for row in rows}
         reflection = reflection_of(tuple(by_id[part] for part in old.parts))
         held = Amount(*memory.reflector.bound(reflection))

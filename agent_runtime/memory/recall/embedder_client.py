@@ -94,7 +94,7 @@ class EmbedderClient:
             key, done = (owner, digest), anyio.Event()
             self._in_progress[key] = done
             try:
-                known = await log.store.vectors_by_digest(self.name, [digest])
+                known = await log.store.vectors.by_digest(self.name, [digest])
                 if not known:
                     known = {digest: (await self.embed(log, [query], seconds=seconds))[0]}
                 self._queries[key] = known[digest]
@@ -198,7 +198,7 @@ class EmbedderClient:
                 # The run ended during the call.
                 pass
         if usage:
-            await log.store.book_late(log.lease, usage)
+            await log.store.spending.record_late(log.lease, usage)
 
     def _usage(self, log: RunLog, made: Embeddings, counted: int) -> Usage:
         return Usage(

@@ -151,7 +151,7 @@ class VectorIndexer:
         """Embed those of the owner's threads that only another model has embedded."""
         store, limit = log.store, 100
         while True:
-            keys = await store.to_embed(self.model, limit=limit)
+            keys = await store.vectors.missing(self.model, limit=limit)
             threads = sorted({key.thread_id for key in keys})
             left = [thread for thread in threads if (store.user_id, thread) not in self._renewed]
             if not left and len(keys) < limit:
@@ -168,7 +168,7 @@ class VectorIndexer:
     async def _thread(self, log: RunLog, thread_id: str) -> None:
         """Embed a thread's branch until nothing is left."""
         store = log.store
-        await store.enqueue(thread_id, EMBED, self.model, b"")
+        await store.jobs.enqueue(thread_id, EMBED, self.model, b"")
         todo: list[int] = []
         seen = 0
         while True:
@@ -191,7 +191,7 @@ class VectorIndexer:
         The job is given back and never finished, because the thread's later runs need it too.
         """
         seconds = self.client.seconds + CLAIM_SECONDS
-        claim = store.claim(EMBED, seconds=seconds, thread_id=thread_id, key=self.model)
+        claim = store.jobs.claim(EMBED, seconds=seconds, thread_id=thread_id, key=self.model)
         job, interrupted = await run_shielded(claim)
         try:
             if interrupted is not None:
@@ -200,18 +200,18 @@ class VectorIndexer:
         finally:
             if job is not None:
                 with anyio.move_on_after(RETRY_SECONDS, shield=True), suppress(StoreError):
-                    await store.fail_job(job, retry_after=0.0, detail="")
+                    await store.jobs.fail(job, retry_after=0.0, detail="")
 
     async def _todo(self, store: UserStore, thread_id: str, seen: int) -> list[int]:
         """Return the branch's nodes after `seen` and after the newest node that has a vector."""
-        head = (await store.thread(thread_id)).head
+        head = (await store.threads.get(thread_id)).head
         if head is None:
             return []
         back = 2 * NODES
         while True:
             first = max(seen, head - back, 0)
-            branch = await store.lineage(thread_id, head, first=first)
-            known = await store.embedded(thread_id, self.model, MESSAGE, branch)
+            branch = await store.log.lineage(thread_id, head, first=first)
+            known = await store.vectors.embedded_ids(thread_id, self.model, MESSAGE, branch)
             if known or first == seen:
                 newest = max(known[-1] if known else 0, seen)
                 return [seq for seq in branch if seq > newest]
@@ -219,13 +219,13 @@ class VectorIndexer:
 
     async def _nodes(self, log: RunLog, thread_id: str, seqs: Sequence[int]) -> bool:
         """Write the vectors of consecutive nodes; return False if `ROUND_SECONDS` ran out."""
-        nodes = await log.store.branch(thread_id, seqs[-1], first=seqs[0])
+        nodes = await log.store.log.branch(thread_id, seqs[-1], first=seqs[0])
         texts = await _in_order(list(map(entry_of, nodes)))
         until = anyio.current_time() + ROUND_SECONDS
         digests = list(dict.fromkeys(text.digest for text in texts))
         recent = await self.client.recent(log.store.user_id, digests)
         known: dict[str, Vector | None] = dict(recent)
-        known.update(await log.store.vectors_by_digest(self.model, digests))
+        known.update(await log.store.vectors.by_digest(self.model, digests))
         missing = {text.digest: text.text for text in texts if text.digest not in known}
         todo = list(missing.items())
         written = 0
@@ -263,7 +263,7 @@ class VectorIndexer:
             if (vector := known[text.digest]) is not None
         ]
         for first in range(0, len(items), 4 * BATCH):
-            await store.upsert_vectors(self.model, items[first : first + 4 * BATCH])
+            await store.vectors.upsert(self.model, items[first : first + 4 * BATCH])
         return end
 
     async def _vectors(self, log: RunLog, texts: Sequence[str]) -> list[Vector | None]:

@@ -68,17 +68,17 @@ class NodeLocator:
     @classmethod
     async def of(cls, store: UserStore, thread_id: str) -> NodeLocator:
         """Return the locator for the thread's head. Raises `NotFound`."""
-        head = (await store.thread(thread_id)).head
-        row = await store.activation(thread_id, head)
+        head = (await store.threads.get(thread_id)).head
+        row = await store.log.activation(thread_id, head)
         start = ActivationContent() if row is None else decode_activation(row)[0]
-        rows = await store.observations(thread_id, ids=start.observed) if start.observed else []
+        rows = await store.log.observations(thread_id, ids=start.observed) if start.observed else []
         return cls(store, thread_id, head, start, tuple(map(observation_of, rows)))
 
     async def lineage(self, first: int) -> list[int]:
         """Return the branch's nodes from `first` on."""
         if self.head is None:
             return []
-        return await self.store.lineage(self.thread_id, self.head, first=first)
+        return await self.store.log.lineage(self.thread_id, self.head, first=first)
 
     async def has(self, node: int) -> bool:
         """Return whether the branch has this node."""
@@ -107,7 +107,7 @@ async def open_result(where: NodeLocator, handle: str, cure: str) -> Opened:
     """Open a tool result by its handle. Raises `ToolError`."""
     node, index = call_place(handle)
     try:
-        call = await where.store.call(where.thread_id, node, index)
+        call = await where.store.log.call(where.thread_id, node, index)
     except NotFound:
         raise ToolError(
             f"This thread has no tool result with the handle {handle!r}.", cure=cure
@@ -116,7 +116,7 @@ async def open_result(where: NodeLocator, handle: str, cure: str) -> Opened:
         raise ToolError(
             f"The call {handle} of {call.tool} has no result yet.", cure="Its result comes to you."
         )
-    written = await where.store.node(where.thread_id, node)
+    written = await where.store.log.node(where.thread_id, node)
     place = await where.elsewhere(written) or where.of_node(node)
     about = f"Result {handle} of {call.tool} ({call.outcome}), node {node}, {written_when(written)}"
     return Opened(f"{about}, {place}", decode_result(call.body).text)
@@ -146,7 +146,7 @@ async def open_nodes(where: NodeLocator, first: int, last: int, cure: str) -> Op
 
 async def _node(where: NodeLocator, number: int, cure: str) -> Opened:
     try:
-        node = await where.store.node(where.thread_id, number)
+        node = await where.store.log.node(where.thread_id, number)
     except NotFound:
         raise ToolError(f"This thread has no node {number}.", cure=cure) from None
     hint, text = await _text(where, [node], WHOLE, await where.elsewhere(node))
@@ -156,7 +156,7 @@ async def _node(where: NodeLocator, number: int, cure: str) -> Opened:
 async def _interval(where: NodeLocator, seqs: Sequence[int], place: str | None = None) -> Opened:
     """Open consecutive nodes, at most the first `MOST_NODES`."""
     shown, rest = seqs[:MOST_NODES], seqs[MOST_NODES:]
-    nodes = await where.store.branch(where.thread_id, shown[-1], first=shown[0])
+    nodes = await where.store.log.branch(where.thread_id, shown[-1], first=shown[0])
     hint, text = await _text(where, nodes, MANY_RESULT_TOKENS, place)
     hint += " A node is opened whole by its number."
     if rest:
@@ -207,16 +207,18 @@ async def open_observation(where: NodeLocator, number: int, cure: str) -> Opened
         CorruptThread: an observation that it replaced is missing.
     """
     store, thread_id = where.store, where.thread_id
-    rows = await store.observations(thread_id, ids=[number])
+    rows = await store.log.observations(thread_id, ids=[number])
     if not rows:
         raise ToolError(f"This thread has no observation o{number}.", cure=cure)
     found = observation_of(rows[0])
     here = await where.has(found.last)
     about = f"Observation {describe_observation(found)}{'' if here else f', {ELSEWHERE}'}"
     if not found.parts:
-        seqs = await store.lineage(thread_id, found.last, first=found.first)
+        seqs = await store.log.lineage(thread_id, found.last, first=found.first)
         return replace(await _interval(where, seqs, None if here else ELSEWHERE), about=about)
-    parts = [observation_of(row) for row in await store.observations(thread_id, ids=found.parts)]
+    parts = [
+        observation_of(row) for row in await store.log.observations(thread_id, ids=found.parts)
+    ]
     if len(parts) < len(found.parts):
         raise CorruptThread(
             f"Observations of thread {thread_id} are missing from the log.",

@@ -246,11 +246,11 @@ class Retriever:
         store, policy = self.log.store, self.policy
         # Twice as many are read, because earlier recall notes among them are skipped.
         before, after = 2 * policy.before, 2 * policy.after
-        near = _Neighbourhood(await store.outlines(set(addresses), before=before, after=after))
+        near = _Neighbourhood(await store.log.outlines(set(addresses), before=before, after=after))
         around: dict[NodeAddress, tuple[Entry, ...]] = {}
         for thread_id, node in addresses:
             chain = near.around(thread_id, node, before, after)
-            nodes = await store.branch(thread_id, chain[-1], limit=len(chain))
+            nodes = await store.log.branch(thread_id, chain[-1], limit=len(chain))
             entries = [entry for entry in map(entry_of, nodes) if not repeats(entry.message)]
             place = sum(entry.seq < node for entry in entries)
             around[NodeAddress(thread_id, node)] = tuple(

@@ -110,11 +110,11 @@ async def retrieve(
     scores: dict[HitPlace, float] = defaultdict(float)
     with_vectors = mode != "text" and vector is not None and model is not None
     if mode != "vectors" or not with_vectors:
-        hits = await store.search_text(query, thread_id=thread_id, limit=CANDIDATES)
+        hits = await store.search.find(query, thread_id=thread_id, limit=CANDIDATES)
         for hit in hits:
             scores[HitPlace(hit.thread_id, hit.node_id, hit.call)] += hit.score / hits[0].score
     if with_vectors and vector is not None and model is not None:
-        near = await store.search_vectors(
+        near = await store.vectors.nearest(
             model, vector, limit=CANDIDATES, thread_id=thread_id, sources=SOURCES
         )
         best: dict[HitPlace, float] = {}
@@ -126,7 +126,7 @@ async def retrieve(
             scores[place] += weight * score
     reach = len(FROM_BEFORE) if mode == "hybrid" else 0
     nodes = {place.address for place in scores}
-    outlines = await store.outlines(nodes, before=reach, after=reach)
+    outlines = await store.log.outlines(nodes, before=reach, after=reach)
     if reach:
         scores = rank_in_context(query, scores, outlines)
     known = {(one.thread_id, one.seq) for one in outlines}

@@ -128,7 +128,7 @@ async def _search(context: ToolContext, query: str) -> Opened:
     for hit in hits:
         if hit.thread_id not in locators:
             locators[hit.thread_id] = await NodeLocator.of(where.store, hit.thread_id)
-        node = await where.store.node(hit.thread_id, hit.node)
+        node = await where.store.log.node(hit.thread_id, hit.node)
         if _by_recall(node, hit):
             continue
         if len(parts) == HITS:

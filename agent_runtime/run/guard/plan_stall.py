@@ -91,7 +91,7 @@ class PlanStall:
         """
         lease = self.log.lease
         assert self.log.head is not None
-        nodes = await self.log.store.branch(
+        nodes = await self.log.store.log.branch(
             lease.thread_id, self.log.head, limit=WINDOW * self.limit
         )
         steps, since = 1, None

@@ -89,7 +89,7 @@ class LoopGuard:
             # The rest has left the prompt, but not the log.
             head, thread = self.log.head, self.log.lease.thread_id
             assert head is not None
-            nodes = await self.log.store.branch(thread, head, limit=4 * self.limit)
+            nodes = await self.log.store.log.branch(thread, head, limit=4 * self.limit)
             count, _ = _streak(wanted, [entry_of(node) for node in nodes])
         return count + 1
 
@@ -122,7 +122,7 @@ class LoopGuard:
 
     async def answered(self) -> Note | Finish | None:
         """Return what follows from the answer to whether a resumed run goes on, if it was asked."""
-        rows = await self.log.store.questions(run_id=self.log.lease.run_id, limit=10_000)
+        rows = await self.log.store.questions.list(run_id=self.log.lease.run_id, limit=10_000)
         asked = [row for row in rows if row.kind == "continue" and row.node_id == self.log.head]
         if not asked or asked[-1].status == "withdrawn":
             return None

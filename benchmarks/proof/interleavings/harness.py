@@ -264,7 +264,7 @@ async def interleave(
 ) -> Verdict:
     """Run the interleaving of a seed, for an owner of its own, and judge it."""
     owner = f"{prefix} {seed}"
-    await stores[0].of(owner).ensure_thread(MAIN)
+    await stores[0].of(owner).threads.ensure(MAIN)
     count = random.Random(f"{seed} actions").randint(actions // 2, actions * 3 // 2)
     scheduler = Scheduler(kind(owner), stores, seed, count, concurrent)
     await scheduler.run()

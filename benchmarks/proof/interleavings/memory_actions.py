@@ -148,7 +148,7 @@ class MarkedUserStore:
         if commit.observation is not None:
             job = commit.job.id if commit.job else ""
             marks |= {"job": job, "observation": commit.observation.id}
-        return await self._store.commit(
+        return await self._store.runs.commit(
             lease, replace(commit, events=_marked(commit.events, marks))
         )
 
@@ -156,7 +156,7 @@ class MarkedUserStore:
         """Commit, with marks; it is the claim on the job that allows it, not the lease."""
         marks = {"job": commit.job.id, "observation": commit.observation.id, "late": True}
         marked = replace(commit, events=_marked(commit.events, marks))
-        return await self._store.commit_late(lease, marked)
+        return await self._store.runs.commit_late(lease, marked)
 
 
 def _marked(events: Sequence[NewEvent], marks: Mapping[str, Any]) -> tuple[NewEvent, ...]:
@@ -257,7 +257,7 @@ class Actor:
     async def tidy(self) -> None:
         """Resume the active run, if there is one, then run a task."""
         user = self.store.of(self.owner)
-        for run in await user.runs(thread_id=MAIN, status=ACTIVE):
+        for run in await user.runs.list(thread_id=MAIN, status=ACTIVE):
             with suppress(RunCancelled):
                 await self.runtime.resume(run.id, self.agent())
         await self.run()
@@ -269,7 +269,7 @@ class Actor:
     async def fork(self) -> None:
         """Continue from another node."""
         user = self.store.of(self.owner)
-        last = (await user.thread(MAIN)).last_seq
+        last = (await user.threads.get(MAIN)).last_seq
         near = max(1, last - 12)
         at = self.chance.choice([None, *range(1, last + 1), *range(near, last + 1)])
         await branches.fork(user, MAIN, at)
@@ -284,7 +284,7 @@ class Actor:
 
     async def some_run(self) -> str:
         """Return a run of the thread, mostly one that is not over."""
-        runs = await self.store.of(self.owner).runs(thread_id=MAIN, limit=4)
+        runs = await self.store.of(self.owner).runs.list(thread_id=MAIN, limit=4)
         if not runs:
             raise NotFound("There is no run yet.")
         going = [one for one in runs if one.status != "succeeded"]

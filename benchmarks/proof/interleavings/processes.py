@@ -137,7 +137,7 @@ def run_kills(
 
 async def _ensure_thread(url: str, owner: str) -> None:
     store = await open_store(url)
-    await store.of(owner).ensure_thread(MAIN)
+    await store.of(owner).threads.ensure(MAIN)
     await store.close()
 
 

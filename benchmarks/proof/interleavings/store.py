@@ -92,15 +92,15 @@ class StoreWorld(World):
         """Let each side follow the events to their end."""
         user = scheduler.stores[0].of(self.owner)
         for side in self.sides.values():
-            events = await user.events(MAIN, after=side.cursor)
+            events = await user.events.list(MAIN, after=side.cursor)
             side.followed += [(event.id, event.kind) for event in events]
 
     async def judge(self, store: Store, history: Sequence[Op]) -> list[str]:
         """Judge the rows; the branch of the head must be readable."""
         user = store.of(self.owner)
-        thread = await user.thread(MAIN)
+        thread = await user.threads.get(MAIN)
         if thread.head is not None:
-            await user.branch(MAIN, thread.head)
+            await user.log.branch(MAIN, thread.head)
         rows = await read_rows(driver_of(store), self.owner)
         return Judge(rows, history, list(self.sides.values())).judge()
 

@@ -115,13 +115,13 @@ class Actor:
         """Read the thread, or trust what was read before."""
         known = self.side.threads.get(thread_id)
         if known is None or self.chance.random() < 0.8:
-            known = self.side.threads[thread_id] = await self.user.thread(thread_id)
+            known = self.side.threads[thread_id] = await self.user.threads.get(thread_id)
         return known
 
     async def some_run(self) -> Run:
         """Return a run that somebody began, as it was when it was read."""
         if not self.side.runs or self.chance.random() < 0.7:
-            self.side.runs = await self.user.runs(limit=20)
+            self.side.runs = await self.user.runs.list(limit=20)
         if not self.side.runs:
             raise NothingToDo
         return self.chance.choice(self.side.runs)
@@ -168,7 +168,7 @@ class Actor:
         commit = replace(commit, usage=(usage,) * facts["usage"], **money)  # pyright: ignore[reportArgumentType]
         commit = replace(commit, events=self._events())
         self._note(self.op)
-        facts["last_event"] = await self.user.commit(lease, commit)
+        facts["last_event"] = await self.user.runs.commit(lease, commit)
         own = max(0, self.side.own.get(lease.run_id, 0) - facts.get("release", 0))
         self.side.own[lease.run_id] = 0 if commit.finish else own + facts.get("reserve", 0)
         if commit.nodes or commit.activation:
@@ -188,7 +188,7 @@ class Actor:
         """Begin a child run, on a thread of its own, of a run whose lease the side has."""
         lease = self.some_lease()
         name = f"child {self.op.id}"
-        thread = await self.user.ensure_thread(name)
+        thread = await self.user.threads.ensure(name)
         await self._begin(thread, lease)
 
     async def _begin(self, thread: Thread, parent: Lease | None) -> None:
@@ -202,7 +202,7 @@ class Actor:
             facts["reserve"] = reserve
         limit = facts["limit"]
         self._note(self.op)
-        lease, last = await self.user.begin_run(
+        lease, last = await self.user.runs.begin(
             NewRun(
                 id=run_id,
                 thread_id=thread.id,
@@ -238,10 +238,10 @@ class Actor:
 
     async def _open_exchange(self, lease: Lease) -> tuple[int, list[int], list[int]]:
         """Return the open exchange, its pending and its started calls."""
-        run = await self.user.run(lease.run_id)
+        run = await self.user.runs.get(lease.run_id)
         if run.open_node is None:
             raise NothingToDo
-        node = await self.user.node(lease.thread_id, run.open_node)
+        node = await self.user.log.node(lease.thread_id, run.open_node)
         pending = [call.index for call in node.calls if call.status == "pending"]
         started = [call.index for call in node.calls if call.status == "started"]
         return node.seq, pending, started
@@ -295,7 +295,7 @@ class Actor:
     async def drain(self) -> None:
         """Take what is in the inbox into the log."""
         lease = self.some_lease()
-        items = await self.user.inbox(lease.thread_id)
+        items = await self.user.inbox.pending(lease.thread_id)
         if not items:
             raise NothingToDo
         thread = await self.thread(lease.thread_id)
@@ -330,12 +330,12 @@ class Actor:
             raise NothingToDo
         original, lease, commit = self.side.last
         self.op.facts["of"] = original
-        await self.user.commit(lease, commit)
+        await self.user.runs.commit(lease, commit)
 
     async def wrong(self) -> None:
         """Commit, with a lease that may be good, what can never be right."""
         lease = self.some_lease()
-        thread = await self.user.thread(lease.thread_id)
+        thread = await self.user.threads.get(lease.thread_id)
         seq, head = thread.last_seq + 1, thread.head
         exchange = NewNode(seq, head, "exchange", "assistant", b"", 1, 0, "open", ("tool",))
         call = CallDone(seq - 1, 0, "ok", b"", 1)
@@ -352,7 +352,7 @@ class Actor:
         }
         self.op.facts["wrong"] = name = self.chance.choice(list(wrongs))
         self._note(self.op)
-        await self.user.commit(lease, wrongs[name])
+        await self.user.runs.commit(lease, wrongs[name])
 
     # Without a lease, or about it
 
@@ -362,31 +362,31 @@ class Actor:
         self.op.facts.update(run=run.id, epoch=run.epoch + 1, thread=run.thread_id)
         owner = LeaseOwner(self.side.name, "boot", 1, "start")
         self._note(self.op)
-        lease = await self.user.take_lease(run.id, owner, seconds=60, replaces=run.epoch)
+        lease = await self.user.runs.take_lease(run.id, owner, seconds=60, replaces=run.epoch)
         self.op.facts["given"] = lease.epoch
         self.side.leases[run.id] = lease
         self.side.own[run.id] = 0
 
     async def renew(self) -> None:
         """Renew a lease."""
-        self.op.facts["cancelled"] = await self.user.renew_lease(self.some_lease(), seconds=60)
+        self.op.facts["cancelled"] = await self.user.runs.renew_lease(self.some_lease(), seconds=60)
 
     async def poll(self) -> None:
         """Look whether there is anything to heed."""
-        self.op.facts["cancelled"], _ = await self.user.poll(self.some_lease())
+        self.op.facts["cancelled"], _ = await self.user.runs.poll(self.some_lease())
 
     async def cancel(self) -> None:
         """Cancel a run and its children."""
         run = await self.some_run()
         self.op.facts["run"] = run.id
         self._note(self.op)
-        self.op.facts["reached"] = await self.user.cancel_run(run.id)
+        self.op.facts["reached"] = await self.user.runs.cancel(run.id)
 
     async def post(self) -> None:
         """Post to the inbox."""
         body = marked(self.chance, self.op.id)
         self._note(self.op)
-        self.op.facts["item"] = await self.user.post(MAIN, self.op.id, body)
+        self.op.facts["item"] = await self.user.inbox.post(MAIN, self.op.id, body)
 
     async def move(self) -> None:
         """Move the head to another node."""
@@ -394,25 +394,25 @@ class Actor:
         head = self.chance.choice([None, *range(1, thread.last_seq + 1)])
         self.op.facts.update(head=head, expect=thread.head)
         self._note(self.op)
-        await self.user.move_head(MAIN, head, expect=thread.head)
+        await self.user.threads.move_head(MAIN, head, expect=thread.head)
 
     async def describe(self) -> None:
         """Add to the thread's metadata."""
         self._note(self.op)
-        await self.user.update_thread(MAIN, metadata={self.op.id: 1})
+        await self.user.threads.update(MAIN, metadata={self.op.id: 1})
 
     async def enqueue(self) -> None:
         """Enqueue a job that others enqueue as well."""
         self.op.facts["key"] = key = self.chance.choice(KEYS)
         body = marked(self.chance, key)
         self._note(self.op)
-        self.op.facts["added"] = await self.user.enqueue(MAIN, "observe", key, body)
+        self.op.facts["added"] = await self.user.jobs.enqueue(MAIN, "observe", key, body)
 
     async def claim(self) -> None:
         """Claim a job, for no time or for long."""
         self.op.facts["seconds"] = seconds = self.chance.choice([0, 0, 3600])
         self._note(self.op)
-        job = await self.user.claim("observe", seconds=seconds)
+        job = await self.user.jobs.claim("observe", seconds=seconds)
         if job is None:
             return
         self.op.facts.update(key=job.key, attempt=job.attempts, token=job.token)
@@ -429,9 +429,9 @@ class Actor:
         self.op.facts.update(key=job.key, attempt=job.attempts, how=how)
         self._note(self.op)
         if how == "done":
-            await self.user.finish_job(job)
+            await self.user.jobs.finish(job)
         else:
-            await self.user.fail_job(job, retry_after=0 if how == "retry" else None, detail="x")
+            await self.user.jobs.fail(job, retry_after=0 if how == "retry" else None, detail="x")
 
     async def follow(self) -> None:
         """Read the events that came since the last time."""
@@ -440,7 +440,7 @@ class Actor:
         self.side.following = True
         try:
             limit = self.chance.choice([1, 1000])
-            for event in await self.user.events(MAIN, after=self.side.cursor, limit=limit):
+            for event in await self.user.events.list(MAIN, after=self.side.cursor, limit=limit):
                 self.side.followed.append((event.id, event.kind))
                 self.side.cursor = event.id
         finally:
@@ -448,14 +448,14 @@ class Actor:
 
     async def read(self) -> None:
         """Read the branch of the head as one who builds a prompt does."""
-        thread = await self.user.thread(MAIN)
+        thread = await self.user.threads.get(MAIN)
         if thread.head is None:
             return
-        for node in await self.user.branch(MAIN, thread.head):
+        for node in await self.user.log.branch(MAIN, thread.head):
             open_calls = any(call.status != "done" for call in node.calls)
             if node.status == "open" or open_calls:
                 raise ValueError(f"node {node.seq} of the head's branch is not closed")
-        active = await self.user.runs(thread_id=MAIN, status=ACTIVE)
+        active = await self.user.runs.list(thread_id=MAIN, status=ACTIVE)
         if len(active) > 1:
             raise ValueError(f"{len(active)} runs are active")
 

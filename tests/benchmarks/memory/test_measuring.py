@@ -199,7 +199,7 @@ async def test_a_remembered_thread_holds_what_a_logged_one_does(tmp_path: Path) 
         fed = await remember(runtime, "remembered", said, Agent(instructions="Listen."))
         await log_only(store, "logged", said)
         logs = [
-            [node.body for node in await store.branch(thread, 2 * len(said))]
+            [node.body for node in await store.log.branch(thread, 2 * len(said))]
             for thread in ("remembered", "logged")
         ]
         view = await load_view(store, "logged", 2 * len(said))

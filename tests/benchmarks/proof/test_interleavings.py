@@ -41,10 +41,10 @@ class Holder:
 
 async def step(user: UserStore, holder: Holder, body: bytes) -> None:
     """Write an exchange ahead, then close it, as the engine does."""
-    thread = await user.thread("t1")
+    thread = await user.threads.get("t1")
     seq = thread.last_seq + 1
     opening = Commit(nodes=(exchange(seq, thread.head, "a"),), events=(NewEvent("answer", seq),))
-    await user.commit(holder.lease, opening)
+    await user.runs.commit(holder.lease, opening)
     holder.last = Commit(
         done=(done(seq, 0, body),),
         close=(seq,),
@@ -52,39 +52,39 @@ async def step(user: UserStore, holder: Holder, body: bytes) -> None:
         head=seq + 1,
         events=(NewEvent("tool-finish", seq), NewEvent("note", seq + 1)),
     )
-    await user.commit(holder.lease, holder.last)
+    await user.runs.commit(holder.lease, holder.last)
     holder.written += [seq, seq + 1]
 
 
 async def act(user: UserStore, holders: list[Holder], who: int, action: str) -> None:
     """Let one of the two act, and check that it is allowed exactly if it holds the lease."""
     holder = holders[who]
-    run = await user.run("r1")
+    run = await user.runs.get("r1")
     holds = run.epoch == holder.lease.epoch
     body = f"{who}".encode()
     if action == "post":
-        await user.post("t1", "steer", body)
+        await user.inbox.post("t1", "steer", body)
     elif action == "take":
         owner = OWNER if who == 0 else OTHER
-        holder.lease = await user.take_lease("r1", owner, seconds=60, replaces=run.epoch)
+        holder.lease = await user.runs.take_lease("r1", owner, seconds=60, replaces=run.epoch)
     elif action == "repeat":
         if holder.last is not None:
             with pytest.raises(Conflict):
-                await user.commit(holder.lease, holder.last)
+                await user.runs.commit(holder.lease, holder.last)
     elif not holds:
         with pytest.raises(LeaseLost):
             await step(user, holder, body)
         with pytest.raises(LeaseLost):
-            await user.renew_lease(holder.lease, seconds=60)
+            await user.runs.renew_lease(holder.lease, seconds=60)
     elif action == "step":
         await step(user, holder, body)
     elif action == "renew":
-        await user.renew_lease(holder.lease, seconds=60)
+        await user.runs.renew_lease(holder.lease, seconds=60)
     elif action == "stale":
         with pytest.raises(Conflict):
-            await user.commit(holder.lease, Commit(nodes=(message(1, None),), head=1))
-    elif items := await user.inbox("t1"):
-        thread = await user.thread("t1")
+            await user.runs.commit(holder.lease, Commit(nodes=(message(1, None),), head=1))
+    elif items := await user.inbox.pending("t1"):
+        thread = await user.threads.get("t1")
         node = message(thread.last_seq + 1, thread.head, items[0].body)
         drained = Commit(
             nodes=(node,),
@@ -92,18 +92,18 @@ async def act(user: UserStore, holders: list[Holder], who: int, action: str) -> 
             drained=(items[0].id,),
             events=(NewEvent("note", node.seq),),
         )
-        await user.commit(holder.lease, drained)
+        await user.runs.commit(holder.lease, drained)
         holder.written.append(node.seq)
 
 
 async def check(user: UserStore, holders: list[Holder]) -> None:
     """Nothing is missing, nothing is there twice, and everything is the holders'."""
-    thread = await user.thread("t1")
-    branch = await user.branch("t1", thread.head or 0)
+    thread = await user.threads.get("t1")
+    branch = await user.log.branch("t1", thread.head or 0)
     written = sorted([1, *holders[0].written, *holders[1].written])
     assert [node.seq for node in branch] == written == list(range(1, thread.last_seq + 1))
     assert all(node.status == "closed" for node in branch)
-    events = await user.events("t1")
+    events = await user.events.list("t1")
     assert [event.id for event in events] == list(range(1, thread.last_event + 1))
     appended = [event.node_id for event in events if event.kind != "answer"]
     assert appended == list(range(2, thread.last_seq + 1))
@@ -135,7 +135,7 @@ async def test_of_many_who_take_a_lease_at_once_one_gets_it(user: UserStore) -> 
 
     async def take(number: int) -> None:
         try:
-            leases.append(await user.take_lease("r1", OTHER, seconds=60, replaces=1))
+            leases.append(await user.runs.take_lease("r1", OTHER, seconds=60, replaces=1))
         except LeaseLost:
             lost.append(number)
 
@@ -153,7 +153,7 @@ async def test_of_many_who_append_the_same_seq_one_writes(user: UserStore) -> No
 
     async def append(number: int) -> None:
         try:
-            await user.commit(lease, Commit(nodes=(message(2, 1, b"%d" % number),), head=2))
+            await user.runs.commit(lease, Commit(nodes=(message(2, 1, b"%d" % number),), head=2))
         except Conflict:
             refused.append(number)
 
@@ -162,7 +162,7 @@ async def test_of_many_who_append_the_same_seq_one_writes(user: UserStore) -> No
             group.start_soon(append, number)
 
     assert len(refused) == 19
-    [body] = [node.body for node in await user.children("t1", 1)]
+    [body] = [node.body for node in await user.log.children("t1", 1)]
     assert int(body) not in refused
 
 

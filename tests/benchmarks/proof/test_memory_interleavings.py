@@ -117,7 +117,7 @@ async def test_two_runtimes_never_observe_the_same_and_who_comes_late_writes_not
 
     try:
         user = stores[0].of("ann")
-        await user.ensure_thread(MAIN)
+        await user.threads.ensure(MAIN)
         written = 0
         first, second, third = Op("1", "run", "slow"), Op("2", "tidy", "b"), Op("3", "tidy", "b")
         async with anyio.create_task_group() as group:
@@ -128,15 +128,15 @@ async def test_two_runtimes_never_observe_the_same_and_who_comes_late_writes_not
             # The lease of the run is over, the claim of the job is not.
             await expire(stores[0], "ann", claims=False)
             await other.act(second, stores[1], random.Random(4))
-            written = len(await user.observations(MAIN, ending_from=0))
+            written = len(await user.log.observations(MAIN, ending_from=0))
             release.set()
             group.cancel_scope.cancel()
         assert second.outcome == "ok"
-        assert len(await user.observations(MAIN, ending_from=0)) == written
+        assert len(await user.log.observations(MAIN, ending_from=0)) == written
         await expire(stores[0], "ann")
         await other.act(third, stores[1], random.Random(5))
         assert third.outcome == "ok"
-        rows = await user.observations(MAIN, ending_from=0)
+        rows = await user.log.observations(MAIN, ending_from=0)
         intervals = [(one.first, one.last) for one in rows if not one.level and not one.provisional]
         assert intervals
         assert len(set(intervals)) == len(intervals)
@@ -224,7 +224,7 @@ def end_the_job_first(patch: pytest.MonkeyPatch) -> None:
 
     async def remember(log: RunLog, written: Observation, job: Any, **more: Any) -> Observation:
         if job is not None:
-            await log.store.finish_job(job)
+            await log.store.jobs.finish(job)
         return await true(log, written, None, **more)
 
     patch.setattr(keeping, "commit_observation", remember)

@@ -48,7 +48,7 @@ class Talk:
 
     async def ask(self, text: str, *files: FileRef) -> Lease:
         """Begin a run with a task, and leave it at work."""
-        thread = await self.store.ensure_thread(self.thread_id)
+        thread = await self.store.threads.ensure(self.thread_id)
         seq = thread.last_seq + 1
         row = node_row(UserMessage(text, files), seq=seq, parent_id=thread.head, activation_id=0)
         return await begin(
@@ -63,29 +63,31 @@ class Talk:
 
     async def append(self, lease: Lease, message: LoggedMessage, *results: ToolResult) -> int:
         """Append a message under the head, with the results of its calls; return its node."""
-        thread = await self.store.thread(self.thread_id)
+        thread = await self.store.threads.get(self.thread_id)
         seq = thread.last_seq + 1
         row = node_row(message, seq=seq, parent_id=thread.head, activation_id=0)
         if not results:
-            await self.store.commit(lease, Commit(nodes=(row,), head=seq))
+            await self.store.runs.commit(lease, Commit(nodes=(row,), head=seq))
             return seq
-        await self.store.commit(lease, Commit(nodes=(row,)))
+        await self.store.runs.commit(lease, Commit(nodes=(row,)))
         done = tuple(
             CallDone(seq, i, one.outcome, encode_result(one), 5) for i, one in enumerate(results)
         )
-        await self.store.commit(lease, Commit(start=tuple((seq, i) for i in range(len(results)))))
-        await self.store.commit(lease, Commit(done=done, close=(seq,), head=seq))
+        await self.store.runs.commit(
+            lease, Commit(start=tuple((seq, i) for i in range(len(results))))
+        )
+        await self.store.runs.commit(lease, Commit(done=done, close=(seq,), head=seq))
         return seq
 
     async def use(self, lease: Lease, *answers: str) -> int:
         """Append an exchange with a call for each result."""
-        seq = (await self.store.thread(self.thread_id)).last_seq + 1
+        seq = (await self.store.threads.get(self.thread_id)).last_seq + 1
         calls = tuple(ToolCall(call_id(seq, i), "look", {"at": i}) for i in range(len(answers)))
         results = [ToolResult(answer) for answer in answers]
         return await self.append(lease, AssistantMessage("", calls), *results)
 
     async def end(self, lease: Lease) -> None:
-        await self.store.commit(lease, Commit(finish=Finish("succeeded", "completed")))
+        await self.store.runs.commit(lease, Commit(finish=Finish("succeeded", "completed")))
 
     async def turn(self, asked: str, answer: str, *uses: Sequence[str]) -> int:
         """Write a whole turn; return the node of its answer."""
@@ -138,7 +140,7 @@ async def test_the_history_is_the_turns_of_the_thread(talk: Talk) -> None:
 
 
 async def test_a_thread_without_messages_has_no_history(talk: Talk) -> None:
-    await talk.store.ensure_thread("talk")
+    await talk.store.threads.ensure("talk")
     assert await talk.memory.history() == []
 
 

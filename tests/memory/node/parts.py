@@ -36,7 +36,7 @@ def ann(opened: Store) -> UserStore:
 @pytest.fixture
 def documents(ann: UserStore) -> Documents:
     """The owner's documents."""
-    return ann.documents()
+    return ann.documents
 
 
 def node(store: UserStore, name: str = "node", talk: str = "talk", **options: bool) -> NodeMemory:

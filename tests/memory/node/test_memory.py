@@ -447,10 +447,10 @@ async def test_another_owners_file_is_refused(opened: Store, ann: UserStore) -> 
     ids = {"ann": str(uuid.uuid4()), "bob": str(uuid.uuid4())}
     for owner, identity in ids.items():
         store = opened.of(owner)
-        await store.ensure_thread("files")
+        await store.threads.ensure("files")
         content = f"what {owner} wrote".encode()
         file = NewFile(identity, "document", "upload", f"{owner}.txt", "text/plain", content)
-        await store.put_file("files", file)
+        await store.files.put("files", file)
     memory = node(ann)
     refs = [FileRef("document", f"upload:{identity}") for identity in ids.values()]
     await memory.add_messages(

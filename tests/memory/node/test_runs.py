@@ -97,7 +97,7 @@ async def test_a_run_begins_with_what_its_node_said_before(play: Play, tmp_path:
         assert texts(await memory(world).history(latest)) == [*seen(agent), "Re: three"]
         assert len({"talk", *(one.thread_id for one in results)}) == 4
         # The log alone says what the model saw.
-        nodes = await world.store.branch(results[2].thread_id, 6)
+        nodes = await world.store.log.branch(results[2].thread_id, 6)
         assert len(nodes) == 6
 
 
@@ -160,7 +160,7 @@ async def test_files_of_the_task_and_of_the_answer_are_remembered_as_references(
             "assistant",
         ]
         result = await world.run(agent, "Again.", thread="talk")
-        first, second, _ = await world.store.branch(result.thread_id, 3)
+        first, second, _ = await world.store.log.branch(result.thread_id, 3)
         asked, answered = decode_message(first.body), decode_message(second.body)
     assert isinstance(asked, UserMessage) and asked.files == (image,)
     assert isinstance(answered, AssistantMessage) and answered.text == "Drawn."
@@ -233,8 +233,8 @@ async def test_what_a_node_said_follows_the_branch_of_its_conversation(play: Pla
         assert seen(child) == ["first 0", "Re: first 0", "second 0"]
         await world.run(parent, "third", thread="talk")
         assert seen(child) == ["first 0", "Re: first 0", "second 0", "Re: second 0", "third 0"]
-        thread = await world.store.thread("talk")
-        nodes = await world.store.branch("talk", thread.head or 0)
+        thread = await world.store.threads.get("talk")
+        nodes = await world.store.log.branch("talk", thread.head or 0)
         await branches.fork(world.store, "talk", nodes[2].seq)
         await world.run(parent, "instead", thread="talk")
         assert seen(child) == ["first 0", "Re: first 0", "instead 0"]
@@ -250,7 +250,7 @@ async def test_the_mode_node_without_a_conversation_is_refused(play: Play) -> No
     async with play() as world:
         with pytest.raises(ConfigError, match=r"'writer' has the memory mode `node`.*no convers"):
             await world.run(writer(), "Write.")
-        assert await world.store.runs() == []
+        assert await world.store.runs.list() == []
         agent = writer(conversation_id="talk")
         await world.run(agent, "one")
         await world.run(agent, "two")
@@ -269,18 +269,18 @@ async def test_an_unsafe_id_and_an_unknown_mode_are_refused_by_name(play: Play) 
         with pytest.raises(ConfigError, match="unknown memory mode") as caught:
             await world.run(unknown, "Write.", thread="talk")
         assert "`conversation`, `node`" in caught.value.cure
-        assert await world.store.runs() == []
+        assert await world.store.runs.list() == []
 
 
 @on_the_file
 async def test_a_corrupt_memory_fails_the_run_before_it_begins(play: Play) -> None:
     async with play() as world:
-        documents = world.store.documents()
+        documents = world.store.documents
         key = "node_memory/default/talk/writer.json"
         assert await documents.write(key, b"{", replaces=None)
         with pytest.raises(CorruptDocument):
             await world.run(writer(), "Write.", thread="talk")
-        assert await world.store.runs() == []
+        assert await world.store.runs.list() == []
 
 
 @on_the_file
@@ -428,7 +428,7 @@ async def test_after_a_kill_the_turn_is_there_once(database_url: str, where: str
     assert done.returncode == -9, done.stdout.decode()
     async with Runtime.open(Settings(database_url=database_url)) as runtime:
         store = runtime.store.of("local")
-        [run] = await store.runs()
+        [run] = await store.runs.list()
         if where == "step":
             agent = writer(ScriptedModel([say("Written.")]))
             await runtime.resume(run.id, agent)
@@ -448,9 +448,9 @@ async def test_two_small_images_do_not_erase_a_memory(play: Play, tmp_path: Path
         await world.run(agent, "My name is Ada.", thread="talk")
         await world.run(agent, "Look at these.", thread="talk", files=[small, small])
         result = await world.run(agent, "Who am I?", thread="talk")
-        head = (await world.store.thread(result.thread_id)).head
+        head = (await world.store.threads.get(result.thread_id)).head
         assert head is not None
-        branch = await world.store.branch(result.thread_id, head)
+        branch = await world.store.log.branch(result.thread_id, head)
         said = [getattr(decode_message(node.body), "text", "") for node in branch]
     assert said[0] == "My name is Ada."
     starts = [one for one in world.events if one.kind == "run-start"]

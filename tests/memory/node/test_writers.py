@@ -56,7 +56,7 @@ class Interfered:
         return getattr(self._store, name)
 
     def documents(self) -> Documents:
-        return Interfering(self._store.documents(), self._meanwhile)
+        return Interfering(self._store.documents, self._meanwhile)
 
 
 def interfered(store: UserStore, meanwhile: Callable[[], Any]) -> UserStore:
@@ -199,7 +199,7 @@ async def test_a_write_whose_answer_was_lost_is_there_once(ann: UserStore) -> No
 
     class Losing(Interfered):
         def documents(self) -> Documents:
-            return Lossy(self._store.documents(), self._meanwhile)
+            return Lossy(self._store.documents, self._meanwhile)
 
     losing: Any = Losing(ann, once())
     memory = node(losing)
@@ -345,7 +345,7 @@ async def test_a_memory_that_is_used_meanwhile_is_not_pruned(
 async def test_old_memories_are_pruned_once_a_day_and_after_a_crash_by_the_next(
     ann: UserStore, documents: Documents, three: list[str]
 ) -> None:
-    crashed = await ann.claim_periodic(PRUNE, seconds=-1)
+    crashed = await ann.jobs.claim_periodic(PRUNE, seconds=-1)
     assert crashed is not None and await keys(documents) == three
     await prune_daily(ann, days=-1)
     assert await keys(documents) == []

@@ -170,7 +170,7 @@ async def test_what_the_user_supersedes_leaves_and_a_fork_brings_it_back(tmp_pat
             await chat.say("Look again.")
         assert f"- {old}" in block_of(chat.requests[-1])
         store = chat.runtime.store.of("local")
-        head = (await store.thread("t")).head
+        head = (await store.threads.get("t")).head
         await chat.say(f"Look. {new} {rule(1)}")
         for _ in range(4):
             await chat.say("Look again.")
@@ -334,7 +334,7 @@ async def test_nothing_is_archived_below_r_and_the_reflector_is_left_in_peace(
     async with _chat(tmp_path, reflector_observation_tokens=1500) as chat:
         chat.looks = 160
         await chat.say(f"Look around. {rule(1)}")
-        rows = await chat.runtime.store.of("local").observations("t", ending_from=0)
+        rows = await chat.runtime.store.of("local").log.observations("t", ending_from=0)
 
     standing: dict[int, int] = {}
     left_out = observed = 0

@@ -225,9 +225,10 @@ async def test_the_observer_reads_neither_its_instructions_nor_what_was_observed
 ) -> None:
     async with serve(url, patch=monkeypatch) as served:
         await _remembered(served)
-        nodes = await served.runtime.store.of(served.runtime.settings.user).branch(
+        nodes = await served.runtime.store.of(served.runtime.settings.user).log.branch(
             MAIN,
-            (await served.runtime.store.of(served.runtime.settings.user).thread(MAIN)).head or 0,
+            (await served.runtime.store.of(served.runtime.settings.user).threads.get(MAIN)).head
+            or 0,
         )
 
     assert served.provider.memory
@@ -349,15 +350,15 @@ async def test_deleting_a_thread_deletes_what_was_observed(
                 await served.until(lambda: len(served.observations()) >= 2)
                 # While memory is at work for a run, its thread cannot be deleted.
                 with pytest.raises(ThreadBusy):
-                    await user.delete_thread(MAIN)
+                    await user.upkeep.delete_thread(MAIN)
                 busy.append("refused")
             return seen(number)
 
         served.look = look
         assert (await served.run()).ok
         assert busy
-        assert await user.observations(MAIN, ending_from=0)
-        await user.delete_thread(MAIN)
-        await user.ensure_thread(MAIN)
-        assert await user.observations(MAIN, ending_from=0) == []
-        assert await user.claim("observe", seconds=1, thread_id=MAIN) is None
+        assert await user.log.observations(MAIN, ending_from=0)
+        await user.upkeep.delete_thread(MAIN)
+        await user.threads.ensure(MAIN)
+        assert await user.log.observations(MAIN, ending_from=0) == []
+        assert await user.jobs.claim("observe", seconds=1, thread_id=MAIN) is None

@@ -120,7 +120,7 @@ async def test_a_second_run_goes_on_with_what_the_first_observed(runtime: Runtim
 async def test_each_node_is_observed_once_and_in_order(runtime: Runtime) -> None:
     await _run(runtime, Script(), thread="t")
 
-    rows = await runtime.store.of("local").observations("t", ending_from=1)
+    rows = await runtime.store.of("local").log.observations("t", ending_from=1)
     base = [row for row in rows if not row.level]
     assert [row.parent_id for row in base] == [None, *(row.last for row in base[:-1])]
     jobs = {(row.first, row.last) for row in base}

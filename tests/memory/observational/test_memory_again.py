@@ -146,8 +146,8 @@ async def test_while_it_stays_down_what_rules_wrote_stays_and_every_call_is_book
 
     seen = [event.data for event in events if event.kind == "observation"]
     assert seen and all(one["provisional"] and not one["again"] for one in seen)
-    (run,) = await runtime.store.of("local").runs(thread_id="t", limit=5)
-    usage = await runtime.store.of("local").usage_by_purpose(root_run_id=run.id)
+    (run,) = await runtime.store.of("local").runs.list(thread_id="t", limit=5)
+    usage = await runtime.store.of("local").spending.usage_by_purpose(root_run_id=run.id)
     observing = usage["observe"]
     assert observing.calls >= len(observer.asked) - 1
 
@@ -161,6 +161,6 @@ async def test_a_later_run_takes_up_what_an_earlier_one_left_provisional(
 
     again = [event.data for event in events if event.kind == "observation" and event.data["again"]]
     assert again
-    rows = await runtime.store.of("local").observations("t", ending_from=1)
+    rows = await runtime.store.of("local").log.observations("t", ending_from=1)
     kept = {(row.first, row.last) for row in rows if not row.provisional}
     assert {(one["first"], one["last"]) for one in again} <= kept

@@ -91,7 +91,7 @@ async def _talk(runtime: Runtime, times: int) -> list[Event]:
 async def _observed(runtime: Runtime, count: int) -> None:
     store = runtime.store.of("local")
     with anyio.fail_after(30):
-        async with aclosing(store.follow("t")) as events:
+        async with aclosing(store.events.follow("t")) as events:
             async for event in events:
                 count -= event.kind == "observation"
                 if not count:
@@ -107,10 +107,10 @@ async def test_an_observation_goes_on_when_its_run_is_over(
     await _observed(runtime, 1)
 
     store = runtime.store.of("local")
-    [row] = await store.observations("t", ids=[1])
+    [row] = await store.log.observations("t", ids=[1])
     assert (row.first, row.last) == observer.intervals[0] and not row.provisional
-    assert (await store.usage_by_purpose(thread_id="t"))["observe"].calls >= 1
-    kept = [one for one in await store.events("t") if one.kind == "observation"]
+    assert (await store.spending.usage_by_purpose(thread_id="t"))["observe"].calls >= 1
+    kept = [one for one in await store.events.list("t") if one.kind == "observation"]
     assert kept[0].data["first"] == row.first
     # Only while the run went on could its listener hear of it.
     assert len([one for one in heard if one.kind == "observation"]) == 0
@@ -127,7 +127,7 @@ async def test_the_runs_after_it_do_not_pay_for_it_again_and_use_it(
         await _talk(runtime, 2)
         await _observed(runtime, count)
     assert len(set(observer.intervals)) == len(observer.intervals)
-    causes = [one.cause for one in await runtime.store.of("local").activations("t")]
+    causes = [one.cause for one in await runtime.store.of("local").log.activations("t")]
     assert "observed" in causes
 
 
@@ -150,7 +150,7 @@ async def test_what_it_may_have_cost_counts_as_spent_when_the_run_ends(
     result = await runtime.run(AGENT, WORDS, thread="t")
     while not observer.asked.is_set():
         result = await runtime.run(AGENT, WORDS, thread="t")
-    run = await runtime.store.of("local").run(result.run_id)
+    run = await runtime.store.of("local").runs.get(result.run_id)
     assert run.reserved.tokens == 0
     assert run.unsettled.tokens == 200
 

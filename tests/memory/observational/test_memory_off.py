@@ -99,10 +99,10 @@ class Talk:
         """
         async with self.runtime() as runtime:
             store = runtime.store.of("local")
-            head = (await store.thread("t")).head
+            head = (await store.threads.get("t")).head
             view = await load_view(store, "t", head)
             assert head is not None
-            branch = await store.lineage("t", head)
+            branch = await store.log.lineage("t", head)
         raw = view.entries[0].seq
         seen = [(int(a), int(b)) for a, b in _OBSERVED.findall(self.text)]
         covered = sorted([*seen, *((gap.first, gap.last) for gap in view.start.gaps)])
@@ -192,7 +192,7 @@ async def test_a_gap_larger_than_an_observation_is_observed_in_chunks(talk: Talk
     await talk.observe()
 
     async with talk.runtime() as runtime:
-        rows = await runtime.store.of("local").observations("t", ending_from=0)
+        rows = await runtime.store.of("local").log.observations("t", ending_from=0)
     assert len(rows) > 10
     assert all(before.last == after.parent_id for before, after in pairwise(rows))
     await talk.say()
@@ -214,7 +214,7 @@ async def test_memory_may_be_switched_as_often_as_one_likes(talk: Talk) -> None:
     assert await talk.gaps() == ()
     # What was written once is not written again.
     async with talk.runtime() as runtime:
-        rows = await runtime.store.of("local").observations("t", ending_from=0)
+        rows = await runtime.store.of("local").log.observations("t", ending_from=0)
     base = sorted((row.first, row.last) for row in rows if not row.level)
     assert all(before[1] < after[0] for before, after in pairwise(base))
 
@@ -227,7 +227,7 @@ async def test_what_is_condensed_never_reaches_over_a_gap(talk: Talk) -> None:
     async with talk.runtime(reflector_observation_tokens=500) as runtime:
         for _ in range(3):
             await runtime.memory.reflect(talk.agent(), "t")
-        rows = await runtime.store.of("local").observations("t", ending_from=0)
+        rows = await runtime.store.of("local").log.observations("t", ending_from=0)
     by_id = {row.id: row for row in rows}
     for row in rows:
         parts = [by_id[part] for part in row.parts]
@@ -242,7 +242,7 @@ async def test_a_branch_shows_only_what_was_observed_of_it(talk: Talk) -> None:
     await talk.say(4, on=False)
     async with talk.runtime() as runtime:
         store = runtime.store.of("local")
-        branch = await store.lineage("t", (await store.thread("t")).head or 0)
+        branch = await store.log.lineage("t", (await store.threads.get("t")).head or 0)
         await fork(store, "t", branch[-8])
     await talk.say(4, on=False, first="Elsewhere.")
     await talk.say()

@@ -49,7 +49,7 @@ async def runtime(tmp_path: Path) -> AsyncIterator[Runtime]:
 
 async def test_it_tells_where_each_observation_stands(runtime: Runtime) -> None:
     store = runtime.store.of("local")
-    view = await load_view(store, "t", (await store.thread("t")).head)
+    view = await load_view(store, "t", (await store.threads.get("t")).head)
 
     report = await runtime.memory.report(_agent(0), "t")
 
@@ -59,20 +59,20 @@ async def test_it_tells_where_each_observation_stands(runtime: Runtime) -> None:
     assert parts and parts <= {one.observation.id for one in report.at("replaced")}
     prepared = [one.observation for one in report.at("prepared") if not one.observation.level]
     assert all(one.first >= view.entries[0].seq for one in prepared)
-    assert len(report.held) == await store.last_observation("t")
+    assert len(report.held) == await store.log.last_observation_id("t")
     assert not report.at("elsewhere")
 
 
 async def test_its_figures_are_those_of_the_log(runtime: Runtime) -> None:
     store = runtime.store.of("local")
-    view = await load_view(store, "t", (await store.thread("t")).head)
+    view = await load_view(store, "t", (await store.threads.get("t")).head)
 
     report = await runtime.memory.report(_agent(0), "t")
 
     assert abs(report.tokens.total - round(view.tokens * report.ratio)) <= 2
     for one in report.held:
         seen = one.observation
-        nodes = await store.branch("t", seen.last, first=seen.first)
+        nodes = await store.log.branch("t", seen.last, first=seen.first)
         assert one.of == round(sum(node.tokens for node in nodes) * report.ratio)
         assert one.tokens == round(seen.tokens * report.ratio)
     # The window is large enough for the thresholds of the settings.
@@ -93,7 +93,7 @@ async def test_observations_of_another_branch_are_elsewhere(runtime: Runtime) ->
 async def test_what_is_not_there_has_no_report(runtime: Runtime) -> None:
     with pytest.raises(NotFound):
         await runtime.memory.report(_agent(0), "nowhere")
-    await runtime.store.of("local").ensure_thread("empty")
+    await runtime.store.of("local").threads.ensure("empty")
     report = await runtime.memory.report(_agent(0), "empty")
     assert (report.activation, report.held, report.tokens.raw) == (None, (), 0)
     # Nothing to do is no error.

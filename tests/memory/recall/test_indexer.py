@@ -52,9 +52,9 @@ async def tell(runtime: Runtime, texts: Sequence[str] = SAID, thread: str = "t")
 
 async def wanted(store: UserStore, thread: str = "t") -> set[tuple[str, int, int]]:
     """Return the keys of all passages of a thread's branch."""
-    head = (await store.thread(thread)).head
+    head = (await store.threads.get(thread)).head
     assert head is not None
-    entries = [entry_of(node) for node in await store.branch(thread, head)]
+    entries = [entry_of(node) for node in await store.log.branch(thread, head)]
     return {(one.source, one.source_id, one.part) for one in passages(entries)}
 
 
@@ -62,7 +62,7 @@ async def there(
     store: UserStore, thread: str = "t", model: str = NAME
 ) -> set[tuple[str, int, int]]:
     """Return the keys of a thread's vectors."""
-    found = await store.vectors_of_thread(thread, limit=10_000)
+    found = await store.vectors.of_thread(thread, limit=10_000)
     return {(one.source, one.source_id, one.part) for by, one in found if by == model}
 
 
@@ -108,7 +108,7 @@ async def test_messages_and_results_are_embedded_in_the_background(database_url:
         assert max(part for source, _, part in keys if source == "result") > 1
         assert all(len(texts) <= embedding.BATCH for texts in embedder.requests)
         # The run did not wait for it, but it began while the run went on.
-        first = await store.usage_by_purpose(run_id=result.run_id)
+        first = await store.spending.usage_by_purpose(run_id=result.run_id)
         assert first["embed"].calls == len(embedder.requests) > 1
 
 
@@ -159,8 +159,8 @@ async def test_who_died_over_it_is_waited_for_until_its_claim_expires(
     async with opened(database_url, None) as runtime:
         await tell(runtime, SAID[:2])
         store = runtime.store.of("local")
-        await store.enqueue("t", "embed", NAME, b"")
-        assert await store.claim("embed", seconds=1.0, thread_id="t", key=NAME)
+        await store.jobs.enqueue("t", "embed", NAME, b"")
+        assert await store.jobs.claim("embed", seconds=1.0, thread_id="t", key=NAME)
     embedder = ScriptedEmbedder()
     async with opened(database_url, embedder) as runtime:
         await tell(runtime, SAID[2:3])
@@ -235,26 +235,26 @@ async def test_a_change_of_the_embedder_embeds_again(database_url: str) -> None:
         await embedded(store, "t", "new")
         # With the scope `user` the other threads follow, though nobody runs on them.
         await embedded(store, "other", "new")
-        assert not await store.to_embed("new")
-        assert {one.model for one in await store.embedders()} == {"old", "new"}
+        assert not await store.vectors.missing("new")
+        assert {one.model for one in await store.vectors.models()} == {"old", "new"}
 
 
 async def test_a_branch_that_was_left_is_embedded_when_it_is_taken_up(database_url: str) -> None:
     async with opened(database_url, None) as runtime:
         await tell(runtime, SAID[:4])
         store = runtime.store.of("local")
-        left = (await store.thread("t")).head
+        left = (await store.threads.get("t")).head
         await branches.fork(store, "t", 2)
     async with opened(database_url, ScriptedEmbedder()) as runtime:
         store = runtime.store.of("local")
         await tell(runtime, SAID[4:5])
         await embedded(store)
-        head = (await store.thread("t")).head
-        assert not await store.embedded("t", NAME, "message", [5, 6, 7])
-        await store.move_head("t", left, expect=head)
+        head = (await store.threads.get("t")).head
+        assert not await store.vectors.embedded_ids("t", NAME, "message", [5, 6, 7])
+        await store.threads.move_head("t", left, expect=head)
         await tell(runtime, SAID[5:])
         await embedded(store)
-        assert await store.embedded("t", NAME, "message", [5, 6, 7]) == [5, 6, 7]
+        assert await store.vectors.embedded_ids("t", NAME, "message", [5, 6, 7]) == [5, 6, 7]
 
 
 async def test_a_text_that_is_refused_is_passed_over_or_tried_by_its_beginning(
@@ -272,10 +272,10 @@ async def test_a_text_that_is_refused_is_passed_over_or_tried_by_its_beginning(
         store = runtime.store.of("local")
         await tell(runtime, texts)
         with anyio.fail_after(60):
-            head = (await store.thread("t")).head or 0
-            while not await store.embedded("t", NAME, "message", [head]):  # noqa: ASYNC110
+            head = (await store.threads.get("t")).head or 0
+            while not await store.vectors.embedded_ids("t", NAME, "message", [head]):  # noqa: ASYNC110
                 await anyio.sleep(0.01)
-        entries = [entry_of(node) for node in await store.branch("t", head)]
+        entries = [entry_of(node) for node in await store.log.branch("t", head)]
         poisoned = {one.source_id for one in passages(entries) if "poison" in one.text}
         long = {one.source_id for one in passages(entries) if "long long" in one.text}
         known = {source_id for _, source_id, _ in await there(store)}
@@ -288,7 +288,7 @@ async def test_an_embedder_that_refuses_everything_is_left_in_peace(database_url
     async with opened(database_url, refusing) as runtime:
         for _ in range(3):
             await tell(runtime)
-        assert not await runtime.store.of("local").embedders()
+        assert not await runtime.store.of("local").vectors.models()
         assert len(refusing.requests) < 40
 
 
@@ -308,11 +308,11 @@ async def test_a_thread_that_is_deleted_meanwhile_ends_its_embedding(database_ur
         await tell(runtime, SAID[:1])
         with anyio.fail_after(60):
             await asked.wait()
-        await store.delete_thread("t")
+        await store.upkeep.delete_thread("t")
         go.set()
         await tell(runtime, SAID[:2], "other")
         await embedded(store, "other")
-        assert {one.id for one in await store.threads()} == {"other"}
+        assert {one.id for one in await store.threads.list()} == {"other"}
 
 
 async def test_what_was_recalled_is_not_embedded(database_url: str) -> None:
@@ -320,11 +320,11 @@ async def test_what_was_recalled_is_not_embedded(database_url: str) -> None:
         store = runtime.store.of("local")
         await tell(runtime)
         await embedded(store)
-        head = (await store.thread("t")).head or 0
-        kept = [(node.seq, decode_message(node.body)) for node in await store.branch("t", head)]
+        head = (await store.threads.get("t")).head or 0
+        kept = [(node.seq, decode_message(node.body)) for node in await store.log.branch("t", head)]
         notes = [seq for seq, said in kept if isinstance(said, Note) and said.source == "recall"]
-        assert notes and not await store.embedded("t", NAME, "message", notes)
-        assert not [hit for hit in await store.search_text("bear") if hit.node_id in notes]
+        assert notes and not await store.vectors.embedded_ids("t", NAME, "message", notes)
+        assert not [hit for hit in await store.search.find("bear") if hit.node_id in notes]
 
 
 async def test_all_of_it_through_litellm_and_http(
@@ -346,7 +346,7 @@ async def test_all_of_it_through_litellm_and_http(
             events = await tell(runtime, ["The Bergen bridge costs 40,000 kroner.", *SAID])
             await embedded(store, "t", name)
             events += await tell(runtime, ["How many kroner for the Bergen bridge?"])
-            total = (await store.usage_by_purpose(thread_id="t"))["embed"]
+            total = (await store.spending.usage_by_purpose(thread_id="t"))["embed"]
         reported = [n for n in range(len(server.embeddings)) if n != 1]
         assert total.calls >= len(reported) - 1 > 2
         assert total.cost == 20 * total.prompt_tokens

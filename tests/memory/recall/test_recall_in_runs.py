@@ -104,12 +104,12 @@ def nodes(note: str) -> list[str]:
 
 async def embedded(store: UserStore, thread: str, model: str = NAME) -> None:
     """Wait until every message of a thread's branch has a vector."""
-    head = (await store.thread(thread)).head
+    head = (await store.threads.get(thread)).head
     assert head is not None
-    kept = await store.branch(thread, head)
+    kept = await store.log.branch(thread, head)
     said = [node.seq for node in kept if not isinstance(decode_message(node.body), Note)]
     with anyio.fail_after(60):
-        while await store.embedded(thread, model, "message", said) != said:  # noqa: ASYNC110
+        while await store.vectors.embedded_ids(thread, model, "message", said) != said:  # noqa: ASYNC110
             # Nobody tells of it: it is of no use to anybody but a search.
             await anyio.sleep(0.01)
 
@@ -199,9 +199,9 @@ async def test_nothing_is_embedded_or_recalled_while_it_is_off(database_url: str
         for text in [*FACTS, QUESTION]:
             await runtime.run(Agent(), text, thread="t", on_event=events.append)
         store = runtime.store.of("local")
-        assert not await store.embedders()
-        assert list(await store.usage_by_purpose(thread_id="t")) == ["step"]
-        assert await store.claim("embed", seconds=1) is None
+        assert not await store.vectors.models()
+        assert list(await store.spending.usage_by_purpose(thread_id="t")) == ["step"]
+        assert await store.jobs.claim("embed", seconds=1) is None
     assert not [event for event in events if event.kind == "recall"]
     assert not any(is_recall(one) for request in model.requests for one in request.messages)
 

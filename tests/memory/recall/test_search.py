@@ -66,16 +66,16 @@ async def store(database_url: str) -> AsyncIterator[Store]:
 
 async def write(user: UserStore, thread: str, texts: Sequence[str]) -> None:
     """Write messages by turns into a new thread, with their vectors."""
-    await user.ensure_thread(thread)
+    await user.threads.ensure(thread)
     said: list[LoggedMessage] = [
         UserMessage(text) if place % 2 == 0 else AssistantMessage(text)
         for place, text in enumerate(texts)
     ]
     nodes = [node(seq, seq - 1 or None, one) for seq, one in enumerate(said, 1)]
     run = NewRun(f"run of {thread}", thread, "a", 1, {}, OWNER, 60.0, None, 0, (nodes[0],))
-    lease, _ = await user.begin_run(run)
+    lease, _ = await user.runs.begin(run)
     if nodes[1:]:
-        await user.commit(lease, Commit(nodes=tuple(nodes[1:]), head=len(nodes)))
+        await user.runs.commit(lease, Commit(nodes=tuple(nodes[1:]), head=len(nodes)))
     await embed(user, thread)
 
 
@@ -87,14 +87,14 @@ def node(seq: int, parent: int | None, said: LoggedMessage) -> NewNode:
 
 async def embed(user: UserStore, thread: str) -> None:
     """Embed the branch of a thread's head."""
-    head = (await user.thread(thread)).head
+    head = (await user.threads.get(thread)).head
     assert head is not None
-    entries = [entry_of(one) for one in await user.branch(thread, head)]
+    entries = [entry_of(one) for one in await user.log.branch(thread, head)]
     items = [
         VectorItem(thread, one.source, one.source_id, toy(one.text), one.part)
         for one in passages(entries)
     ]
-    await user.upsert_vectors(TOY, items)
+    await user.vectors.upsert(TOY, items)
 
 
 async def ask(
@@ -140,9 +140,9 @@ async def test_a_short_answer_is_found_by_its_question(store: Store) -> None:
 async def test_only_the_branch_of_the_head_is_found(store: Store) -> None:
     user = store.of("ann")
     await write(user, "t1", TALK)
-    lease = await user.take_lease("run of t1", OWNER, seconds=60, replaces=1)
+    lease = await user.runs.take_lease("run of t1", OWNER, seconds=60, replaces=1)
     sibling = node(9, 2, UserMessage("We adopted a kitten."))
-    await user.commit(lease, Commit(nodes=(sibling,), head=9))
+    await user.runs.commit(lease, Commit(nodes=(sibling,), head=9))
     await embed(user, "t1")
     for mode in ("text", "vectors", "hybrid"):
         found = {one.node for one in await ask(user, "adopted puppies kitten budget", mode)}
@@ -186,7 +186,7 @@ async def test_what_cannot_be_compared_is_an_error_and_nothing_is_none(store: St
         await retrieve(user, "budget", vector=[1.0, 2.0], model=TOY, thread_id="t1")
     assert await ask(user, "", "text") == []
     assert await ask(user, "budget", limit=0) == []
-    await user.ensure_thread("empty")
+    await user.threads.ensure("empty")
     assert await ask(user, "budget", thread="empty") == []
 
 

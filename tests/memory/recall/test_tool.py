@@ -168,7 +168,9 @@ class Past:
 
     async def observations(self) -> list[Observation]:
         """Return all observations of the thread."""
-        return [observation_of(row) for row in await self.store.observations(THREAD, ending_from=1)]
+        return [
+            observation_of(row) for row in await self.store.log.observations(THREAD, ending_from=1)
+        ]
 
 
 @pytest.fixture
@@ -298,7 +300,7 @@ async def test_what_recall_has_shown_is_not_found_again(past: Past) -> None:
 
 async def test_other_branches_are_not_searched_and_named_as_such_when_opened(past: Past) -> None:
     await past.work(1)
-    head = (await past.store.thread(THREAD)).head
+    head = (await past.store.threads.get(THREAD)).head
     assert head is not None
     await branches.edit(past.store, THREAD, 1)
     await past.work(1, "Find the walrus.")
@@ -349,7 +351,7 @@ async def test_text_of_a_tool_cannot_pass_for_a_message(past: Past) -> None:
 
 
 async def test_recall_on_a_thread_without_messages_says_so(past: Past) -> None:
-    await past.store.ensure_thread(THREAD)
+    await past.store.threads.ensure(THREAD)
     assert (await past.call(handle="1")).outcome == "error"
     assert (await past.call(handle="1-2")).outcome == "error"
     assert (await past.text(query="walrus")).startswith("Nothing on this branch")

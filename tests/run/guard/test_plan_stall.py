@@ -48,7 +48,7 @@ def some(number: int, first: int = 100) -> list[Scripted]:
 
 async def notes(world: World, source: str = "plan") -> int:
     """Return how often the thread was told something by this source."""
-    events = await world.store.events("t", limit=10_000)
+    events = await world.store.events.list("t", limit=10_000)
     return sum(one.kind == "note" and one.data["source"] == source for one in events)
 
 
@@ -68,7 +68,7 @@ async def test_the_model_is_told_first_and_then_the_run_stops(play: Play) -> Non
         [text] = told(world)
         assert "last 4 answers" in text and "In progress: dig (Dig deep)" in text
         assert await notes(world) == 1
-        kinds = [one.kind for one in await world.store.events("t")]
+        kinds = [one.kind for one in await world.store.events.list("t")]
         assert kinds.count("run-finish") == 1
 
 
@@ -176,7 +176,7 @@ async def test_what_has_left_the_prompt_counts_too(play: Play) -> None:
         result = await world.run(agent, thread="t")
 
         assert (result.stop_reason, result.steps) == ("no_progress", 25)
-        assert len(await world.store.activations("t")) > 1
+        assert len(await world.store.log.activations("t")) > 1
         assert await notes(world) == 1
 
 

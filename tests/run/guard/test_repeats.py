@@ -20,7 +20,7 @@ GUARD: dict[str, Any] = {"loop_limit": 3}
 
 async def notes(world: World) -> list[str]:
     """Return what the guard has told on the thread."""
-    events = await world.store.events("t")
+    events = await world.store.events.list("t")
     return [str(one.data["source"]) for one in events if one.kind == "note"]
 
 
@@ -39,7 +39,7 @@ async def test_the_model_is_told_first_and_then_the_run_stops(play: Play) -> Non
         assert await notes(world) == ["guard"]
         # From the fourth call on.
         assert told(world) == 3
-        kinds = [one.kind for one in await world.store.events("t")]
+        kinds = [one.kind for one in await world.store.events.list("t")]
         assert kinds.count("run-finish") == 1
 
 
@@ -101,7 +101,7 @@ async def test_what_has_left_the_prompt_counts_too(play: Play) -> None:
         result = await world.run(agent, thread="t")
 
         assert (result.stop_reason, result.steps) == ("no_progress", 6)
-        activations = await world.store.activations("t")
+        activations = await world.store.log.activations("t")
         assert len(activations) > 1
 
 
@@ -146,7 +146,7 @@ async def test_what_a_user_says_begins_the_count_anew(play: Play) -> None:
     async def heard(context: ToolContext) -> str:
         """Have the user say something at the third call."""
         if context.step == 3:
-            await context.store.post(context.thread_id, "steer", b"Once more.")
+            await context.store.inbox.post(context.thread_id, "steer", b"Once more.")
         return "heard"
 
     script = [*[call("heard")] * 5, say("Done.")]
