@@ -21,9 +21,9 @@ from agent_runtime_storage.contract.spending_records import (
     Budget,
     Limits,
     Spending,
+    over_budget,
 )
 from agent_runtime_storage.contract.store import UserStore
-from agent_runtime_storage.log.spending import is_below, over_budget
 
 ROOM = 2
 """Calls still affordable at wrap-up."""
@@ -101,7 +101,7 @@ def in_money(budget: Budget, limits: Limits) -> bool:
 async def allowances(store: UserStore, lease: Lease, limits: Limits) -> list[BudgetState]:
     """Return the budgets that a run must keep to, as they are now."""
     root = await store.runs.get(lease.root_run_id)
-    kept = root.kept if is_below(lease) else NO_AMOUNT
+    kept = root.kept if lease.is_child else NO_AMOUNT
     found: list[BudgetState] = []
     if root.budget != UNLIMITED:
         found.append(_of_tree(root, kept))

@@ -28,7 +28,6 @@ from agent_runtime.run.budget import (
 from agent_runtime.run.resolve import RunSetup
 from agent_runtime.run.takeover import end_if_dead
 from agent_runtime_storage.contract.records import Amount
-from agent_runtime_storage.log.spending import is_below
 
 LEAST_OUTPUT = 256
 """A budget that affords a shorter answer than this counts as spent."""
@@ -145,7 +144,7 @@ class Reservation:
     async def _steps_may_return(self) -> bool:
         """Return whether other runs of the tree have steps reserved that they may give back."""
         lease, limits = self.log.lease, self.log.limits
-        kept = limits.kept_steps if is_below(lease) else 0
+        kept = limits.kept_steps if lease.is_child else 0
         made = await self.log.store.runs.count_tree_steps(lease.root_run_id)
         return made + kept < (limits.steps or 0)
 
@@ -197,7 +196,7 @@ class Reservation:
 
         None for a child run, or if nothing is limited.
         """
-        if not self.setup.limited or is_below(self.log.lease):
+        if not self.setup.limited or self.log.lease.is_child:
             return None
         price, left = self.setup.info.price, NO_END
         for budget in await self.budgets():
@@ -213,7 +212,7 @@ class Reservation:
 
     async def kept_for_root(self) -> Callable[[Exchange], Amount | None]:
         """Return what child runs must leave unspent for a root while the exchange's calls run."""
-        if not self.setup.limited or is_below(self.log.lease):
+        if not self.setup.limited or self.log.lease.is_child:
             return lambda exchange: None
         budgets = await self.budgets()
 

@@ -50,6 +50,7 @@ from agent_runtime_storage import (
     UserStore,
     open_store,
 )
+from agent_runtime_storage.contract.runs import JobStore, RunStore
 from agent_runtime_storage.urls import Backend, backend_of
 from benchmarks.proof.interleavings.memory_actions import MarkedStore
 
@@ -325,38 +326,61 @@ def kind_of(commit: Commit) -> str:
 
 
 class FaultyUserStore:
-    """A store whose writes for runs lie between two points; all else goes straight through."""
+    """A store with faulty runs and jobs; all else goes straight through."""
 
     def __init__(self, store: UserStore, world: World) -> None:
         self._store = store
-        self._world = world
+        self.runs = FaultyRuns(store.runs, world)
+        self.jobs = FaultyJobs(store.jobs, world)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    async def begin_run(self, run: NewRun) -> tuple[Lease, int]:
-        """Begin a run between two points."""
-        kind = "a child's beginning" if run.parent_run_id else "the beginning"
-        return await self._world.around(f"the commit of {kind}", self._store.runs.begin(run))
 
-    async def take_lease(self, run_id: str, owner: LeaseOwner, **options: Any) -> Lease:
-        """Take a run over between two points."""
-        taking = self._store.runs.take_lease(run_id, owner, **options)
-        return await self._world.around("the commit of a takeover", taking)
+class FaultyJobs:
+    """Jobs whose claims lie between two points."""
+
+    def __init__(self, jobs: JobStore, world: World) -> None:
+        self._jobs = jobs
+        self._world = world
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._jobs, name)
 
     async def claim(self, kind: str, **options: Any) -> Job | None:
         """Claim a job between two points."""
-        return await self._world.around("a claim", self._store.jobs.claim(kind, **options))
+        return await self._world.around("a claim", self._jobs.claim(kind, **options))
+
+
+class FaultyRuns:
+    """Runs whose writes lie between two points."""
+
+    def __init__(self, runs: RunStore, world: World) -> None:
+        self._runs = runs
+        self._world = world
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._runs, name)
+
+    async def begin(self, run: NewRun) -> tuple[Lease, int]:
+        """Begin a run between two points."""
+        kind = "a child's beginning" if run.parent_run_id else "the beginning"
+        return await self._world.around(f"the commit of {kind}", self._runs.begin(run))
+
+    async def take_lease(self, run_id: str, owner: LeaseOwner, **options: Any) -> Lease:
+        """Take a run over between two points."""
+        taking = self._runs.take_lease(run_id, owner, **options)
+        return await self._world.around("the commit of a takeover", taking)
 
     async def commit_late(self, lease: Lease, commit: LateObservation) -> int:
         """Commit between two points."""
-        writing = self._store.runs.commit_late(lease, commit)
+        writing = self._runs.commit_late(lease, commit)
         return await self._world.around("the commit of a late observation", writing)
 
     async def commit(self, lease: Lease, commit: Commit) -> int:
         """Commit between two points, and journal what is recorded as done."""
         point = f"the commit of {kind_of(commit)}"
-        last = await self._world.around(point, self._store.runs.commit(lease, commit))
+        last = await self._world.around(point, self._runs.commit(lease, commit))
         for one in commit.done:
             self._world.note("done", thread=lease.thread_id, node=one.node_id, index=one.index)
         return last

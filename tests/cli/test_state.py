@@ -151,12 +151,12 @@ import os, sys, anyio
 os.umask(0)
 from agent_runtime_config import default_database_url
 from agent_runtime_storage import open_store
-from agent_runtime_storage.objects import Objects
+from agent_runtime_storage.objects.object_store import Objects
 async def main():
     print("ready", flush=True)
     sys.stdin.readline()
     store = await open_store(default_database_url())
-    await store.of("ann").ensure_thread("t")
+    await store.of("ann").threads.ensure("t")
     await Objects.open(sys.argv[1], room="room").put("a/b/c.raw", b"x")
     await store.close()
 anyio.run(main)

@@ -26,28 +26,28 @@ TASK = "Survey the folder of marjoram"
 
 HOLD = """
 import anyio, sys
-from agent_runtime import leases
+from agent_runtime.log import leases
 from agent_runtime_storage import LeaseOwner, NewNode, NewRun, open_store
-from agent_runtime_storage.records import Commit, Finish
+from agent_runtime_storage.contract.records import Commit, Finish
 
 async def hold(owner, obey):
     store = await open_store("agent_runtime.db")
     user = store.of("local")
-    await user.ensure_thread("held")
+    await user.threads.ensure("held")
     run = NewRun(
         id="r-held", thread_id="held", agent="a", max_steps=3, spec={}, owner=owner,
         lease_seconds=60, expect_head=None, expect_seq=0,
     )
-    lease, _ = await user.begin_run(run)
+    lease, _ = await user.runs.begin(run)
     print("held", flush=True)
-    while obey and not (await user.poll(lease))[0]:
+    while obey and not (await user.runs.poll(lease))[0]:
         await anyio.sleep(0.05)
     if obey:
-        await user.commit(lease, Commit(finish=Finish("cancelled", "cancelled")))
+        await user.runs.commit(lease, Commit(finish=Finish("cancelled", "cancelled")))
     else:
         await anyio.sleep_forever()
 
-anyio.run(hold, leases.own(), sys.argv[1] == "obey")
+anyio.run(hold, leases.this_process_owner(), sys.argv[1] == "obey")
 """
 
 

@@ -8,15 +8,14 @@ from typing import Any
 
 import anyio
 import pytest
-from agent_runtime_storage.log.commits import Commits
 
 from agent_runtime import Agent, ScriptedModel, tool
 from agent_runtime.delegation.attempts import Attempt, rendered
 from agent_runtime.models.base import ModelAnswer, ModelRequest
 from agent_runtime.models.scripted import Scripted, call, calls, raw_call, say
 from agent_runtime.models.tokens import count_text
-from agent_runtime_storage import UserStore
 from agent_runtime_storage.contract.records import NewRun
+from agent_runtime_storage.log.runs import SqlRuns
 from tests.delegation.helpers import is_child, outcomes, playing, step
 from tests.support.worlds import Play, World, double
 
@@ -130,10 +129,10 @@ async def test_a_corrupt_entry_is_passed_over_with_a_warning(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    begin: Any = Commits.begin_run
+    begin: Any = SqlRuns.begin
     begun = 0
 
-    async def begin_run(self: UserStore, run: NewRun) -> Any:
+    async def begin_run(self: SqlRuns, run: NewRun) -> Any:
         nonlocal begun
         if run.parent_run_id is not None:
             begun += 1
@@ -142,7 +141,7 @@ async def test_a_corrupt_entry_is_passed_over_with_a_warning(
                 run = replace(run, internal={**run.internal, "delegation": kept})
         return await begin(self, run)
 
-    monkeypatch.setattr(Commits, "begin_run", begin_run)
+    monkeypatch.setattr(SqlRuns, "begin", begin_run)
 
     def child(request: ModelRequest, number: int) -> Scripted:
         return say("An answer.")

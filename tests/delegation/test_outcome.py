@@ -14,7 +14,6 @@ from agent_runtime.delegation.outcome import RESULT_CHARS, Outcome
 from agent_runtime.errors import ModelRejected, ModelUnavailable, StoreUnavailable
 from agent_runtime.models.base import ModelRequest, Price
 from agent_runtime.models.scripted import Scripted, call, calls, raw_call, say
-from agent_runtime_storage import UserStore
 from tests.delegation.helpers import Answer, outcomes, playing
 from tests.support.worlds import Play, World, double
 
@@ -216,19 +215,17 @@ async def test_a_sub_agent_that_cannot_begin_is_an_outcome(play: Play) -> None:
 async def test_a_store_that_fails_the_sub_agent_is_an_outcome(
     play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begin = UserStore.begin_run
-
     async def fail(*args: Any) -> Any:
         raise StoreUnavailable("The database is away.", cure="Wait.")
 
-    from agent_runtime_storage.log.commits import Commits
+    from agent_runtime_storage.log.runs import SqlRuns
 
-    begin = Commits.begin_run
+    begin = SqlRuns.begin
 
     async def begin_run(self: Any, run: Any) -> Any:
         return await (fail() if run.parent_run_id else begin(self, run))
 
-    monkeypatch.setattr(Commits, "begin_run", begin_run)
+    monkeypatch.setattr(SqlRuns, "begin", begin_run)
     outcome, _ = await in_a_tool(play, order(ScriptedModel([say("never")])))
     assert (outcome.status, outcome.stop_reason) == ("failed", "error")
     assert outcome.blockers == ("The database is away. Wait.",)

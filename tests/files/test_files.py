@@ -385,23 +385,24 @@ async def test_content_that_is_not_what_it_is_said_to_be_is_only_named(store: Us
 
 
 class Failing:
-    """A store whose files cannot be read while it says so."""
+    """A store, and its files, which cannot be read while it says so."""
 
     def __init__(self, store: UserStore) -> None:
         self._store = store
+        self.files = self
         self.error: Exception | None = None
         self.reads = 0
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    async def find_files(self, ids: Any) -> Any:
+    async def find(self, ids: Any) -> Any:
         """Fail with the database."""
         if isinstance(self.error, StoreUnavailable):
             raise self.error
         return await self._store.files.find(ids)
 
-    async def file_content(self, thread_id: str, file_id: str) -> bytes:
+    async def content(self, thread_id: str, file_id: str) -> bytes:
         """Raise the given error."""
         self.reads += 1
         if self.error is not None:

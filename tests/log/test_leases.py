@@ -14,6 +14,7 @@ from agent_runtime.errors import LeaseLost, NotFound, ThreadBusy
 from agent_runtime.log.leases import at_work, is_dead, this_process_owner
 from agent_runtime.models.scripted import call, say
 from agent_runtime_storage import Lease, LeaseOwner, NewRun, Run, Store, UserStore
+from agent_runtime_storage.contract.runs import RunStore
 from tests.support.elsewhere import agent, elsewhere
 
 OTHER = LeaseOwner(host="another-host", boot="b", pid=1, started="1")
@@ -145,6 +146,7 @@ class WatchedStore:
 
     def __init__(self, store: UserStore) -> None:
         self.store = store
+        self.runs = WatchedRuns(store.runs, self)
         self.renewed = anyio.Event()
         self.seconds = 0.0
 
@@ -158,11 +160,21 @@ class WatchedStore:
     async def close(self) -> None:
         """Leave the store to who opened it."""
 
+
+class WatchedRuns:
+    """The runs of a `WatchedStore`."""
+
+    def __init__(self, runs: RunStore, watcher: WatchedStore) -> None:
+        self._runs, self._watcher = runs, watcher
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._runs, name)
+
     async def renew_lease(self, lease: Lease, *, seconds: float) -> bool:
         """Renew the lease, and say so."""
-        stop = await self.store.runs.renew_lease(lease, seconds=seconds)
-        self.seconds = seconds
-        self.renewed.set()
+        stop = await self._runs.renew_lease(lease, seconds=seconds)
+        self._watcher.seconds = seconds
+        self._watcher.renewed.set()
         return stop
 
 

@@ -58,7 +58,7 @@ async def check_valid(store: UserStore, thread_id: str) -> None:
 
 def at_commit(runtime: Runtime, place: int, then: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have something done while the n-th commit is under way."""
-    kind = type(runtime.store.of("local"))
+    kind = type(runtime.store.of("local").runs)
     real, count = kind.commit, 0
 
     async def commit(self: Any, lease: Lease, commit: Commit) -> int:
@@ -74,7 +74,7 @@ def at_commit(runtime: Runtime, place: int, then: Any, monkeypatch: pytest.Monke
 async def test_a_look_at_the_lease_just_after_the_end_is_no_error(
     runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kind = type(runtime.store.of("local"))
+    kind = type(runtime.store.of("local").runs)
     commit, poll = kind.commit, kind.poll
     ended, looked = anyio.Event(), anyio.Event()
 
@@ -127,13 +127,13 @@ async def test_a_cancel_during_any_commit_leaves_a_valid_log(
         assert (await runtime.resume(last.id, agent(*left, say("done")))).ok
 
 
-@pytest.mark.parametrize("method", ["begin_run", "take_lease"])
+@pytest.mark.parametrize("method", ["begin", "take_lease"])
 async def test_a_cancel_while_a_run_begins_or_is_taken_over_ends_it(
     runtime: Runtime, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = runtime.store.of("local")
     first = await runtime.run(agent(call("work"), max_steps=1), "Go.", thread="t")
-    kind, scope = type(store), anyio.CancelScope()
+    kind, scope = type(store.runs), anyio.CancelScope()
     real = getattr(kind, method)
 
     async def cancelled(self: Any, *args: Any, **options: Any) -> Any:
@@ -142,7 +142,7 @@ async def test_a_cancel_while_a_run_begins_or_is_taken_over_ends_it(
 
     with monkeypatch.context() as patch, scope:
         patch.setattr(kind, method, cancelled)
-        if method == "begin_run":
+        if method == "begin":
             await runtime.run(agent(say("done")), "More.", thread="t")
         else:
             await runtime.resume(first.run_id, agent(say("done")))
@@ -200,7 +200,7 @@ async def test_a_steer_that_meets_the_last_answer_is_answered(
     runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = runtime.store.of("local")
-    kind, real, runs = type(store), type(store).inbox, list[str]()
+    kind, real, runs = type(store.inbox), type(store.inbox).pending, list[str]()
 
     async def inbox(self: Any, thread_id: str) -> list[InboxItem]:
         items = await real(self, thread_id)
@@ -214,7 +214,7 @@ async def test_a_steer_that_meets_the_last_answer_is_answered(
         if event.kind == "text-delta" and not runs:
             runs.append(event.run_id)
 
-    monkeypatch.setattr(kind, "inbox", inbox)
+    monkeypatch.setattr(kind, "pending", inbox)
     model = ScriptedModel([say("first"), say("second")])
     result = await runtime.run(Agent(model), "Go.", on_event=listen)
     assert result.output == "second"

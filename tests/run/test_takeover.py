@@ -13,7 +13,8 @@ from agent_runtime.log import branches
 from agent_runtime.messages import decode_message, decode_result
 from agent_runtime.models.scripted import call, say
 from agent_runtime.run.takeover import give_up, take_log
-from agent_runtime_storage import Finish, UserStore, open_store
+from agent_runtime_storage import Finish, open_store
+from agent_runtime_storage.contract.runs import RunStore
 from tests.support.worlds import Play, World, double
 
 SCRIPT = [*(call("double", number=n) for n in range(1, 4)), say("Done.")]
@@ -85,11 +86,11 @@ async def test_a_head_that_moves_just_before_the_lease_is_taken_is_seen(
 ) -> None:
     async with play(SCRIPT) as world:
         head = await _left_open(world, monkeypatch)
-        kind: type[UserStore] = type(world.store)
+        kind = type(world.store.runs)
         take = kind.take_lease
 
-        async def slow(self: UserStore, *args: Any, **more: Any) -> object:
-            await branches.fork(self, "t", head - 1)
+        async def slow(self: RunStore, *args: Any, **more: Any) -> object:
+            await branches.fork(world.store, "t", head - 1)
             return await take(self, *args, **more)
 
         monkeypatch.setattr(kind, "take_lease", slow)
@@ -109,12 +110,12 @@ async def test_a_take_over_that_is_cancelled_closes_the_exchange_of_its_branch(
 ) -> None:
     async with play(SCRIPT) as world:
         head = await _left_open(world, monkeypatch)
-        kind: type[UserStore] = type(world.store)
+        kind = type(world.store.runs)
         take = kind.take_lease
 
-        async def cancelled(self: UserStore, *args: Any, **more: Any) -> object:
+        async def cancelled(self: RunStore, *args: Any, **more: Any) -> object:
             if elsewhere:
-                await branches.fork(self, "t", head - 1)
+                await branches.fork(world.store, "t", head - 1)
             scope.cancel()
             return await take(self, *args, **more)
 

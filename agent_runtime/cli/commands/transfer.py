@@ -123,10 +123,10 @@ async def delete_thread(
 
     Args:
         force: cancel active runs, in any process, and wait until they end.
-        unchanged_since: as for `UserStore.delete_thread`.
+        unchanged_since: as for `Upkeep.delete_thread`.
 
     Raises:
-        NotFound, Conflict: as `UserStore.delete_thread`.
+        NotFound, Conflict: as `Upkeep.delete_thread`.
         ThreadBusy: a run is active, or did not end in time.
     """
     import anyio

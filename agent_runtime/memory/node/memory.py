@@ -38,9 +38,9 @@ from agent_runtime.memory.node.document import (
 )
 from agent_runtime.messages import FileRef, PromptMessage, encodable
 from agent_runtime.models.tokens import count_text, load_vocabulary
+from agent_runtime_storage.contract.documents import NODE_MEMORY, Document, is_segment
 from agent_runtime_storage.contract.records import FileKind
 from agent_runtime_storage.contract.store import UserStore
-from agent_runtime_storage.objects.documents import NODE_MEMORY, Document, is_segment
 
 TRIES = 200
 """Attempts of a write when other writers keep changing the document."""

@@ -8,9 +8,9 @@ from contextlib import aclosing
 from dataclasses import dataclass
 
 from agent_runtime.memory.node.document import COMPRESSED, PLAIN
+from agent_runtime_storage.contract.documents import NODE_MEMORY
 from agent_runtime_storage.contract.errors import StoreError
 from agent_runtime_storage.contract.store import UserStore
-from agent_runtime_storage.objects.documents import NODE_MEMORY
 
 _log = logging.getLogger(__name__)
 

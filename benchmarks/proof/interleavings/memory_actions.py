@@ -39,6 +39,7 @@ from agent_runtime_storage import (
     Store,
     UserStore,
 )
+from agent_runtime_storage.contract.runs import RunStore
 from benchmarks.proof.interleavings.harness import Pause
 from benchmarks.proof.interleavings.history import Op
 from tests.support.prompt_judge import MAIN, Message, Sent
@@ -131,16 +132,27 @@ class Remembering(Runtime):
 
 
 class MarkedUserStore:
-    """A store that marks every event with the lease by which it was written.
-
-    That of an observation is marked with the job whose end it is, too.
-    """
+    """A store of one owner with `MarkedRuns`."""
 
     def __init__(self, store: UserStore) -> None:
         self._store = store
+        self.runs = MarkedRuns(store.runs)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
+
+
+class MarkedRuns:
+    """Runs that mark every event with the lease by which it was written.
+
+    An event of an observation is marked with the job that it ends, too.
+    """
+
+    def __init__(self, runs: RunStore) -> None:
+        self._runs = runs
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._runs, name)
 
     async def commit(self, lease: Lease, commit: Commit) -> int:
         """Commit, with marks."""
@@ -148,15 +160,14 @@ class MarkedUserStore:
         if commit.observation is not None:
             job = commit.job.id if commit.job else ""
             marks |= {"job": job, "observation": commit.observation.id}
-        return await self._store.runs.commit(
-            lease, replace(commit, events=_marked(commit.events, marks))
-        )
+        marked = replace(commit, events=_marked(commit.events, marks))
+        return await self._runs.commit(lease, marked)
 
     async def commit_late(self, lease: Lease, commit: LateObservation) -> int:
         """Commit, with marks; it is the claim on the job that allows it, not the lease."""
         marks = {"job": commit.job.id, "observation": commit.observation.id, "late": True}
         marked = replace(commit, events=_marked(commit.events, marks))
-        return await self._store.runs.commit_late(lease, marked)
+        return await self._runs.commit_late(lease, marked)
 
 
 def _marked(events: Sequence[NewEvent], marks: Mapping[str, Any]) -> tuple[NewEvent, ...]:

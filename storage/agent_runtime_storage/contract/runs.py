@@ -128,7 +128,7 @@ class RunStore(Protocol):
         ...
 
     async def count_tree_steps(self, root_run_id: str) -> int:
-        """Return how many steps the runs of a tree have made together; 0 if there is no such tree."""
+        """Return how many steps the runs of a tree have made together; 0 for no such tree."""
         ...
 
 
@@ -136,7 +136,7 @@ class JobStore(Protocol):
     """Durable jobs: queued once for each key, claimed under a lease."""
 
     async def enqueue(self, thread_id: str, kind: str, key: str, payload: bytes) -> bool:
-        """Add a job unless this thread has one of this kind and key; return whether it was added."""
+        """Add a job unless the thread has one of this kind and key; return whether it was added."""
         ...
 
     async def claim(

@@ -1,8 +1,8 @@
 """Usage and spending, by run, thread and day.
 
 A commit books what it settles in the same transaction: on the root of its run tree, and on the
-current day (UTC, by the database's clock).  A thread's spending is that of the trees whose roots are
-on it.  A reservation that names limits is written only if it fits them together with everything
+current day (UTC, by the database's clock).  A thread's spending is that of the trees whose roots
+are on it.  A reservation that names limits is written only if it fits them together with everything
 that all processes have spent and reserved.  A dead run keeps its reservation until a takeover or a
 deletion; then the reservation counts as spent, on that day.
 

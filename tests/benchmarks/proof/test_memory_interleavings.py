@@ -232,13 +232,13 @@ def end_the_job_first(patch: pytest.MonkeyPatch) -> None:
 
 def forget_the_fence(patch: pytest.MonkeyPatch) -> None:
     """Compare no epoch of a lease, so that who lost it may write."""
-    true: Any = OwnerScope._statement  # pyright: ignore[reportPrivateUsage]
+    true: Any = OwnerScope.statement
 
     def statement(self: OwnerScope, *args: Any, **more: Any) -> Any:
         made = true(self, *args, **more)
         return replace(made, sql=made.sql.replace("epoch = :epoch", ":epoch = :epoch"))
 
-    patch.setattr(OwnerScope, "_statement", statement)
+    patch.setattr(OwnerScope, "statement", statement)
 
 
 def reflect_too_much(patch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import pytest
 from agent_runtime import NodeMemory
 from agent_runtime.messages import PromptMessage
 from agent_runtime_storage import Store, UserStore, open_store
-from agent_runtime_storage.objects.documents import Documents
+from agent_runtime_storage.contract.documents import Documents
 
 KEY = "node_memory/app/talk/node.json"
 

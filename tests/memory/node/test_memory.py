@@ -16,8 +16,8 @@ from agent_runtime.memory.node.memory import latest
 from agent_runtime.messages import PromptMessage
 from agent_runtime.models.tokens import count_message, count_text
 from agent_runtime_storage import NewFile, Store, UserStore
+from agent_runtime_storage.contract.documents import Documents
 from agent_runtime_storage.drivers.protocol import Driver
-from agent_runtime_storage.objects.documents import Documents
 from agent_runtime_storage.store import SqlStore
 from agent_runtime_storage.urls import open_driver
 from tests.memory.node.parts import KEY, add, ann, documents, keys, node, opened, put, say, texts

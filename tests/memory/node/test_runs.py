@@ -37,7 +37,7 @@ from agent_runtime.models.base import ModelRequest
 from agent_runtime.models.scripted import Scripted, call, say
 from agent_runtime.run.node_memory import NodeRun
 from agent_runtime.tools.output import FINAL
-from agent_runtime_storage.objects.documents import Documents
+from agent_runtime_storage.objects.documents import ObjectDocuments
 from tests.files.test_image_sizes import png
 from tests.memory.node.parts import texts
 from tests.support.command import clean_environ
@@ -366,7 +366,7 @@ async def test_an_object_store_that_is_away_at_the_end_fails_no_run(
     agent = writer()
     async with play() as world:
         with monkeypatch.context() as patched, caplog.at_level(logging.WARNING):
-            patched.setattr(Documents, "write", away)
+            patched.setattr(ObjectDocuments, "write", away)
             result = await world.run(agent, "one", thread="talk")
         assert result.output == "Re: one" and "The store is away." in caplog.text
         # Its job is to be claimed again; the claim was never made, so at once.

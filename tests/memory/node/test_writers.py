@@ -18,7 +18,9 @@ from agent_runtime.memory.node import memory as node_module
 from agent_runtime.memory.node.memory import latest
 from agent_runtime.memory.node.upkeep import PRUNE, prune, prune_daily, stored_memories
 from agent_runtime_storage import Store, UserStore
-from agent_runtime_storage.objects.documents import Document, Documents
+from agent_runtime_storage.contract.documents import Document, Documents
+from agent_runtime_storage.contract.object_records import ObjectInfo
+from agent_runtime_storage.objects.documents import ObjectDocuments
 from tests.memory.node.parts import KEY, ann, documents, keys, node, opened, put, say, texts
 
 __all__ = ["ann", "documents", "opened"]
@@ -33,7 +35,13 @@ class Interfering(Documents):
 
     def __init__(self, inner: Documents, meanwhile: Callable[[], Any]) -> None:
         self._inner, self._meanwhile = inner, meanwhile
-        self.shown = inner.shown
+
+    @property
+    def shown(self) -> str:
+        return self._inner.shown
+
+    def list(self, prefix: str) -> AsyncGenerator[list[ObjectInfo]]:
+        return self._inner.list(prefix)
 
     async def read(self, key: str) -> Document | None:
         return await self._inner.read(key)
@@ -55,13 +63,14 @@ class Interfered:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
+    @property
     def documents(self) -> Documents:
         return Interfering(self._store.documents, self._meanwhile)
 
 
 def interfered(store: UserStore, meanwhile: Callable[[], Any]) -> UserStore:
     """Return the store, where something happens before each write of a document."""
-    # All but one method is handed on.
+    # Everything but the documents is handed on.
     interfered: Any = Interfered(store, meanwhile)
     return interfered
 
@@ -198,6 +207,7 @@ async def test_a_write_whose_answer_was_lost_is_there_once(ann: UserStore) -> No
             return False
 
     class Losing(Interfered):
+        @property
         def documents(self) -> Documents:
             return Lossy(self._store.documents, self._meanwhile)
 
@@ -255,9 +265,9 @@ async def test_who_reads_while_the_memory_moves_sees_all_of_it(
 ) -> None:
     await say(node(ann, compressed=True), "a")
     reader = node(ann)
-    read, moved = Documents.read, False
+    read, moved = ObjectDocuments.read, False
 
-    async def moving(self: Documents, key: str) -> Document | None:
+    async def moving(self: ObjectDocuments, key: str) -> Document | None:
         nonlocal moved
         found = await read(self, key)
         if key == KEY and not moved:
@@ -266,7 +276,7 @@ async def test_who_reads_while_the_memory_moves_sees_all_of_it(
             await say(node(ann), "b")
         return found
 
-    monkeypatch.setattr(Documents, "read", moving)
+    monkeypatch.setattr(ObjectDocuments, "read", moving)
     assert {one.message_id for one in await reader.messages()} >= {"a", "b"}
 
 

@@ -158,7 +158,7 @@ async def test_what_it_may_have_cost_counts_as_spent_when_the_run_ends(
 async def test_a_failing_store_at_that_time_ends_nothing(
     runtime: Runtime, observer: Slow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = type(runtime.store.of("local"))
+    store = type(runtime.store.of("local").runs)
 
     async def gone(*args: object) -> int:
         raise StoreError("It is gone.", cure="")

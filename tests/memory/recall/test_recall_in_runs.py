@@ -294,7 +294,7 @@ async def test_another_owners_messages_are_never_recalled(world: Open) -> None:
         assert {thread for thread, _ in one.found()} == {"mine"}
         assert "kroner" not in one.note()
         theirs = one.runtime.store.of("ada")
-        assert [model.vectors for model in await theirs.embedders()] == [6]
+        assert [model.vectors for model in await theirs.vectors.models()] == [6]
 
 
 @pytest.mark.backends("file")

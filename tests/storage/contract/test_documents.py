@@ -12,10 +12,11 @@ import pytest
 
 from agent_runtime.errors import ConfigError, ObjectsUnavailable
 from agent_runtime_storage import Store, open_store
+from agent_runtime_storage.contract.documents import Documents
 from agent_runtime_storage.contract.object_records import Version
 from agent_runtime_storage.drivers.protocol import Driver
 from agent_runtime_storage.objects.backends import Folder
-from agent_runtime_storage.objects.documents import Documents
+from agent_runtime_storage.objects.documents import ObjectDocuments
 from agent_runtime_storage.objects.object_store import Objects
 from agent_runtime_storage.store import SqlStore
 from agent_runtime_storage.upkeep.orphans import delete_orphans
@@ -148,7 +149,7 @@ async def test_a_copy_of_the_database_has_them(store: Store, tmp_path: Path) -> 
 
 
 async def test_no_sweep_takes_a_document_for_an_orphan(opened: Driver, objects: Objects) -> None:
-    documents = Documents(objects, "ann")
+    documents = ObjectDocuments(objects, "ann")
     assert await documents.write(KEY, b"one", replaces=None)
     await objects.put("some/orphan.raw", b"x")
     assert await lost(opened, objects, age=-10) == ["some/orphan.raw"]
@@ -159,7 +160,7 @@ async def test_no_sweep_takes_a_document_for_an_orphan(opened: Driver, objects: 
 async def test_without_an_object_store_it_is_said_what_to_set(opened: Driver) -> None:
     await begin(SqlStore(opened).of("ann"))
     with pytest.raises(ConfigError) as caught:
-        SqlStore(opened).of("ann").documents
+        _ = SqlStore(opened).of("ann").documents
     assert "AGENT_RUNTIME_OBJECT_STORE_URL" in caught.value.cure
 
 
@@ -181,13 +182,11 @@ async def test_a_probe_tells_a_store_that_writes_over_what_it_should_leave(
 
 COUNT = """
 import sys, anyio
-from agent_runtime_storage.documents import Documents
-from agent_runtime_storage.object_places import Folder
-from agent_runtime_storage.object_records import Version
-from agent_runtime_storage.objects import Objects
+from agent_runtime_storage.objects.documents import ObjectDocuments
+from agent_runtime_storage.objects.object_store import Objects
 
 async def main():
-    documents = Documents(Objects.open(sys.argv[1]), "ann")
+    documents = ObjectDocuments(Objects.open(sys.argv[1]), "ann")
     for _ in range(int(sys.argv[2])):
         while True:
             found = await documents.read("node_memory/a/b/count.json")

@@ -419,7 +419,7 @@ async def test_processes_that_start_at_once_all_open_the_store(kind: Kind, libsq
         "from agent_runtime_storage import open_store\n"
         "async def main():\n"
         "    store = await open_store(sys.argv[1])\n"
-        "    await store.of('ann').ensure_thread(sys.argv[2])\n"
+        "    await store.of('ann').threads.ensure(sys.argv[2])\n"
         "    await store.close()\n"
         "anyio.run(main)\n"
     )

@@ -133,7 +133,7 @@ async def test_a_process_that_forgets_to_close_the_store_still_ends(path: Path) 
         "import sys, anyio\n"
         "from agent_runtime_storage import open_store\n"
         "async def main():\n"
-        "    await (await open_store(sys.argv[1])).of('ann').ensure_thread('t1')\n"
+        "    await (await open_store(sys.argv[1])).of('ann').threads.ensure('t1')\n"
         "anyio.run(main)\n"
     )
 

@@ -210,7 +210,7 @@ async def test_a_flipped_byte_gives_an_error_of_the_store_or_nothing_wrong(path:
 _OPEN = """
 import os, sys, anyio
 import agent_runtime_storage.drivers.sqlite.driver
-import agent_runtime_storage.store, agent_runtime_storage.migrations
+import agent_runtime_storage.store, agent_runtime_storage.queries.migrations
 from agent_runtime_storage import open_store, StoreError
 if os.geteuid() == 0:
     os.setegid(65534)
@@ -218,7 +218,7 @@ if os.geteuid() == 0:
 async def main():
     try:
         store = await open_store(sys.argv[1])
-        await store.of("ann").ensure_thread("t2")
+        await store.of("ann").threads.ensure("t2")
         await store.close()
     except StoreError as error:
         print(type(error).__name__, error.cure)

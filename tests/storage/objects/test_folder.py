@@ -80,8 +80,8 @@ async def test_a_file_and_a_missing_parent_are_refused(tmp_path: Path) -> None:
 _UNPRIVILEGED = """
 import os, sys, anyio, anyio.to_thread
 from agent_runtime_storage import StoreError
-from agent_runtime_storage.objects import Objects
-import agent_runtime_storage.object_places
+from agent_runtime_storage.objects.object_store import Objects
+import agent_runtime_storage.objects.backends
 async def main():
     # Everything is imported by now, also what anyio imports late.
     await anyio.to_thread.run_sync(int)
@@ -119,7 +119,7 @@ async def test_a_folder_that_may_not_be_written_is_told(tmp_path: Path, made: bo
 _LIMITED = """
 import resource, sys, anyio
 from agent_runtime_storage import StoreFull
-from agent_runtime_storage.objects import Objects
+from agent_runtime_storage.objects.object_store import Objects
 async def main():
     objects = Objects.open(sys.argv[1])
     await objects.put("a/old.raw", b"old")
@@ -195,7 +195,7 @@ async def test_the_file_and_all_its_names_are_synchronised(
 
 _WRITER = """
 import sys, anyio
-from agent_runtime_storage.objects import Objects
+from agent_runtime_storage.objects.object_store import Objects
 async def main():
     objects = Objects.open(sys.argv[1])
     print("ready", flush=True)
