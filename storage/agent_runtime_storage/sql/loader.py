@@ -1,8 +1,9 @@
-"""The SQL of a dialect, read from the `.sql` files beside this module.
+"""The queries of each dialect, and its migrations, read from its `.sql` files.
 
-A file holds named blocks, each of one statement: `-- name: branch` begins one.  `{other}` in a
-block stands for the text of another block.  Every dialect has the same block names, so the store
-is written once.
+A file holds named blocks, each of one statement or a part of one: `-- name: branch` begins a block.
+`{other}` in a block includes the text of another block.  A dialect has the blocks of `common` and
+those of its own folder, which replace blocks of the same name.  Its `dialect.sql` defines the parts
+that `common` spells differently in each dialect, such as `{now}`.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class Migration:
     """One numbered step of the schema.
 
     Attributes:
-        checksum: SHA-256 of the file, so that a later change of it is noticed.
+        checksum: SHA-256 of the file, by which a later change of it is noticed.
     """
 
     version: int
@@ -54,25 +55,24 @@ def parse_blocks(text: str) -> dict[str, str]:
     return blocks
 
 
-def _folder(dialect: SqlDialect) -> Traversable:
-    return resources.files("agent_runtime_storage").joinpath("sql", dialect)
+def _folder(name: str) -> Traversable:
+    return resources.files("agent_runtime_storage").joinpath("sql", name)
+
+
+def _blocks_in(folder: Traversable) -> dict[str, str]:
+    texts = (file.read_text("utf-8") for file in folder.iterdir() if file.name.endswith(".sql"))
+    return parse_blocks("\n".join(texts))
 
 
 @functools.cache
 def load_queries(dialect: SqlDialect) -> Mapping[str, str]:
-    """Return every query of the dialect by its name; read once for each process.
+    """Return every query of the dialect by its name; the files are read once in each process.
 
     Raises:
-        ValueError: a name occurs twice.
-        KeyError: a block stands for one that is not there.
+        ValueError: a name occurs twice in one folder.
+        KeyError: a block includes one that does not exist.
     """
-    blocks: dict[str, str] = {}
-    for file in sorted(_folder(dialect).iterdir(), key=lambda entry: entry.name):
-        if file.name.endswith(".sql"):
-            found = parse_blocks(file.read_text("utf-8"))
-            if twice := blocks.keys() & found.keys():
-                raise ValueError(f"the SQL block {min(twice)!r} is defined twice")
-            blocks.update(found)
+    blocks = _blocks_in(_folder("common")) | _blocks_in(_folder(dialect))
 
     def expand(match: re.Match[str]) -> str:
         return _INCLUDE.sub(expand, blocks[match[1]])
@@ -83,11 +83,11 @@ def load_queries(dialect: SqlDialect) -> Mapping[str, str]:
 @functools.cache
 def load_migrations(dialect: SqlDialect) -> tuple[Migration, ...]:
     """Return the dialect's migrations in rising order."""
-    found: list[Migration] = []
+    migrations: list[Migration] = []
     for file in _folder(dialect).joinpath("migrations").iterdir():
         if match := _MIGRATION.fullmatch(file.name):
             content = file.read_bytes()
-            found.append(
+            migrations.append(
                 Migration(
                     version=int(match[1]),
                     name=match[2],
@@ -95,4 +95,4 @@ def load_migrations(dialect: SqlDialect) -> tuple[Migration, ...]:
                     statements=tuple(parse_blocks(content.decode("utf-8")).values()),
                 )
             )
-    return tuple(sorted(found, key=lambda migration: migration.version))
+    return tuple(sorted(migrations, key=lambda migration: migration.version))

@@ -157,9 +157,10 @@ DIALECTS: tuple[SqlDialect, ...] = ("sqlite", "postgres")
 
 
 def _fragments(dialect: SqlDialect) -> set[str]:
-    """Return the blocks that others are made of; each dialect has its own."""
-    folder = resources.files("agent_runtime_storage").joinpath("sql", dialect)
-    files = [one.read_text() for one in folder.iterdir() if one.name.endswith(".sql")]
+    """Return the blocks that others are made of, and the spellings of the dialect."""
+    sql = resources.files("agent_runtime_storage").joinpath("sql")
+    entries = [entry for name in ("common", dialect) for entry in sql.joinpath(name).iterdir()]
+    files = [entry.read_text() for entry in entries if entry.name.endswith(".sql")]
     return {name for file in files for name in re.findall(r"\{([a-z_0-9]+)\}", file)}
 
 

@@ -1,27 +1,6 @@
 -- Observations of a thread.
 
--- name: observations
--- Those whose interval ends at a node or later, and those of given ids.
-SELECT o.id, o.level, o.parent_id, o.first_id, o.last_id, o.parts, o.provisional,
-       o.body,
-       CASE WHEN o.blob IS NULL THEN '' ELSE coalesce(b.object, b.codec, 'lost') END, b.data,
-       o.tokens, o.created_at
-FROM observations AS o
+-- name: observation_blob
 LEFT JOIN LATERAL (
     SELECT * FROM blobs
     WHERE user_id = :user_id AND thread_id = :thread_id AND hash = o.blob OFFSET 0) AS b ON true
-WHERE o.user_id = :user_id AND o.thread_id = :thread_id
-  AND (o.last_id >= :ending_from OR o.id IN (SELECT value::bigint FROM json_array_elements_text(:ids::json) AS value))
-ORDER BY o.id;
-
--- name: last_observation
-SELECT max(id) FROM observations WHERE user_id = :user_id AND thread_id = :thread_id;
-
--- name: append_observation
--- Ids count up within the thread; only the holder of the lease writes, so it knows the next one.
-INSERT INTO observations (user_id, thread_id, id, level, parent_id, first_id, last_id, parts,
-                          provisional, run_id, body, blob, tokens, created_at)
-SELECT :user_id, :thread_id, :id, :level, :parent_id, :first_id, :last_id, :parts,
-       :provisional, :run_id, :body, :blob, :tokens, unix_seconds()
-WHERE :id = 1 + (SELECT coalesce(max(id), 0) FROM observations
-                 WHERE user_id = :user_id AND thread_id = :thread_id);

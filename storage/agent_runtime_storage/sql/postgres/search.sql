@@ -50,17 +50,6 @@ word (query, weight, number) AS MATERIALIZED (
     SELECT id, sum(weight * n * 2.2 / (n + 0.3 + :per_word * length)) FROM posted GROUP BY id
 )
 
--- name: search_best_select
--- Where nothing else is to be looked at, only as many as are wanted, and those that equal the last.
-best (id, score) AS MATERIALIZED (
-    SELECT id, score FROM found ORDER BY round(score::numeric, 9) DESC
-    FETCH FIRST (
-        SELECT CASE WHEN :thread_id::text IS NULL AND NOT EXISTS (
-                        SELECT FROM threads WHERE user_id = :user_id AND hidden <> '')
-                    THEN :limit::bigint ELSE 9223372036854775807 END
-    ) ROWS WITH TIES
-)
-
 -- name: search_hits_select
 SELECT t.thread_id, t.node_id, t.call, s.score
 FROM best AS s CROSS JOIN LATERAL (
@@ -83,3 +72,14 @@ WITH {search_scores_select}, found (id, score) AS (
 ), {search_best_select}
 {search_hits_select}
 ORDER BY round(s.score::numeric, 9) DESC, t.thread_id, t.node_id, t.call LIMIT :limit;
+
+-- name: search_best_select
+-- Where nothing else is to be looked at, only as many as are wanted, and those that equal the last.
+best (id, score) AS MATERIALIZED (
+    SELECT id, score FROM found ORDER BY round(score::numeric, 9) DESC
+    FETCH FIRST (
+        SELECT CASE WHEN :thread_id::text IS NULL AND NOT EXISTS (
+                        SELECT FROM threads WHERE user_id = :user_id AND hidden <> '')
+                    THEN :limit::bigint ELSE 9223372036854775807 END
+    ) ROWS WITH TIES
+)

@@ -4,7 +4,7 @@
 SELECT name FROM rooms;
 
 -- name: known_objects
-SELECT object FROM blobs WHERE object IN (SELECT value FROM json_each(:keys));
+SELECT object FROM blobs WHERE object IN (SELECT value FROM {each_text}(:keys{as_jsonb}));
 
 -- name: objects_after
 SELECT object, user_id, thread_id, object_bytes FROM blobs

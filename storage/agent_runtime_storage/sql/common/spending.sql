@@ -3,10 +3,6 @@
 -- A day has what was booked on it; what is reserved counts on whatever day it is.  A thread has
 -- what the trees of its runs have, so nothing of it is counted twice or has to be moved along.
 
--- name: today_filter
--- Days since the epoch, by UTC.
-unixepoch() / 86400
-
 -- name: book_day
 INSERT INTO spending (user_id, day, settled_tokens, settled_cost, unsettled_tokens, unsettled_cost)
 VALUES (:user_id, {today_filter}, :settle_tokens, :settle_cost, :unsettle_tokens,
@@ -32,7 +28,8 @@ WHERE user_id = :user_id AND id = :run_id AND (own_reserved_tokens > 0 OR own_re
 
 -- name: book_family
 INSERT INTO spending (user_id, day, unsettled_tokens, unsettled_cost)
-SELECT user_id, {today_filter}, sum(own_reserved_tokens), sum(own_reserved_cost)
+SELECT user_id, {today_filter}, sum(own_reserved_tokens){as_bigint},
+       sum(own_reserved_cost){as_bigint}
 FROM runs
 WHERE user_id = :user_id AND thread_id IN {family_filter}
   AND (own_reserved_tokens > 0 OR own_reserved_cost > 0)
@@ -40,8 +37,8 @@ GROUP BY user_id
 {book_unsettled_filter};
 
 -- name: held_filter
-SELECT coalesce(sum(own_reserved_tokens), 0) AS tokens,
-       coalesce(sum(own_reserved_cost), 0) AS cost
+SELECT coalesce(sum(own_reserved_tokens), 0){as_bigint} AS tokens,
+       coalesce(sum(own_reserved_cost), 0){as_bigint} AS cost
 FROM runs WHERE user_id = :user_id AND status = 'running'
 
 -- name: room_of_day
@@ -51,26 +48,26 @@ FROM runs AS root
 CROSS JOIN ({held_filter}) AS held
 LEFT JOIN spending AS day ON day.user_id = root.user_id AND day.day = {today_filter}
 WHERE root.user_id = :user_id AND root.id = :root_run_id
-  AND (:tokens IS NULL
+  AND (:tokens{as_bigint} IS NULL
        OR coalesce(day.settled_tokens + day.unsettled_tokens, 0) + held.tokens
-          + iif(:below = 1, root.kept_tokens, 0) <= :tokens)
-  AND (:cost IS NULL
+          + CASE WHEN :below = 1 THEN root.kept_tokens ELSE 0 END <= :tokens)
+  AND (:cost{as_bigint} IS NULL
        OR coalesce(day.settled_cost + day.unsettled_cost, 0) + held.cost
-          + iif(:below = 1, root.kept_cost, 0) <= :cost);
+          + CASE WHEN :below = 1 THEN root.kept_cost ELSE 0 END <= :cost);
 
 -- name: room_of_thread
 SELECT 1
 FROM runs AS root
-CROSS JOIN runs AS r ON r.user_id = root.user_id AND r.thread_id = root.thread_id
+{ordered_join} runs AS r ON r.user_id = root.user_id AND r.thread_id = root.thread_id
     AND r.parent_run_id IS NULL
 WHERE root.user_id = :user_id AND root.id = :root_run_id
 GROUP BY root.kept_tokens, root.kept_cost
-HAVING (:tokens IS NULL
+HAVING (:tokens{as_bigint} IS NULL
         OR sum(r.tree_settled_tokens + r.tree_unsettled_tokens + r.tree_reserved_tokens)
-           + iif(:below = 1, root.kept_tokens, 0) <= :tokens)
-   AND (:cost IS NULL
+           + CASE WHEN :below = 1 THEN root.kept_tokens ELSE 0 END <= :tokens)
+   AND (:cost{as_bigint} IS NULL
         OR sum(r.tree_settled_cost + r.tree_unsettled_cost + r.tree_reserved_cost)
-           + iif(:below = 1, root.kept_cost, 0) <= :cost);
+           + CASE WHEN :below = 1 THEN root.kept_cost ELSE 0 END <= :cost);
 
 -- name: room_of_steps
 -- A run that holds something is at a step that is not recorded yet.
@@ -78,23 +75,28 @@ SELECT 1
 FROM runs
 WHERE user_id = :user_id AND root_run_id = :root_run_id
 GROUP BY user_id
-HAVING sum(steps + iif(status = 'running' AND own_reserved_tokens > 0, 1, 0)) + :kept <= :most;
+HAVING sum(steps + CASE WHEN status = 'running' AND own_reserved_tokens > 0 THEN 1 ELSE 0 END)
+       + :kept <= :most;
 
 -- name: tree_steps
-SELECT coalesce(sum(steps), 0) FROM runs
+SELECT coalesce(sum(steps), 0){as_bigint} FROM runs
 WHERE user_id = :user_id AND root_run_id = :root_run_id;
 
 -- name: spending_of_day
 SELECT coalesce(day.settled_tokens, 0), coalesce(day.settled_cost, 0),
        coalesce(day.unsettled_tokens, 0), coalesce(day.unsettled_cost, 0), held.tokens, held.cost,
-       ({today_filter} + 1) * 86400.0
+       ({today_filter} + 1) * 86400.0{as_double}
 FROM ({held_filter}) AS held
 LEFT JOIN spending AS day ON day.user_id = :user_id AND day.day = {today_filter};
 
 -- name: spending_of_thread
-SELECT coalesce(sum(tree_settled_tokens), 0), coalesce(sum(tree_settled_cost), 0),
-       coalesce(sum(tree_unsettled_tokens), 0), coalesce(sum(tree_unsettled_cost), 0),
-       coalesce(sum(tree_reserved_tokens), 0), coalesce(sum(tree_reserved_cost), 0), NULL
+SELECT coalesce(sum(tree_settled_tokens), 0){as_bigint},
+       coalesce(sum(tree_settled_cost), 0){as_bigint},
+       coalesce(sum(tree_unsettled_tokens), 0){as_bigint},
+       coalesce(sum(tree_unsettled_cost), 0){as_bigint},
+       coalesce(sum(tree_reserved_tokens), 0){as_bigint},
+       coalesce(sum(tree_reserved_cost), 0){as_bigint},
+       NULL{as_double}
 FROM runs WHERE user_id = :user_id AND thread_id = :thread_id AND parent_run_id IS NULL;
 
 -- name: holders
@@ -103,5 +105,5 @@ WHERE user_id = :user_id AND status = 'running'
   AND (own_reserved_tokens > 0 OR own_reserved_cost > 0);
 
 -- name: worked
-SELECT worked_seconds + coalesce(unixepoch('subsec') - working_since, 0) FROM runs
+SELECT worked_seconds + coalesce({now} - working_since, 0) FROM runs
 WHERE user_id = :user_id AND id = :run_id;

@@ -7,10 +7,10 @@ UPDATE runs
 SET commit_id = :commit_id, steps = coalesce(:steps, steps),
     own_reserved_tokens = own_reserved_tokens + :own_tokens,
     own_reserved_cost = own_reserved_cost + :own_cost,
-    updated_at = unix_seconds()
+    updated_at = {now}
 WHERE user_id = :user_id AND id = :run_id AND epoch = :epoch AND status = 'running'
   AND thread_id = :thread_id AND root_run_id = :root_run_id
-  AND (:after_commit::text IS NULL OR commit_id = :after_commit);
+  AND (:after_commit{as_text} IS NULL OR commit_id = :after_commit);
 
 -- name: newest_commit
 SELECT commit_id FROM runs WHERE user_id = :user_id AND id = :run_id;
@@ -19,7 +19,7 @@ SELECT commit_id FROM runs WHERE user_id = :user_id AND id = :run_id;
 UPDATE threads
 SET last_seq = last_seq + :nodes, last_activation = last_activation + :activations,
     last_event = last_event + :events, last_usage = last_usage + :usage,
-    updated_at = unix_seconds()
+    updated_at = {now}
 WHERE user_id = :user_id AND id = :thread_id
   AND (:nodes = 0 OR last_seq = :expect_seq)
   AND (:activations = 0 OR last_activation = :expect_activation)
@@ -45,7 +45,7 @@ WHERE user_id = :user_id AND thread_id = :thread_id AND node_id = :node_id
 -- name: close_node
 UPDATE nodes
 SET status = 'closed',
-    tokens = tokens + (SELECT coalesce(sum(tokens), 0)::bigint FROM calls
+    tokens = tokens + (SELECT coalesce(sum(tokens), 0){as_bigint} FROM calls
                        WHERE user_id = :user_id AND thread_id = :thread_id AND node_id = :id)
 WHERE user_id = :user_id AND thread_id = :thread_id AND id = :id AND status = 'open'
   AND NOT EXISTS (SELECT 1 FROM calls
@@ -61,8 +61,8 @@ WHERE user_id = :user_id AND id = :run_id AND open_node = :id;
 INSERT INTO nodes (user_id, thread_id, id, parent_id, kind, status, role, run_id, activation_id,
                    body, blob, tokens, created_at)
 SELECT :user_id, :thread_id, :id, :parent_id, :kind, :status, :role, :run_id, :activation_id,
-       :body, :blob, :tokens, unix_seconds()
-WHERE :parent_id::bigint IS NULL OR EXISTS (
+       :body, :blob, :tokens, {now}
+WHERE :parent_id{as_bigint} IS NULL OR EXISTS (
     SELECT 1 FROM nodes
     WHERE user_id = :user_id AND thread_id = :thread_id AND id = :parent_id
       AND status = 'closed');
@@ -85,7 +85,7 @@ WHERE user_id = :user_id AND id = :thread_id AND EXISTS (
 INSERT INTO activations (user_id, thread_id, id, anchor, run_id, cause, body, blob, prefix_blob,
                          created_at)
 VALUES (:user_id, :thread_id, :id, :anchor, :run_id, :cause, :body, :blob, :prefix_blob,
-        unix_seconds());
+        {now});
 
 -- name: drain_inbox
 DELETE FROM inbox WHERE user_id = :user_id AND thread_id = :thread_id AND id = :id;
@@ -96,8 +96,8 @@ WHERE user_id = :user_id AND id = :thread_id
   AND NOT EXISTS (SELECT 1 FROM inbox WHERE user_id = :user_id AND thread_id = :thread_id);
 
 -- name: node_is_there_filter
--- In the place of a foreign key, which would make deleting a thread walk it for each node.
-(:node_id::bigint IS NULL OR EXISTS (
+-- Instead of a foreign key, for which a deletion of a thread would read it for each node.
+(:node_id{as_bigint} IS NULL OR EXISTS (
     SELECT 1 FROM nodes
     WHERE user_id = :user_id AND thread_id = :thread_id AND id = :node_id))
 
@@ -108,18 +108,18 @@ INSERT INTO usage (user_id, thread_id, id, run_id, root_run_id, node_id, purpose
                    counted_tokens, cost, reported, created_at)
 SELECT user_id, id, last_usage - :back, :run_id, :root_run_id, :node_id, :purpose, :model,
        :prompt_tokens, :cached_tokens, :cache_write_tokens, :completion_tokens,
-       :counted_tokens, :cost, :reported, unix_seconds()
+       :counted_tokens, :cost, :reported, {now}
 FROM threads WHERE user_id = :user_id AND id = :thread_id AND {node_is_there_filter};
 
 -- name: finish_run
 UPDATE runs
 SET status = :status, stop_reason = :stop_reason, detail = :detail, output = :output,
     output_blob = :output_blob,
-    finished_at = CASE WHEN :status <> 'suspended' THEN unix_seconds() END,
+    finished_at = CASE WHEN :status <> 'suspended' THEN {now} END,
     lease_host = NULL, lease_boot = NULL, lease_pid = NULL, lease_started = NULL,
     lease_machine = '', lease_instance = '',
     lease_until = NULL,
-    worked_seconds = worked_seconds + coalesce(greatest(unix_seconds() - working_since, 0), 0),
+    worked_seconds = worked_seconds + coalesce({greatest}({now} - working_since, 0), 0),
     working_since = NULL,
     kept_tokens = CASE WHEN :status = 'suspended' THEN kept_tokens ELSE 0 END,
     kept_cost = CASE WHEN :status = 'suspended' THEN kept_cost ELSE 0 END
@@ -127,5 +127,5 @@ WHERE user_id = :user_id AND id = :run_id;
 
 -- name: append_event
 INSERT INTO events (user_id, thread_id, id, run_id, kind, node_id, data, created_at)
-SELECT user_id, id, last_event - :back, :run_id, :kind, :node_id, :data, unix_seconds()
+SELECT user_id, id, last_event - :back, :run_id, :kind, :node_id, :data, {now}
 FROM threads WHERE user_id = :user_id AND id = :thread_id AND {node_is_there_filter};

@@ -1,11 +1,12 @@
 -- What runs ask people, and what people have allowed.
 
 -- name: question_status_columns
-CASE WHEN q.status = 'open' AND q.expires_at <= unix_seconds() THEN 'expired'
+CASE WHEN q.status = 'open' AND q.expires_at <= {now} THEN 'expired'
      ELSE q.status END
 
 -- name: question_select
-SELECT q.id, q.thread_id, q.run_id, q.node_id, q.position, q.kind, q.body, {question_status_columns},
+SELECT q.id, q.thread_id, q.run_id, q.node_id, q.position, q.kind, q.body,
+       {question_status_columns},
        q.answer, q.asked_at, q.expires_at, q.answered_at
 FROM questions AS q
 JOIN threads AS t ON t.user_id = q.user_id AND t.id = q.thread_id AND t.hidden = ''
@@ -15,8 +16,8 @@ JOIN threads AS t ON t.user_id = q.user_id AND t.id = q.thread_id AND t.hidden =
 WHERE q.user_id = :user_id AND q.id = :id;
 
 -- name: question_filter
-(:thread_id::text IS NULL OR q.thread_id = :thread_id)
-  AND (:status::text IS NULL OR {question_status_columns} = :status)
+(:thread_id{as_text} IS NULL OR q.thread_id = :thread_id)
+  AND (:status{as_text} IS NULL OR {question_status_columns} = :status)
 ORDER BY q.asked_at DESC, q.id DESC LIMIT :limit
 
 -- name: questions
@@ -35,13 +36,13 @@ WHERE q.user_id = :user_id AND q.run_id = :run_id AND {question_filter};
 INSERT INTO questions (user_id, id, thread_id, run_id, node_id, position, kind, body, status,
                        answer, asked_at, expires_at, answered_at)
 VALUES (:user_id, :id, :thread_id, :run_id, :node_id, :position, :kind, :body, 'open',
-        '{}', unix_seconds(), unix_seconds() + :seconds, NULL);
+        '{}', {now}, {now} + :seconds, NULL);
 
 -- name: answer
 -- Only a run that waits can be answered: one that is over has withdrawn its questions.
 UPDATE questions
-SET status = 'answered', answer = :answer, answered_at = unix_seconds()
-WHERE user_id = :user_id AND id = :id AND status = 'open' AND expires_at > unix_seconds()
+SET status = 'answered', answer = :answer, answered_at = {now}
+WHERE user_id = :user_id AND id = :id AND status = 'open' AND expires_at > {now}
   AND EXISTS (SELECT 1 FROM runs AS r
               WHERE r.user_id = :user_id AND r.id = questions.run_id
                 AND r.status = 'suspended' AND r.cancel_requested = 0);
@@ -52,7 +53,7 @@ WHERE user_id = :user_id AND run_id = :run_id AND status = 'open';
 
 -- name: remember_approval
 INSERT INTO approvals (user_id, thread_id, id, tool, arguments, binding, created_at)
-VALUES (:user_id, :thread_id, :id, :tool, :arguments, :binding, unix_seconds());
+VALUES (:user_id, :thread_id, :id, :tool, :arguments, :binding, {now});
 
 -- name: approvals
 SELECT a.thread_id, a.id, a.tool, a.arguments, a.created_at, a.binding

@@ -1,12 +1,12 @@
 -- Files that messages refer to.
 
 -- name: touch_thread
-UPDATE threads SET updated_at = unixepoch('subsec')
+UPDATE threads SET updated_at = {now}
 WHERE user_id = :user_id AND id = :thread_id AND hidden = '';
 
 -- name: put_file
 INSERT INTO files (user_id, thread_id, id, kind, origin, name, media_type, bytes, blob, created_at)
-VALUES (:user_id, :thread_id, :id, :kind, :origin, :name, :media_type, :bytes, :blob, unixepoch('subsec'))
+VALUES (:user_id, :thread_id, :id, :kind, :origin, :name, :media_type, :bytes, :blob, {now})
 ON CONFLICT (user_id, thread_id, id) DO NOTHING;
 
 -- name: file_columns
@@ -25,11 +25,11 @@ ORDER BY f.id;
 -- The copies of a thread have files of the same ids, and the same content.
 SELECT {file_columns}
 FROM files AS f {shown_filter}
-WHERE f.user_id = :user_id AND f.id IN (SELECT value FROM json_each(:ids))
+WHERE f.user_id = :user_id AND f.id IN (SELECT value FROM {each_text}(:ids{as_jsonb}))
 ORDER BY f.id, f.created_at, f.thread_id;
 
 -- name: file_body
-SELECT x'', coalesce(b.object, b.codec, 'lost'), b.data
+SELECT {no_bytes}, coalesce(b.object, b.codec, 'lost'), b.data
 FROM files AS f {shown_filter}
 LEFT JOIN blobs AS b
     ON b.user_id = f.user_id AND b.thread_id = f.thread_id AND b.hash = f.blob

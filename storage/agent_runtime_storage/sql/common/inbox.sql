@@ -1,0 +1,48 @@
+-- The inbox, the events and the usage of threads.
+
+-- name: count_post
+UPDATE threads SET last_inbox = last_inbox + 1
+WHERE user_id = :user_id AND id = :thread_id AND hidden = ''
+RETURNING last_inbox;
+
+-- name: post
+INSERT INTO inbox (user_id, thread_id, id, run_id, kind, body, blob, created_at)
+SELECT user_id, id, last_inbox, :run_id, :kind, :body, :blob, {now}
+FROM threads WHERE user_id = :user_id AND id = :thread_id;
+
+-- name: inbox
+SELECT i.id, i.run_id, i.kind, i.body,
+       CASE WHEN i.blob IS NULL THEN '' ELSE coalesce(b.object, b.codec, 'lost') END, b.data,
+       i.created_at
+FROM inbox AS i
+LEFT JOIN blobs AS b ON b.user_id = i.user_id AND b.thread_id = i.thread_id AND b.hash = i.blob
+WHERE i.user_id = :user_id AND i.thread_id = :thread_id
+ORDER BY i.id;
+
+-- name: events
+SELECT id, run_id, kind, node_id, data, created_at FROM events
+WHERE user_id = :user_id AND thread_id = :thread_id AND id > :after
+ORDER BY id LIMIT :limit;
+
+-- name: usage_of_tree
+SELECT purpose, {usage_sums}
+FROM usage WHERE user_id = :user_id AND root_run_id = :id GROUP BY purpose ORDER BY purpose;
+
+-- name: usage_of_runs
+SELECT run_id, {usage_sums}
+FROM usage WHERE user_id = :user_id AND root_run_id = :id GROUP BY run_id ORDER BY run_id;
+
+-- name: usage_of_run
+SELECT purpose, {usage_sums}
+FROM usage WHERE user_id = :user_id AND run_id = :id GROUP BY purpose ORDER BY purpose;
+
+-- name: usage_of_thread
+SELECT purpose, {usage_sums}
+FROM usage WHERE user_id = :user_id AND thread_id = :id GROUP BY purpose ORDER BY purpose;
+
+-- name: recent_usage
+SELECT run_id, root_run_id, node_id, purpose, model, prompt_tokens, cached_tokens,
+       cache_write_tokens, completion_tokens, counted_tokens, cost, reported, id, created_at
+FROM usage
+WHERE user_id = :user_id AND model = :model AND reported = 1
+ORDER BY created_at DESC, thread_id DESC, id DESC LIMIT :limit;

@@ -1,0 +1,5 @@
+-- Full text: what is found in the index, ranked by the owner's own figures.
+--
+-- A text's score is the sum, over the words that it has, of weight * n * 2.2 / (n + norm), where n
+-- is how often it has the word, in whatever form: BM25 with k1 = 1.2 and b = 0.75.  The forms of a
+-- word are terms with the same number.

@@ -1,0 +1,37 @@
+-- What the shared queries spell differently in each dialect.
+
+-- name: now
+unixepoch('subsec')
+
+-- name: today_filter
+-- Days since the epoch, by UTC.
+unixepoch() / 86400
+
+-- name: equals
+IS
+
+-- name: differs_from
+IS NOT
+
+-- name: greatest
+max
+
+-- name: no_bytes
+x''
+
+-- name: each_text
+json_each
+
+-- name: ordered_join
+-- Fixes the order of a join: the planner cannot know how short a chain is and scans the thread.
+CROSS JOIN
+
+-- Values need no types here.
+
+-- name: as_bigint
+
+-- name: as_double
+
+-- name: as_jsonb
+
+-- name: as_text
