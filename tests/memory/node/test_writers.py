@@ -341,13 +341,13 @@ async def test_a_memory_that_is_used_meanwhile_is_not_pruned(
     await say(node(ann), "a")
     [path] = await anyio.to_thread.run_sync(lambda: list(tmp_path.rglob("node.json")))
     os.utime(path, (1_000_000, 1_000_000))
-    delete = Documents.delete
+    delete = ObjectDocuments.delete
 
-    async def late(self: Documents, key: str, *, before: float | None = None) -> bool:
+    async def late(self: ObjectDocuments, key: str, *, before: float | None = None) -> bool:
         await say(node(ann), "a", "b")
         return await delete(self, key, before=before)
 
-    monkeypatch.setattr(Documents, "delete", late)
+    monkeypatch.setattr(ObjectDocuments, "delete", late)
     assert await prune(ann, seconds=60) == []
     assert len(await node(ann).messages()) == 4
 
@@ -378,7 +378,7 @@ async def test_a_failed_pruning_is_logged_and_retried(
         async def refuse(*_: Any, **__: Any) -> bool:
             raise ObjectsUnavailable("the store is away")
 
-        away.setattr(Documents, "delete", refuse)
+        away.setattr(ObjectDocuments, "delete", refuse)
         await prune_daily(ann, days=-1)
     assert "the store is away" in caplog.text and await keys(documents) == three
 

@@ -30,6 +30,7 @@ from tests.services.fixtures import StartLibsql
 from tests.services.libsql import Libsql
 from tests.storage.drivers.libsql_drivers import KINDS, Kind, connected, ids, url_of
 from tests.storage.items import CREATE, insert
+from tests.storage.sql_blocks import whole_queries
 
 SCHEMA = (
     CREATE,
@@ -392,13 +393,7 @@ async def test_closing_finishes_what_was_accepted_and_can_be_repeated(
 async def test_every_query_runs_on_the_server(remote: RemoteDriver, libsql: Libsql) -> None:
     libsql.wipe()
     await apply_migrations(remote)
-    texts = load_queries("sqlite")
-    # A part of other queries is none by itself.
-    queries = {
-        name: sql
-        for name, sql in texts.items()
-        if not any(sql in other for other in texts.values() if other != sql)
-    }
+    queries = whole_queries("sqlite")
 
     refused: list[str] = []
     for name, sql in queries.items():

@@ -6,7 +6,6 @@ import logging
 import re
 import sys
 import traceback
-from importlib import resources
 from urllib.parse import quote
 
 import anyio
@@ -19,10 +18,11 @@ from agent_runtime_storage.drivers.postgres.driver import PostgresDriver
 from agent_runtime_storage.drivers.postgres.translation import translate, translate_counted
 from agent_runtime_storage.drivers.protocol import SqlDialect
 from agent_runtime_storage.queries.migrations import apply_migrations
-from agent_runtime_storage.sql.loader import load_migrations, load_queries
+from agent_runtime_storage.sql.loader import load_migrations
 from agent_runtime_storage.store import SqlStore
 from tests.services.fixtures import StartPostgres
 from tests.services.postgres import PASSWORD, Logins
+from tests.storage.sql_blocks import whole_queries
 
 QUOTED = quote(PASSWORD, safe="")
 
@@ -156,16 +156,8 @@ async def test_an_old_pgvector_is_told(empty_postgres_url: str) -> None:
 DIALECTS: tuple[SqlDialect, ...] = ("sqlite", "postgres")
 
 
-def _fragments(dialect: SqlDialect) -> set[str]:
-    """Return the blocks that others are made of, and the spellings of the dialect."""
-    sql = resources.files("agent_runtime_storage").joinpath("sql")
-    entries = [entry for name in ("common", dialect) for entry in sql.joinpath(name).iterdir()]
-    files = [entry.read_text() for entry in entries if entry.name.endswith(".sql")]
-    return {name for file in files for name in re.findall(r"\{([a-z_0-9]+)\}", file)}
-
-
 def test_both_dialects_have_the_same_queries_and_migrations() -> None:
-    queries = {dialect: load_queries(dialect).keys() - _fragments(dialect) for dialect in DIALECTS}
+    queries = {dialect: whole_queries(dialect).keys() for dialect in DIALECTS}
     assert queries["postgres"] == queries["sqlite"]
     names = {
         dialect: [(one.version, one.name) for one in load_migrations(dialect)]
@@ -175,12 +167,11 @@ def test_both_dialects_have_the_same_queries_and_migrations() -> None:
 
 
 def test_every_query_fits_the_schema(postgres_url: str) -> None:
-    fragments = _fragments("postgres")
     prepared = 0
     with psycopg.connect(postgres_url, autocommit=True) as connection:
         connection.execute("SET search_path TO agent_runtime, public")
-        for name, text in load_queries("postgres").items():
-            if name in fragments or name == "create_schema_migrations":
+        for name, text in whole_queries("postgres").items():
+            if name == "create_schema_migrations":
                 continue
             # With no types given, as when every value is NULL.
             forms = [translate(text)]

@@ -15,6 +15,7 @@ from agent_runtime_storage.drivers.sqlite.driver import SqliteDriver
 from agent_runtime_storage.queries.migrations import apply_migrations
 from agent_runtime_storage.sql.loader import Migration, load_migrations, load_queries, parse_blocks
 from tests.storage.items import run_raw
+from tests.storage.sql_blocks import whole_queries
 
 FIRST = Migration(1, "first", "c1", ("CREATE TABLE a (x INTEGER)",))
 SECOND = Migration(2, "second", "c2", ("ALTER TABLE a ADD COLUMN y", "INSERT INTO a VALUES (1, 2)"))
@@ -92,7 +93,7 @@ async def test_processes_that_start_at_once_all_open_the_store(path: Path) -> No
         "from agent_runtime_storage import open_store\n"
         "async def main():\n"
         "    store = await open_store(sys.argv[1])\n"
-        "    await store.of('ann').ensure_thread(sys.argv[2])\n"
+        "    await store.of('ann').threads.ensure(sys.argv[2])\n"
         "    await store.close()\n"
         "anyio.run(main)\n"
     )
@@ -117,10 +118,7 @@ def test_the_shipped_migrations_are_numbered_without_gaps() -> None:
 async def test_every_query_fits_the_schema(path: Path) -> None:
     await (await open_store(str(path))).close()
     driver = await SqliteDriver.open(path)
-    fragments = ("_columns", "node_blob", "call_blob", "plan_blob", "_select", "_filter", "_sums")
-    queries = {
-        name: sql for name, sql in load_queries("sqlite").items() if not name.endswith(fragments)
-    }
+    queries = whole_queries("sqlite")
     for name, sql in queries.items():
         values = dict.fromkeys(re.findall(r":([a-z_]+)", sql))
         assert await driver.read(f"EXPLAIN {sql}", values), name
