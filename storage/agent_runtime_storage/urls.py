@@ -141,7 +141,7 @@ async def open_store(
             the last commits then, though never the file's consistency.
         auth_token: of a libSQL server, if it asks for one.
         objects: the URL of the object store for the largest bodies: a folder, or `s3:`, `gs:`,
-            `az:` or `abfss:`.  None takes a folder beside a database file, and keeps the bodies in
+            `az:` or `abfss:`.  None takes a folder next to a database file, and keeps the bodies in
             the database of a server, as other machines could not read a folder of this one.
         migrate: whether to bring the schema up to date; without it the store serves only what
             looks at the database as a whole.

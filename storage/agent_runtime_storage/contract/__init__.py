@@ -1,0 +1,1 @@
+"""What the store promises: protocols by subject, records, errors, ids and valid names."""

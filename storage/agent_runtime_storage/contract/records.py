@@ -208,7 +208,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """One model call: what the provider reported, beside what we counted."""
+    """One model call: what the provider reported, and what we counted."""
 
     run_id: str
     root_run_id: str
@@ -466,7 +466,7 @@ class Commit:
     reserve: Amount | None = None
     """What to reserve on the root for the next model call."""
     limits: Limits = NO_LIMITS
-    """Which limits beside the tree's budget the reservation has to keep."""
+    """The limits that the reservation has to fit, in addition to the tree's budget."""
     keep: Amount | None = None
     """Of a root: what the runs below have to leave for its next calls from now on."""
     steps: int | None = None

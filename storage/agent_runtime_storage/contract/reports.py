@@ -1,4 +1,4 @@
-"""What is told of a database as a whole: its state, its damage, its size."""
+"""Reports on a database as a whole: its state, its damage, its size."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class StoreStatus:
         schema: the newest applied migration's number; 0 for an empty database.
         pending: the migrations that it lacks.
         problem: why its schema cannot be used by this version of the runtime; "" if it can.
-        isolation: how the database itself keeps owners apart, besides the owner that every
-            statement names; "" where it has no means to.
+        isolation: how the database itself separates owners, in addition to the owner that every
+            statement names; "" where it cannot.
         cure: what to do about the problem, or for a better isolation; "" if nothing.
     """
 
@@ -86,7 +86,7 @@ class StoreSizes:
 class CopiedThread:
     """What became of a thread, with those of its sub-agents, in a copy of a database.
 
-    Or of a document: then `thread_id` is its key, and `user_id` stands for its owner by a digest.
+    Or of a document: then `thread_id` is its key, and `user_id` a digest of its owner.
 
     Attributes:
         outcome: `copied`; `there` if the same thread was in the target already; `conflict` if it

@@ -31,7 +31,7 @@ class Amount:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a reservation has to keep to, beside the budget of its run tree.
+    """What a reservation has to fit, in addition to the budget of its run tree.
 
     Attributes:
         thread: of all run trees whose root is on the same thread, together.

@@ -1,0 +1,1 @@
+"""Threads with their nodes, runs, inbox, events, jobs, questions, files and spending."""

@@ -24,6 +24,7 @@ from agent_runtime_storage.queries.row_decoding import (
     to_nodes,
     to_observation,
     to_plan,
+    to_thread,
 )
 
 _NO_LIMIT = 2**62
@@ -89,8 +90,8 @@ class SqlLog:
 
     async def _missing_head(self, thread_id: str, head: int) -> Exception:
         rows = await self._scope.read("thread", thread_id=thread_id)
-        # The thread's counter has passed the node, so it was there.
-        if rows and rows[0][4] >= head > 0:
+        # The thread's counter has passed the node, so the node existed.
+        if rows and to_thread(rows[0]).last_seq >= head > 0:
             return CorruptThread(
                 f"Node {head} of thread {thread_id} is missing from the log.",
                 cure="Restore the database from a backup.",

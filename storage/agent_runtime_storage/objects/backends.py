@@ -32,7 +32,7 @@ _LIST_CHUNK = 1000
 # It is the time that ends them.
 _RETRIES = 1000
 _LONGEST_WAIT = timedelta(seconds=2)
-# What is written lies beside the object until it is whole; a killed writer leaves the file behind.
+# A write goes to a file next to the object until it is whole; a killed writer leaves the file.
 _HALF_WRITTEN = re.compile(r"#\d+$")
 # A writer holds the lock for milliseconds; one that is stopped must not stop the others for ever.
 _LOCK_SECONDS = 30.0
@@ -280,8 +280,8 @@ class Bucket:
 
     async def read(self, key: str) -> tuple[bytes, Version]:
         result = await obstore.get_async(self._store, key)
-        told = {"e_tag": result.meta["e_tag"], "version": result.meta["version"]}
-        version = {name: value for name, value in told.items() if value is not None}
+        tags = {"e_tag": result.meta["e_tag"], "version": result.meta["version"]}
+        version = {name: value for name, value in tags.items() if value is not None}
         return (await result.bytes_async()).to_bytes(), version
 
     async def replace(self, key: str, data: bytes, version: Version | None) -> bool:

@@ -1,8 +1,8 @@
-"""Documents: objects that change, each written only in the place of what its writer has read.
+"""Documents in an object store: each write replaces the version that its writer has read.
 
-They lie beside the bodies, under `{owner}/{collection}/{scope}/{thread}/{name}`, where `owner` is a
-digest of the owner's name, so nobody reaches another's.  No row refers to them: `orphans` leaves
-them, and those of a thread go when the thread is deleted.
+They are stored next to the bodies, under `{owner}/{collection}/{scope}/{thread}/{name}`, where
+`owner` is a digest of the owner's name, so no owner reaches another's.  No row refers to them:
+`orphans` skips them, and the deletion of a thread deletes its documents.
 """
 
 from __future__ import annotations

@@ -54,8 +54,8 @@ U = TypeVar("U")
 class ObjectBackend(Protocol):
     """Where objects lie: what a folder and a bucket have in common.
 
-    Keys are relative to it.  Errors are those of the operating system and of obstore; what is not
-    there is a `FileNotFoundError`.
+    Keys are relative to it.  Errors are those of the operating system and of obstore; a missing
+    object is a `FileNotFoundError`.
     """
 
     async def put(self, key: str, data: bytes) -> None: ...
@@ -175,7 +175,7 @@ class Objects:
             return None
 
     async def replace(self, key: str, data: bytes, version: Version | None) -> bool:
-        """Put an object in the place of this version (None: of nothing); return whether it was.
+        """Write an object if it still has this version (None: does not exist); return whether.
 
         It is durable when this returns.  Of several that replace the same version one succeeds.
         """
@@ -202,7 +202,7 @@ class Objects:
 
         Raises:
             ObjectLost: what was written is not there.
-            ObjectsUnavailable: the store writes over what it is told to leave.
+            ObjectsUnavailable: the store ignores conditions of writes.
         """
         key, data = f"probe/{secrets.token_hex(8)}.raw", secrets.token_bytes(64)
         await self.put(key, data)
@@ -276,7 +276,7 @@ def parse_folder_url(url: str) -> Path:
 
 
 def default_object_folder(database: Path) -> Path:
-    """Return where the objects of a database file lie if no store is set: beside it."""
+    """Return the default folder for the objects of a database file, next to the file."""
     real = database.resolve()
     name = real.stem if real.suffix in _DATABASE_ENDINGS else real.name
     return real.with_name(f"{name}.objects")

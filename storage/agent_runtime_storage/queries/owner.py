@@ -1,4 +1,4 @@
-"""What every part of the store shares: the driver, the owner, and how a batch's errors are told."""
+"""The view of a database that all subjects of one owner's store share."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from agent_runtime_storage.sql.loader import load_queries
 
 
 class OwnerScope:
-    """One owner's view of a database: it adds the owner to every statement."""
+    """One owner's view of a database: adds the owner to every statement."""
 
     def __init__(self, driver: Driver, user_id: str, objects: Objects | None = None) -> None:
         self.user_id = user_id
@@ -26,7 +26,7 @@ class OwnerScope:
         self.sql = load_queries(driver.dialect)
 
     async def read(self, name: str, **params: Value) -> list[Row]:
-        """Answer a query by its name; bodies that lie in objects are fetched.
+        """Answer a query by its name; bodies stored in objects are fetched.
 
         Raises:
             ObjectLost, ObjectsUnavailable: a body cannot be fetched.
@@ -39,7 +39,7 @@ class OwnerScope:
         try:
             bodies = await fetch_bodies(self.objects, keys)
         except ObjectLost:
-            # The objects of a thread that is deleted go after its rows.
+            # The objects of a deleted thread are deleted after its rows.
             rows = await self.driver.read(self.sql[name], values, owner=self.user_id)
             if objects_in(rows, columns) >= keys:
                 raise
@@ -77,7 +77,7 @@ class OwnerScope:
             Conflict: it breaks a constraint.
         """
         named = threads if thread is None else (thread, *threads)
-        locks = [f"thread {one}" for one in named]
+        locks = [f"thread {name}" for name in named]
         if tree is not None:
             locks.append(f"tree {tree}")
         if spending:
@@ -93,7 +93,7 @@ class OwnerScope:
             ) from error
 
     def announce(self, thread_id: str) -> None:
-        """Tell who listens that something of the thread has changed."""
+        """Wake the listeners of the thread: something of it has changed."""
         self.driver.signals.announce(topic_of(self.user_id, thread_id))
 
     async def require_thread(self, thread_id: str) -> None:
@@ -106,7 +106,7 @@ class OwnerScope:
 
 
 def not_found(what: str, name: object) -> NotFound:
-    """Return the error for what is not there, or is another owner's, which is the same."""
+    """Return the error for an id that does not exist, or belongs to another owner."""
     return NotFound(f"There is no {what} {name} of this owner.", cure="Check the id.")
 
 

@@ -76,7 +76,7 @@ def objects_in(rows: Sequence[Row], columns: Sequence[int]) -> set[str]:
 def with_bodies(
     rows: Sequence[Row], columns: Sequence[int], bodies: Mapping[str, bytes]
 ) -> list[Row]:
-    """Return the rows with the bodies of objects in the place of their keys."""
+    """Return the rows with the bodies of objects instead of their keys."""
     filled: list[Row] = []
     for row in rows:
         values = list(row)

@@ -1,0 +1,1 @@
+"""Full text ranked by BM25, and vectors."""

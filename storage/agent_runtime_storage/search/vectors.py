@@ -181,7 +181,7 @@ class SqlVectors:
         return int(rows[0][0]) if rows else None
 
     async def require_model(self, model: str, dimensions: int) -> list[Statement]:
-        """Return what lets a batch write vectors of so many numbers; it misses if they differ.
+        """Return statements that miss unless the model has, or may take, this number of dimensions.
 
         What is known of the model is read before, because an insert that finds its row there
         would make all who write the model's vectors wait for each other.
@@ -264,7 +264,7 @@ def _pack(values: Sequence[float], what: str) -> array[float]:
     """Return a vector in single precision.
 
     Raises:
-        InvalidVector: no cosine can be told of it.
+        InvalidVector: no cosine can be computed of it.
     """
     if not 1 <= len(values) <= MOST_DIMENSIONS:
         raise InvalidVector(
@@ -297,8 +297,8 @@ def _mismatch(model: str, known: int, given: int, what: str) -> DimensionMismatc
         f"The vectors of model {model!r} have {known} dimensions; that of {what} has {given}.",
         known=known,
         given=given,
-        cure=f"Name the other model anew, such as {f'{model}@{given}'!r}, and embed again what "
-        f"`vectors.missing` lists; or delete all vectors of {model!r} first.",
+        cure=f"Use another name for the model, such as {f'{model}@{given}'!r}, and embed again "
+        f"what `vectors.missing` lists; or delete all vectors of {model!r} first.",
     )
 
 

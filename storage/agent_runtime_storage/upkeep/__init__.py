@@ -1,0 +1,1 @@
+"""Deletion, export and import of threads, copies of a database, its checks and sizes."""

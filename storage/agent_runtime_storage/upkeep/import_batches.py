@@ -23,7 +23,7 @@ class ImportBatches:
     async def write_hidden(
         self, thread_id: str, token: str, count: int, statements: list[Statement]
     ) -> None:
-        """Run a batch for an import that has written so many threads.
+        """Run a batch for an import that has written `count` threads.
 
         Raises:
             BatchMissed: a statement missed; `taken`, if the import was cleaned up as abandoned.

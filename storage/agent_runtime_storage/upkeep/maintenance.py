@@ -67,14 +67,14 @@ _CHECKS = (
     ),
     _Check(
         "check_dead_runs", "notice", "run {} was running, and its lease has expired",
-        "Go on with it by `agent-runtime resume`, or end it by `agent-runtime cancel`.",
+        "Resume it by `agent-runtime resume`, or end it by `agent-runtime cancel`.",
     ),
     _Check(
         "check_orphan_blobs", "notice", "{} large bodies are used by nothing any more",
         "Nothing needs to be done: they go with the thread.",
     ),
     _Check(
-        "check_hidden", "notice", "`{}` was cut short, and nobody goes on with it",
+        "check_hidden", "notice", "`{}` was interrupted, and no process continues it",
         "Run `agent-runtime threads prune` as its owner; it cleans up.",
     ),
 )  # fmt: skip
@@ -176,7 +176,7 @@ class SqlMaintenance:
         await self._require_schema()
         if not isinstance(self._driver, Vacuuming):
             raise StoreError(
-                "The database server cleans up by itself; it cannot be told to from here.",
+                "The database server frees space by itself, not on request.",
                 cure="Ask whoever runs it.",
             )
         await self._driver.vacuum()

@@ -1,4 +1,4 @@
-"""Objects and rows that have lost each other: what no row refers to, and what is not there.
+"""Orphaned objects, which no row refers to, and rows whose object is missing.
 
 A commit that failed after its objects were put, and a deletion that was killed before it came to
 the objects, leave orphans.  They cost space and nothing else.
@@ -63,7 +63,7 @@ async def find_orphans(
 async def delete_orphans(driver: Driver, objects: Objects, *, age: float = AGE_SECONDS) -> int:
     """Delete the orphans, and what killed writers left half written; return how many.
 
-    Each is looked at again right before: one that was put anew meanwhile stays.
+    Each is checked again right before: an object that was put again since stays.
 
     Raises:
         ObjectsUnavailable, StoreUnavailable: the objects or the rows cannot be read.

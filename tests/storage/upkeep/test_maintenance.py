@@ -154,7 +154,7 @@ async def test_what_waits_or_is_left_over_is_noticed(
     assert found == {
         ("t1", f"run {lease.run_id} was running, and its lease has expired"),
         ("t2", "exchange 2 is open, and belongs to no run's next step"),
-        ("half", "`import 1` was cut short, and nobody goes on with it"),
+        ("half", "`import 1` was interrupted, and no process continues it"),
     }
 
 
