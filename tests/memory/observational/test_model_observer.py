@@ -229,9 +229,9 @@ class Broken(ScriptedModel):
 
     @asynccontextmanager
     async def stream(self, request: ModelRequest) -> AsyncGenerator[AsyncIterator[ModelEvent]]:
-        yield self._events()
+        yield self._broken_stream()
 
-    async def _events(self) -> AsyncIterator[ModelEvent]:
+    async def _broken_stream(self) -> AsyncIterator[ModelEvent]:
         for event in self._broken:
             if isinstance(event, Exception):
                 raise event
