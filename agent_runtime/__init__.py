@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from agent_runtime.models.litellm import LiteLLMModel
     from agent_runtime.models.scripted import ScriptedModel
     from agent_runtime.plan.model import Plan, PlanItem
+    from agent_runtime.plan.planner import Planner
     from agent_runtime.plan.tool import plan_tool
     from agent_runtime.prompt.trim import (
         count_message_tokens,
@@ -69,6 +70,7 @@ __all__ = [
     "Outcome",
     "Plan",
     "PlanItem",
+    "Planner",
     "Question",
     "RunResult",
     "RunStream",
@@ -120,6 +122,7 @@ _HOMES = {
     "Outcome": ".delegation.outcome",
     "Plan": ".plan.model",
     "PlanItem": ".plan.model",
+    "Planner": ".plan.planner",
     "Question": ".human.questions",
     "RunResult": ".run.results",
     "RunStream": ".run.results",

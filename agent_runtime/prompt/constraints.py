@@ -52,13 +52,13 @@ class Constraint:
         node: where the user said it.
         text: the user's words, without a line break.
         whole: whether prompts show it whole; else they name it at most.
-        untold: whether its node does not show it, like the reason for an approval.
+        unshown: whether its node does not show it, like the reason for an approval.
     """
 
     node: int
     text: str
     whole: bool = True
-    untold: bool = False
+    unshown: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ def constraints_left(
     return tuple(
         one
         for one in known.items
-        if one.untold or (first is not None and one.node < first and one.node != task)
+        if one.unshown or (first is not None and one.node < first and one.node != task)
     )
 
 

@@ -225,7 +225,7 @@ class Reservation:
         return keep
 
     def _with_results(self, exchange: Exchange, text: str) -> View:
-        """Return the view with an exchange of which each result is this text."""
+        """Return the view with an exchange whose results are all this text."""
         results = tuple(ToolResult(text) for _ in exchange.message.calls)
         shown = (None,) * len(results)
         entry = Entry(exchange.seq, self.log.head, exchange.message, results, shown)

@@ -21,7 +21,9 @@ NOTE = (
     "This run has nearly used up what it may: {what}. Begin nothing new. Finish what you are at, "
     "then give your last answer: what is done, what you found, and what is still open."
 )
-ROOM_AGAIN = "There is room again for this run: go on with the task, without wrapping up."
+ROOM_AGAIN = (
+    "There is room again for this run: go on with the task, without wrapping up."  # plain: ok
+)
 _TENTH = 10
 """Step limits below this get no note: a tenth of them is less than one step."""
 

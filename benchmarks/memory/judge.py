@@ -91,7 +91,7 @@ class Verdict:
 
 
 class Judge(Protocol):
-    """Says how right an answer is; raises only `ModelError`s of which each question would die."""
+    """Judges answers; raises only a `ModelError` that would fail every question."""
 
     async def judge(self, question: Question, answer: str) -> Verdict:
         """Return how right the answer is."""

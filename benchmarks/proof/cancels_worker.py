@@ -41,7 +41,7 @@ class Left:
 
     Attributes:
         at: when that was, by the machine's monotonic clock.
-        statuses: how each run that it went on with ended.
+        statuses: how each run that it resumed ended.
         tasks: those of the event loop that are left, without those of the open runtime.
     """
 

@@ -34,6 +34,7 @@ GROUPS: Mapping[str, Sequence[str]] = {
         "plan_tool",
         "Plan",
         "PlanItem",
+        "Planner",
     ),
     "memory": (
         "MemoryConfig",

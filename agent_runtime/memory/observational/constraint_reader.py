@@ -216,9 +216,9 @@ def _words_of(message: LoggedMessage) -> str:
     return ""
 
 
-def _constraint(node: int, text: str, *, untold: bool = False) -> Constraint:
+def _constraint(node: int, text: str, *, unshown: bool = False) -> Constraint:
     gap = f" [... shortened; whole in node {node} ...] "
-    return Constraint(node, shorten(one_line(text), LONGEST, gap), untold=untold)
+    return Constraint(node, shorten(one_line(text), LONGEST, gap), unshown=unshown)
 
 
 def _answered(row: QuestionRow) -> Iterator[Constraint]:
@@ -233,7 +233,7 @@ def _answered(row: QuestionRow) -> Iterator[Constraint]:
         allowed = bool(row.answer.get("allow"))
         how = "allowed" if allowed else "refused"
         text = f"The user {how} a call of {row.body.get('tool', '')}: {reason}"
-        yield _constraint(row.node_id, text, untold=allowed)
+        yield _constraint(row.node_id, text, unshown=allowed)
 
 
 def required(text: str) -> Iterator[str]:
