@@ -14,7 +14,7 @@ from agent_runtime.delegation.artifact_tool import NAME as OPEN_ARTIFACT
 from agent_runtime.delegation.assignment import Assignment, artifact_reference
 from agent_runtime.delegation.background import TASKS
 from agent_runtime.delegation.delegate import delegate as delegate_task
-from agent_runtime.delegation.outcome import refused_outcome
+from agent_runtime.delegation.outcome import Outcome, refused_outcome
 from agent_runtime.errors import ConfigError, NotFound, ToolError
 from agent_runtime.files.references import file_id, resolve_files
 from agent_runtime.human.waiting import AwaitingHuman
@@ -94,23 +94,19 @@ class Delegator:
     ) -> ToolResult:
         """Delegate a task to a sub-agent and wait for its outcome.
 
-        Use it for parts that are independent of each other, or that would fill your context;
-        several calls in one answer run at the same time. A sub-agent sees only what you give here,
-        nothing of this conversation, and is gone afterwards. The outcome has its result and what
-        was observed of its work: its calls, their errors, what stopped it.
+        Use it for independent parts, or parts that would fill your context; several calls in one
+        answer run at the same time. A sub-agent sees only what you give here, nothing of this
+        conversation. The outcome has its result, its calls, their errors, and what stopped it.
 
         Args:
             role: who the sub-agent is, in a few words.
             instructions: what it has to do, and when it is done.
             briefing: what it has to know: facts, findings, constraints.
-            tools: names of your tools that it may call; omit for all that you can give, [] for
-                none.
+            tools: names of your tools that it may call; omit for all of them, [] for none.
             artifacts: material by reference: paths, URLs, handles of tool results (c0000001a),
                 files (tool:… or upload:…).
-            conversation_context: parts of this conversation that it needs, such as the user's own
-                words.
-            task_key: a short stable name of the task. To try again, use the same key: the
-                sub-agent then sees the earlier attempts.
+            conversation_context: parts of this conversation that it needs, in the user's words.
+            task_key: a short stable name; under the same key a new attempt sees earlier ones.
             diagnosis: when trying again: why the last attempt failed.
             fix_applied: when trying again: what is different this time.
             model: the name of another model, if you know of any.
@@ -137,10 +133,7 @@ class Delegator:
             assignment = await self._checked(context, assignment, given, output_schema)
         except (ToolError, ConfigError) as error:
             return refused_outcome(str(error), assignment.key).tool_result()
-        outcome = await delegate_task(context, assignment, background=background, waits=True)
-        if outcome.status == "waiting":
-            return AwaitingHuman("", run_id=outcome.run_id, paused=outcome.stop_reason == "paused")
-        return outcome.tool_result()
+        return _result(await delegate_task(context, assignment, background=background, waits=True))
 
     def _allowed(self, *, background: bool) -> Mapping[str, Tool]:
         """Return the tools that may be given; no background task can wait for an approval."""
@@ -209,3 +202,9 @@ async def _check_artifacts(context: ToolContext, artifacts: Sequence[str]) -> No
                 f"There is no artifact {reference[:80]!r}.",
                 cure="Give the handle of a tool result, a file's reference, a path or a URL.",
             )
+
+
+def _result(outcome: Outcome) -> ToolResult:
+    if outcome.status == "waiting":
+        return AwaitingHuman("", run_id=outcome.run_id, paused=outcome.stop_reason == "paused")
+    return outcome.tool_result()

@@ -58,23 +58,15 @@ def plan_tool(*, phases: Sequence[str] = PHASES) -> Tool:
         if action == "review":
             current = await planner.current()
             return render_whole_plan(current) if current else f"{NO_PLAN} {CREATE}"
+        changes, new = steps or [], add or []
 
         def change(old: Plan | None, others: int) -> Plan:
             if action == "create":
-                return create_plan(
-                    goal or "", [*(steps or []), *(add or [])], phase=phase, phases=names
-                )
+                return create_plan(goal or "", [*changes, *new], phase=phase, phases=names)
             if old is None:
                 raise InvalidPlan(NO_PLAN, cure=CREATE)
-            return update_plan(
-                old,
-                goal=goal,
-                phase=phase,
-                steps=steps or [],
-                add=add or [],
-                phases=names,
-                others=others,
-            )
+            fields = {"goal": goal, "phase": phase}
+            return update_plan(old, **fields, steps=changes, add=new, phases=names, others=others)
 
         created = action == "create"
         plan = await planner.change(context.call_id, change, from_scratch=created)

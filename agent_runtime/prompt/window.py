@@ -120,8 +120,7 @@ def plan_activation(
 ) -> View:
     """Return the view under the next activation.
 
-    With observational memory only observed nodes leave, so the view may still exceed the room; then
-    the caller has to observe more.
+    With observational memory only observed nodes leave; the view may still exceed the room.
 
     Args:
         estimate: returns the provider's count for a number of our tokens.
@@ -159,9 +158,7 @@ def plan_activation(
     if cause in ("start", "agent", "note"):
         keep, goal = _keep_messages(view.entries, _most(view, room)), room.limit
     planned = plan.view(keep, {**base.cuts})
-    if estimate(planned.tokens) <= goal:
-        return planned
-    return _shrink(plan, keep, room, estimate)
+    return planned if estimate(planned.tokens) <= goal else _shrink(plan, keep, room, estimate)
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,9 +42,10 @@ from agent_runtime.testing.model_server import (
     unknown_model,
 )
 from agent_runtime.testing.observer import is_for_memory, notes_for
-from agent_runtime.testing.prompt_meter import PromptMeter, Usage
+from agent_runtime.testing.prompt_meter import MeteredUsage, PromptMeter
 
 __all__ = [
+    "MeteredUsage",
     "OpenAIServer",
     "PromptMeter",
     "Recorded",
@@ -52,7 +53,6 @@ __all__ = [
     "Script",
     "ScriptedEmbedder",
     "ScriptedModel",
-    "Usage",
     "call",
     "call_then_answer",
     "calls",

@@ -26,7 +26,7 @@ import orjson
 
 from agent_runtime.models import tokens
 from agent_runtime.testing.embeddings import Vectors, vectors_by_words
-from agent_runtime.testing.prompt_meter import PromptMeter, Usage
+from agent_runtime.testing.prompt_meter import MeteredUsage, PromptMeter
 
 CLOSE_SECONDS = 5.0
 """How long closing a client may take."""
@@ -268,7 +268,7 @@ class OpenAIServer:
             answer = _Answer(n, request, reply, usage, self._meter.factor)
             self.billed.append(answer.usage_json())
         else:
-            answer = _Answer(n, request, reply, Usage(0, 0), self._meter.factor)
+            answer = _Answer(n, request, reply, MeteredUsage(0, 0), self._meter.factor)
         self.busy_seconds += time.perf_counter() - began
         return reply, answer
 
@@ -277,7 +277,7 @@ class _Answer:
     """The body of a reply, in OpenAI's form."""
 
     def __init__(
-        self, n: int, request: Mapping[str, Any], reply: Reply, usage: Usage, factor: float
+        self, n: int, request: Mapping[str, Any], reply: Reply, usage: MeteredUsage, factor: float
     ) -> None:
         self.streamed = bool(request.get("stream"))
         self._id = f"chatcmpl-{n}"

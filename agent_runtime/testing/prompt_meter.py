@@ -15,7 +15,7 @@ BLOCK = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class MeteredUsage:
     """The tokens of a prompt, as the provider counts them."""
 
     prompt: int
@@ -34,14 +34,16 @@ class PromptMeter:
         self._counts: dict[bytes, int] = {}
         self._seen: dict[str, set[int]] = {}
 
-    def measure(self, request: Mapping[str, Any]) -> Usage:
+    def measure(self, request: Mapping[str, Any]) -> MeteredUsage:
         """Return the usage of a prompt, and cache it for later ones."""
         pieces = [orjson.dumps(request.get("tools") or [])]
         pieces += [orjson.dumps(_without_marks(message)) for message in request["messages"]]
         total = sum(map(self._count, pieces))
         prompt = b"\n".join(pieces)
         share = self._common_prefix(str(request.get("model")), prompt) / len(prompt)
-        return Usage(prompt=int(total * self.factor), cached=int(total * self.factor * share))
+        return MeteredUsage(
+            prompt=int(total * self.factor), cached=int(total * self.factor * share)
+        )
 
     def _count(self, piece: bytes) -> int:
         count = self._counts.get(piece)

@@ -13,6 +13,7 @@ from agent_runtime.memory.observational.thresholds import ActivationPrices, Memo
 from agent_runtime.models import model_from_name
 from agent_runtime.models.base import Model, ModelInfo
 from agent_runtime.models.scripted import ScriptedModel
+from agent_runtime.prompt.window import PromptLimits
 from agent_runtime_config import Settings
 from agent_runtime_config.model_settings import Role
 
@@ -68,16 +69,14 @@ async def configure_memory(
     info: ModelInfo,
     *,
     thread_id: str,
-    room: int,
-    last_messages: int,
+    room: PromptLimits,
 ) -> MemorySetup | None:
     """Return the observational memory of a run; None if it is off.
 
     A model that cannot be called, for example without a key, is replaced by rules with a warning.
 
     Args:
-        room: the most tokens a prompt may have.
-        last_messages: N.
+        room: the limits of prompts.
     """
     if not settings.observational_memory:
         return None
@@ -86,8 +85,8 @@ async def configure_memory(
     observing = await choice.named(settings.observer_model, "observer", "observe")
     reflecting = await choice.named(settings.reflector_model, "reflector", "condense observations")
     tokens = settings.observer_message_tokens, settings.reflector_observation_tokens
-    thresholds = MemoryThresholds(*tokens, last_messages, required=settings.constraint_share)
-    thresholds = thresholds.within(room)
+    thresholds = MemoryThresholds(*tokens, room.last_messages, required=settings.constraint_share)
+    thresholds = thresholds.within(room.limit)
     if settings.activation == "price":
         thresholds = replace(thresholds, prices=_prices(choice, observing))
     return MemorySetup(

@@ -27,6 +27,18 @@ _PIECE = 5_000
 """How many rows of a table one transaction deletes: a writer in between waits that long."""
 _WHOLE = 20_000
 """Up to this many rows a family is deleted in one transaction."""
+_FIRST_PURGES = (
+    "unsettle_family",
+    "book_family",
+    "unlink_runs",
+    "unlink_inbox",
+    "purge_inbox",
+    "purge_jobs",
+    "purge_files",
+    "purge_questions",
+    "purge_approvals",
+    "purge_vectors",
+)
 _ABANDONED_SECONDS = 300.0
 _TRIES = 4
 
@@ -135,16 +147,7 @@ class Retention:
             hide,
             self._purge("require_whole_family", threads, rows=1, miss="family"),
             self._purge("require_idle_family", threads, rows=1, miss="busy"),
-            self._purge("unsettle_family", threads),
-            self._purge("book_family", threads),
-            self._purge("unlink_runs", threads),
-            self._purge("unlink_inbox", threads),
-            self._purge("purge_inbox", threads),
-            self._purge("purge_jobs", threads),
-            self._purge("purge_files", threads),
-            self._purge("purge_questions", threads),
-            self._purge("purge_approvals", threads),
-            self._purge("purge_vectors", threads),
+            *(self._purge(name, threads) for name in _FIRST_PURGES),
         ]
         rows = sum(
             2 * one.last_seq + one.last_activation + one.last_event + one.last_usage
