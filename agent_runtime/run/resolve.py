@@ -94,11 +94,9 @@ async def resolve_run(
     output = None if agent.output_type in (None, str) else outputs.output_type(agent.output_type)
     tools = toolset(_as_sub_agent(agent, settings), output, levels=settings.delegation_depth)
     repeat, limits = agent.repeat_system_prompt, limits_of(settings)
-    memory = (
-        await configure_memory(settings, model, info, thread_id=thread_id, room=room)
-        if remembers
-        else None
-    )
+    memory = None
+    if remembers:
+        memory = await configure_memory(settings, model, info, thread_id=thread_id, room=room)
     return RunSetup(
         model=model,
         info=info,
