@@ -87,40 +87,34 @@ class RunSpec:
     def of(cls, run: Run) -> RunSpec:
         """Return the spec of a run, also of one that an earlier version began."""
         if run.internal is None:
-            return cls._of_flat(run)
-        return cls._of_internal(run.id, run.internal, run.spec)
+            return cls._of_flat(run.spec)
+        return cls._of_internal(run.internal, run.spec)
 
     @classmethod
-    def _of_internal(
-        cls, run_id: str, kept: Mapping[str, Any], caller: Mapping[str, Any]
-    ) -> RunSpec:
+    def _of_internal(cls, kept: Mapping[str, Any], caller: Mapping[str, Any]) -> RunSpec:
         iteration = kept.get("iteration")
-        data = _mapping(kept, "delegation")
-        delegation = None if data is None else DelegationRecord.of(data)
-        if data is not None and delegation is None:
-            # The run can still be read; the log of attempts has one entry less.
-            _log.warning("The delegation record of run %s cannot be read.", run_id)
+        delegation = _mapping(kept, "delegation")
         return cls(
             caller=caller,
             user_context=_mapping(kept, "user_context") or {},
             program=_text(kept, "program"),
             workflow=kept.get("workflow") is True,
             upkeep=_text(kept, "upkeep"),
-            delegation=delegation,
+            delegation=None if delegation is None else DelegationRecord.of(delegation),
             node_memory=_mapping(kept, "node_memory"),
             node=_text(kept, "node"),
             iteration=iteration if isinstance(iteration, int) else 0,
         )
 
     @classmethod
-    def _of_flat(cls, run: Run) -> RunSpec:
+    def _of_flat(cls, spec: Mapping[str, Any]) -> RunSpec:
         """Return the spec of a run whose row has both parts in one object."""
-        spec, kept = run.spec, dict(run.spec)
+        kept = dict(spec)
         if kept.get("memory") in _UPKEEP:
             kept["upkeep"] = kept["memory"]
         # Only the command line kept all of these.
         kept["program"] = COMMAND if spec.keys() >= _COMMAND_KEYS else ""
-        return cls._of_internal(run.id, kept, spec)
+        return cls._of_internal(kept, spec)
 
     def with_context(self, user_context: Mapping[str, Any] | None) -> RunSpec:
         """Return it with what may be known of the user, a JSON object, if there is something."""
@@ -142,8 +136,15 @@ class RunSpec:
 
 
 def delegation_record(run: Run) -> DelegationRecord | None:
-    """Return the call that began a run; None if the run is not a sub-agent's."""
-    return RunSpec.of(run).delegation
+    """Return the call that began a run; None if the run is not a sub-agent's.
+
+    None with a warning for a record that cannot be read: the log of attempts lacks that run then.
+    """
+    record = RunSpec.of(run).delegation
+    kept = run.spec if run.internal is None else run.internal
+    if record is None and _mapping(kept, "delegation") is not None:
+        _log.warning("The delegation record of run %s cannot be read.", run.id)
+    return record
 
 
 def _text(kept: Mapping[str, Any], name: str) -> str:

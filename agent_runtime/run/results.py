@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import wraps
+from inspect import signature
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 import anyio
@@ -102,12 +103,17 @@ def streaming(
 ) -> Callable[Concatenate[S, P], AbstractAsyncContextManager[RunStream]]:
     """Make the streaming counterpart of a method that runs and takes `on_event`.
 
-    Its context gives the run's events as they happen; leaving the context cancels the run.
+    Its context gives the run's events as they happen; leaving the context cancels the run.  It
+    calls the method by its name, so a subclass that overrides that one need not override both.
     """
+    parameters = signature(run)
 
     @wraps(run)
     @asynccontextmanager
-    async def stream(self: S, *args: P.args, **kwargs: P.kwargs) -> AsyncGenerator[RunStream]:
+    async def open_stream(self: S, *args: P.args, **kwargs: P.kwargs) -> AsyncGenerator[RunStream]:
+        # A call that does not fit raises at once, not only to whoever reads the events.
+        parameters.bind(self, *args, **kwargs)
+        method: Callable[P, Awaitable[RunResult]] = getattr(self, open_stream.__name__)
         send, receive = anyio.create_memory_object_stream[Event](math.inf)
         stream = RunStream(receive)
         on_event = cast("Callable[[Event], None] | None", kwargs.get("on_event"))
@@ -121,7 +127,7 @@ def streaming(
             kwargs["on_event"] = listen
             with send:
                 try:
-                    stream.settle(await run(self, *args, **kwargs))
+                    stream.settle(await method(*args, **kwargs))
                 except Exception as error:
                     # It is raised to whoever iterates, not in the middle of the context.
                     stream.settle(error)
@@ -132,4 +138,4 @@ def streaming(
                 yield stream
                 group.cancel_scope.cancel()
 
-    return stream
+    return open_stream

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ import zstandard
 from agent_runtime import Agent, Runtime, ScriptedModel, Settings, Workflow, WorkflowContext
 from agent_runtime.cli.agents import Spec
 from agent_runtime.errors import Conflict, ModelUnavailable
-from agent_runtime.log.run_spec import COMMAND, RunSpec
+from agent_runtime.log.run_spec import COMMAND, RunSpec, delegation_record
 from agent_runtime.models.scripted import say
 from tests.run.old_runs.make import SPECS, WORKSPACE, agents
 from tests.support.command import run_command
@@ -68,6 +70,26 @@ async def test_a_callers_spec_is_his_own(database_url: str, key: str, kind: str)
         assert result.output == "Done."
         assert (await store.runs.get(run.id)).spec == given
         assert (await runtime.run(made([say("More.")]), "Go on.", thread="t")).ok
+
+
+@pytest.mark.backends("file")
+async def test_a_delegation_that_cannot_be_read_is_named_where_it_is_wanted(
+    database_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Runtime.open(Settings(database_url=database_url)) as runtime:
+        result = await runtime.run(Agent(ScriptedModel([say("Done.")])), "Work.")
+        own = await runtime.store.of("local").runs.get(result.run_id)
+    broken = {"delegation": {"key": "k", "call": "c"}}
+    for run in (replace(own, internal=broken), replace(own, internal=None, spec=broken)):
+        caplog.clear()
+        with caplog.at_level(logging.WARNING):
+            assert RunSpec.of(run).delegation is None
+            assert caplog.messages == []
+            assert delegation_record(run) is None
+        assert caplog.messages == [f"The delegation record of run {run.id} cannot be read."]
+    caplog.clear()
+    assert delegation_record(replace(own, spec=broken)) is None
+    assert caplog.messages == []
 
 
 async def test_a_callers_workspace_is_no_place_of_the_thread(tmp_path: Path) -> None:

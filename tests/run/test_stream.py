@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any, cast
 
 import anyio
 import pytest
 
-from agent_runtime import Agent, Event, tool
-from agent_runtime.errors import ModelAuthError
+from agent_runtime import Agent, Event, RunResult, Runtime, ScriptedModel, Settings, tool
+from agent_runtime.errors import ConfigError, ModelAuthError
 from agent_runtime.models.scripted import call, calls, raw_call, say
 from agent_runtime.testing.model_server import Reply, unauthorized
 from agent_runtime_storage.contract.records import EventRow as KeptEvent
@@ -127,3 +128,47 @@ async def test_what_the_run_raises_is_raised_by_the_stream_after_its_events(
         with pytest.raises(ModelAuthError):
             _ = stream.result
     assert [event.kind for event in seen] == ["run-start", "activation", "run-finish"]
+
+
+class Counting(Runtime):
+    """A runtime that counts the calls of the methods that it overrides."""
+
+    calls = 0
+
+    async def run(self, *args: Any, **kwargs: Any) -> RunResult:
+        self.calls += 1
+        return await super().run(*args, **kwargs)
+
+    async def resume(self, *args: Any, **kwargs: Any) -> RunResult:
+        self.calls += 1
+        return await super().resume(*args, **kwargs)
+
+
+@pytest.mark.backends("file")
+async def test_streams_call_the_methods_of_a_subclass(database_url: str) -> None:
+    agent = Agent(ScriptedModel([ModelAuthError("No."), say("Done.")]))
+    async with Counting.open(Settings(database_url=database_url)) as runtime:
+        assert isinstance(runtime, Counting)
+        async with runtime.stream(agent, "Work.") as stream:
+            with pytest.raises(ModelAuthError):
+                _ = [event async for event in stream]
+        async with runtime.resume_stream(stream.run_id, agent) as resumed:
+            _ = [event async for event in resumed]
+            assert resumed.result.output == "Done."
+        assert runtime.calls == 2
+
+
+async def test_a_call_that_does_not_fit_raises_before_the_stream_begins(play: Play) -> None:
+    async with play([]) as world:
+        wrong = cast("Any", world.runtime)
+        for streaming in (wrong.stream(AGENT), wrong.resume_stream("run", AGENT, thread="t")):
+            with pytest.raises(TypeError):
+                async with streaming:
+                    raise AssertionError("it began")
+
+
+async def test_only_agents_and_workflows_run(play: Play) -> None:
+    async with play([]) as world:
+        with pytest.raises(ConfigError, match="A str cannot be run"):
+            await world.runtime.run(cast("Any", "agent"), "Work.")
+        assert await world.store.runs.list() == []
