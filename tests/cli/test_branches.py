@@ -120,9 +120,9 @@ def test_what_cannot_be_is_told_and_changes_nothing(
     for command, told in (
         (["fork", "t", "9"], "9"),
         (["fork", "nope", "1"], "nope"),
-        (["edit", "t", "2", "Text"], "no message of the user"),
+        (["edit", "t", "2", "Text"], "not a message of the user"),
         (["edit", "t", "9", "Text"], "9"),
-        (["edit", "t", "2"], "no message of the user"),
+        (["edit", "t", "2"], "not a message of the user"),
         (["regenerate", "nope"], "nope"),
         (["show", "nope", "--branches"], "nope"),
     ):

@@ -89,7 +89,7 @@ def test_a_sound_database_is_well_and_a_damaged_one_is_not(tmp_path: Path) -> No
     well = _run("db", "check")
     assert (well.exit_code, well.stdout) == (0, "") and "No problems" in well.stderr
 
-    _change("UPDATE threads SET last_seq = last_seq + 1")
+    _change("UPDATE threads SET last_seq = last_seq + 1 WHERE id = 't1'")
     ill = _run("db", "check")
     as_json = _run("db", "check", "--json")
 
