@@ -33,9 +33,11 @@ from agent_runtime_storage.contract.errors import (
     UnknownScheme,
     UnknownVersion,
 )
+from agent_runtime_storage.contract.file_records import FileKind, FileOrigin, FileRow, NewFile
 from agent_runtime_storage.contract.files import FileStore
 from agent_runtime_storage.contract.log import LogStore
 from agent_runtime_storage.contract.object_records import ObjectInfo, ObjectStore
+from agent_runtime_storage.contract.observation_records import NewObservation, ObservationRow
 from agent_runtime_storage.contract.plan_records import NewPlan, PlanRow
 from agent_runtime_storage.contract.question_records import (
     ApprovalRow,
@@ -53,9 +55,6 @@ from agent_runtime_storage.contract.records import (
     CallRow,
     Commit,
     EventRow,
-    FileKind,
-    FileOrigin,
-    FileRow,
     Finish,
     InboxItem,
     Job,
@@ -64,17 +63,12 @@ from agent_runtime_storage.contract.records import (
     LeaseOwner,
     NewActivation,
     NewEvent,
-    NewFile,
     NewNode,
-    NewObservation,
     NewRun,
     Node,
-    ObservationRow,
     Run,
     TextOf,
     Thread,
-    Usage,
-    UsageTotal,
 )
 from agent_runtime_storage.contract.reports import (
     CopiedThread,
@@ -99,6 +93,7 @@ from agent_runtime_storage.contract.spending_records import Amount, Budget, Limi
 from agent_runtime_storage.contract.store import Store, UserStore
 from agent_runtime_storage.contract.threads import EventStore, InboxStore, ThreadStore
 from agent_runtime_storage.contract.upkeep import Maintenance, Upkeep
+from agent_runtime_storage.contract.usage_records import Usage, UsageTotal
 from agent_runtime_storage.urls import open_store
 
 __all__ = [
