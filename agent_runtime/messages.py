@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
-from agent_runtime_storage.contract.records import CallOutcome, FileKind
+from agent_runtime_storage.contract.file_records import FileKind
+from agent_runtime_storage.contract.records import CallOutcome
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter

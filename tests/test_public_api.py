@@ -38,6 +38,7 @@ PUBLIC = {
     "Outcome",
     "Plan",
     "PlanItem",
+    "Planner",
     "Question",
     "RunResult",
     "RunStream",

@@ -41,10 +41,10 @@ from agent_runtime_storage.contract.records import (
     NewEvent,
     NewNode,
     Thread,
-    Usage,
 )
 from agent_runtime_storage.contract.spending_records import NO_LIMITS, Limits
 from agent_runtime_storage.contract.store import UserStore
+from agent_runtime_storage.contract.usage_records import Usage
 
 _COUNTED_CHARS = 200_000
 """Longer results are estimated: they are truncated when their exchange closes, and counted then."""

@@ -62,6 +62,27 @@ GROUPS: Mapping[str, Sequence[str]] = {
     "workflows": ("Workflow", "WorkflowContext", "NodeFailed"),
 }
 """The names of `agent_runtime`, by the page that shows them."""
+CONTRACT = (
+    "open_store",
+    "Store",
+    "UserStore",
+    "ThreadStore",
+    "LogStore",
+    "RunStore",
+    "InboxStore",
+    "EventStore",
+    "SpendingStore",
+    "JobStore",
+    "FileStore",
+    "QuestionStore",
+    "TextSearch",
+    "VectorStore",
+    "Upkeep",
+    "Documents",
+    "Maintenance",
+    "ObjectStore",
+)
+"""The protocols of the store, in the order of its page: first the store, then its parts."""
 ELSEWHERE = {"AgentRuntimeError", "Settings", "load_settings"}
 """Names that another page shows: that of errors, or that of the settings' package."""
 
@@ -85,7 +106,7 @@ def page(group: str) -> str:
 def storage_page() -> str:
     """Return what shows the names of `agent_runtime_storage`: the contract, then the records."""
     names = [one for one in agent_runtime_storage.__all__ if not _is_error(one)]
-    first = [one for one in ("open_store", "Store", "UserStore") if one in names]
+    first = [one for one in CONTRACT if one in names]
     rest = [one for one in names if one not in first]
     module = "agent_runtime_storage"
     kinds = f"## Records\n\n{_shown(module, rest, 3)}"

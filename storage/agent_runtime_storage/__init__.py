@@ -4,6 +4,7 @@
 promises are in `contract`.  Importing this package loads no database library.
 """
 
+from agent_runtime_storage.contract.documents import Document, Documents
 from agent_runtime_storage.contract.errors import (
     BudgetExceeded,
     Conflict,
@@ -32,6 +33,11 @@ from agent_runtime_storage.contract.errors import (
     UnknownScheme,
     UnknownVersion,
 )
+from agent_runtime_storage.contract.file_records import FileKind, FileOrigin, FileRow, NewFile
+from agent_runtime_storage.contract.files import FileStore
+from agent_runtime_storage.contract.log import LogStore
+from agent_runtime_storage.contract.object_records import ObjectInfo, ObjectStore
+from agent_runtime_storage.contract.observation_records import NewObservation, ObservationRow
 from agent_runtime_storage.contract.plan_records import NewPlan, PlanRow
 from agent_runtime_storage.contract.question_records import (
     ApprovalRow,
@@ -41,6 +47,7 @@ from agent_runtime_storage.contract.question_records import (
     QuestionRow,
     QuestionStatus,
 )
+from agent_runtime_storage.contract.questions import QuestionStore
 from agent_runtime_storage.contract.records import (
     ACTIVE,
     Activation,
@@ -48,9 +55,6 @@ from agent_runtime_storage.contract.records import (
     CallRow,
     Commit,
     EventRow,
-    FileKind,
-    FileOrigin,
-    FileRow,
     Finish,
     InboxItem,
     Job,
@@ -59,17 +63,12 @@ from agent_runtime_storage.contract.records import (
     LeaseOwner,
     NewActivation,
     NewEvent,
-    NewFile,
     NewNode,
-    NewObservation,
     NewRun,
     Node,
-    ObservationRow,
     Run,
     TextOf,
     Thread,
-    Usage,
-    UsageTotal,
 )
 from agent_runtime_storage.contract.reports import (
     CopiedThread,
@@ -79,6 +78,8 @@ from agent_runtime_storage.contract.reports import (
     StoreStatus,
     ThreadSize,
 )
+from agent_runtime_storage.contract.runs import JobStore, RunStore
+from agent_runtime_storage.contract.search import TextSearch, VectorStore
 from agent_runtime_storage.contract.search_records import (
     EmbedderRow,
     NodeText,
@@ -87,8 +88,12 @@ from agent_runtime_storage.contract.search_records import (
     VectorItem,
     VectorKey,
 )
+from agent_runtime_storage.contract.spending import SpendingStore
 from agent_runtime_storage.contract.spending_records import Amount, Budget, Limits, Spending
 from agent_runtime_storage.contract.store import Store, UserStore
+from agent_runtime_storage.contract.threads import EventStore, InboxStore, ThreadStore
+from agent_runtime_storage.contract.upkeep import Maintenance, Upkeep
+from agent_runtime_storage.contract.usage_records import Usage, UsageTotal
 from agent_runtime_storage.urls import open_store
 
 __all__ = [
@@ -106,22 +111,30 @@ __all__ = [
     "CorruptDocument",
     "CorruptThread",
     "DimensionMismatch",
+    "Document",
+    "Documents",
     "EmbedderRow",
     "EventRow",
+    "EventStore",
     "FileKind",
     "FileOrigin",
     "FileRow",
+    "FileStore",
     "Finish",
     "InboxItem",
+    "InboxStore",
     "InboxWaiting",
     "InvalidExport",
     "InvalidVector",
     "Job",
+    "JobStore",
     "LateObservation",
     "Lease",
     "LeaseLost",
     "LeaseOwner",
     "Limits",
+    "LogStore",
+    "Maintenance",
     "MigrationError",
     "NewActivation",
     "NewApproval",
@@ -136,7 +149,9 @@ __all__ = [
     "NodeText",
     "NotADatabase",
     "NotFound",
+    "ObjectInfo",
     "ObjectLost",
+    "ObjectStore",
     "ObjectsUnavailable",
     "ObservationRow",
     "OwnerSize",
@@ -146,9 +161,12 @@ __all__ = [
     "QuestionKind",
     "QuestionRow",
     "QuestionStatus",
+    "QuestionStore",
     "Run",
     "RunCancelled",
+    "RunStore",
     "Spending",
+    "SpendingStore",
     "Store",
     "StoreBusy",
     "StoreError",
@@ -160,17 +178,21 @@ __all__ = [
     "StoreUnavailable",
     "TextHit",
     "TextOf",
+    "TextSearch",
     "Thread",
     "ThreadBusy",
     "ThreadExists",
     "ThreadSize",
+    "ThreadStore",
     "UnknownScheme",
     "UnknownVersion",
+    "Upkeep",
     "Usage",
     "UsageTotal",
     "UserStore",
     "VectorHit",
     "VectorItem",
     "VectorKey",
+    "VectorStore",
     "open_store",
 ]

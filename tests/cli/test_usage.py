@@ -51,7 +51,7 @@ def test_a_run_for_which_nothing_is_left_says_so_and_what_to_do(machine: Machine
     refused = machine.invoke("run", "Again.", AGENT_RUNTIME_DAY_BUDGET_TOKENS="10")
     assert refused.exit_code == exits.STOPPED
     assert "does not fit the budget of the user for today (UTC)" in refused.stderr
-    assert "Raise the budget of the day, or go on when it is over." in refused.stderr
+    assert "Raise the budget of the day, or continue when it is over." in refused.stderr
     assert len(machine.server.requests) == asked
 
 

@@ -193,46 +193,46 @@ def _commits(**commits: Callable[[Target], Commit]) -> dict[str, Attempt]:
 
 
 ATTACKS: Mapping[str, Mapping[str, Attempt]] = {
-    "ensure_thread": {"": lambda user, to: user.threads.ensure(to.thread)},
-    "thread": {"": lambda user, to: user.threads.get(to.thread)},
-    "threads": {"": lambda user, to: user.threads.list(limit=10_000)},
-    "update_thread": {"": lambda user, to: user.threads.update(to.thread, title="mine")},
-    "move_head": {
+    "threads.ensure": {"": lambda user, to: user.threads.ensure(to.thread)},
+    "threads.get": {"": lambda user, to: user.threads.get(to.thread)},
+    "threads.list": {"": lambda user, to: user.threads.list(limit=10_000)},
+    "threads.update": {"": lambda user, to: user.threads.update(to.thread, title="mine")},
+    "threads.move_head": {
         "": lambda user, to: user.threads.move_head(to.thread, None, expect=1),
         "to a node": lambda user, to: user.threads.move_head(to.thread, 1, expect=1),
     },
-    "branch": {
+    "log.branch": {
         "": lambda user, to: user.log.branch(to.thread, 1),
         "from": lambda user, to: user.log.branch(to.thread, 2, first=1),
     },
-    "outlines": {
+    "log.outlines": {
         "": lambda user, to: user.log.outlines([(to.thread, 1), (to.thread, 2)]),
         "near": lambda user, to: user.log.outlines([(to.thread, 1)], before=1, after=1),
     },
-    "lineage": {
+    "log.lineage": {
         "": lambda user, to: user.log.lineage(to.thread, 1),
         "from": lambda user, to: user.log.lineage(to.thread, 1, first=2),
     },
-    "node": {"": lambda user, to: user.log.node(to.thread, 1)},
-    "children": {
+    "log.node": {"": lambda user, to: user.log.node(to.thread, 1)},
+    "log.children": {
         "": lambda user, to: user.log.children(to.thread, 1),
         "roots": lambda user, to: user.log.children(to.thread, None),
     },
-    "call": {"": lambda user, to: user.log.call(to.thread, 2, 0)},
-    "activation": {
+    "log.call": {"": lambda user, to: user.log.call(to.thread, 2, 0)},
+    "log.activation": {
         "": lambda user, to: user.log.activation(to.thread, 1),
         "first": lambda user, to: user.log.activation(to.thread, None),
     },
-    "activations": {"": lambda user, to: user.log.activations(to.thread)},
-    "observations": {
+    "log.activations": {"": lambda user, to: user.log.activations(to.thread)},
+    "log.observations": {
         "": lambda user, to: user.log.observations(to.thread, ids=[1]),
         "from a node": lambda user, to: user.log.observations(to.thread, ending_from=0),
     },
-    "plan": {"": lambda user, to: user.log.plan(to.thread, 2)},
-    "plans": {"": lambda user, to: user.log.plans(to.thread, 2)},
-    "last_plan": {"": lambda user, to: user.log.last_plan_id(to.thread)},
-    "last_observation": {"": lambda user, to: user.log.last_observation_id(to.thread)},
-    "begin_run": {
+    "log.plan": {"": lambda user, to: user.log.plan(to.thread, 2)},
+    "log.plans": {"": lambda user, to: user.log.plans(to.thread, 2)},
+    "log.last_plan_id": {"": lambda user, to: user.log.last_plan_id(to.thread)},
+    "log.last_observation_id": {"": lambda user, to: user.log.last_observation_id(to.thread)},
+    "runs.begin": {
         "on the thread": lambda user, to: user.runs.begin(new_run("r9", to.thread)),
         "of the parent": lambda user, to: _on_own_thread(user, parent_run_id=to.run),
         "in the tree": lambda user, to: _on_own_thread(
@@ -247,7 +247,7 @@ ATTACKS: Mapping[str, Mapping[str, Attempt]] = {
         ),
         "of the same id": _same_run_id,
     },
-    "commit": {
+    "runs.commit": {
         "with the lease": lambda user, to: user.runs.commit(to.lease, Commit(steps=9)),
         "in the tree": lambda user, to: user.runs.commit(
             dataclasses.replace(to.own, root_run_id=to.run), Commit(reserve=Amount(1, 1))
@@ -264,7 +264,7 @@ ATTACKS: Mapping[str, Mapping[str, Attempt]] = {
             plan=lambda to: Commit(plan=NewPlan(2, 2, "", b"mine")),
         ),
     },
-    "commit_late": {
+    "runs.commit_late": {
         "with the lease and the job": lambda user, to: user.runs.commit_late(
             to.lease, _late(to.job)
         ),
@@ -275,18 +275,18 @@ ATTACKS: Mapping[str, Mapping[str, Attempt]] = {
             dataclasses.replace(to.own, run_id=to.run), _late(to.job)
         ),
     },
-    "book_late": {
+    "spending.record_late": {
         "": lambda user, to: user.spending.record_late(to.lease, [_use(to)]),
         "on the own thread": lambda user, to: user.spending.record_late(
             dataclasses.replace(to.own, run_id=to.run), [_use(to)]
         ),
         "for the run": lambda user, to: user.spending.record_late(to.own, [_use(to)]),
     },
-    "run": {
+    "runs.get": {
         "": lambda user, to: user.runs.get(to.run),
         "child": lambda user, to: user.runs.get(to.child),
     },
-    "runs": {
+    "runs.list": {
         "": lambda user, to: user.runs.list(limit=10_000),
         "of the thread": lambda user, to: user.runs.list(thread_id=to.thread),
         "of the tree": lambda user, to: user.runs.list(root_run_id=to.run),
@@ -294,145 +294,149 @@ ATTACKS: Mapping[str, Mapping[str, Attempt]] = {
         "of the parent thread": lambda user, to: user.runs.list(parent_thread_id=to.thread),
         "active": lambda user, to: user.runs.list(status=("running",)),
     },
-    "take_lease": {
+    "runs.take_lease": {
         "": lambda user, to: user.runs.take_lease(to.run, OTHER, seconds=60, replaces=1),
         "stale": lambda user, to: user.runs.take_lease(to.run, OTHER, seconds=60, replaces=7),
     },
-    "renew_lease": {"": lambda user, to: user.runs.renew_lease(to.lease, seconds=60)},
-    "cancel_run": {
+    "runs.renew_lease": {"": lambda user, to: user.runs.renew_lease(to.lease, seconds=60)},
+    "runs.cancel": {
         "": lambda user, to: user.runs.cancel(to.run),
         "child": lambda user, to: user.runs.cancel(to.child),
     },
-    "post": {
+    "inbox.post": {
         "to the thread": lambda user, to: user.inbox.post(to.thread, "steer", b"mine"),
         "for the run": lambda user, to: user.inbox.post(OWN, "steer", b"mine", run_id=to.run),
         "large": lambda user, to: user.inbox.post(to.thread, "steer", LARGE),
     },
-    "inbox": {"": lambda user, to: user.inbox.pending(to.thread)},
-    "poll": {"": lambda user, to: user.runs.poll(to.lease)},
-    "events": {
+    "inbox.pending": {"": lambda user, to: user.inbox.pending(to.thread)},
+    "runs.poll": {"": lambda user, to: user.runs.poll(to.lease)},
+    "events.list": {
         "": lambda user, to: user.events.list(to.thread),
         "later": lambda user, to: user.events.list(to.thread, after=99),
     },
-    "follow": {"": lambda user, to: _first_event(user, to.thread)},
-    "usage_total": {
+    "events.follow": {"": lambda user, to: _first_event(user, to.thread)},
+    "spending.usage_total": {
         "of the tree": lambda user, to: user.spending.usage_total(root_run_id=to.run),
         "of the run": lambda user, to: user.spending.usage_total(run_id=to.run),
         "of the thread": lambda user, to: user.spending.usage_total(thread_id=to.thread),
     },
-    "usage_by_purpose": {
+    "spending.usage_by_purpose": {
         "of the tree": lambda user, to: user.spending.usage_by_purpose(root_run_id=to.run),
         "of the run": lambda user, to: user.spending.usage_by_purpose(run_id=to.run),
         "of the thread": lambda user, to: user.spending.usage_by_purpose(thread_id=to.thread),
     },
-    "usage_by_run": {"": lambda user, to: user.spending.usage_by_run(to.run)},
-    "recent_usage": {"": lambda user, to: user.spending.recent_usage("m", limit=10_000)},
-    "enqueue": {
+    "spending.usage_by_run": {"": lambda user, to: user.spending.usage_by_run(to.run)},
+    "spending.recent_usage": {"": lambda user, to: user.spending.recent_usage("m", limit=10_000)},
+    "jobs.enqueue": {
         "the same": lambda user, to: user.jobs.enqueue(to.thread, "observe", "a", b""),
         "another": lambda user, to: user.jobs.enqueue(to.thread, "observe", "b", LARGE),
     },
-    "claim": {
+    "jobs.claim": {
         "": lambda user, to: user.jobs.claim("observe", seconds=60),
         "of the thread": lambda user, to: user.jobs.claim(
             "observe", seconds=60, thread_id=to.thread
         ),
         "by its key": lambda user, to: user.jobs.claim("observe", seconds=60, key="a"),
     },
-    "claim_periodic": {"": lambda user, to: _is_due(user)},
-    "finish_periodic": {
+    "jobs.claim_periodic": {"": lambda user, to: _is_due(user)},
+    "jobs.finish_periodic": {
         "": lambda user, to: user.jobs.finish_periodic("tidy", "0" * 32, again_after=0)
     },
-    "search_text": {
+    "search.find": {
         "": lambda user, to: user.search.find(SECRET, limit=10_000),
         "every word": lambda user, to: user.search.find(SECRET, every_word=True),
         "in the thread": lambda user, to: user.search.find(SECRET, thread_id=to.thread),
         "own words": lambda user, to: user.search.find("my own words that only its owner may find"),
     },
-    "index_texts": {
+    "search.index": {
         "": lambda user, to: user.search.index(to.thread, [NodeText(1, None, "mine")]),
         "of a call": lambda user, to: user.search.index(to.thread, [NodeText(2, 0, "mine")]),
     },
-    "upsert_vectors": {
+    "vectors.upsert": {
         "": lambda user, to: user.vectors.upsert("e", [_vector(to.thread)]),
         "of other dimensions": lambda user, to: user.vectors.upsert("e", [_vector(to.thread, 3)]),
         "own ones": lambda user, to: user.vectors.upsert("e", [_vector(OWN, 3, source_id=9)]),
         "of their model": lambda user, to: user.vectors.upsert("theirs", [_vector(OWN, 5)]),
     },
-    "search_vectors": {
+    "vectors.nearest": {
         "": lambda user, to: user.vectors.nearest("e", [1, 0.5], limit=10_000),
         "in the thread": lambda user, to: user.vectors.nearest("e", [1, 0.5], thread_id=to.thread),
         "of their model": lambda user, to: user.vectors.nearest("theirs", [1.0] * 5),
         "of other dimensions": lambda user, to: user.vectors.nearest("theirs", [1.0] * 4),
     },
-    "delete_vectors": {
+    "vectors.delete": {
         "": lambda user, to: user.vectors.delete(to.thread),
         "of a source": lambda user, to: user.vectors.delete(
             to.thread, model="e", source="message", source_ids=[1]
         ),
     },
-    "vectors_by_digest": {
+    "vectors.by_digest": {
         "": lambda user, to: user.vectors.by_digest("e", [DIGEST]),
         "of their model": lambda user, to: user.vectors.by_digest("theirs", [DIGEST]),
     },
-    "embedded": {"": lambda user, to: user.vectors.embedded_ids(to.thread, "e", "message", [1, 2])},
-    "embedders": {"": lambda user, to: user.vectors.models()},
-    "to_embed": {
+    "vectors.embedded_ids": {
+        "": lambda user, to: user.vectors.embedded_ids(to.thread, "e", "message", [1, 2])
+    },
+    "vectors.models": {"": lambda user, to: user.vectors.models()},
+    "vectors.missing": {
         "": lambda user, to: user.vectors.missing("a new model"),
         "of their model": lambda user, to: user.vectors.missing("theirs"),
     },
-    "vectors_of_thread": {"": lambda user, to: user.vectors.of_thread(to.thread)},
-    "put_file": {
+    "vectors.of_thread": {"": lambda user, to: user.vectors.of_thread(to.thread)},
+    "files.put": {
         "": lambda user, to: user.files.put(to.thread, _file(b"mine")),
         "of the same id": lambda user, to: user.files.put(OWN, _file(b"mine")),
     },
-    "files": {"": lambda user, to: user.files.list(to.thread)},
-    "find_files": {"": lambda user, to: user.files.find([FILE])},
-    "file_content": {
+    "files.list": {"": lambda user, to: user.files.list(to.thread)},
+    "files.find": {"": lambda user, to: user.files.find([FILE])},
+    "files.content": {
         "": lambda user, to: user.files.content(to.thread, FILE),
         "by an own thread": lambda user, to: user.files.content(OWN, FILE),
     },
-    "question": {"": lambda user, to: user.questions.get(QUESTION)},
-    "questions": {
+    "questions.get": {"": lambda user, to: user.questions.get(QUESTION)},
+    "questions.list": {
         "": lambda user, to: user.questions.list(limit=10_000),
         "of the thread": lambda user, to: user.questions.list(thread_id=to.thread),
         "of the run": lambda user, to: user.questions.list(run_id=to.run),
         "open": lambda user, to: user.questions.list(status="open"),
     },
-    "answer": {
+    "questions.answer": {
         "": lambda user, to: user.questions.answer(QUESTION, {"text": "mine"}),
         "and allow": lambda user, to: user.questions.answer(
             QUESTION, {}, remember=NewApproval("mine", "shell")
         ),
     },
-    "approvals": {"": lambda user, to: user.questions.approvals(to.thread)},
-    "day_spending": {"": lambda user, to: user.spending.of_day()},
-    "thread_spending": {"": lambda user, to: user.spending.of_thread(to.thread)},
-    "tree_steps": {"": lambda user, to: user.runs.count_tree_steps(to.run)},
-    "set_budget": {
+    "questions.approvals": {"": lambda user, to: user.questions.approvals(to.thread)},
+    "spending.of_day": {"": lambda user, to: user.spending.of_day()},
+    "spending.of_thread": {"": lambda user, to: user.spending.of_thread(to.thread)},
+    "runs.count_tree_steps": {"": lambda user, to: user.runs.count_tree_steps(to.run)},
+    "spending.set_budget": {
         "": lambda user, to: user.spending.set_budget(to.run, Budget(tokens=1)),
         "child": lambda user, to: user.spending.set_budget(to.child, Budget(tokens=1)),
     },
-    "holders": {"": lambda user, to: user.spending.reserving_runs()},
-    "worked_seconds": {"": lambda user, to: user.runs.active_seconds(to.run)},
-    "forget_approval": {"": lambda user, to: user.questions.revoke_approval(to.thread, "a1")},
+    "spending.reserving_runs": {"": lambda user, to: user.spending.reserving_runs()},
+    "runs.active_seconds": {"": lambda user, to: user.runs.active_seconds(to.run)},
+    "questions.revoke_approval": {
+        "": lambda user, to: user.questions.revoke_approval(to.thread, "a1")
+    },
     "documents": {"": lambda user, to: _document(user)},
-    "delete_thread": {
+    "upkeep.delete_thread": {
         "": lambda user, to: user.upkeep.delete_thread(to.thread),
         "child": lambda user, to: user.upkeep.delete_thread("t2"),
         "of the past": lambda user, to: user.upkeep.delete_thread(to.thread, unchanged_since=0),
     },
-    "idle_threads": {"": lambda user, to: user.upkeep.idle_threads(seconds=0)},
-    "clean_up": {"": lambda user, to: user.upkeep.clean_up()},
-    "export_thread": {
+    "upkeep.idle_threads": {"": lambda user, to: user.upkeep.idle_threads(seconds=0)},
+    "upkeep.clean_up": {"": lambda user, to: user.upkeep.clean_up()},
+    "upkeep.export_thread": {
         "": lambda user, to: _export(user, to.thread),
         "child": lambda user, to: _export(user, "t2"),
     },
-    "import_thread": {
+    "upkeep.import_thread": {
         "over the thread": lambda user, to: _import(user, to.thread),
         "over the child": lambda user, to: _import(user, "t2"),
     },
-    "finish_job": {"": lambda user, to: user.jobs.finish(to.job)},
-    "fail_job": {
+    "jobs.finish": {"": lambda user, to: user.jobs.finish(to.job)},
+    "jobs.fail": {
         "retry": lambda user, to: user.jobs.fail(to.job, retry_after=0, detail="mine"),
         "for good": lambda user, to: user.jobs.fail(to.job, retry_after=None, detail="mine"),
     },

@@ -5,14 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
+from agent_runtime_storage.contract.observation_records import ObservationRow
 from agent_runtime_storage.contract.plan_records import PlanRow
-from agent_runtime_storage.contract.records import (
-    Activation,
-    CallRow,
-    Node,
-    ObservationRow,
-    Outline,
-)
+from agent_runtime_storage.contract.records import Activation, CallRow, Node, Outline
 
 
 class LogStore(Protocol):

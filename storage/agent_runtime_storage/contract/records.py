@@ -7,10 +7,11 @@ Money is in integer nanodollars, time in seconds since the epoch by the database
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import astuple, dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from agent_runtime_storage.contract.observation_records import NewObservation
 from agent_runtime_storage.contract.plan_records import NewPlan
 from agent_runtime_storage.contract.question_records import NewQuestion
 from agent_runtime_storage.contract.spending_records import (
@@ -20,6 +21,7 @@ from agent_runtime_storage.contract.spending_records import (
     Budget,
     Limits,
 )
+from agent_runtime_storage.contract.usage_records import Usage
 
 JsonObject = Mapping[str, Any]
 
@@ -45,8 +47,6 @@ StopReason = Literal[
     "length",
     "imported",
 ]
-FileKind = Literal["image", "audio", "video", "document", "custom"]
-FileOrigin = Literal["upload", "tool"]
 ACTIVE: tuple[RunStatus, ...] = ("queued", "running", "suspended")
 
 
@@ -207,50 +207,6 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
-    """One model call: what the provider reported, and what we counted."""
-
-    run_id: str
-    root_run_id: str
-    node_id: int | None
-    purpose: str
-    """`step`, `observe`, `reflect` or `embed`."""
-    model: str
-    prompt_tokens: int
-    cached_tokens: int
-    cache_write_tokens: int
-    completion_tokens: int
-    counted_tokens: int
-    """Our own uncalibrated count of the prompt as it was sent."""
-    cost: int | None
-    """Nanodollars; None where the price is unknown."""
-    reported: bool = True
-    """False where the provider reported nothing and the figures are our own bound."""
-    id: int = 0
-    created_at: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class UsageTotal:
-    """Sums over a run tree or a thread."""
-
-    calls: int
-    prompt_tokens: int
-    cached_tokens: int
-    cache_write_tokens: int
-    completion_tokens: int
-    cost: int
-    unpriced_calls: int
-    unreported_calls: int
-
-    @classmethod
-    def of(cls, parts: Iterable[UsageTotal]) -> UsageTotal:
-        """Return the sum of several."""
-        rows = [astuple(cls(0, 0, 0, 0, 0, 0, 0, 0)), *map(astuple, parts)]
-        return cls(*map(sum, zip(*rows, strict=True)))
-
-
-@dataclass(frozen=True, slots=True)
 class EventRow:
     """Something that happened, in commit order; refers to nodes and repeats none of their text."""
 
@@ -287,76 +243,7 @@ class Job:
     """The claim's fencing token."""
 
 
-@dataclass(frozen=True, slots=True)
-class FileRow:
-    """A file of a thread, without its content; it never changes.
-
-    Attributes:
-        id: unique in its thread; an imported copy of the thread keeps it.
-        origin: `upload`, or `tool` for what a tool made.
-    """
-
-    thread_id: str
-    id: str
-    kind: FileKind
-    origin: FileOrigin
-    name: str
-    media_type: str
-    bytes: int
-    created_at: float
-
-
-@dataclass(frozen=True, slots=True)
-class ObservationRow:
-    """What stands for an interval of a branch: a node and its ancestors down to another one.
-
-    Attributes:
-        level: 0 over nodes, more over other observations.
-        parent_id: the node before the first; None if that is the root.
-        parts: the observations that it replaces, in order; empty at level 0.
-        provisional: whether it is to be written again.
-    """
-
-    id: int
-    level: int
-    parent_id: int | None
-    first: int
-    last: int
-    parts: tuple[int, ...]
-    provisional: bool
-    body: bytes
-    tokens: int
-    created_at: float
-
-
 # What the engine writes.
-
-
-@dataclass(frozen=True, slots=True)
-class NewFile:
-    """A file to keep, as `FileRow`."""
-
-    id: str
-    kind: FileKind
-    origin: FileOrigin
-    name: str
-    media_type: str
-    content: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class NewObservation:
-    """An observation to append; `id` must be the thread's next one."""
-
-    id: int
-    level: int
-    parent_id: int | None
-    first: int
-    last: int
-    body: bytes
-    tokens: int
-    parts: tuple[int, ...] = ()
-    provisional: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from agent_runtime_storage.contract.records import Lease, Usage, UsageTotal
+from agent_runtime_storage.contract.records import Lease
 from agent_runtime_storage.contract.spending_records import Budget, Spending
+from agent_runtime_storage.contract.usage_records import Usage, UsageTotal
 
 
 class SpendingStore(Protocol):

@@ -80,7 +80,7 @@ def step_budget_exceeded(steps: int, most: int) -> BudgetExceeded:
     """Return the refusal of a step for which a run tree has no room."""
     return BudgetExceeded(
         f"The run and its sub-agents have used up their {most:,} steps: {steps:,} are made, the "
-        "others under way or kept for the run itself.",
+        "others in progress or kept for the run itself.",
         budget="steps",
         cure="Allow the tree more steps, or start a new run.",
     )
@@ -112,8 +112,8 @@ def over_budget(
         budget=which,
         cure={
             "run": "Give the run a larger one (`agent-runtime budget RUN`), and resume it.",
-            "thread": "Raise the budget of threads, or go on on another thread.",
-            "day": "Raise the budget of the day, or go on when it is over.",
+            "thread": "Raise the budget of threads, or continue on another thread.",
+            "day": "Raise the budget of the day, or continue when it is over.",
         }[which],
     )
 

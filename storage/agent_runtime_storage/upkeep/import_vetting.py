@@ -14,11 +14,10 @@ from typing import Any, cast, get_args
 
 import orjson
 
+from agent_runtime_storage.contract.file_records import FileKind, FileOrigin
 from agent_runtime_storage.contract.records import (
     ACTIVE,
     CallOutcome,
-    FileKind,
-    FileOrigin,
     JsonObject,
     NodeKind,
     NodeStatus,

@@ -73,7 +73,7 @@ class Retention:
                     return await self._deleted(thread_id, family)
             family = await self._family(thread_id)
         raise Conflict(
-            f"Thread {thread_id} goes on starting sub-agents, or others delete it too.",
+            f"Thread {thread_id} keeps starting sub-agents, or others delete it too.",
             cure="Cancel its run, then try again.",
         )
 
