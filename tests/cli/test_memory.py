@@ -193,7 +193,9 @@ def test_a_failed_observers_notes_are_provisional_and_written_again(desk: Desk) 
     done = desk.memory("observe", "t", "--json")
     written = json.loads(done.stdout)["written"]
     assert all(one["provisional"] and one["origin"] == "rules" for one in written)
-    assert "by rules, until the model does it: openai/test-model wrote no usable notes" in done.stderr
+    assert (
+        "by rules, until the model does it: openai/test-model wrote no usable notes" in done.stderr
+    )
 
     desk.provider.observing = None
     again = desk.memory("observe", "t", "--json")
