@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
-from agent_runtime_storage.contract.file_records import FileKind
-from agent_runtime_storage.contract.records import CallOutcome
+from agent_runtime_storage.contract.records.files import FileKind
+from agent_runtime_storage.contract.records.log import CallOutcome
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter

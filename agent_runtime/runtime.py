@@ -57,8 +57,8 @@ from agent_runtime_config import Settings, load_settings
 from agent_runtime_config.approvals import approval_rules
 from agent_runtime_storage import Store, UserStore, open_store
 from agent_runtime_storage.contract.ids import new_id
-from agent_runtime_storage.contract.records import Budget, Run
-from agent_runtime_storage.contract.usage_records import UsageTotal
+from agent_runtime_storage.contract.records.log import Budget, Run
+from agent_runtime_storage.contract.records.usage import UsageTotal
 
 _log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from agent_runtime.agent import Agent
     from agent_runtime.models.base import Model
-    from agent_runtime_storage.contract.records import Run
+    from agent_runtime_storage.contract.records.log import Run
 
 INSTRUCTIONS = """\
 You are an autonomous agent. You work on the user's task until it is done; nobody watches each \

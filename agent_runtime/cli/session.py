@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from agent_runtime.run.results import RunResult, RunStream
     from agent_runtime.runtime import Runtime
     from agent_runtime_config import Settings
-    from agent_runtime_storage.contract.usage_records import UsageTotal
+    from agent_runtime_storage.contract.records.usage import UsageTotal
 
 PLANNED = ("run-start", "run-suspend", "run-finish")
 """Events at which the stored plan is shown."""
@@ -188,7 +188,7 @@ async def _answered(runtime: Runtime, result: RunResult | None) -> bool:
 async def _left(runtime: Runtime, run_id: str) -> RunResult:
     """Return the result of a run that returned none, by its row."""
     from agent_runtime.run.results import RunResult
-    from agent_runtime_storage.contract.usage_records import UsageTotal
+    from agent_runtime_storage.contract.records.usage import UsageTotal
 
     store = runtime.store.of(runtime.settings.user)
     run = await store.runs.get(run_id)

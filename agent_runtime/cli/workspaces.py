@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from agent_runtime_storage import UserStore
-    from agent_runtime_storage.contract.records import Run, Thread
+    from agent_runtime_storage.contract.records.log import Run, Thread
 
 MOST = 10_000
 """Most threads to search for those of the folder."""

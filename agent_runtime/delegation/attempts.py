@@ -17,7 +17,7 @@ from agent_runtime.log.run_spec import DelegationRecord, delegation_record
 from agent_runtime.messages import call_place
 from agent_runtime.models.tokens import count_text
 from agent_runtime.prompt.text import one_line, shorten
-from agent_runtime_storage.contract.records import ACTIVE, Run
+from agent_runtime_storage.contract.records.log import ACTIVE, Run
 from agent_runtime_storage.contract.store import UserStore
 
 TOKENS = 2000

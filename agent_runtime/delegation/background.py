@@ -32,7 +32,7 @@ from agent_runtime.events import Event
 from agent_runtime.log import leases
 from agent_runtime.log.run_spec import DelegationRecord, delegation_record
 from agent_runtime.tools.base import ToolContext
-from agent_runtime_storage.contract.records import Job, Run
+from agent_runtime_storage.contract.records.log import Job, Run
 from agent_runtime_storage.contract.store import UserStore
 
 MOST_RUNNING = 5

@@ -21,9 +21,9 @@ from agent_runtime.messages import (
 )
 from agent_runtime.models.cost import NANO
 from agent_runtime.prompt.text import one_line, shorten
-from agent_runtime_storage.contract.records import ACTIVE, CallOutcome, Node, Run
+from agent_runtime_storage.contract.records.log import ACTIVE, CallOutcome, Node, Run
+from agent_runtime_storage.contract.records.usage import UsageTotal
 from agent_runtime_storage.contract.store import UserStore
-from agent_runtime_storage.contract.usage_records import UsageTotal
 
 OutcomeStatus = Literal["succeeded", "failed", "cancelled", "running", "waiting"]
 """`running`: a background task has begun.

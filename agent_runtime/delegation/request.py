@@ -22,7 +22,7 @@ from agent_runtime.log.run_spec import DelegationRecord, RunSpec, delegation_rec
 from agent_runtime.prompt.text import one_line, shorten
 from agent_runtime.tools.base import Tool, ToolContext
 from agent_runtime_config import Settings
-from agent_runtime_storage.contract.records import ACTIVE, Run
+from agent_runtime_storage.contract.records.log import ACTIVE, Run
 
 RECORD_CHARS = 1000
 """How much a record keeps of each text that the log of attempts repeats."""

@@ -21,8 +21,8 @@ from agent_runtime.files.media_types import guess, kind_of, sniff
 from agent_runtime.files.references import file_id, host_of, ref_of, resolve_files
 from agent_runtime.messages import FileRef, encodable
 from agent_runtime_storage import Store
-from agent_runtime_storage.contract.file_records import FileKind, FileOrigin, NewFile
 from agent_runtime_storage.contract.ids import new_id
+from agent_runtime_storage.contract.records.files import FileKind, FileOrigin, NewFile
 from agent_runtime_storage.contract.store import UserStore
 
 MAX_BYTES = 20_000_000

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from agent_runtime.errors import StoreError
 from agent_runtime.messages import FileRef, encodable
-from agent_runtime_storage.contract.file_records import FileKind, FileRow
+from agent_runtime_storage.contract.records.files import FileKind, FileRow
 from agent_runtime_storage.contract.store import UserStore
 
 TransferMethod = Literal["local_file", "remote_url", "tool_file"]

@@ -26,8 +26,8 @@ from agent_runtime.tools.base import REFUSED, Tool
 from agent_runtime_config import Settings
 from agent_runtime_config.approvals import ApprovalRule, approval_rules
 from agent_runtime_storage.contract.ids import new_id
-from agent_runtime_storage.contract.question_records import ApprovalRow, NewQuestion, QuestionKind
-from agent_runtime_storage.contract.records import Commit, Finish, Lease, NewEvent
+from agent_runtime_storage.contract.records.log import Commit, Finish, Lease, NewEvent
+from agent_runtime_storage.contract.records.questions import ApprovalRow, NewQuestion, QuestionKind
 from agent_runtime_storage.contract.store import UserStore
 
 MAX_WHY = 1000

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agent_runtime_storage.contract.records import Finish, InboxItem, Lease
+from agent_runtime_storage.contract.records.log import Finish, InboxItem, Lease
 from agent_runtime_storage.contract.store import UserStore
 
 PAUSE = "pause"

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, cast
 from agent_runtime.errors import InvalidAnswer
 from agent_runtime.messages import ToolResult, encodable
 from agent_runtime.tools.argument_patterns import covers
-from agent_runtime_storage.contract.question_records import (
+from agent_runtime_storage.contract.records.questions import (
     QuestionKind,
     QuestionRow,
     QuestionStatus,

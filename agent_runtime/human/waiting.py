@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from agent_runtime.human.questions import Question
 from agent_runtime.log.run_spec import delegation_record
 from agent_runtime.messages import ToolResult
-from agent_runtime_storage.contract.question_records import QuestionStatus
-from agent_runtime_storage.contract.records import ACTIVE, Run
+from agent_runtime_storage.contract.records.log import ACTIVE, Run
+from agent_runtime_storage.contract.records.questions import QuestionStatus
 from agent_runtime_storage.contract.store import UserStore
 
 MOST = 10_000

@@ -17,8 +17,8 @@ from agent_runtime.prompt.constraints import unstated
 from agent_runtime.prompt.observation import Observation, decode_body
 from agent_runtime.prompt.render import message_tokens
 from agent_runtime.prompt.view import ActivationContent, Entry, PromptPrefix, View
-from agent_runtime_storage.contract.observation_records import ObservationRow
-from agent_runtime_storage.contract.records import NewActivation, NewEvent, NewNode
+from agent_runtime_storage.contract.records.log import NewActivation, NewEvent, NewNode
+from agent_runtime_storage.contract.records.observations import ObservationRow
 from agent_runtime_storage.contract.store import UserStore
 
 

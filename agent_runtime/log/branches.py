@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import TypeVar
 
 from agent_runtime.errors import Conflict, CorruptThread, NotFound
-from agent_runtime_storage.contract.records import Node, Thread
+from agent_runtime_storage.contract.records.log import Node, Thread
 from agent_runtime_storage.contract.store import UserStore
 
 T = TypeVar("T")

@@ -14,7 +14,7 @@ import anyio.to_thread
 from agent_runtime.log import leases
 from agent_runtime_storage import Store
 from agent_runtime_storage.contract.errors import StoreError
-from agent_runtime_storage.contract.records import Lease
+from agent_runtime_storage.contract.records.log import Lease
 
 _log = logging.getLogger(__name__)
 

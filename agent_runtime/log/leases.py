@@ -9,7 +9,7 @@ from pathlib import Path
 
 from agent_runtime.log import liveness as marker
 from agent_runtime.log.liveness import at_work as at_work
-from agent_runtime_storage.contract.records import LeaseOwner, Run
+from agent_runtime_storage.contract.records.log import LeaseOwner, Run
 
 LEASE_SECONDS = 30.0
 """How long a lease lasts without renewal; then an owner on another machine is replaced."""

@@ -30,7 +30,7 @@ from agent_runtime.models.tokens import count_text
 from agent_runtime.prompt.build import extend_view
 from agent_runtime.prompt.render import shown_text
 from agent_runtime.prompt.view import Entry, View
-from agent_runtime_storage.contract.records import (
+from agent_runtime_storage.contract.records.log import (
     Amount,
     CallDone,
     CallShown,
@@ -42,9 +42,9 @@ from agent_runtime_storage.contract.records import (
     NewNode,
     Thread,
 )
-from agent_runtime_storage.contract.spending_records import NO_LIMITS, Limits
+from agent_runtime_storage.contract.records.spending import NO_LIMITS, Limits
+from agent_runtime_storage.contract.records.usage import Usage
 from agent_runtime_storage.contract.store import UserStore
-from agent_runtime_storage.contract.usage_records import Usage
 
 _COUNTED_CHARS = 200_000
 """Longer results are estimated: they are truncated when their exchange closes, and counted then."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, cast
 
-from agent_runtime_storage.contract.records import Run
+from agent_runtime_storage.contract.records.log import Run
 
 COMMAND = "agent-runtime"
 """The program of the runs that the command line begins."""

@@ -13,9 +13,15 @@ from agent_runtime.errors import Conflict
 from agent_runtime.log.run_log import RunLog
 from agent_runtime.models.cost import add_amounts, negate_amount, spent_by, usage_data
 from agent_runtime.prompt.observation import Observation, encode_body
-from agent_runtime_storage.contract.observation_records import NewObservation
-from agent_runtime_storage.contract.records import Amount, Commit, Job, LateObservation, NewEvent
-from agent_runtime_storage.contract.usage_records import Usage
+from agent_runtime_storage.contract.records.log import (
+    Amount,
+    Commit,
+    Job,
+    LateObservation,
+    NewEvent,
+)
+from agent_runtime_storage.contract.records.observations import NewObservation
+from agent_runtime_storage.contract.records.usage import Usage
 
 
 async def reserve_for_memory(log: RunLog, amount: Amount) -> None:

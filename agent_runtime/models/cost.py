@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from agent_runtime.errors import ConfigError
 from agent_runtime.models.base import ModelAnswer, ModelInfo, TokenUsage
 from agent_runtime_config import Settings
-from agent_runtime_storage.contract.records import Amount
-from agent_runtime_storage.contract.usage_records import Usage
+from agent_runtime_storage.contract.records.log import Amount
+from agent_runtime_storage.contract.records.usage import Usage
 
 _log = logging.getLogger(__name__)
 

@@ -20,8 +20,8 @@ from agent_runtime.plan.model import (
     stop_following,
     update_following,
 )
-from agent_runtime_storage.contract.plan_records import NewPlan, PlanRow
-from agent_runtime_storage.contract.records import Commit, NewEvent
+from agent_runtime_storage.contract.records.log import Commit, NewEvent
+from agent_runtime_storage.contract.records.plans import NewPlan, PlanRow
 from agent_runtime_storage.contract.store import Store, UserStore
 
 PLAN = "plan"

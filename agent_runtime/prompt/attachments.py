@@ -34,7 +34,7 @@ from agent_runtime.models.base import FilePart
 from agent_runtime.models.tokens import TEXT_BYTES
 from agent_runtime.prompt.fences import masked
 from agent_runtime_config.urls import redact_url
-from agent_runtime_storage.contract.records import NewEvent
+from agent_runtime_storage.contract.records.log import NewEvent
 from agent_runtime_storage.contract.store import UserStore
 
 CACHED_BYTES = 64_000_000

@@ -35,7 +35,7 @@ from agent_runtime.prompt.view import (
     View,
     handles,
 )
-from agent_runtime_storage.contract.records import Activation, Node
+from agent_runtime_storage.contract.records.log import Activation, Node
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter

@@ -14,7 +14,7 @@ from typing import Literal
 from agent_runtime.messages import AssistantMessage, Note
 from agent_runtime.models.base import FinishReason, ModelAnswer
 from agent_runtime.prompt.view import Entry
-from agent_runtime_storage.contract.records import Finish, StopReason
+from agent_runtime_storage.contract.records.log import Finish, StopReason
 
 CUTS = 3
 """How often a model may continue a truncated answer."""

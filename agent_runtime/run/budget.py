@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from agent_runtime.errors import BudgetExceeded
 from agent_runtime.models.cost import NANO
 from agent_runtime_config import Settings
-from agent_runtime_storage.contract.records import Lease, Run
-from agent_runtime_storage.contract.spending_records import (
+from agent_runtime_storage.contract.records.log import Lease, Run
+from agent_runtime_storage.contract.records.spending import (
     NO_AMOUNT,
     UNLIMITED,
     Amount,

@@ -22,8 +22,12 @@ from agent_runtime_config import Settings
 from agent_runtime_config.limits import MAX_DOLLARS, MAX_TOKENS
 from agent_runtime_storage import Store, UserStore
 from agent_runtime_storage.contract.ids import new_id
-from agent_runtime_storage.contract.question_records import ApprovalRow, NewApproval, QuestionStatus
-from agent_runtime_storage.contract.records import ACTIVE, Run
+from agent_runtime_storage.contract.records.log import ACTIVE, Run
+from agent_runtime_storage.contract.records.questions import (
+    ApprovalRow,
+    NewApproval,
+    QuestionStatus,
+)
 
 
 class RunControl:

@@ -20,7 +20,7 @@ from agent_runtime.run.node_memory import NodeRun
 from agent_runtime.run.state import RunState
 from agent_runtime.run.takeover import END_SECONDS, end_if_dead, give_up
 from agent_runtime_config import Settings
-from agent_runtime_storage.contract.records import ACTIVE, Finish
+from agent_runtime_storage.contract.records.log import ACTIVE, Finish
 
 POLL_SECONDS = 0.4
 """How often a run checks whether another process requested its cancellation."""

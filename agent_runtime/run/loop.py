@@ -44,7 +44,7 @@ from agent_runtime.prompt.view import Prompt
 from agent_runtime.run.state import RunState
 from agent_runtime.run.tool_calls import abandoned_results, run_calls, still_running
 from agent_runtime.tools import output as outputs
-from agent_runtime_storage.contract.records import Amount, Finish, InboxItem, NewEvent
+from agent_runtime_storage.contract.records.log import Amount, Finish, InboxItem, NewEvent
 
 RECALL_SHARE = 8
 """Recalled messages fill at most this part of the prompt's limit."""

@@ -37,9 +37,9 @@ from agent_runtime.run.takeover import finish_on_error
 from agent_runtime_config import Settings
 from agent_runtime_config.model_settings import Role
 from agent_runtime_storage.contract.ids import new_id
-from agent_runtime_storage.contract.records import Budget, Finish, NewRun
+from agent_runtime_storage.contract.records.log import Budget, Finish, NewRun
+from agent_runtime_storage.contract.records.usage import UsageTotal
 from agent_runtime_storage.contract.store import Store, UserStore
-from agent_runtime_storage.contract.usage_records import UsageTotal
 
 AGENT = "memory"
 """The agent's name of a maintenance run."""

@@ -28,8 +28,8 @@ from agent_runtime.messages import (
     UserMessage,
     decode_message,
 )
-from agent_runtime_storage.contract.file_records import FileKind
-from agent_runtime_storage.contract.records import ACTIVE, Lease, Run
+from agent_runtime_storage.contract.records.files import FileKind
+from agent_runtime_storage.contract.records.log import ACTIVE, Lease, Run
 from agent_runtime_storage.contract.store import UserStore
 
 CLAIM_SECONDS = 60.0

@@ -27,7 +27,7 @@ from agent_runtime.run.budget import (
 )
 from agent_runtime.run.resolve import RunSetup
 from agent_runtime.run.takeover import end_if_dead
-from agent_runtime_storage.contract.records import Amount
+from agent_runtime_storage.contract.records.log import Amount
 
 LEAST_OUTPUT = 256
 """A budget that affords a shorter answer than this counts as spent."""

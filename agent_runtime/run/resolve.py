@@ -22,7 +22,7 @@ from agent_runtime.tools import output as outputs
 from agent_runtime.tools.base import StateFunction, Tool, Toolset
 from agent_runtime_config import Settings
 from agent_runtime_storage import UserStore
-from agent_runtime_storage.contract.spending_records import NO_LIMITS, UNLIMITED, Budget, Limits
+from agent_runtime_storage.contract.records.spending import NO_LIMITS, UNLIMITED, Budget, Limits
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,8 @@ from agent_runtime.concurrency import carried, single_error
 from agent_runtime.events import Event
 from agent_runtime.human.questions import Question
 from agent_runtime.models.cost import NANO
-from agent_runtime_storage.contract.records import RunStatus, StopReason
-from agent_runtime_storage.contract.usage_records import UsageTotal
+from agent_runtime_storage.contract.records.log import RunStatus, StopReason
+from agent_runtime_storage.contract.records.usage import UsageTotal
 
 S = TypeVar("S")
 P = ParamSpec("P")

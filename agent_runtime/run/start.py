@@ -33,7 +33,7 @@ from agent_runtime.run.resolve import RunSetup
 from agent_runtime.run.takeover import end_dead, end_if_dead, finish_on_error, take_log
 from agent_runtime.run.tool_calls import reopen
 from agent_runtime.tools.workspace import command_records as commands
-from agent_runtime_storage.contract.records import (
+from agent_runtime_storage.contract.records.log import (
     ACTIVE,
     Budget,
     LeaseOwner,
@@ -43,7 +43,7 @@ from agent_runtime_storage.contract.records import (
     Run,
     Thread,
 )
-from agent_runtime_storage.contract.spending_records import Limits
+from agent_runtime_storage.contract.records.spending import Limits
 from agent_runtime_storage.contract.store import UserStore
 
 UNANSWERED = "(The run before this one stopped without an answer.)"

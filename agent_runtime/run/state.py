@@ -40,7 +40,7 @@ from agent_runtime.run.state_note import state_note
 from agent_runtime.run.tool_context import ToolContexts
 from agent_runtime.run.wrap_up import WrapUp
 from agent_runtime_config import Settings
-from agent_runtime_storage.contract.records import Amount
+from agent_runtime_storage.contract.records.log import Amount
 
 COUNT_IN_THREAD = 100_000
 """Results with more characters in all are counted off the event loop."""

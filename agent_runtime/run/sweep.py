@@ -19,7 +19,7 @@ from agent_runtime.log import leases
 from agent_runtime.log.run_log import finish_event
 from agent_runtime.log.run_spec import RunSpec, delegation_record
 from agent_runtime.run.takeover import end_dead, take_lease
-from agent_runtime_storage.contract.records import ACTIVE, Commit, Finish, Run
+from agent_runtime_storage.contract.records.log import ACTIVE, Commit, Finish, Run
 from agent_runtime_storage.contract.store import UserStore
 
 MOST = 10_000

@@ -21,7 +21,7 @@ from agent_runtime.prompt.truncate import share_result_budget
 from agent_runtime.run.tool_calls import abandoned_results, reopen
 from agent_runtime.tools.base import Toolset
 from agent_runtime.tools.workspace import command_records as commands
-from agent_runtime_storage.contract.records import ACTIVE, Commit, Finish, Lease, Run
+from agent_runtime_storage.contract.records.log import ACTIVE, Commit, Finish, Lease, Run
 from agent_runtime_storage.contract.store import UserStore
 
 END_SECONDS = 10.0

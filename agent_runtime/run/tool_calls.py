@@ -26,7 +26,7 @@ from agent_runtime.messages import (
 )
 from agent_runtime.tools.base import ToolContext, Toolset
 from agent_runtime.tools.base import error_result as raised_result
-from agent_runtime_storage.contract.records import Finish, Node
+from agent_runtime_storage.contract.records.log import Finish, Node
 
 INTERRUPTED = (
     "The runtime was stopped while this call ran, and nobody saw it end: its effect is "

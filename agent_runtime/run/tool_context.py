@@ -18,7 +18,7 @@ from agent_runtime.run.results import RunResult
 from agent_runtime.tools.base import ToolContext
 from agent_runtime.tools.timer import ToolTimer
 from agent_runtime_config import Settings
-from agent_runtime_storage.contract.records import Run
+from agent_runtime_storage.contract.records.log import Run
 from agent_runtime_storage.contract.store import UserStore
 
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from agent_runtime.log import leases
 from agent_runtime.log.run_spec import delegation_record
 from agent_runtime.models.cost import NANO
-from agent_runtime_storage.contract.records import Run, RunStatus, StopReason
+from agent_runtime_storage.contract.records.log import Run, RunStatus, StopReason
+from agent_runtime_storage.contract.records.usage import UsageTotal
 from agent_runtime_storage.contract.store import UserStore
-from agent_runtime_storage.contract.usage_records import UsageTotal
 
 MOST = 10_000
 """The most runs of a tree that are read."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from agent_runtime.messages import Note
 from agent_runtime.prompt.view import Entry
 from agent_runtime.run.budget import ROOM, BudgetState, TimeLimit
-from agent_runtime_storage.contract.records import Amount
+from agent_runtime_storage.contract.records.log import Amount
 
 SHARE = 0.9
 NOTE = (

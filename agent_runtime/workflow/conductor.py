@@ -50,8 +50,8 @@ from agent_runtime.workflow.steps import (
     encode_node_value,
     to_plain_json,
 )
-from agent_runtime_storage.contract.records import Commit, Finish, Run
-from agent_runtime_storage.contract.records import Node as LogNode
+from agent_runtime_storage.contract.records.log import Commit, Finish, Run
+from agent_runtime_storage.contract.records.log import Node as LogNode
 
 T = TypeVar("T")
 

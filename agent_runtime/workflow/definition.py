@@ -34,7 +34,7 @@ from agent_runtime.workflow.steps import (
     to_plain_json,
     typed,
 )
-from agent_runtime_storage.contract.records import Run
+from agent_runtime_storage.contract.records.log import Run
 
 P = ParamSpec("P")
 T = TypeVar("T")

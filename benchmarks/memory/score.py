@@ -9,7 +9,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from agent_runtime.memory.observational.observer.base import MemoryCall
-from agent_runtime_storage.contract.usage_records import UsageTotal
+from agent_runtime_storage.contract.records.usage import UsageTotal
 
 NANO = 1_000_000_000
 RESAMPLED = 1_000

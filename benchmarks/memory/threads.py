@@ -32,7 +32,7 @@ from agent_runtime.prompt.window import covered
 from agent_runtime.run.resolve import resolve_run
 from agent_runtime_storage import Commit, NewRun, UserStore
 from agent_runtime_storage.contract.ids import new_id
-from agent_runtime_storage.contract.records import Finish
+from agent_runtime_storage.contract.records.log import Finish
 from benchmarks.memory.data import UNANSWERED, Exchange
 
 RECORDED = "recorded"

@@ -16,7 +16,7 @@ import anyio.to_thread
 from agent_runtime import Agent, Event, Runtime, Settings
 from agent_runtime.errors import ModelError, PromptTooLarge
 from agent_runtime.models.base import Model
-from agent_runtime_storage.contract.usage_records import UsageTotal
+from agent_runtime_storage.contract.records.usage import UsageTotal
 from benchmarks.memory.data import Conversation, Question, exchanges_of
 from benchmarks.memory.judge import HOPELESS, Judge
 from benchmarks.memory.reader import scripted_reader

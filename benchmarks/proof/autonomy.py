@@ -29,8 +29,8 @@ from agent_runtime import Plan, Runtime
 from agent_runtime.log.run_spec import delegation_record
 from agent_runtime.messages import decode_result
 from agent_runtime_storage import UserStore
-from agent_runtime_storage.contract.records import ACTIVE, Node, Run
-from agent_runtime_storage.contract.usage_records import UsageTotal
+from agent_runtime_storage.contract.records.log import ACTIVE, Node, Run
+from agent_runtime_storage.contract.records.usage import UsageTotal
 from agent_runtime_storage.urls import Backend
 from benchmarks.backends import BACKENDS, empty_databases
 from benchmarks.frame import Report, at_least, at_most

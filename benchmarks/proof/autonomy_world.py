@@ -26,7 +26,7 @@ from agent_runtime.models.base import ModelAnswer, ModelRequest, TokenUsage
 from agent_runtime.models.scripted import RawCall, calls, raw_call, say
 from agent_runtime.models.tokens import count_message, count_text, count_tools
 from agent_runtime.run.tool_calls import INTERRUPTED
-from agent_runtime_storage.contract.records import ACTIVE
+from agent_runtime_storage.contract.records.log import ACTIVE
 
 THREAD = "autonomy"
 USER = "local"

@@ -30,7 +30,7 @@ from agent_runtime import Runtime
 from agent_runtime.log.run_spec import DelegationRecord, delegation_record
 from agent_runtime.testing.model_server import OpenAIServer
 from agent_runtime_storage import UserStore
-from agent_runtime_storage.contract.records import ACTIVE, Run
+from agent_runtime_storage.contract.records.log import ACTIVE, Run
 from benchmarks.backends import BACKENDS, empty_databases
 from benchmarks.frame import Report, at_most
 from benchmarks.proof.cancels_worker import (

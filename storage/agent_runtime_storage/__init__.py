@@ -33,22 +33,11 @@ from agent_runtime_storage.contract.errors import (
     UnknownScheme,
     UnknownVersion,
 )
-from agent_runtime_storage.contract.file_records import FileKind, FileOrigin, FileRow, NewFile
 from agent_runtime_storage.contract.files import FileStore
 from agent_runtime_storage.contract.log import LogStore
-from agent_runtime_storage.contract.object_records import ObjectInfo, ObjectStore
-from agent_runtime_storage.contract.observation_records import NewObservation, ObservationRow
-from agent_runtime_storage.contract.plan_records import NewPlan, PlanRow
-from agent_runtime_storage.contract.question_records import (
-    ApprovalRow,
-    NewApproval,
-    NewQuestion,
-    QuestionKind,
-    QuestionRow,
-    QuestionStatus,
-)
 from agent_runtime_storage.contract.questions import QuestionStore
-from agent_runtime_storage.contract.records import (
+from agent_runtime_storage.contract.records.files import FileKind, FileOrigin, FileRow, NewFile
+from agent_runtime_storage.contract.records.log import (
     ACTIVE,
     Activation,
     CallDone,
@@ -70,6 +59,27 @@ from agent_runtime_storage.contract.records import (
     TextOf,
     Thread,
 )
+from agent_runtime_storage.contract.records.objects import ObjectInfo, ObjectStore
+from agent_runtime_storage.contract.records.observations import NewObservation, ObservationRow
+from agent_runtime_storage.contract.records.plans import NewPlan, PlanRow
+from agent_runtime_storage.contract.records.questions import (
+    ApprovalRow,
+    NewApproval,
+    NewQuestion,
+    QuestionKind,
+    QuestionRow,
+    QuestionStatus,
+)
+from agent_runtime_storage.contract.records.search import (
+    EmbedderRow,
+    NodeText,
+    TextHit,
+    VectorHit,
+    VectorItem,
+    VectorKey,
+)
+from agent_runtime_storage.contract.records.spending import Amount, Budget, Limits, Spending
+from agent_runtime_storage.contract.records.usage import Usage, UsageTotal
 from agent_runtime_storage.contract.reports import (
     CopiedThread,
     OwnerSize,
@@ -80,20 +90,10 @@ from agent_runtime_storage.contract.reports import (
 )
 from agent_runtime_storage.contract.runs import JobStore, RunStore
 from agent_runtime_storage.contract.search import TextSearch, VectorStore
-from agent_runtime_storage.contract.search_records import (
-    EmbedderRow,
-    NodeText,
-    TextHit,
-    VectorHit,
-    VectorItem,
-    VectorKey,
-)
 from agent_runtime_storage.contract.spending import SpendingStore
-from agent_runtime_storage.contract.spending_records import Amount, Budget, Limits, Spending
 from agent_runtime_storage.contract.store import Store, UserStore
 from agent_runtime_storage.contract.threads import EventStore, InboxStore, ThreadStore
 from agent_runtime_storage.contract.upkeep import Maintenance, Upkeep
-from agent_runtime_storage.contract.usage_records import Usage, UsageTotal
 from agent_runtime_storage.urls import open_store
 
 __all__ = [

@@ -7,8 +7,8 @@ from agent_runtime_storage.contract.documents import Documents
 from agent_runtime_storage.contract.files import FileStore
 from agent_runtime_storage.contract.log import LogStore
 from agent_runtime_storage.contract.names import name_problem
-from agent_runtime_storage.contract.object_records import ObjectStore
 from agent_runtime_storage.contract.questions import QuestionStore
+from agent_runtime_storage.contract.records.objects import ObjectStore
 from agent_runtime_storage.contract.runs import JobStore, RunStore
 from agent_runtime_storage.contract.search import TextSearch, VectorStore
 from agent_runtime_storage.contract.spending import SpendingStore

@@ -7,8 +7,8 @@ import pytest
 from agent_runtime import errors
 from agent_runtime.cli import exit_codes as exits
 from agent_runtime.run.results import RunResult
-from agent_runtime_storage.contract.records import RunStatus, StopReason
-from agent_runtime_storage.contract.usage_records import UsageTotal
+from agent_runtime_storage.contract.records.log import RunStatus, StopReason
+from agent_runtime_storage.contract.records.usage import UsageTotal
 
 CODES: list[tuple[Exception, int]] = [
     (errors.ConfigError("x"), 2),

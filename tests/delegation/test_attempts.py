@@ -14,7 +14,7 @@ from agent_runtime.delegation.attempts import Attempt, rendered
 from agent_runtime.models.base import ModelAnswer, ModelRequest
 from agent_runtime.models.scripted import Scripted, call, calls, raw_call, say
 from agent_runtime.models.tokens import count_text
-from agent_runtime_storage.contract.records import NewRun
+from agent_runtime_storage.contract.records.log import NewRun
 from agent_runtime_storage.log.runs import SqlRuns
 from tests.delegation.helpers import is_child, outcomes, playing, step
 from tests.support.worlds import Play, World, double

@@ -15,7 +15,7 @@ from agent_runtime.log.run_log import RunLog
 from agent_runtime.models.base import ModelRequest, Price
 from agent_runtime.models.scripted import call, calls, raw_call, say
 from agent_runtime.testing.model_server import Reply
-from agent_runtime_storage.contract.records import Amount, NewRun, Run
+from agent_runtime_storage.contract.records.log import Amount, NewRun, Run
 from tests.support.worlds import Play, Serve, double
 
 PRICE = Price(input=1000, output=2000, cache_read=100, cache_write=1000)

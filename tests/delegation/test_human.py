@@ -27,7 +27,7 @@ from agent_runtime.models.base import ModelRequest
 from agent_runtime.models.scripted import Scripted, call, calls, raw_call, say
 from agent_runtime.tools.base import REFUSED
 from agent_runtime_storage import Finish
-from agent_runtime_storage.contract.records import Run
+from agent_runtime_storage.contract.records.log import Run
 from tests.delegation.asking_elsewhere import Asker, asking
 from tests.delegation.helpers import is_child, outcomes, step
 from tests.human.elsewhere import AT_ONCE

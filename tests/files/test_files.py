@@ -42,7 +42,7 @@ from agent_runtime.prompt.attachments import (
     PromptFiles,
 )
 from agent_runtime_storage import UserStore
-from agent_runtime_storage.contract.records import NewEvent
+from agent_runtime_storage.contract.records.log import NewEvent
 
 pytestmark = pytest.mark.backends("file")
 

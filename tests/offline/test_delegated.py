@@ -11,7 +11,7 @@ from agent_runtime.log.run_spec import DelegationRecord, delegation_record
 from agent_runtime.offline.script import MOST_PARTS, MOST_READ
 from agent_runtime.plan.model import Plan
 from agent_runtime.run.results import RunResult
-from agent_runtime_storage.contract.records import Run
+from agent_runtime_storage.contract.records.log import Run
 from tests.offline.recount import Report, recount
 from tests.offline.test_survey import check_figures, check_read, check_searches, entries
 

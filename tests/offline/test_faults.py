@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agent_runtime.messages import ToolCall, ToolResult
-from agent_runtime_storage.contract.records import CallOutcome
+from agent_runtime_storage.contract.records.log import CallOutcome
 from tests.offline.driving import Fault, drive
 from tests.offline.recount import Report
 

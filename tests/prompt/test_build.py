@@ -55,8 +55,8 @@ from agent_runtime.run.resolve import RunSetup
 from agent_runtime.run.start import RunRequest, begin_new_run, opening
 from agent_runtime.tools.base import Toolset
 from agent_runtime_storage import UserStore, open_store
-from agent_runtime_storage.contract.records import Activation, Amount, Budget, NewEvent
-from agent_runtime_storage.contract.usage_records import Usage
+from agent_runtime_storage.contract.records.log import Activation, Amount, Budget, NewEvent
+from agent_runtime_storage.contract.records.usage import Usage
 from tests.prompt.growing import Growing, Move, Reply, Say, Work, answer, note, seen, user, work
 
 ROOM = PromptLimits(8_000, 2_000, 4)

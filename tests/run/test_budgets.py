@@ -17,8 +17,8 @@ from agent_runtime.models.base import ModelRequest, Price
 from agent_runtime.models.scripted import Scripted, call, calls, raw_call, say
 from agent_runtime.run.budget import BudgetState, limits_of, root_reserve, time_limit
 from agent_runtime.testing.model_server import Reply
-from agent_runtime_storage.contract.records import Amount, Lease, NewRun
-from agent_runtime_storage.contract.spending_records import Budget, Spending
+from agent_runtime_storage.contract.records.log import Amount, Lease, NewRun
+from agent_runtime_storage.contract.records.spending import Budget, Spending
 from agent_runtime_storage.drivers.protocol import Statement
 from agent_runtime_storage.urls import open_driver
 from tests.delegation.test_children import delegating

@@ -10,7 +10,7 @@ from agent_runtime.messages import Note
 from agent_runtime.models.base import ModelRequest
 from agent_runtime.models.scripted import Scripted, call, say
 from agent_runtime.run.wrap_up import ROOM_AGAIN, WrapUp
-from agent_runtime_storage.contract.records import Amount, Budget
+from agent_runtime_storage.contract.records.log import Amount, Budget
 from tests.run.test_wrap_up import TOLD, notes
 from tests.support.worlds import Play, double
 

@@ -12,7 +12,7 @@ from agent_runtime import Agent, Event, RunResult, Runtime, ScriptedModel, Setti
 from agent_runtime.errors import ConfigError, ModelAuthError
 from agent_runtime.models.scripted import call, calls, raw_call, say
 from agent_runtime.testing.model_server import Reply, unauthorized
-from agent_runtime_storage.contract.records import EventRow as KeptEvent
+from agent_runtime_storage.contract.records.log import EventRow as KeptEvent
 from tests.support.worlds import Play, Serve, double
 
 AGENT = Agent(tools=[double])

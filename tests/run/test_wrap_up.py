@@ -10,7 +10,7 @@ from agent_runtime.models.base import ModelRequest
 from agent_runtime.models.scripted import Scripted, call, say
 from agent_runtime.run.budget import TimeLimit
 from agent_runtime.run.wrap_up import SHARE, WrapUp
-from agent_runtime_storage.contract.records import Amount
+from agent_runtime_storage.contract.records.log import Amount
 from tests.support.worlds import Play, World, double, play
 
 __all__ = ["play"]

@@ -14,7 +14,7 @@ from agent_runtime_storage import (
     UserStore,
     VectorItem,
 )
-from agent_runtime_storage.contract.records import CallShown
+from agent_runtime_storage.contract.records.log import CallShown
 from tests.storage.attacks import plain, text_node
 from tests.storage.helpers import LARGE, OTHER, begin, done, exchange, message
 

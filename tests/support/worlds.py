@@ -25,7 +25,7 @@ from agent_runtime.models import litellm
 from agent_runtime.models.scripted import Scripted, ScriptFunction
 from agent_runtime.testing.model_server import OpenAIServer, Reply, Script
 from agent_runtime_storage import UserStore
-from agent_runtime_storage.contract.records import Run
+from agent_runtime_storage.contract.records.log import Run
 
 KEY = "sk-test-0123456789abcdefghij"
 REPEATING: dict[str, Any] = {"loop_limit": 0}

@@ -11,7 +11,7 @@ from agent_runtime.errors import ModelAuthError
 from agent_runtime.models.base import ModelAnswer, ModelRequest
 from agent_runtime.models.scripted import call, say
 from agent_runtime_config import Settings
-from agent_runtime_storage.contract.records import Run
+from agent_runtime_storage.contract.records.log import Run
 from tests.workflow.elsewhere import EFFECTS, Effects, delegating, elsewhere
 from tests.workflow.helpers import local
 

@@ -21,7 +21,7 @@ from agent_runtime import (
 from agent_runtime.errors import ConfigError, Conflict, ModelRejected, WorkflowDiverged
 from agent_runtime.models.base import ModelRequest
 from agent_runtime.models.scripted import call, say
-from agent_runtime_storage.contract.records import Run
+from agent_runtime_storage.contract.records.log import Run
 from tests.workflow.helpers import ECHO, local
 
 pytestmark = pytest.mark.backends("file")

@@ -8,7 +8,7 @@ import pytest
 
 from agent_runtime import NodeFailed, Runtime, Settings
 from agent_runtime.log.run_spec import RunSpec
-from agent_runtime_storage.contract.records import Run
+from agent_runtime_storage.contract.records.log import Run
 from tests.workflow.elsewhere import EFFECTS, Effects, elsewhere, flow
 
 ALL = [

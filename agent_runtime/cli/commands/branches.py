@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from agent_runtime.runtime import Runtime
     from agent_runtime_config import Settings
     from agent_runtime_storage import UserStore
-    from agent_runtime_storage.contract.records import Node
+    from agent_runtime_storage.contract.records.log import Node
 
 Move = Callable[["UserStore"], Awaitable[object]]
 TEXT_WIDTH = 72

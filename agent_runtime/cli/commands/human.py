@@ -24,7 +24,7 @@ from agent_runtime.cli.terminal import say, time_text, write_json, write_output
 if TYPE_CHECKING:
     from agent_runtime.human.questions import Question
     from agent_runtime.runtime import Runtime
-    from agent_runtime_storage.contract.question_records import ApprovalRow
+    from agent_runtime_storage.contract.records.questions import ApprovalRow
 
 
 @click.command()

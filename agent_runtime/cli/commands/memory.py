@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from agent_runtime.prompt.observation import Observation
     from agent_runtime.run.memory_maintenance import MaintenanceResult
     from agent_runtime.runtime import Runtime
-    from agent_runtime_storage.contract.usage_records import UsageTotal
+    from agent_runtime_storage.contract.records.usage import UsageTotal
 
 LINE_CHARS = 200
 """Length of the task, the next step and the ledger without `--full`."""

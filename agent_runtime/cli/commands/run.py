@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from agent_runtime.runtime import Runtime
     from agent_runtime_config import Settings
     from agent_runtime_storage import UserStore
-    from agent_runtime_storage.contract.records import Run
+    from agent_runtime_storage.contract.records.log import Run
 
 NO_MODEL = (
     "No language model is set. The offline model can only survey a folder and write a report of "
@@ -301,7 +301,7 @@ async def _last(store: UserStore, thread: str | None) -> Run:
     from agent_runtime.errors import NotFound
     from agent_runtime.log.leases import is_dead
     from agent_runtime.log.run_spec import RunSpec
-    from agent_runtime_storage.contract.records import ACTIVE
+    from agent_runtime_storage.contract.records.log import ACTIVE
 
     if thread is not None:
         await store.threads.get(thread)

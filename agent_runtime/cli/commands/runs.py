@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from agent_runtime.runtime import Runtime
     from agent_runtime_config import Settings
     from agent_runtime_storage import UserStore
-    from agent_runtime_storage.contract.records import Run
+    from agent_runtime_storage.contract.records.log import Run
 
 LOOKED_AT = 1000
 """How many of the newest runs are searched for those of this folder."""

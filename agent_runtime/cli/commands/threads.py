@@ -22,7 +22,7 @@ from agent_runtime.cli.workspaces import MOST, describe_folder, here_first, work
 
 if TYPE_CHECKING:
     from agent_runtime_storage import UserStore
-    from agent_runtime_storage.contract.records import EventRow, Node, Thread
+    from agent_runtime_storage.contract.records.log import EventRow, Node, Thread
 
 RESULT_CHARS = 400
 

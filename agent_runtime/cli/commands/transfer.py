@@ -23,7 +23,7 @@ from agent_runtime.cli.terminal import say, shorten, time_text, write_json, writ
 if TYPE_CHECKING:
     from agent_runtime.runtime import Runtime
     from agent_runtime_storage import UserStore
-    from agent_runtime_storage.contract.records import Thread
+    from agent_runtime_storage.contract.records.log import Thread
 
 STOP_SECONDS = 30.0
 """How long a cancelled run may take to end before its thread is deleted."""

@@ -15,7 +15,7 @@ from agent_runtime_config.limits import MAX_DOLLARS, MAX_TOKENS
 if TYPE_CHECKING:
     from agent_runtime.run.budget import BudgetState
     from agent_runtime.runtime import Runtime
-    from agent_runtime_storage.contract.spending_records import Amount
+    from agent_runtime_storage.contract.records.spending import Amount
 
 
 @click.command()

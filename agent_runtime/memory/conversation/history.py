@@ -25,8 +25,8 @@ from agent_runtime.models.tokens import load_vocabulary
 from agent_runtime.prompt.build import entry_of
 from agent_runtime.prompt.render import render_entry
 from agent_runtime.prompt.view import ActivationContent
-from agent_runtime_storage.contract.file_records import FileKind
-from agent_runtime_storage.contract.records import Node
+from agent_runtime_storage.contract.records.files import FileKind
+from agent_runtime_storage.contract.records.log import Node
 from agent_runtime_storage.contract.store import UserStore
 
 _NEWS = ("steer", "background")

@@ -11,7 +11,7 @@ import anyio.to_thread
 from agent_runtime.files.references import FilePolicy, resolve_files
 from agent_runtime.messages import PromptMessage
 from agent_runtime.models.tokens import count_message, placeholder
-from agent_runtime_storage.contract.file_records import FileKind
+from agent_runtime_storage.contract.records.files import FileKind
 from agent_runtime_storage.contract.store import UserStore
 
 COUNT_IN_THREAD = 100_000

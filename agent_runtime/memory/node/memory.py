@@ -39,7 +39,7 @@ from agent_runtime.memory.node.document import (
 from agent_runtime.messages import FileRef, PromptMessage, encodable
 from agent_runtime.models.tokens import count_text, load_vocabulary
 from agent_runtime_storage.contract.documents import NODE_MEMORY, Document, is_segment
-from agent_runtime_storage.contract.file_records import FileKind
+from agent_runtime_storage.contract.records.files import FileKind
 from agent_runtime_storage.contract.store import UserStore
 
 TRIES = 200

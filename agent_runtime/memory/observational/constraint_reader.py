@@ -18,7 +18,7 @@ from agent_runtime.memory.observational.reflector.retention import verbatim_term
 from agent_runtime.messages import LoggedMessage, Note, UserMessage, decode_message
 from agent_runtime.prompt.constraints import Constraint, Constraints, merge_constraints
 from agent_runtime.prompt.text import one_line, shorten
-from agent_runtime_storage.contract.question_records import QuestionRow
+from agent_runtime_storage.contract.records.questions import QuestionRow
 
 OFF_LOOP = 20_000
 """Above this many characters the user's words are read in a thread."""

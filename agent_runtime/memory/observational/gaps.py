@@ -18,7 +18,7 @@ from agent_runtime.memory.observational.thresholds import CHUNK
 from agent_runtime.prompt.build import entry_of, view_of
 from agent_runtime.prompt.observation import Observation
 from agent_runtime.prompt.view import ActivationContent, Entry, Gap, PromptPrefix, View
-from agent_runtime_storage.contract.records import Node
+from agent_runtime_storage.contract.records.log import Node
 from agent_runtime_storage.contract.store import UserStore
 
 MOST_NODES = 200

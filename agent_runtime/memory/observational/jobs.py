@@ -11,7 +11,7 @@ from agent_runtime.concurrency import run_shielded
 from agent_runtime.errors import StoreError
 from agent_runtime.log.run_log import RunLog
 from agent_runtime.memory.accounting import release_as_unsettled, reserve_for_memory
-from agent_runtime_storage.contract.records import Amount, Job
+from agent_runtime_storage.contract.records.log import Amount, Job
 
 RELEASE_SECONDS = 5.0
 """Timeout for giving a job back; after that its claim has to expire."""

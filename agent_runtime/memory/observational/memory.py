@@ -57,7 +57,7 @@ from agent_runtime.prompt.constraints import stated
 from agent_runtime.prompt.observation import Observation, ObservationLine, ObservationNotes
 from agent_runtime.prompt.view import ActivationCause, Entry, Gap, View
 from agent_runtime.prompt.window import covered, last_exchange, saved_by_cuts
-from agent_runtime_storage.contract.records import Amount, Job, NewEvent
+from agent_runtime_storage.contract.records.log import Amount, Job, NewEvent
 
 OBSERVE, REFLECT = "observe", "reflect"
 """Kinds of jobs, and purposes of usage rows."""

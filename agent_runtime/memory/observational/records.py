@@ -18,8 +18,8 @@ from agent_runtime.prompt.ledger import TOKENS_PER_THOUSAND, LedgerSource, compi
 from agent_runtime.prompt.observation import Observation
 from agent_runtime.prompt.render import message_tokens, shown_text
 from agent_runtime.prompt.view import Entry, handle_of
-from agent_runtime_storage.contract.records import Amount, NewEvent
-from agent_runtime_storage.contract.usage_records import Usage
+from agent_runtime_storage.contract.records.log import Amount, NewEvent
+from agent_runtime_storage.contract.records.usage import Usage
 
 OFF_LOOP = 50_000
 """Above this many characters a ledger is compiled in a thread; it takes some milliseconds."""

@@ -11,9 +11,9 @@ from agent_runtime.memory.observational.thresholds import MemoryThresholds
 from agent_runtime.models.tokens import count_message
 from agent_runtime.prompt.observation import Observation
 from agent_runtime.prompt.view import View
-from agent_runtime_storage.contract.observation_records import ObservationRow
+from agent_runtime_storage.contract.records.observations import ObservationRow
+from agent_runtime_storage.contract.records.usage import UsageTotal
 from agent_runtime_storage.contract.store import UserStore
-from agent_runtime_storage.contract.usage_records import UsageTotal
 
 STEP = "step"
 """The purpose of the usage of the run's own model calls."""

@@ -41,7 +41,7 @@ from agent_runtime.prompt.build import entry_of
 from agent_runtime.prompt.fences import masked_entry
 from agent_runtime.prompt.observation import Observation
 from agent_runtime.prompt.view import Entry, View
-from agent_runtime_storage.contract.records import Amount, Job, NewEvent
+from agent_runtime_storage.contract.records.log import Amount, Job, NewEvent
 
 _log = logging.getLogger(__name__)
 

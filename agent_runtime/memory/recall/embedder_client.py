@@ -24,8 +24,8 @@ from agent_runtime.memory.recall.passages import text_digest
 from agent_runtime.models.base import Checkable
 from agent_runtime.models.embedding import Embedder, Embeddings, Vector, vectors_of
 from agent_runtime.models.tokens import count_text
-from agent_runtime_storage.contract.records import Amount
-from agent_runtime_storage.contract.usage_records import Usage
+from agent_runtime_storage.contract.records.log import Amount
+from agent_runtime_storage.contract.records.usage import Usage
 
 EMBED = "embed"
 """The purpose of the usage, and the kind of the jobs."""

@@ -34,8 +34,8 @@ from agent_runtime.memory.transcript import characters
 from agent_runtime.models.embedding import Vector
 from agent_runtime.prompt.build import entry_of
 from agent_runtime.prompt.view import Entry
-from agent_runtime_storage.contract.records import NewEvent
-from agent_runtime_storage.contract.search_records import VectorItem
+from agent_runtime_storage.contract.records.log import NewEvent
+from agent_runtime_storage.contract.records.search import VectorItem
 from agent_runtime_storage.contract.store import UserStore
 
 BATCH = 64

@@ -15,7 +15,7 @@ from agent_runtime.messages import call_id, call_place, decode_result
 from agent_runtime.prompt.build import decode_activation, entry_of
 from agent_runtime.prompt.observation import Observation
 from agent_runtime.prompt.view import ActivationContent, Entry
-from agent_runtime_storage.contract.records import Node
+from agent_runtime_storage.contract.records.log import Node
 from agent_runtime_storage.contract.store import UserStore
 
 MOST_NODES = 200

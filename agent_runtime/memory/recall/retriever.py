@@ -40,7 +40,7 @@ from agent_runtime.models.tokens import count_text
 from agent_runtime.prompt.build import entry_of
 from agent_runtime.prompt.fences import masked
 from agent_runtime.prompt.view import Entry, View
-from agent_runtime_storage.contract.records import NewEvent, Outline
+from agent_runtime_storage.contract.records.log import NewEvent, Outline
 
 QUERY = 2000
 """Characters of the user's message that are searched for."""

@@ -23,7 +23,7 @@ from typing import Literal, NamedTuple
 
 from agent_runtime.memory.recall.dates import best_fit, dates_named
 from agent_runtime.memory.recall.passages import SOURCES, node_and_call_of
-from agent_runtime_storage.contract.records import Outline
+from agent_runtime_storage.contract.records.log import Outline
 from agent_runtime_storage.contract.store import UserStore
 
 SearchMode = Literal["hybrid", "text", "vectors"]

@@ -24,7 +24,7 @@ from agent_runtime.memory.recall.retriever import Retriever
 from agent_runtime.memory.recall.search import SearchHit, retrieve
 from agent_runtime.messages import Note, call_id, decode_message, decode_result, searchable
 from agent_runtime.tools.base import ToolContext, tool
-from agent_runtime_storage.contract.records import Node
+from agent_runtime_storage.contract.records.log import Node
 
 HITS = 10
 """How many hits a search shows."""

@@ -16,7 +16,7 @@ from agent_runtime.messages import AssistantMessage, Note, decode_message
 from agent_runtime.plan.model import Plan
 from agent_runtime.plan.planner import last_moved
 from agent_runtime.plan.render import name_items
-from agent_runtime_storage.contract.records import Node
+from agent_runtime_storage.contract.records.log import Node
 
 SOURCE = "plan"
 NUDGE = (

@@ -23,8 +23,8 @@ from agent_runtime.run.guard.plan_stall import PlanStall
 from agent_runtime.tools.base import Toolset
 from agent_runtime_config import Settings
 from agent_runtime_storage.contract.ids import new_id
-from agent_runtime_storage.contract.question_records import NewQuestion
-from agent_runtime_storage.contract.records import Commit, Finish
+from agent_runtime_storage.contract.records.log import Commit, Finish
+from agent_runtime_storage.contract.records.questions import NewQuestion
 
 NUDGE = (
     "You made the same call with the same result {count} times in a row. Repeating it changes "

@@ -31,7 +31,7 @@ from agent_runtime_storage import (
     Usage,
     UserStore,
 )
-from agent_runtime_storage.contract.records import RunStatus
+from agent_runtime_storage.contract.records.log import RunStatus
 from benchmarks.proof.interleavings.history import Note, Op
 from tests.support.prompt_judge import MAIN
 

@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Protocol
 
-from agent_runtime_storage.contract.object_records import ObjectInfo, Version
+from agent_runtime_storage.contract.records.objects import ObjectInfo, Version
 
 NODE_MEMORY = "node_memory"
 COLLECTIONS = frozenset({NODE_MEMORY})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from agent_runtime_storage.contract.file_records import FileRow, NewFile
+from agent_runtime_storage.contract.records.files import FileRow, NewFile
 
 
 class FileStore(Protocol):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
-from agent_runtime_storage.contract.observation_records import ObservationRow
-from agent_runtime_storage.contract.plan_records import PlanRow
-from agent_runtime_storage.contract.records import Activation, CallRow, Node, Outline
+from agent_runtime_storage.contract.records.log import Activation, CallRow, Node, Outline
+from agent_runtime_storage.contract.records.observations import ObservationRow
+from agent_runtime_storage.contract.records.plans import PlanRow
 
 
 class LogStore(Protocol):

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from agent_runtime_storage.contract.question_records import (
+from agent_runtime_storage.contract.records.log import JsonObject
+from agent_runtime_storage.contract.records.questions import (
     ApprovalRow,
     NewApproval,
     QuestionRow,
     QuestionStatus,
 )
-from agent_runtime_storage.contract.records import JsonObject
 
 
 class QuestionStore(Protocol):

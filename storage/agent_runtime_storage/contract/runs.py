@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from agent_runtime_storage.contract.records import (
+from agent_runtime_storage.contract.records.log import (
     Commit,
     Job,
     LateObservation,

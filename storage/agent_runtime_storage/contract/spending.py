@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from agent_runtime_storage.contract.records import Lease
-from agent_runtime_storage.contract.spending_records import Budget, Spending
-from agent_runtime_storage.contract.usage_records import Usage, UsageTotal
+from agent_runtime_storage.contract.records.log import Lease
+from agent_runtime_storage.contract.records.spending import Budget, Spending
+from agent_runtime_storage.contract.records.usage import Usage, UsageTotal
 
 
 class SpendingStore(Protocol):

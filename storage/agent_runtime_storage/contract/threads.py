@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any, Protocol
 
-from agent_runtime_storage.contract.records import EventRow, InboxItem, Thread
+from agent_runtime_storage.contract.records.log import EventRow, InboxItem, Thread
 
 
 class ThreadStore(Protocol):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterable, Mapping
 from typing import Any, Protocol
 
-from agent_runtime_storage.contract.records import TextOf, Thread, Vet
+from agent_runtime_storage.contract.records.log import TextOf, Thread, Vet
 from agent_runtime_storage.contract.reports import Problem, StoreSizes, StoreStatus
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 
-from agent_runtime_storage.contract.records import EventRow
+from agent_runtime_storage.contract.records.log import EventRow
 from agent_runtime_storage.drivers.signals import topic_of
 from agent_runtime_storage.queries.owner import OwnerScope
 from agent_runtime_storage.queries.row_decoding import to_event

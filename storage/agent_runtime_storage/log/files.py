@@ -8,8 +8,8 @@ import anyio.to_thread
 import orjson
 
 from agent_runtime_storage.contract.errors import StoreError
-from agent_runtime_storage.contract.file_records import FileRow, NewFile
 from agent_runtime_storage.contract.names import name_problem
+from agent_runtime_storage.contract.records.files import FileRow, NewFile
 from agent_runtime_storage.drivers.protocol import BatchMissed
 from agent_runtime_storage.objects.bodies import THREAD_BYTES, unpack_body
 from agent_runtime_storage.queries.owner import OwnerScope, not_found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agent_runtime_storage.contract.records import InboxItem
+from agent_runtime_storage.contract.records.log import InboxItem
 from agent_runtime_storage.drivers.protocol import BatchMissed
 from agent_runtime_storage.queries.owner import OwnerScope, not_found
 from agent_runtime_storage.queries.row_decoding import to_inbox_item

@@ -6,7 +6,7 @@ import secrets
 
 from agent_runtime_storage.contract.errors import LeaseLost, StoreInDoubt
 from agent_runtime_storage.contract.ids import new_id
-from agent_runtime_storage.contract.records import Job
+from agent_runtime_storage.contract.records.log import Job
 from agent_runtime_storage.drivers.protocol import BatchMissed, Statement, Value
 from agent_runtime_storage.objects.bodies import unpack_body
 from agent_runtime_storage.queries.owner import OwnerScope, not_found

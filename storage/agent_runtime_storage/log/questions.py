@@ -5,13 +5,13 @@ from __future__ import annotations
 import orjson
 
 from agent_runtime_storage.contract.errors import Conflict, QuestionClosed, StoreInDoubt
-from agent_runtime_storage.contract.question_records import (
+from agent_runtime_storage.contract.records.log import JsonObject
+from agent_runtime_storage.contract.records.questions import (
     ApprovalRow,
     NewApproval,
     QuestionRow,
     QuestionStatus,
 )
-from agent_runtime_storage.contract.records import JsonObject
 from agent_runtime_storage.drivers.protocol import BatchMissed, Row
 from agent_runtime_storage.queries.owner import OwnerScope, encode_json, not_found
 

@@ -9,9 +9,9 @@ from collections.abc import Collection, Sequence
 import orjson
 
 from agent_runtime_storage.contract.errors import CorruptThread
-from agent_runtime_storage.contract.observation_records import ObservationRow
-from agent_runtime_storage.contract.plan_records import PlanRow
-from agent_runtime_storage.contract.records import Activation, CallRow, Node, Outline
+from agent_runtime_storage.contract.records.log import Activation, CallRow, Node, Outline
+from agent_runtime_storage.contract.records.observations import ObservationRow
+from agent_runtime_storage.contract.records.plans import PlanRow
 from agent_runtime_storage.queries.owner import OwnerScope, not_found
 from agent_runtime_storage.queries.row_decoding import (
     to_activation,

@@ -9,8 +9,8 @@ from agent_runtime_storage.contract.errors import (
     LeaseLost,
     RunCancelled,
 )
-from agent_runtime_storage.contract.records import Commit, Lease, NewRun, Run, Thread
-from agent_runtime_storage.contract.spending_records import (
+from agent_runtime_storage.contract.records.log import Commit, Lease, NewRun, Run, Thread
+from agent_runtime_storage.contract.records.spending import (
     NO_AMOUNT,
     Amount,
     Spending,

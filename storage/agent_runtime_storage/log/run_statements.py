@@ -7,10 +7,7 @@ from collections.abc import Sequence
 import orjson
 
 from agent_runtime_storage.contract.errors import Conflict
-from agent_runtime_storage.contract.observation_records import NewObservation
-from agent_runtime_storage.contract.plan_records import NewPlan
-from agent_runtime_storage.contract.question_records import NewQuestion
-from agent_runtime_storage.contract.records import (
+from agent_runtime_storage.contract.records.log import (
     CallDone,
     Commit,
     Finish,
@@ -21,9 +18,12 @@ from agent_runtime_storage.contract.records import (
     NewNode,
     NewRun,
 )
-from agent_runtime_storage.contract.search_records import NodeText
-from agent_runtime_storage.contract.spending_records import Amount, Budget
-from agent_runtime_storage.contract.usage_records import Usage
+from agent_runtime_storage.contract.records.observations import NewObservation
+from agent_runtime_storage.contract.records.plans import NewPlan
+from agent_runtime_storage.contract.records.questions import NewQuestion
+from agent_runtime_storage.contract.records.search import NodeText
+from agent_runtime_storage.contract.records.spending import Amount, Budget
+from agent_runtime_storage.contract.records.usage import Usage
 from agent_runtime_storage.drivers.protocol import Statement, Value
 from agent_runtime_storage.objects.bodies import BodyWriter
 from agent_runtime_storage.queries.owner import OwnerScope, encode_json

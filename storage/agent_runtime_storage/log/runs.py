@@ -10,7 +10,7 @@ import orjson
 
 from agent_runtime_storage.contract.errors import Conflict, StoreError, StoreInDoubt
 from agent_runtime_storage.contract.names import name_problem
-from agent_runtime_storage.contract.records import (
+from agent_runtime_storage.contract.records.log import (
     Commit,
     LateObservation,
     Lease,
@@ -20,7 +20,7 @@ from agent_runtime_storage.contract.records import (
     Run,
     RunStatus,
 )
-from agent_runtime_storage.contract.spending_records import Budget
+from agent_runtime_storage.contract.records.spending import Budget
 from agent_runtime_storage.drivers.protocol import BatchMissed, Row, Statement
 from agent_runtime_storage.log.run_misses import RunMisses
 from agent_runtime_storage.log.run_statements import READ_AGAIN, RunStatements, missed_error

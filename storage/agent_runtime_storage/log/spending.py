@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agent_runtime_storage.contract.errors import Conflict, StoreError
-from agent_runtime_storage.contract.records import Commit, Lease, Run
-from agent_runtime_storage.contract.spending_records import Amount, Budget, Spending
-from agent_runtime_storage.contract.usage_records import Usage, UsageTotal
+from agent_runtime_storage.contract.records.log import Commit, Lease, Run
+from agent_runtime_storage.contract.records.spending import Amount, Budget, Spending
+from agent_runtime_storage.contract.records.usage import Usage, UsageTotal
 from agent_runtime_storage.drivers.protocol import BatchMissed, Row
 from agent_runtime_storage.log.run_statements import RunStatements, missed_error
 from agent_runtime_storage.queries.owner import OwnerScope, not_found

@@ -7,7 +7,7 @@ from typing import Any
 
 from agent_runtime_storage.contract.errors import Conflict, StoreError, StoreInDoubt, ThreadBusy
 from agent_runtime_storage.contract.names import name_problem
-from agent_runtime_storage.contract.records import Thread
+from agent_runtime_storage.contract.records.log import Thread
 from agent_runtime_storage.drivers.protocol import BatchMissed
 from agent_runtime_storage.queries.owner import OwnerScope, encode_json, not_found
 from agent_runtime_storage.queries.row_decoding import to_thread

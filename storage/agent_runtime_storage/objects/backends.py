@@ -21,7 +21,7 @@ import obstore
 from obstore.exceptions import AlreadyExistsError, PreconditionError
 from obstore.store import LocalStore, from_url
 
-from agent_runtime_storage.contract.object_records import ObjectInfo, Version, check_folder
+from agent_runtime_storage.contract.records.objects import ObjectInfo, Version, check_folder
 from agent_runtime_storage.objects.error_mapping import os_number, store_is_missing
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from contextlib import aclosing
 from dataclasses import replace
 
 from agent_runtime_storage.contract.documents import COLLECTIONS, Document, is_segment
-from agent_runtime_storage.contract.object_records import ObjectInfo, ObjectStore, Version
+from agent_runtime_storage.contract.records.objects import ObjectInfo, ObjectStore, Version
 from agent_runtime_storage.objects.object_store import Objects, owner_prefix
 
 

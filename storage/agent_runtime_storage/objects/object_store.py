@@ -30,7 +30,7 @@ from agent_runtime_storage.contract.errors import (
     StoreError,
     UnknownScheme,
 )
-from agent_runtime_storage.contract.object_records import ObjectInfo, Version, check_folder
+from agent_runtime_storage.contract.records.objects import ObjectInfo, Version, check_folder
 from agent_runtime_storage.objects.error_mapping import map_object_error, store_is_missing
 
 _USE = (

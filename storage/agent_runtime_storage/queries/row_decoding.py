@@ -12,10 +12,8 @@ from collections.abc import Mapping, Sequence
 
 import orjson
 
-from agent_runtime_storage.contract.file_records import FileRow
-from agent_runtime_storage.contract.observation_records import ObservationRow
-from agent_runtime_storage.contract.plan_records import PlanRow
-from agent_runtime_storage.contract.records import (
+from agent_runtime_storage.contract.records.files import FileRow
+from agent_runtime_storage.contract.records.log import (
     Activation,
     Amount,
     Budget,
@@ -27,7 +25,9 @@ from agent_runtime_storage.contract.records import (
     Run,
     Thread,
 )
-from agent_runtime_storage.contract.usage_records import Usage, UsageTotal
+from agent_runtime_storage.contract.records.observations import ObservationRow
+from agent_runtime_storage.contract.records.plans import PlanRow
+from agent_runtime_storage.contract.records.usage import Usage, UsageTotal
 from agent_runtime_storage.drivers.protocol import Row
 from agent_runtime_storage.objects.bodies import unpack_body
 from agent_runtime_storage.objects.object_store import is_object_key

@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 
 import orjson
 
-from agent_runtime_storage.contract.search_records import NodeText, TextHit
+from agent_runtime_storage.contract.records.search import NodeText, TextHit
 from agent_runtime_storage.drivers.protocol import Driver, Statement, Value
 from agent_runtime_storage.queries.owner import OwnerScope
 from agent_runtime_storage.search.query_expansion import MAX_EXPANDED_WORDS, content_words, forms_of

@@ -17,7 +17,7 @@ import orjson
 
 from agent_runtime_storage.contract.errors import DimensionMismatch, InvalidVector, StoreError
 from agent_runtime_storage.contract.names import name_problem
-from agent_runtime_storage.contract.search_records import (
+from agent_runtime_storage.contract.records.search import (
     EmbedderRow,
     VectorHit,
     VectorItem,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agent_runtime_storage.contract.errors import ThreadExists
-from agent_runtime_storage.contract.search_records import NodeText, VectorItem
+from agent_runtime_storage.contract.records.search import NodeText, VectorItem
 from agent_runtime_storage.drivers.protocol import Statement
 from agent_runtime_storage.queries.owner import OwnerScope
 from agent_runtime_storage.search.full_text import TextIndexer

@@ -14,8 +14,8 @@ from typing import Any, cast, get_args
 
 import orjson
 
-from agent_runtime_storage.contract.file_records import FileKind, FileOrigin
-from agent_runtime_storage.contract.records import (
+from agent_runtime_storage.contract.records.files import FileKind, FileOrigin
+from agent_runtime_storage.contract.records.log import (
     ACTIVE,
     CallOutcome,
     JsonObject,

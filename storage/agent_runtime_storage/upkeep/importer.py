@@ -13,8 +13,8 @@ import orjson
 
 from agent_runtime_storage.contract.errors import Conflict, InvalidExport
 from agent_runtime_storage.contract.ids import new_id
-from agent_runtime_storage.contract.records import TextOf, Vet
-from agent_runtime_storage.contract.search_records import NodeText, VectorItem
+from agent_runtime_storage.contract.records.log import TextOf, Vet
+from agent_runtime_storage.contract.records.search import NodeText, VectorItem
 from agent_runtime_storage.drivers.protocol import BatchMissed, Statement, Value
 from agent_runtime_storage.objects.bodies import BodyWriter
 from agent_runtime_storage.upkeep.export_format import (

@@ -15,7 +15,7 @@ import anyio.to_thread
 import orjson
 
 from agent_runtime_storage.contract.errors import StoreError
-from agent_runtime_storage.contract.object_records import ObjectInfo
+from agent_runtime_storage.contract.records.objects import ObjectInfo
 from agent_runtime_storage.drivers.protocol import Driver
 from agent_runtime_storage.objects.documents import is_document_key
 from agent_runtime_storage.objects.object_store import Objects, in_parallel

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import orjson
 
 from agent_runtime_storage.contract.errors import Conflict, StoreInDoubt
-from agent_runtime_storage.contract.records import Thread
+from agent_runtime_storage.contract.records.log import Thread
 from agent_runtime_storage.drivers.protocol import (
     BatchMissed,
     Purging,

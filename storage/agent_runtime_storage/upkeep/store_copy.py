@@ -6,8 +6,8 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 
 from agent_runtime_storage.contract.errors import Conflict, NotFound, StoreError
-from agent_runtime_storage.contract.object_records import ObjectStore
-from agent_runtime_storage.contract.records import TextOf
+from agent_runtime_storage.contract.records.log import TextOf
+from agent_runtime_storage.contract.records.objects import ObjectStore
 from agent_runtime_storage.contract.reports import CopiedThread
 from agent_runtime_storage.contract.store import Store, UserStore
 from agent_runtime_storage.objects.documents import list_document_keys

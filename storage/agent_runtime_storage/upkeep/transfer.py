@@ -15,8 +15,8 @@ import orjson
 
 from agent_runtime_storage.contract.errors import Conflict, InvalidExport, StoreError
 from agent_runtime_storage.contract.names import name_problem
-from agent_runtime_storage.contract.records import TextOf, Thread, Vet
-from agent_runtime_storage.contract.search_records import VectorItem
+from agent_runtime_storage.contract.records.log import TextOf, Thread, Vet
+from agent_runtime_storage.contract.records.search import VectorItem
 from agent_runtime_storage.drivers.protocol import Row, Value
 from agent_runtime_storage.log.threads import thread_busy
 from agent_runtime_storage.objects.bodies import THREAD_BYTES

@@ -19,7 +19,7 @@ from agent_runtime.memory.node.memory import latest
 from agent_runtime.memory.node.upkeep import PRUNE, prune, prune_daily, stored_memories
 from agent_runtime_storage import Store, UserStore
 from agent_runtime_storage.contract.documents import Document, Documents
-from agent_runtime_storage.contract.object_records import ObjectInfo
+from agent_runtime_storage.contract.records.objects import ObjectInfo
 from agent_runtime_storage.objects.documents import ObjectDocuments
 from tests.memory.node.parts import KEY, ann, documents, keys, node, opened, put, say, texts
 

@@ -32,7 +32,7 @@ from agent_runtime.models.tokens import count_text
 from agent_runtime.prompt.observation import ObservationLine, ObservationNotes, render_notes
 from agent_runtime.prompt.text import numbers
 from agent_runtime.prompt.view import Entry
-from agent_runtime_storage.contract.records import CallOutcome
+from agent_runtime_storage.contract.records.log import CallOutcome
 
 pytestmark = pytest.mark.anyio
 AT = 1_795_269_900.0  # 2026-11-21 14:05 UTC

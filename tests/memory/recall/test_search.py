@@ -31,7 +31,7 @@ from agent_runtime.messages import (
 )
 from agent_runtime.prompt.build import entry_of
 from agent_runtime_storage import Commit, NewNode, NewRun, Store, UserStore, VectorItem, open_store
-from agent_runtime_storage.contract.records import Outline
+from agent_runtime_storage.contract.records.log import Outline
 from tests.storage.helpers import OWNER
 
 TOY = "toy"

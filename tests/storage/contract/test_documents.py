@@ -13,7 +13,7 @@ import pytest
 from agent_runtime.errors import ConfigError, ObjectsUnavailable
 from agent_runtime_storage import Store, open_store
 from agent_runtime_storage.contract.documents import Documents
-from agent_runtime_storage.contract.object_records import Version
+from agent_runtime_storage.contract.records.objects import Version
 from agent_runtime_storage.drivers.protocol import Driver
 from agent_runtime_storage.objects.backends import Folder
 from agent_runtime_storage.objects.documents import ObjectDocuments

@@ -20,7 +20,7 @@ from agent_runtime.errors import StoreUnavailable
 from agent_runtime.messages import decode_result
 from agent_runtime.models.base import ModelAnswer, ModelRequest
 from agent_runtime.models.scripted import calls, raw_call, say
-from agent_runtime_storage.contract.usage_records import UsageTotal
+from agent_runtime_storage.contract.records.usage import UsageTotal
 from agent_runtime_storage.drivers.protocol import Driver
 from agent_runtime_storage.queries.migrations import apply_migrations
 from agent_runtime_storage.store import SqlStore

@@ -20,7 +20,7 @@ from agent_runtime_storage import (
     UserStore,
     open_store,
 )
-from agent_runtime_storage.contract.object_records import ObjectInfo
+from agent_runtime_storage.contract.records.objects import ObjectInfo
 from agent_runtime_storage.drivers.protocol import Driver, Statement
 from agent_runtime_storage.objects.bodies import OBJECT_BYTES
 from agent_runtime_storage.objects.object_store import Objects

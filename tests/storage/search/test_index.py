@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from agent_runtime_storage import Store, UserStore
-from agent_runtime_storage.contract.records import NewNode
+from agent_runtime_storage.contract.records.log import NewNode
 from agent_runtime_storage.drivers.postgres.driver import PostgresDriver
 from agent_runtime_storage.drivers.protocol import Statement
 from agent_runtime_storage.queries.migrations import apply_migrations

@@ -11,17 +11,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from agent_runtime_storage.contract.observation_records import NewObservation
-from agent_runtime_storage.contract.plan_records import NewPlan
-from agent_runtime_storage.contract.question_records import NewQuestion
-from agent_runtime_storage.contract.spending_records import (
+from agent_runtime_storage.contract.records.observations import NewObservation
+from agent_runtime_storage.contract.records.plans import NewPlan
+from agent_runtime_storage.contract.records.questions import NewQuestion
+from agent_runtime_storage.contract.records.spending import (
     NO_LIMITS,
     UNLIMITED,
     Amount,
     Budget,
     Limits,
 )
-from agent_runtime_storage.contract.usage_records import Usage
+from agent_runtime_storage.contract.records.usage import Usage
 
 JsonObject = Mapping[str, Any]
 

@@ -1,0 +1,1 @@
+"""The values that the store reads and writes, by subject."""
