@@ -2,7 +2,7 @@
 
 AgentRuntimeError                   .message says what and why, .cure what to do
 ├── ConfigError                     a setting, a model name or an agent is not usable
-├── StoreError                      see agent_runtime_storage.errors
+├── StoreError                      see agent_runtime_storage.contract.errors
 │   ├── UnknownScheme
 │   ├── StoreUnavailable: StoreBusy, StoreReadOnly, StoreFull, NotADatabase
 │   │   ├── ObjectsUnavailable

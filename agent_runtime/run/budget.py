@@ -1,8 +1,8 @@
 """What a run may still spend: of the budgets of its run tree, of its thread, and of its user's day.
 
-The store enforces them, whoever else spends at the same time (`agent_runtime_storage.spending`);
-this module computes what follows for a run: what is left, when to wrap up, and what its sub-agents
-must leave unspent for it.
+The store enforces them, whoever else spends at the same time
+(`agent_runtime_storage.log.spending`); this module computes what follows for a run: what is left,
+when to wrap up, and what its sub-agents must leave unspent for it.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from tests.support.command import ROOT
 RUN = """
 import anyio, os, sys
 from pathlib import Path
-from agent_runtime.tools.workspace import workspace_tools
+from agent_runtime.tools.workspace.files import workspace_tools
 from tests.tools.calling import text
 
 async def main(root, command):

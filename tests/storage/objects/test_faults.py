@@ -141,8 +141,8 @@ async def test_two_databases_in_one_store_leave_each_others_objects(
 _KILLED = """
 import os, signal, sys, anyio
 from agent_runtime_storage import Commit, NewNode, Lease
-from agent_runtime_storage.orphans import open_objects
 from agent_runtime_storage.store import SqlUserStore
+from agent_runtime_storage.upkeep.orphans import open_object_store
 from agent_runtime_storage.urls import open_driver
 async def main():
     url, folder, body = sys.argv[1:]
@@ -150,9 +150,9 @@ async def main():
     async def killed(*args, **options):
         os.kill(os.getpid(), signal.SIGKILL)
     driver.batch = killed
-    user = SqlUserStore(driver, "ann", await open_objects(driver, folder))
+    user = SqlUserStore(driver, "ann", await open_object_store(driver, folder))
     node = NewNode(2, 1, "message", "user", open(body, "rb").read(), 1, 0)
-    await user.commit(Lease("r1", "t1", "r1", 1), Commit(nodes=(node,), head=2))
+    await user.runs.commit(Lease("r1", "t1", "r1", 1), Commit(nodes=(node,), head=2))
 anyio.run(main)
 """
 
@@ -197,7 +197,7 @@ async def main():
     for seq in range(int(first), 10**6):
         body = random.Random(seq).randbytes(600_000)
         node = NewNode(seq, seq - 1, "message", "user", body, 1, 0)
-        await user.commit(Lease("r1", "t1", "r1", 1), Commit(nodes=(node,), head=seq))
+        await user.runs.commit(Lease("r1", "t1", "r1", 1), Commit(nodes=(node,), head=seq))
         print(seq, flush=True)
 anyio.run(main)
 """
