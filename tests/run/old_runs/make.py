@@ -1,6 +1,6 @@
 """Write runs that stand still, one of each kind, as the version does that runs this.
 
-    python -m tests.old_runs.make FILE WORKSPACE    # then `zstd FILE`
+    python -m tests.run.old_runs.make FILE WORKSPACE    # then `zstd FILE`
 
 `runs.db.zst` was written by it at 7e61fb9, the last version whose rows keep the caller's spec and
 the runtime's in one object.  Each run fails once; gone on with, it succeeds.
