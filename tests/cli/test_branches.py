@@ -45,7 +45,7 @@ def test_a_fork_goes_on_from_a_node_and_back(machine: Machine, talk: Callable[..
     talk("One", "Two")
     forked = machine.invoke("fork", "t", "2")
     assert forked.exit_code == 0
-    assert "Thread t stands at [2] assistant" in forked.stdout and "To One" in forked.stdout
+    assert "Thread t is at [2] assistant" in forked.stdout and "To One" in forked.stdout
     talk("Other")
     assert asked(machine) == ["One", "To One", "Other"]
     assert shown(machine) == [(1, "One"), (2, "To One"), (5, "Other"), (6, "To Other")]
@@ -55,7 +55,7 @@ def test_a_fork_goes_on_from_a_node_and_back(machine: Machine, talk: Callable[..
     stands = machine.invoke("fork", "t")
     assert stands.stdout == machine.invoke("fork", "t", "4").stdout
     fresh = machine.invoke("fork", "t", "0")
-    assert fresh.stdout == "Thread t stands before its first node.\n"
+    assert fresh.stdout == "Thread t is before its first node.\n"
     talk("Anew")
     assert asked(machine) == ["Anew"]
 
@@ -82,7 +82,7 @@ def test_without_a_text_an_edit_makes_room_for_the_next_task(
 ) -> None:
     talk("One", "Two")
     before = len(machine.server.requests)
-    assert "stands at [2]" in machine.invoke("edit", "t", "3").stdout
+    assert "is at [2]" in machine.invoke("edit", "t", "3").stdout
     assert len(machine.server.requests) == before
     talk("Two, better")
     assert asked(machine) == ["One", "To One", "Two, better"]
@@ -101,7 +101,7 @@ def test_an_answer_is_given_again_and_the_first_one_stays(
     first, second = listed.stdout.splitlines()
     assert first.startswith("*     4 nodes  [5] assistant") and first.endswith("Again")
     assert second.startswith("      4 nodes  [4] assistant") and second.endswith("To Two")
-    assert "Thread t stands at [5]" in listed.stderr
+    assert "Thread t is at [5]" in listed.stderr
     told = [
         json.loads(line)
         for line in machine.invoke("show", "t", "--branches", "--json").stdout.splitlines()

@@ -75,7 +75,7 @@ class Report:
     def search(self, label: str) -> tuple[int, int]:
         """Return matches, and files with matches, of a search."""
         found = re.search(
-            rf"^- {re.escape(label)}: ([\d,]+) in ([\d,]+) files", self.text, re.MULTILINE
+            rf"^- {re.escape(label)}: ([\d,]+) in ([\d,]+) files?", self.text, re.MULTILINE
         )
         assert found is not None, f"the report has no search {label!r}:\n{self.text}"
         return int(found[1].replace(",", "")), int(found[2].replace(",", ""))
@@ -104,7 +104,7 @@ class Report:
     def read(self) -> dict[str, tuple[int, int, str]]:
         """Lines, bytes and title of each file that was read."""
         found = re.findall(
-            r"^- (?:`` (.+) ``|`(.+)`): ([\d,]+) lines, ([\d,]+) bytes(?:; “(.*)”)?$",
+            r"^- (?:`` (.+) ``|`(.+)`): ([\d,]+) lines?, ([\d,]+) bytes?(?:; “(.*)”)?$",
             self._joined("Files read"),
             re.MULTILINE,
         )

@@ -70,7 +70,7 @@ def findings(folder: Path) -> tuple[list[str], int]:
     """
     report = (folder / "work" / "REPORT.md").read_text()
     found, how = report.split("## How it was read")
-    parts = re.search(r"By sub-agents: (\d+) parts, (\d+) attempts", how)
+    parts = re.search(r"By sub-agents: (\d+) parts?, (\d+) attempts?", how)
     assert parts is not None and int(parts[2]) >= int(parts[1])
     recalled = how.splitlines()[-1]
     return sorted([*found.splitlines(), recalled]), int(parts[1])

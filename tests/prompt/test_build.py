@@ -40,6 +40,7 @@ from agent_runtime.prompt.build import (
     encode_start,
     view_of,
 )
+from agent_runtime.prompt.constraints import constraints_left
 from agent_runtime.prompt.render import render_entry
 from agent_runtime.prompt.view import (
     ActivationContent,
@@ -213,6 +214,18 @@ def test_an_activation_is_read_as_it_was_written() -> None:
     prefix = PromptPrefix("Be careful.", (ToolSpec("look", "Looks.", {"type": "object"}),))
     row = Activation(2, 4, None, "tokens", encode_start(start), encode_prefix(prefix), 0.0)
     assert decode_activation(row) == (start, prefix)
+
+
+def test_constraints_of_older_databases_keep_their_flags() -> None:
+    body = (
+        b'{"first":9,"constraints":{"items":[{"node":3,"text":"The user allowed a payment.",'
+        b'"whole":true,"untold":true}],"read":9}}'  # plain: ok
+    )
+    row = Activation(2, 4, None, "tokens", body, encode_prefix(PromptPrefix("s")), 0.0)
+    start, _ = decode_activation(row)
+    # The task's own node is always shown, but not the reason for an approval of one of its calls.
+    assert constraints_left(start.constraints, first=9, task=3) == start.constraints.items
+    assert b'"untold":true' in encode_start(start)  # plain: ok
 
 
 # What a reload gives

@@ -232,8 +232,8 @@ def _write_head(thread: str, head: Node | None, *, as_json: bool) -> None:
 
 def _where(thread: str, head: Node | None) -> str:
     if head is None:
-        return f"Thread {thread} stands before its first node."
-    return f"Thread {thread} stands at {_node_line(head)}"
+        return f"Thread {thread} is before its first node."
+    return f"Thread {thread} is at {_node_line(head)}"
 
 
 def _node_line(node: Node) -> str:

@@ -218,7 +218,7 @@ def _words_of(message: LoggedMessage) -> str:
 
 def _constraint(node: int, text: str, *, unshown: bool = False) -> Constraint:
     gap = f" [... shortened; whole in node {node} ...] "
-    return Constraint(node, shorten(one_line(text), LONGEST, gap), unshown=unshown)
+    return Constraint(node, shorten(one_line(text), LONGEST, gap), untold=unshown)  # plain: ok
 
 
 def _answered(row: QuestionRow) -> Iterator[Constraint]:

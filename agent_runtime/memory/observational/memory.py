@@ -355,7 +355,9 @@ class ObservationalMemory:
         """Commit a reflection, its cost and the end of its job; see `commit`."""
         event = observation_event(done.observation, reflection.tokens, done.why, again=again)
         new, calls = done.observation, done.calls
-        self.reflections.append(await self._commit(job, new, event, calls, held, lost=done.lost))
+        committed = await self._commit(job, new, event, calls, held, lost=done.lost)
+        # `load` may have replaced the list in the meantime, so it is read only now.
+        self.reflections.append(committed)
 
     async def _commit(
         self,

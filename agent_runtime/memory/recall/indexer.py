@@ -115,9 +115,9 @@ class VectorIndexer:
             while work.again and not self.client.down:
                 work.again = False
                 try:
-                    await self._thread(work.log, key[1])
+                    await self._thread(work, key[1])
                     if self._all_threads:
-                        await self._others(work.log)
+                        await self._others(work)
                 except BudgetExceeded:
                     # The rest of the budget belongs to the run; a later run continues here.
                     return
@@ -147,9 +147,9 @@ class VectorIndexer:
             with suppress(StoreError):
                 await log.tell_of(NewEvent("recall", data={"found": [], "why": error.message}))
 
-    async def _others(self, log: RunLog) -> None:
+    async def _others(self, work: _ThreadWork) -> None:
         """Embed those of the owner's threads that only another model has embedded."""
-        store, limit = log.store, 100
+        store, limit = work.log.store, 100
         while True:
             keys = await store.vectors.missing(self.model, limit=limit)
             threads = sorted({key.thread_id for key in keys})
@@ -163,11 +163,11 @@ class VectorIndexer:
                 self._renewed.add((store.user_id, thread_id))
                 if (store.user_id, thread_id) not in self._work:
                     with suppress(NotFound):
-                        await self._thread(log, thread_id)
+                        await self._thread(_ThreadWork(work.log), thread_id)
 
-    async def _thread(self, log: RunLog, thread_id: str) -> None:
+    async def _thread(self, work: _ThreadWork, thread_id: str) -> None:
         """Embed a thread's branch until nothing is left."""
-        store = log.store
+        store = work.log.store
         await store.jobs.enqueue(thread_id, EMBED, self.model, b"")
         todo: list[int] = []
         seen = 0
@@ -178,7 +178,8 @@ class VectorIndexer:
                     todo = todo or await self._todo(store, thread_id, seen)
                     if not todo:
                         return
-                    if await self._nodes(log, thread_id, todo[:NODES]):
+                    # A newer run may have woken it since the last nodes; that one pays.
+                    if await self._nodes(work.log, thread_id, todo[:NODES]):
                         seen, todo = todo[:NODES][-1], todo[NODES:]
             if not claimed:
                 # Another process has the claim; if that process is dead, the claim has to expire.

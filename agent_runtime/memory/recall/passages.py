@@ -40,17 +40,14 @@ class Passage:
         source: `message`, or `result` for a call's result.
         source_id: the node's number; of a result, `CALLS` times that plus the call's index.
         part: its index among the passages of its source.
+        digest: by which a vector of the same text is found.
     """
 
     source: str
     source_id: int
     part: int
     text: str
-
-    @property
-    def digest(self) -> str:
-        """The digest by which a vector of the same text is found."""
-        return text_digest(self.text)
+    digest: str
 
 
 def text_digest(text: str) -> str:
@@ -78,7 +75,7 @@ def _of(entry: Entry) -> Iterator[Passage]:
 
 def _split(source: str, source_id: int, text: str) -> Iterator[Passage]:
     for part, piece in enumerate(split(text)):
-        yield Passage(source, source_id, part, piece)
+        yield Passage(source, source_id, part, piece, text_digest(piece))
 
 
 def split(text: str) -> list[str]:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from agent_runtime.memory import accounting
 from agent_runtime.memory.observational.memory import ObservationalMemory
 from agent_runtime.memory.observational.observer.rules import RuleObserver
-from agent_runtime.memory.observational.reflector.base import size_of
+from agent_runtime.memory.observational.reflector.base import (
+    Reflection,
+    ReflectionOutcome,
+    size_of,
+)
 from agent_runtime.memory.observational.reflector.rules import RuleReflector
 from agent_runtime.memory.observational.thresholds import MemoryThresholds
 from agent_runtime.messages import AssistantMessage, ToolCall, ToolResult, UserMessage, call_id
@@ -101,3 +107,20 @@ def test_observations_between_gaps_have_room_only_if_all_together_have(
     assert found is not None
     assert [part.id for part in found.parts] == [0, 1]
     assert found.room is room
+
+
+async def test_a_reflection_is_known_although_the_memory_is_read_while_it_is_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    held = memory()
+    new = Observation(7, 1, None, 1, 6, ObservationNotes(()), parts=(1, 2))
+
+    async def commit(*_: Any, **__: Any) -> Observation:
+        # What `load` does in the meantime.
+        held.reflections = []
+        return new
+
+    monkeypatch.setattr(accounting, "commit_observation", commit)
+    held.log = cast(Any, SimpleNamespace(lease=SimpleNamespace(run_id="r", root_run_id="r")))
+    await held.commit_reflection(None, Reflection((), 1), ReflectionOutcome(new))
+    assert held.reflections == [new]

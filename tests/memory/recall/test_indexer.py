@@ -223,6 +223,38 @@ async def test_two_runtimes_do_not_pay_for_the_same(
     assert not twice(first, second)
 
 
+async def test_the_newest_run_of_a_thread_pays(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedding, "NODES", 2)
+    asked, go = anyio.Event(), anyio.Event()
+    plain = ScriptedEmbedder()
+
+    async def slowly(texts: Sequence[str]) -> Sequence[Vector]:
+        if len(texts) > 1:
+            asked.set()
+            await go.wait()
+        return (await plain.embed(texts)).vectors
+
+    async with opened(database_url, None) as runtime:
+        await tell(runtime, SAID[:4])
+    async with opened(database_url, ScriptedEmbedder(slowly)) as runtime:
+        store = runtime.store.of("local")
+        first = await runtime.run(Agent(), SAID[4], thread="t")
+        with anyio.fail_after(60):
+            await asked.wait()
+        second = await runtime.run(Agent(), SAID[5], thread="t")
+        go.set()
+        await embedded(store)
+        by_run = [
+            (await store.spending.usage_by_purpose(root_run_id=run.run_id))[embedding.EMBED].calls
+            for run in (first, second)
+        ]
+    # The first run pays for its query and for the two nodes that were in progress.
+    assert by_run[0] == 2
+    assert by_run[1] > 2
+
+
 async def test_a_change_of_the_embedder_embeds_again(database_url: str) -> None:
     async with opened(database_url, ScriptedEmbedder(name="old")) as runtime:
         for thread in ("t", "other"):
