@@ -204,7 +204,7 @@ async def test_a_tools_file_that_cannot_be_kept_is_an_error_that_the_model_reads
     script = [call("one"), call("two"), call("three"), say("Done.")]
     async with play(script, settings={"max_file_bytes": 100}) as world:
         result = await world.run(Agent(tools=[one, two, three]))
-        ran = "The tool ran, but a file that it returned cannot be kept: The file "
+        ran = "The tool ran, but a file that it returned cannot be stored: The file "
         missing = "'/no/such/file.png' cannot be read: No such file or directory."
         assert await world.results(result.thread_id) == [
             ("error", f"{ran}{missing}"),

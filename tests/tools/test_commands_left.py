@@ -52,7 +52,7 @@ async def test_a_whole_tree_ends_with_a_killed_runtime(tmp_path: Path, database_
         await anyio.to_thread.run_sync((tmp_path / "reply").read_text)
         await other.kill()
     await all_ended(tmp_path)
-    assert "still there" not in await resumed(database_url, tmp_path)
+    assert "could not be ended" not in await resumed(database_url, tmp_path)
 
 
 @pytest.mark.backends("file")
@@ -69,7 +69,7 @@ async def test_what_outlives_a_killed_runtime_is_ended_by_the_resume(
         await other.kill()
     assert above in supervisor.process_parents()
 
-    assert "still there" not in await resumed(database_url, tmp_path)
+    assert "could not be ended" not in await resumed(database_url, tmp_path)
 
     await all_ended(tmp_path)
     await ended(above)

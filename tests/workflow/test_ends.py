@@ -261,7 +261,7 @@ async def test_bad_workflows_and_nodes_are_told() -> None:
     def sync(w: Any) -> Any:
         del w
 
-    with pytest.raises(ConfigError, match="no async function"):
+    with pytest.raises(ConfigError, match="not an async function"):
         Workflow(sync)
     with pytest.raises(ConfigError, match="'my flow' is no name"):
         Workflow(later, name="my flow")
