@@ -196,7 +196,7 @@ async def later(w: WorkflowContext) -> None:
     ("asked", "message"),
     [
         ([("a", 1), ("c", 3)], "has the node 'b'"),
-        ([("a", 1), ("b", 3)], "'b' .* other input"),
+        ([("a", 1), ("b", 3)], "'b' .* other arguments"),
         ([("a", 1)], "did not ask for it"),
         ([("b", 2), ("a", 1)], None),
     ],
@@ -226,11 +226,11 @@ async def test_a_workflow_that_asks_for_something_else_than_before_is_stopped(
 async def test_a_run_goes_on_only_by_what_it_was_begun_by(runtime: Runtime) -> None:
     agent = Agent(ScriptedModel([call("nothing")]), max_steps=1)
     stopped = await runtime.run(agent, "Go.")
-    with pytest.raises(ConfigError, match="begun by an agent") as error:
+    with pytest.raises(ConfigError, match="is that of an agent") as error:
         await runtime.resume(stopped.run_id, Workflow(later))
     assert error.value.cure
     run = await failing_after(runtime, Workflow(later))
-    with pytest.raises(ConfigError, match="begun by a workflow, 'later'"):
+    with pytest.raises(ConfigError, match="is that of a workflow, 'later'"):
         await runtime.resume(run.id, agent)
 
 
@@ -263,7 +263,7 @@ async def test_bad_workflows_and_nodes_are_told() -> None:
 
     with pytest.raises(ConfigError, match="not an async function"):
         Workflow(sync)
-    with pytest.raises(ConfigError, match="'my flow' is no name"):
+    with pytest.raises(ConfigError, match="'my flow' is not a valid name"):
         Workflow(later, name="my flow")
     with pytest.raises(ConfigError, match="negative"):
         Workflow(later, history_messages=-1)

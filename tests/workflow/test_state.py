@@ -66,7 +66,7 @@ async def test_a_child_is_given_the_last_message_or_a_nodes_output_or_nothing(
         given.append(await w.agent("c", ECHO, input_source="node_output", source_node_id="facts"))
         given.append(await w.agent("d", ECHO, input_source="none"))
         given.append(await w.agent("e", ECHO, "Just this."))
-        with pytest.raises(ConfigError, match="no output of a node 'nowhere'") as error:
+        with pytest.raises(ConfigError, match="No node 'nowhere' has an output") as error:
             await w.agent("f", ECHO, input_source="node_output", source_node_id="nowhere")
         assert "facts, first" in error.value.cure
         return given
