@@ -151,7 +151,7 @@ async def test_the_best_match_comes_with_two_messages_before_and_one_after(world
         assert nodes(one.note()) == ["5", "6", "7", "8"]
         assert "40,000 kroner" in one.note() and "| user]" in one.note() and " UTC |" in one.note()
         event = one.recalled[-1]
-        row = await one.store.node("t", event.node_id or 0)
+        row = await one.store.log.node("t", event.node_id or 0)
         note = decode_message(row.body)
         assert isinstance(note, Note) and note.source == "recall"
         assert event.data["query"] == row.parent_id and not event.data["why"]
@@ -489,11 +489,11 @@ async def test_embedding_is_booked_and_counts_in_the_budget(world: Open) -> None
         result = await one.say(QUESTION)
         spent = result.usage_by_purpose["embed"]
         assert spent.calls >= 1 and spent.cost == 5 * spent.prompt_tokens > 0
-        run = await one.store.run(result.run_id)
+        run = await one.store.runs.get(result.run_id)
         # Booked in the run is what the question cost; what follows it is booked late.
         assert run.settled.cost >= 5 * len(QUESTION.split())
         await embedded(one.store, "t")
-        total = await one.store.usage_by_purpose(thread_id="t")
+        total = await one.store.spending.usage_by_purpose(thread_id="t")
         asked = [text for texts in embedder.requests for text in texts]
         assert len(set(asked)) == len(asked)
         assert total["embed"].calls == len(embedder.requests)

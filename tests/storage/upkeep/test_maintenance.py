@@ -49,23 +49,29 @@ async def test_the_status_of_a_ready_database(store: Store, database_url: str) -
     assert bool(status.isolation) == (server == "Postgres")
 
 
-async def test_the_status_of_an_empty_database_leaves_it_empty(database_url: str) -> None:
+@pytest.fixture(params=["file", "libsql", "postgres"])
+def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of a database that was never migrated."""
+    match request.param:
+        case "file":
+            return f"file:{tmp_path / 'empty.db'}"
+        case "libsql":
+            return request.getfixturevalue("start_libsql")().http_url
+        case _:
+            return request.getfixturevalue("empty_postgres_url")
+
+
+async def test_the_status_of_an_empty_database_leaves_it_empty(empty_url: str) -> None:
     for _ in range(2):
-        store = await open_store(database_url, migrate=False)
+        store = await open_store(empty_url, migrate=False)
         try:
             status = await store.maintenance.status()
-            if backend_of(database_url) == "file":
-                assert status.schema == 0
-            assert len(status.pending) == NEWEST - status.schema
-            if status.pending:
-                assert status.pending[0] == "0001 log" and "migrate" in status.cure
-                for ask in (
-                    store.maintenance.check,
-                    store.maintenance.sizes,
-                    store.maintenance.owners,
-                ):
-                    with pytest.raises(MigrationError, match="lacks"):
-                        await ask()
+            assert status.schema == 0 and len(status.pending) == NEWEST
+            assert status.pending[0] == "0001 log" and "migrate" in status.cure
+            ask = store.maintenance
+            for call in (ask.check, ask.sizes, ask.owners):
+                with pytest.raises(MigrationError, match="lacks"):
+                    await call()
         finally:
             await store.close()
 
