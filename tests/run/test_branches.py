@@ -108,7 +108,7 @@ async def test_what_is_no_message_of_the_user_cannot_be_edited(play: Play) -> No
     async with play([say("One.")]) as world:
         thread = await talk(world, "First.")
         head = (await world.store.threads.get(thread)).head or 0
-        with pytest.raises(Conflict, match="no message of the user") as raised:
+        with pytest.raises(Conflict, match="not a message of the user") as raised:
             await branches.edit(world.store, thread, head)
         assert raised.value.cure
         with pytest.raises(NotFound):
