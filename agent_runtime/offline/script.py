@@ -37,7 +37,7 @@ from agent_runtime.offline.reader import (
     next_reader_answer,
     results_of,
 )
-from agent_runtime.offline.task import read_task
+from agent_runtime.offline.task import find_task, read_task
 from agent_runtime.offline.tool_output import (
     code,
     counted,
@@ -45,7 +45,6 @@ from agent_runtime.offline.tool_output import (
     parse_file,
     parse_listing,
     title,
-    without_notes,
 )
 from agent_runtime.plan.planner import PLAN
 
@@ -155,7 +154,7 @@ def next_answer(request: ModelRequest) -> ModelAnswer:
     messages = request.messages
     if is_reader(messages):
         return next_reader_answer(messages)
-    place, task = _task(messages)
+    place, task = find_task(messages)
     last = max((i for i, one in enumerate(messages) if one.role == "assistant"), default=-1)
     survey = read_state(messages[last].text, Survey) if last > place else None
     if survey is None:
@@ -394,16 +393,6 @@ _PHASES: dict[Phase, Callable[[Survey, LastTurn], ModelAnswer]] = {
 
 
 # Pieces
-
-
-def _task(messages: Sequence[PromptMessage]) -> tuple[int, str]:
-    """Return the place and the text of the run's task: the user's last message."""
-    for place in reversed(range(len(messages))):
-        if messages[place].role == "user":
-            text = without_notes(messages[place].text).strip()
-            if text:
-                return place, text
-    return -1, ""
 
 
 def _again(survey: Survey, calls: Sequence[ToolCall], turn: LastTurn) -> ModelAnswer:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+from agent_runtime.messages import PromptMessage
+from agent_runtime.offline.tool_output import without_notes
 
 DEFAULT_REPORT = "REPORT.md"
 
@@ -60,3 +64,13 @@ def read_task(text: str) -> SurveyTask | None:
 
 def _folder(path: str) -> str:
     return path.rstrip("/") or path
+
+
+def find_task(messages: Sequence[PromptMessage]) -> tuple[int, str]:
+    """Return the place and the text of the run's task: the user's last message."""
+    for place in reversed(range(len(messages))):
+        if messages[place].role == "user":
+            text = without_notes(messages[place].text).strip()
+            if text:
+                return place, text
+    return -1, ""
