@@ -27,8 +27,7 @@ TASK = "Survey the folder of marjoram"
 HOLD = """
 import anyio, sys
 from agent_runtime.log import leases
-from agent_runtime_storage import LeaseOwner, NewNode, NewRun, open_store
-from agent_runtime_storage.contract.records import Commit, Finish
+from agent_runtime_storage import Commit, Finish, LeaseOwner, NewNode, NewRun, open_store
 
 async def hold(owner, obey):
     store = await open_store("agent_runtime.db")
