@@ -81,6 +81,46 @@ class FilePart:
     detail: Detail = "auto"
 
 
+Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
+"""How much a model reasons before it answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSettings:
+    """What a model is asked for in each call; None leaves it to the provider.
+
+    A setting that the model does not take is left out; the event `setting_ignored` names it.
+
+    Attributes:
+        temperature: 0 for the likeliest answer; most models take up to 1 or 2.
+        top_p: sample from the likeliest tokens of this share only.
+        seed: the same seed makes answers more alike, where the provider supports it.
+        stop: texts that end an answer.
+        reasoning: how much to reason, or the most tokens of reasoning; each provider gets its own
+            form of it.
+        tool_choice: `auto`, `required` (some tool), `none`, or the name of the tool to call.
+        parallel_calls: whether an answer may call several tools.
+        verbosity: how long answers are.
+        service_tier: the provider's own word, such as `flex`.
+        cache_ttl: how long the provider keeps a cached prompt.
+        extra_headers: added to the request.
+        extra_body: added to the request's body, in the provider's own form; wins over all else.
+    """
+
+    temperature: float | None = None
+    top_p: float | None = None
+    seed: int | None = None
+    stop: tuple[str, ...] = ()
+    reasoning: Effort | int | None = None
+    tool_choice: str | None = None
+    parallel_calls: bool | None = None
+    verbosity: Literal["low", "medium", "high"] | None = None
+    service_tier: str | None = None
+    cache_ttl: Literal["5m", "1h"] | None = None
+    extra_headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    extra_body: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
     """One call of a model.
@@ -98,7 +138,7 @@ class ModelRequest:
     max_output: int = 4096
     marks: tuple[int, ...] = ()
     session: str = ""
-    temperature: float | None = None
+    settings: ModelSettings = ModelSettings()
     files: Mapping[int, Sequence[FilePart]] = field(default_factory=dict[int, Sequence[FilePart]])
 
 
@@ -128,6 +168,13 @@ class Retrying:
     attempt: int
     wait: float
     lost: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SettingIgnored:
+    """A setting was left out of the request, because the model does not take it."""
+
+    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +221,7 @@ class ModelAnswer:
     word: str = ""
 
 
-ModelEvent: TypeAlias = TextDelta | ReasoningDelta | Retrying | ModelAnswer
+ModelEvent: TypeAlias = TextDelta | ReasoningDelta | Retrying | SettingIgnored | ModelAnswer
 
 
 class Model(Protocol):
