@@ -169,14 +169,10 @@ class MessagesWire:
         if message.opaque is not None and message.opaque.model == self._target.name:
             data = message.opaque.data
         thinking = cast("list[Json]", data.get("thinking_blocks") or [])
-        order: list[tuple[str, Any]] = data.get("order") or []
+        order = cast("list[tuple[str, Any]]", data.get("order") or [])
         if not order or "".join(said for kind, said in order if kind == "text") != text:
             # The order is the usual one, or the text is not the model's own any more.
-            order = [
-                *(("thinking", index) for index in range(len(thinking))),
-                ("text", text),
-                *(("call", index) for index in range(len(message.calls))),
-            ]
+            order = _usual(len(thinking), text, len(message.calls))
         blocks: list[Json] = []
         for kind, which in order:
             if kind == "thinking":
@@ -418,8 +414,15 @@ def _is_unsigned(thought: Json) -> bool:
     return thought["type"] == "thinking" and not thought.get("signature")
 
 
+def _usual(thinking: int, text: str, calls: int) -> list[tuple[str, Any]]:
+    """Return the order in which most answers come: thinking first, then one text, then calls."""
+    order: list[tuple[str, Any]] = [("thinking", index) for index in range(thinking)]
+    order.append(("text", text))
+    return order + [("call", index) for index in range(calls)]
+
+
 def _is_usual(kinds: Sequence[str]) -> bool:
-    """Return whether an answer has its thinking first, then one text, then its calls."""
+    """Return whether the kinds of an answer's blocks are in that order."""
     usual = ("thinking", "text", "call")
     return list(kinds) == sorted(kinds, key=usual.index) and kinds.count("text") <= 1
 
