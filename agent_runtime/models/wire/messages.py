@@ -176,9 +176,9 @@ class MessagesWire:
         blocks: list[Json] = []
         for kind, which in order:
             if kind == "thinking":
-                blocks.append(thinking[which])
+                blocks.append(thinking[int(which)])
             elif kind == "call":
-                call = message.calls[which]
+                call = message.calls[int(which)]
                 used: Json = {"id": call.id, "name": call.name, "input": call.arguments}
                 blocks.append({"type": "tool_use", **used})
             elif which.strip():
