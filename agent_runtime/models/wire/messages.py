@@ -47,6 +47,7 @@ _MARKS = 4
 _MARK = b',"cache_control":{"type":"ephemeral"}}'
 _HOUR_MARK = b',"cache_control":{"type":"ephemeral","ttl":"1h"}}'
 _THINKING = ("thinking", "redacted_thinking")
+_MEDIA_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf")
 _EMPTY = "[empty]"
 """Replaces a text where one is needed; blank texts are refused."""
 _CONTINUES = Piece("user", items({"type": "text", "text": "[The conversation continues here.]"}))
@@ -63,14 +64,17 @@ class MessagesWire:
     # To the wire
 
     def piece(self, message: PromptMessage, files: Sequence[FilePart], *, mark: bool) -> Piece:
-        """Encode a message.  An answer without content becomes an empty piece."""
+        """Encode a message; one of the system or the model without content is an empty piece."""
         files = files or [FilePart(file) for file in message.files]
         if message.role == "assistant":
-            data = items(*self._answer(message, files))
+            blocks = self._answer(message, files)
         elif message.role == "tool":
-            data = items(self._result(message, files))
+            blocks = [self._result(message, files)]
         else:
-            data = items(*(self._content(message.text, files) or [_text(_EMPTY)]))
+            blocks = self._content(message.text, files)
+        if message.role == "user" and not blocks:
+            blocks = [_text(_EMPTY)]
+        data = items(*blocks)
         # The last block is never one of thinking, which takes no mark.
         if mark and data:
             data = data[:-1] + _MARK
@@ -128,7 +132,7 @@ class MessagesWire:
         """Return a text with the names of files that are not sent, and with text documents.
 
         Args:
-            inside: whether files can be sent beside the text.
+            inside: whether files can be sent with the text.
         """
         lines = [text] if text else []
         for one in files:
@@ -142,13 +146,13 @@ class MessagesWire:
     def _file(self, shown: FilePart) -> Json | None:
         """Return a file as a block; None if it is only named, or is text."""
         part = part_of(shown, self._target.provider, self._target.takes) or {}
-        match part.get("type"):
-            case "image_url":
-                return {"type": "image", "source": _source(part["image_url"]["url"])}
-            case "file":
-                return {"type": "document", "source": _source(part["file"]["file_data"])}
-            case _:
-                return None
+        if part.get("type") == "image_url":
+            kind, source = "image", _source(part["image_url"]["url"])
+        elif part.get("type") == "file":
+            kind, source = "document", _source(part["file"]["file_data"])
+        else:
+            return None
+        return None if source is None else {"type": kind, "source": source}
 
     def _result(self, message: PromptMessage, files: Sequence[FilePart]) -> Json:
         result: Json = {"type": "tool_result", "tool_use_id": message.call_id}
@@ -434,11 +438,15 @@ def _text(text: str) -> Json:
     return {"type": "text", "text": encodable(text)}
 
 
-def _source(url: str) -> Json:
-    about, comma, data = url.partition(";base64,")
-    if comma and about.startswith("data:"):
-        return {"type": "base64", "media_type": about.removeprefix("data:"), "data": data}
-    return {"type": "url", "url": url}
+def _source(url: str) -> Json | None:
+    """Return where a file's content is; None if the API does not take it from there."""
+    if url.startswith("https://"):
+        return {"type": "url", "url": url}
+    about, _, data = url.partition(";base64,")
+    media_type = about.removeprefix("data:")
+    if media_type not in _MEDIA_TYPES:
+        return None
+    return {"type": "base64", "media_type": media_type, "data": data}
 
 
 def _schema(parameters: Json) -> Json:

@@ -198,7 +198,8 @@ def test_urls_are_sent_if_they_are_safe() -> None:
 
     assert image("https://a.test/b.png")["source"] == {"type": "url", "url": "https://a.test/b.png"}
     assert image("data:image/png;base64,aGk=")["source"]["data"] == "aGk="
-    assert image("http://a.test/b.png")["type"] == "text"
+    for uri in ("http://a.test/b.png", "data:image/svg+xml;base64,aGk=", "data:image/png,hi"):
+        assert image(uri)["type"] == "text"
 
 
 def test_files_that_the_model_made_are_named_in_its_answer() -> None:
@@ -211,6 +212,7 @@ def test_files_that_the_model_made_are_named_in_its_answer() -> None:
 def test_blank_texts_are_never_sent() -> None:
     blank = PromptMessage("user", " \n")
     body = sent(PromptMessage("system", ""), blank, called(CALL, text="\n"), RESULT, tools=(READ,))
+    assert "system" not in body
     assert body["messages"][0]["content"] == [{"type": "text", "text": "[empty]"}]
     assert [block["type"] for block in body["messages"][1]["content"]] == ["tool_use"]
     body = sent(ASKED, PromptMessage("assistant", ""), ASKED)
