@@ -7,6 +7,7 @@ blocks; tool results are blocks of a user's message.  An answer streams its bloc
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -40,6 +41,7 @@ from agent_runtime.models.wire.messages_settings import Abilities, fields_of
 
 # The next version refuses `temperature`, and servers of other providers may not know it.
 _VERSION = "2023-06-01"
+_API_KEY = "sk-ant-"
 _OAUTH_KEY = "sk-ant-oat"
 _OAUTH_BETA = "oauth-2025-04-20"
 _MARKS = 4
@@ -48,6 +50,7 @@ _MARK = b',"cache_control":{"type":"ephemeral"}}'
 _HOUR_MARK = b',"cache_control":{"type":"ephemeral","ttl":"1h"}}'
 _THINKING = ("thinking", "redacted_thinking")
 _MEDIA_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf")
+_BASE_VERSION = re.compile(r"/v\d+$")
 _EMPTY = "[empty]"
 """Replaces a text where one is needed; blank texts are refused."""
 _CONTINUES = Piece("user", items({"type": "text", "text": "[The conversation continues here.]"}))
@@ -197,11 +200,13 @@ class MessagesWire:
         key = self._target.key
         if key.startswith(_OAUTH_KEY):
             headers |= {"authorization": f"Bearer {key}", "anthropic-beta": _OAUTH_BETA}
-        elif key:
+            return headers
+        own = key.startswith(_API_KEY)
+        # Other servers look for the one or the other.
+        if own or (key and not self._target.own_host):
             headers["x-api-key"] = key
-            if not self._target.own_host and self._target.provider == "anthropic":
-                # Many compatible servers and gateways look only for a token.
-                headers["authorization"] = f"Bearer {key}"
+        if key and not own:
+            headers["authorization"] = f"Bearer {key}"
         return headers
 
 
@@ -267,6 +272,8 @@ class MessagesDecoder:
                 self._count(sent.get("usage"))
             elif kind == "message_stop":
                 self.finished = True
+            elif kind == "message" and "content" in sent:
+                return iter(self._whole(sent))
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"a malformed event {kind!r}") from error
         if kind == "error" or (kind in ("", "message") and "error" in sent):
@@ -288,8 +295,8 @@ class MessagesDecoder:
         order: list[list[Any]] = []
         builder.calls.clear()
         for block in self._blocks:
-            if block.kind == "text" and block.pieces:
-                order.append(["text", block.text])
+            if block.kind == "text" and (text := block.text):
+                order.append(["text", text])
             elif block.kind == "tool_use":
                 order.append(["call", len(builder.calls)])
                 builder.calls.append(_call(block, cut=cut))
@@ -306,6 +313,17 @@ class MessagesDecoder:
                 builder.data["order"] = order
         builder.usage = self._usage()
         return builder.answer()
+
+    def _whole(self, message: Json) -> list[ModelEvent]:
+        """Read an answer that was not streamed."""
+        deltas: list[ModelEvent] = []
+        for index, block in enumerate(message["content"]):
+            deltas += self._begin(index, block)
+        self._builder.reported_model = str(message.get("model") or "")
+        self._count(message.get("usage"))
+        self._end(message)
+        self.finished = True
+        return deltas
 
     def _begin(self, index: int, begun: Json) -> Iterator[ModelEvent]:
         block = _Block(begun["type"], begun)
@@ -477,4 +495,4 @@ def _lower(headers: Mapping[str, str]) -> dict[str, str]:
 def _url(base: str) -> str:
     if base.endswith("/messages"):
         return base
-    return f"{base}/messages" if base.endswith("/v1") else f"{base}/v1/messages"
+    return f"{base}/messages" if _BASE_VERSION.search(base) else f"{base}/v1/messages"

@@ -114,9 +114,12 @@ def test_keys_and_tokens_go_where_they_belong() -> None:
     assert headers["authorization"] == "Bearer sk-ant-oat01-x"
     assert headers["anthropic-beta"] == "oauth-2025-04-20"
     assert "x-api-key" not in headers
-    gateway = replace(SONNET, base_url="https://gateway.test", own_host=False, key="abc")
-    headers = wired(ModelRequest((ASKED,)), gateway)[0].headers
+    headers = wired(ModelRequest((ASKED,)), replace(SONNET, key="abc"))[0].headers
+    assert (headers.get("x-api-key"), headers["authorization"]) == (None, "Bearer abc")
+    gateway = replace(SONNET, base_url="https://gateway.test", own_host=False)
+    headers = wired(ModelRequest((ASKED,)), replace(gateway, key="abc"))[0].headers
     assert (headers["x-api-key"], headers["authorization"]) == ("abc", "Bearer abc")
+    assert "authorization" not in wired(ModelRequest((ASKED,)), gateway)[0].headers
     local = replace(SONNET, model="local", base_url="http://127.0.0.1:1", own_host=False, key="")
     assert not {"x-api-key", "authorization"} & set(wired(ModelRequest((ASKED,)), local)[0].headers)
 

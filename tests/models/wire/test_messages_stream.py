@@ -372,6 +372,24 @@ def test_whole_blocks_may_come_with_their_beginning() -> None:
     assert answer.calls == (RawCall("read", '{"a":[1]}'),)
 
 
+def test_servers_that_do_not_stream_send_the_whole_message() -> None:
+    block = {"type": "thinking", "thinking": "Hm.", "signature": "s1"}
+    used = {"type": "tool_use", "id": "a", "name": "read", "input": {"a": 1}}
+    message = {
+        "type": "message",
+        "model": "claude",
+        "content": [block, {"type": "text", "text": "So."}, used],
+        "stop_reason": "tool_use",
+        "usage": {"input_tokens": 9, "output_tokens": 8},
+    }
+    answer = read(message)
+    assert (answer.text, answer.finish, answer.usage) == ("So.", "tool_calls", TokenUsage(9, 8))
+    assert answer.calls == (RawCall("read", '{"a":1}'),)
+    assert answer.opaque is not None
+    assert answer.opaque.data == {"thinking_blocks": [block]}
+    assert fed([message]) == [ReasoningDelta("Hm."), TextDelta("So.")]
+
+
 @pytest.mark.parametrize("pieces", [['["a"]'], ["nul", "l"], ['"a'], ['{"a": 1}{"b": 2}']])
 def test_arguments_that_are_no_object_fail(pieces: list[str]) -> None:
     answer = read(start(), *call(0, "read", *pieces), *end("tool_use"))
@@ -423,6 +441,7 @@ def test_an_error_in_mid_stream_ends_it() -> None:
         b'{"type": "message_start"}',
         b'{"type": "message_start", "message": null}',
         b'{"type": "message_delta", "delta": 5}',
+        b'{"type": "message", "content": 5}',
         b'{"type": "content_block_start", "index": 0}',
         b'{"type": "content_block_start", "index": [], "content_block": {"type": "text"}}',
         b'{"type": "content_block_start", "index": 1, '
