@@ -202,16 +202,18 @@ class _Form:
 
 
 def _loop_thinks(messages: Sequence[PromptMessage], model: str) -> bool:
-    """Return whether every answer in a tool loop under way has this model's thinking.
+    """Return whether a tool loop under way, if there is one, began with this model's thinking.
 
-    With a budget, an answer in that loop without it, such as another model's, is refused.
+    With a budget a loop that began without it, such as another model's, is refused.  The model need
+    not think again between its calls.
     """
+    first: PromptMessage | None = None
     for message in reversed(messages):
-        if message.role != "assistant":
-            continue
-        if not message.calls:
-            break
-        opaque = message.opaque
-        if opaque is None or opaque.model != model or not opaque.data.get("thinking_blocks"):
-            return False
-    return True
+        if message.role == "assistant":
+            if not message.calls:
+                break
+            first = message
+    if first is None:
+        return True
+    opaque = first.opaque
+    return opaque is not None and opaque.model == model and bool(opaque.data.get("thinking_blocks"))

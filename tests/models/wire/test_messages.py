@@ -30,6 +30,7 @@ OTHER = ToolCall("c00000002", "read", {})
 SYSTEM = PromptMessage("system", "Be brief.")
 ASKED = PromptMessage("user", "Read a.")
 RESULT = PromptMessage("tool", "text", call_id=CALL.id, name="read")
+OTHER_RESULT = replace(RESULT, call_id=OTHER.id)
 MARK = {"type": "ephemeral"}
 PNG = FileRef("image", "upload:1", "image/png", "a.png")
 PDF = FileRef("document", "upload:2", "application/pdf", "a.pdf")
@@ -252,8 +253,7 @@ def test_interleaved_thinking_goes_back_where_it_came() -> None:
     order += [["call", 1]]
     opaque = {"thinking_blocks": [ONE, TWO], "order": order}
     answer = called(CALL, OTHER, text="So. \n", opaque=opaque)
-    second = replace(RESULT, call_id=OTHER.id)
-    content = sent(ASKED, answer, RESULT, second, tools=(READ,))["messages"][1]["content"]
+    content = sent(ASKED, answer, RESULT, OTHER_RESULT, tools=(READ,))["messages"][1]["content"]
     assert [block["type"] for block in content] == [
         "thinking",
         "text",
@@ -267,8 +267,7 @@ def test_interleaved_thinking_goes_back_where_it_came() -> None:
 def test_a_changed_text_does_not_lose_calls() -> None:
     order = [["thinking", 0], ["text", "So."], ["call", 0], ["text", "And."], ["call", 1]]
     answer = called(CALL, OTHER, text="New.", opaque={"thinking_blocks": [ONE], "order": order})
-    second = replace(RESULT, call_id=OTHER.id)
-    content = sent(ASKED, answer, RESULT, second, tools=(READ,))["messages"][1]["content"]
+    content = sent(ASKED, answer, RESULT, OTHER_RESULT, tools=(READ,))["messages"][1]["content"]
     assert [block["type"] for block in content] == ["thinking", "text", "tool_use", "tool_use"]
     assert content[1]["text"] == "New."
 
@@ -420,7 +419,7 @@ def test_a_loop_that_another_model_began_is_finished_without_a_budget() -> None:
     options: Any = {"tools": (READ,), "settings": settings}
     assert "thinking" not in sent(ASKED, called(CALL), RESULT, **options)
     assert "thinking" not in sent(ASKED, called(CALL), RESULT, own, RESULT, **options)
-    assert "thinking" in sent(ASKED, own, RESULT, **options)
+    assert "thinking" in sent(ASKED, own, RESULT, called(OTHER), OTHER_RESULT, **options)
     assert "thinking" in sent(ASKED, called(CALL), RESULT, done, ASKED, own, RESULT, **options)
 
 
