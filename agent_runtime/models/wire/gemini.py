@@ -267,9 +267,10 @@ class GeminiDecoder:
             word = candidate.get("finishReason")
             if word and word != _NOT_YET:
                 self._builder.word = str(word)
-        if usage := chunk.get("usageMetadata"):
+        usage = chunk.get("usageMetadata")
+        if isinstance(usage, dict):
             # Each chunk has the sums so far.
-            self._usage = usage
+            self._usage = cast("Json", usage)
         if model := chunk.get("modelVersion"):
             self._builder.reported_model = str(model)
         feedback: Json = chunk.get("promptFeedback") or {}
@@ -468,4 +469,5 @@ def _dumped(arguments: Any) -> str:
 
 
 def _count(usage: Json, *names: str) -> int:
-    return sum(usage.get(name) or 0 for name in names)
+    counts = (usage.get(name) for name in names)
+    return sum(count for count in counts if isinstance(count, int))
