@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from agent_runtime.memory.node.memory import NodeMemory
     from agent_runtime.messages import FileRef, ToolResult, UserMessage
     from agent_runtime.models import model_from_name
-    from agent_runtime.models.base import Model
+    from agent_runtime.models.base import Model, ModelSettings
     from agent_runtime.models.embedding import Embedder, LiteLLMEmbedder, ScriptedEmbedder
     from agent_runtime.models.litellm import LiteLLMModel
     from agent_runtime.models.scripted import ScriptedModel
@@ -65,6 +65,7 @@ __all__ = [
     "MemoryConfig",
     "MemoryMode",
     "Model",
+    "ModelSettings",
     "NodeFailed",
     "NodeMemory",
     "Outcome",
@@ -117,6 +118,7 @@ _HOMES = {
     "MemoryConfig": ".agent",
     "MemoryMode": ".agent",
     "Model": ".models.base",
+    "ModelSettings": ".models.base",
     "NodeFailed": ".errors",
     "NodeMemory": ".memory.node.memory",
     "Outcome": ".delegation.outcome",

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from agent_runtime.files.references import FilePolicy
-    from agent_runtime.models.base import Model
+    from agent_runtime.models.base import Model, ModelSettings
     from agent_runtime.run.results import RunResult
     from agent_runtime.tools.base import StateFunction, Tool
 
@@ -111,7 +111,8 @@ class Agent:
         context_window: tokens, instead of the model's known window.
         last_messages: how many recent messages stay in the prompt; None for the setting.
         repeat_system_prompt: for models that ignore the system role; None for the setting.
-        temperature: passed to the model if set.
+        model_settings: temperature, reasoning and what else is asked of the model in each call.
+        temperature: short for that of `model_settings`, and wins over it.
         state: functions (sync or async) of the run's `ToolContext` that return what is current: a
             plan, tasks in progress, open questions.  Each activation puts their texts into the
             state note.  A function that fails, or takes longer than 5 seconds, is skipped.
@@ -139,6 +140,7 @@ class Agent:
     context_window: int | None = None
     last_messages: int | None = None
     repeat_system_prompt: bool | None = None
+    model_settings: ModelSettings | None = None
     temperature: float | None = None
     state: Sequence[StateFunction] = ()
     memory: MemoryMode | MemoryConfig = MemoryMode.CONVERSATION
@@ -146,6 +148,13 @@ class Agent:
     planning: bool | Sequence[str] = False
     asking: bool = False
     delegation: bool | Delegation = False
+
+    def request_settings(self) -> ModelSettings:
+        """Return what is asked of the model in each call."""
+        from agent_runtime.models.base import NO_SETTINGS
+
+        own = self.model_settings or NO_SETTINGS
+        return own if self.temperature is None else replace(own, temperature=self.temperature)
 
     async def run(self, task: str, *, thread: str | None = None) -> RunResult:
         """Run a task to its end with the settings of the environment.

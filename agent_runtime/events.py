@@ -11,6 +11,7 @@ EventKind = Literal[
     "text-delta",
     "reasoning-delta",
     "model-retry",
+    "setting-ignored",
     "answer",
     "file",
     "tool-start",
@@ -54,6 +55,8 @@ class Event:
         - `reason` (str): what failed.
         - `attempt` (int): which attempt failed, from 1.
         - `wait` (float): seconds until the next one.
+    - `setting-ignored` (live): a setting was not sent, because the model does not take it.
+        - `setting` (str): its name in `ModelSettings`.
     - `answer`: the model's answer is recorded; the event's node holds it.
         - `step` (int): which step of the run, from 1.
         - `calls` (int): how many tools it calls.

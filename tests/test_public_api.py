@@ -33,6 +33,7 @@ PUBLIC = {
     "MemoryConfig",
     "MemoryMode",
     "Model",
+    "ModelSettings",
     "NodeFailed",
     "NodeMemory",
     "Outcome",

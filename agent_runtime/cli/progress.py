@@ -106,6 +106,8 @@ class Tally:
             case "model-retry":
                 self.doing = f"waiting to retry the model: {data['reason']}"
                 return [f"  retry {data['attempt']} in {data['wait']:.1f} s: {data['reason']}"]
+            case "setting-ignored":
+                return [f"  the model does not take the setting {data['setting']}"]
             case "activation":
                 return self._activation(data)
             case "memory":

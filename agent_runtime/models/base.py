@@ -121,6 +121,10 @@ class ModelSettings:
     extra_body: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
+NO_SETTINGS = ModelSettings()
+"""Everything as the provider has it."""
+
+
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
     """One call of a model.
@@ -138,7 +142,7 @@ class ModelRequest:
     max_output: int = 4096
     marks: tuple[int, ...] = ()
     session: str = ""
-    settings: ModelSettings = ModelSettings()
+    settings: ModelSettings = NO_SETTINGS
     files: Mapping[int, Sequence[FilePart]] = field(default_factory=dict[int, Sequence[FilePart]])
 
 

@@ -239,8 +239,8 @@ class LiteLLMModel:
         }
         if request.tools:
             arguments["tools"] = tools_of(request.tools)
-        if request.temperature is not None:
-            arguments["temperature"] = request.temperature
+        if request.settings.temperature is not None:
+            arguments["temperature"] = request.settings.temperature
         if self._access.base_url is not None and provider == "openai" and is_chat_model(self._name):
             arguments |= _past_the_sdk(arguments["messages"])
         arguments |= self._access.arguments(_import_litellm())

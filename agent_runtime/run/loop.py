@@ -32,6 +32,7 @@ from agent_runtime.models.base import (
     ModelRequest,
     ReasoningDelta,
     Retrying,
+    SettingIgnored,
     TextDelta,
 )
 from agent_runtime.models.cost import scale_amount, usage_of
@@ -61,6 +62,8 @@ class AgentLoop:
         self.unfinished = UnfinishedAnswer()
         self.cutoff: AnswerCutoff | None = None
         """How the last answer was cut off, if it was."""
+        self.ignored: set[str] = set()
+        """Settings that the model does not take, each reported once."""
 
     async def drive(self) -> Finish:
         """Run to the end and return how the run ended, which is recorded by then.
@@ -127,7 +130,7 @@ class AgentLoop:
             max_output=pending.next_output,
             marks=prompt.marks,
             session=self.log.lease.thread_id,
-            temperature=self.setup.temperature,
+            settings=self.setup.model_settings,
             files=masked_parts(files, self.log.view.start.nonce),
         )
         counted = 0
@@ -141,6 +144,10 @@ class AgentLoop:
                     if isinstance(event, Retrying):
                         pending.lost, counted = pending.lost + event.lost - counted, event.lost
                         await pending.record_lost()
+                    if isinstance(event, SettingIgnored):
+                        if event.name in self.ignored:
+                            continue
+                        self.ignored.add(event.name)
                     self.log.tell(live_event(event))
             raise ModelError(f"{self.setup.model.name} ended its stream without an answer.")
         except ModelError as error:
@@ -446,7 +453,7 @@ def no_output(cutoff: AnswerCutoff | None) -> Finish:
     return Finish("failed", "length", f"{detail} The last was cut at {cutoff.at}. {cutoff.cure}")
 
 
-def live_event(event: TextDelta | ReasoningDelta | Retrying) -> NewEvent:
+def live_event(event: TextDelta | ReasoningDelta | Retrying | SettingIgnored) -> NewEvent:
     """Return the event of a part of an answer, or of a retry, for listeners only."""
     match event:
         case TextDelta(text):
@@ -456,6 +463,8 @@ def live_event(event: TextDelta | ReasoningDelta | Retrying) -> NewEvent:
         case Retrying(reason, attempt, wait):
             data = {"reason": reason, "attempt": attempt, "wait": wait}
             return NewEvent("model-retry", data=data)
+        case SettingIgnored(name):
+            return NewEvent("setting-ignored", data={"setting": name})
 
 
 def inbox_notes(items: Sequence[InboxItem], run_id: str) -> list[Note]:

@@ -11,7 +11,7 @@ from agent_runtime.errors import ConfigError
 from agent_runtime.files.references import EVERY_FILE, FilePolicy
 from agent_runtime.memory.observational.configure import MemorySetup, configure_memory
 from agent_runtime.messages import encodable
-from agent_runtime.models.base import Model, ModelInfo, default_reserve
+from agent_runtime.models.base import Model, ModelInfo, ModelSettings, default_reserve
 from agent_runtime.models.tokens import Calibration, load_vocabulary
 from agent_runtime.plan.planner import PLAN
 from agent_runtime.prompt.incomplete_answers import OutputLimit
@@ -50,7 +50,7 @@ class RunSetup:
     output_limit: OutputLimit
     output: outputs.OutputType | None
     repeat_system: bool
-    temperature: float | None
+    model_settings: ModelSettings
     memory: MemorySetup | None = None
     state_notes: Sequence[StateFunction] = ()
     files: FilePolicy = EVERY_FILE
@@ -110,7 +110,7 @@ async def resolve_run(
         output_limit=output_limit,
         output=output,
         repeat_system=settings.repeat_system_prompt if repeat is None else repeat,
-        temperature=agent.temperature,
+        model_settings=agent.request_settings(),
         memory=memory,
         state_notes=(*_own_notes(tools), *agent.state),
         files=agent.files or EVERY_FILE,

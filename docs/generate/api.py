@@ -52,6 +52,7 @@ GROUPS: Mapping[str, Sequence[str]] = {
     ),
     "models": (
         "Model",
+        "ModelSettings",
         "LiteLLMModel",
         "ScriptedModel",
         "model_from_name",

@@ -25,6 +25,7 @@ from agent_runtime.errors import (
 from agent_runtime.messages import Opaque, PromptMessage, ToolCall
 from agent_runtime.models.base import (
     ModelAnswer,
+    ModelSettings,
     Price,
     RawCall,
     ReasoningDelta,
@@ -108,7 +109,7 @@ async def test_the_request_is_in_openais_form_and_the_same_whatever_its_size(pla
         PromptMessage("tool", "text", call_id=call.id, name="read"),
         tools=(READ,),
         marks=(0, 3),
-        temperature=0.5,
+        settings=ModelSettings(temperature=0.5),
         session="t1",
     )
     async with play([OK]) as talk:

@@ -31,6 +31,7 @@ from agent_runtime.messages import (
     ToolSpec,
     UserMessage,
 )
+from agent_runtime.models.base import NO_SETTINGS
 from agent_runtime.models.tokens import Calibration, count_message
 from agent_runtime.prompt.build import (
     build_prompt,
@@ -245,7 +246,7 @@ async def begun(store: UserStore, room: PromptLimits) -> tuple[RunLog, Entry]:
         output_limit="model",
         output=None,
         repeat_system=False,
-        temperature=None,
+        model_settings=NO_SETTINGS,
     )
     order = RunRequest("run", "thread", "agent", user(1, 5), Budget(), lambda event: None)
     return await begin_new_run(store, resolved, order)

@@ -114,7 +114,7 @@ async def test_it_reads_a_fenced_transcript_and_returns_notes_and_costs() -> Non
     assert (seen.notes, seen.origin, seen.model) == (NOTES, "model", "scripted")
     assert [message.role for message in request.messages] == ["system", "user"]
     assert request.messages[0].text == INSTRUCTIONS
-    assert request.temperature == 0.3
+    assert request.settings.temperature == 0.3
     found = re.match(r"The code is (\w+)\.", sent_to(request))
     assert found
     assert f"<transcript {found[1]}>\n[{found[1]} | node 1 | {WHEN} | user]\n{ASKED}" in sent_to(
@@ -193,7 +193,8 @@ async def test_a_failure_that_will_not_pass_is_not_tried_again(fault: ModelError
 
 async def test_a_model_that_takes_no_temperature_is_asked_without() -> None:
     def respond(request: ModelRequest) -> Scripted:
-        return ModelRejected("No temperature.") if request.temperature is not None else GOOD
+        given = request.settings.temperature is not None
+        return ModelRejected("No temperature.") if given else GOOD
 
     watcher, _ = await observer(respond)
     seen = await watcher.observe(INTERVAL)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from agent_runtime.errors import AgentRuntimeError, ModelError, ModelProtocolError, ModelRejected
 from agent_runtime.memory.observational.observer.base import MemoryCall
 from agent_runtime.messages import PromptMessage
-from agent_runtime.models.base import Model, ModelAnswer, ModelRequest, Retrying
+from agent_runtime.models.base import Model, ModelAnswer, ModelRequest, ModelSettings, Retrying
 from agent_runtime.models.tokens import count_message
 from agent_runtime.prompt.incomplete_answers import CUT
 
@@ -37,7 +37,8 @@ async def call_memory_model(
     messages = (PromptMessage("system", system), PromptMessage("user", text))
     request = ModelRequest(messages, max_output=max_output, session=session)
     try:
-        answer = await _ask(model, replace(request, temperature=temperature), calls)
+        settings = ModelSettings(temperature=temperature)
+        answer = await _ask(model, replace(request, settings=settings), calls)
     except ModelRejected:
         if temperature is None:
             raise
