@@ -70,7 +70,7 @@ def _replace_bounds(result: Json, schema: Mapping[str, Any]) -> None:
     bounds = (("exclusiveMinimum", "minimum", 1), ("exclusiveMaximum", "maximum", -1))
     for exclusive, inclusive, step in bounds:
         bound = schema.get(exclusive)
-        # In old drafts it is a boolean beside the bound.
+        # In old drafts it is a boolean next to the bound.
         if isinstance(bound, bool) or not isinstance(bound, int | float):
             continue
         if schema.get("type") == "integer" and isinstance(bound, int):
