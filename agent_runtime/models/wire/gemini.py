@@ -42,7 +42,7 @@ _UNSIGNED = base64.b64encode(b"skip_thought_signature_validator").decode()
 _FOLLOWS = items({"text": "The files of the tool results above:"})
 _CONTINUE: Json = {"role": "user", "parts": [{"text": "Continue."}]}
 """Where a prompt would begin or end with an answer, which Gemini refuses."""
-_UNNAMEABLE = re.compile(r"[^a-zA-Z0-9_.:-]")
+_UNNAMEABLE = re.compile(r"[^a-zA-Z0-9_.:-]|^(?![a-zA-Z_])")
 _LONGEST_NAME = 64
 _MOST_STOPS = 5
 _CONTINUATION = "CONTINUATION"
@@ -61,7 +61,7 @@ class _Results(Piece):
 
 
 class GeminiWire:
-    """A Gemini, at Google's own address for developers."""
+    """The wire of one model."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
@@ -98,9 +98,7 @@ class GeminiWire:
         if settings.service_tier:
             body["serviceTier"] = settings.service_tier
         ignored += _unknown(settings)
-        headers = {"content-type": "application/json"}
-        if self._target.key:
-            headers["x-goog-api-key"] = self._target.key
+        headers = {"x-goog-api-key": self._target.key} if self._target.key else {}
         return WireRequest(
             self._url(),
             {**headers, **settings.extra_headers},
@@ -213,8 +211,13 @@ class GeminiDecoder:
             ValueError: the event is not what the API defines.
         """
         value = _load(event.data)
+        # Google's servers wrap some errors, and streams that are no events, into an array.
+        chunks = cast("list[Any]", value) if isinstance(value, list) else [value]
+        events: list[ModelEvent] = []
         try:
-            return iter(self._read(value))
+            for chunk in chunks:
+                self._read(chunk, events)
+            return iter(events)
         except (AttributeError, IndexError, KeyError, TypeError) as error:
             raise ValueError(f"an event of another form: {error}") from None
 
@@ -227,7 +230,7 @@ class GeminiDecoder:
             sent: the answer's first request.
         """
         ended = self._builder.word
-        # A broken stream is continued where its last token stands, if nothing followed it.
+        # A token stands for the answer up to its chunk: what followed would be streamed again.
         goes_on = ended == _CONTINUATION or (not ended and not self._unsaved)
         if not goes_on or not self._token or self._token == self._resumed:
             return None
@@ -248,12 +251,9 @@ class GeminiDecoder:
         self._builder.data = self._data()
         return self._builder.answer()
 
-    def _read(self, value: Any) -> list[ModelEvent]:
-        # Google's servers wrap some errors into an array.
-        chunk: Json = cast("list[Any]", value)[0] if isinstance(value, list) else value
+    def _read(self, chunk: Json, events: list[ModelEvent]) -> None:
         if chunk.get("error"):
             raise StreamFailedError(chunk)
-        events: list[ModelEvent] = []
         if candidates := chunk.get("candidates"):
             candidate: Json = candidates[0]
             content: Json = candidate.get("content") or {}
@@ -276,7 +276,6 @@ class GeminiDecoder:
         feedback: Json = chunk.get("promptFeedback") or {}
         if blocked := feedback.get("blockReason"):
             self._builder.word = f"content_filter: {blocked}"
-        return events
 
     def _part(self, part: Json, events: list[ModelEvent]) -> None:
         signature = part.get("thoughtSignature")
@@ -410,7 +409,7 @@ def _call(call: ToolCall, signature: str | None) -> Json:
 
 def _name(name: str) -> str:
     """Return a tool's name with the characters that Gemini takes; models invent others."""
-    return _UNNAMEABLE.sub("_", name)[:_LONGEST_NAME] or "_"
+    return _UNNAMEABLE.sub("_", name)[:_LONGEST_NAME]
 
 
 def _tool_config(request: ModelRequest, ignored: list[str]) -> Json:

@@ -125,11 +125,11 @@ def test_a_prompt_begins_and_ends_with_the_user(messages: tuple[PromptMessage, .
 def test_names_that_a_model_invented_are_made_sendable() -> None:
     one = ToolCall("c00000001", "look at/that!", {})
     named = PromptMessage("tool", "unknown", call_id=one.id, name=one.name)
-    nameless = ToolCall("c00000002", "", {})
-    empty = PromptMessage("tool", "unknown", call_id=nameless.id, name="")
-    sent = body(USER, answer("", one, nameless), named, empty)
-    parts = sent["contents"][1]["parts"]
-    assert [part["functionCall"]["name"] for part in parts] == ["look_at_that_", "_"]
+    others = [ToolCall(f"c{n:08d}", name, {}) for n, name in enumerate(["", "3d", "é" * 99], 2)]
+    results = [PromptMessage("tool", "no", call_id=call.id, name=call.name) for call in others]
+    sent = body(USER, answer("", one, *others), named, *results)
+    names = [part["functionCall"]["name"] for part in sent["contents"][1]["parts"]]
+    assert names == ["look_at_that_", "_", "_3d", "_" * 64]
 
 
 def test_instructions_are_the_users_where_the_model_takes_none() -> None:

@@ -176,7 +176,7 @@ def test_an_answer_without_anything_is_none() -> None:
 # Adversity
 
 
-@pytest.mark.parametrize("usage", [None, {}, [], {"promptTokenCount": None}, {"other": 1}])
+@pytest.mark.parametrize("usage", [None, {}, [1], {"promptTokenCount": None}, {"other": 1}])
 def test_usage_may_be_missing(usage: Any) -> None:
     assert read(chunk({"text": "Hi."}, word="STOP", usageMetadata=usage)).usage is None
 
@@ -248,7 +248,7 @@ def test_lone_halves_are_replaced() -> None:
         b'{"candidates": [}',
         b'{"a": "\\ud83d"',
         b'["\\ud83d' + b'",[' * 100_000,
-        b"[]",
+        b"[1]",
         b"1",
         b"null",
         b'"text"',
@@ -267,6 +267,14 @@ def test_lone_halves_are_replaced() -> None:
 def test_events_of_another_form_are_refused(data: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
         list(wire().decoder().feed(ServerEvent("", data)))
+
+
+def test_a_server_that_does_not_stream_sends_an_array() -> None:
+    chunks = [orjson.loads(one.removeprefix(b"data: ")) for one in WHOLE]
+    decoder = wire().decoder()
+    deltas = list(decoder.feed(ServerEvent("", orjson.dumps(chunks))))
+    assert text_of(deltas, TextDelta) == "Hello \u2713"
+    assert decoder.answer() == read(*WHOLE)
 
 
 # Errors
@@ -336,6 +344,8 @@ def test_an_answer_that_is_continued_without_end_is_not() -> None:
     same = chunk({"text": "On"}, word="CONTINUATION", candidate={"continuationToken": "t1"})
     feed(decoder, same)
     assert decoder.next_request(asked()) is not None
+    with pytest.raises(ModelProtocolError, match="broke off"):
+        decoder.answer()
     feed(decoder, same)
     assert decoder.next_request(asked()) is None
     assert decoder.answer().finish == "length"
