@@ -109,6 +109,8 @@ def family_of(model: str, entry: Mapping[str, Any]) -> Family:
     if samples is None:
         samples = version < _FIRST_WITHOUT_SAMPLING and "3.5-flash-lite" not in name
     if version < _THIRD:
+        # Models of images and speech refuse it; the table may know only the model of their name.
+        thinks = thinks and not re.search("image|tts", name)
         pro, lite = "pro" in name, "lite" in name
         budgets = (128, 32_768) if pro else (512 if lite else 1, 24_576)
         return Family(thinks=thinks, samples=bool(samples), budgets=budgets, always_thinks=pro)

@@ -377,6 +377,7 @@ def test_an_answer_is_never_longer_than_the_model_allows() -> None:
         ("gemini-2.5-pro", 5000, {"thinkingBudget": 5000}),
         ("gemini-2.0-flash", "high", None),
         ("gemma-4-31b-it", "high", None),
+        ("gemini-2.5-flash-image", "high", None),
         ("gemini-3-flash-preview", "none", {"thinkingLevel": "MINIMAL"}),
         ("gemini-3-flash-preview", "minimal", {"thinkingLevel": "MINIMAL"}),
         ("gemini-3-pro-preview", "medium", {"thinkingLevel": "LOW"}),
