@@ -24,6 +24,7 @@ from agent_runtime.models.base import (
     RawCall,
     TokenUsage,
 )
+from agent_runtime.models.openai_format import FOLLOWS
 from agent_runtime.models.wire.base import (
     Piece,
     ServerEvent,
@@ -39,7 +40,7 @@ from agent_runtime.models.wire.gemini_schema import reduced
 
 _UNSIGNED = base64.b64encode(b"skip_thought_signature_validator").decode()
 """Google's documented signature for a call that another model made, or that lost its own."""
-_FOLLOWS = items({"text": "The files of the tool results above:"})
+_FOLLOWS = Piece("user", items({"text": FOLLOWS["text"]}))
 _CONTINUE: Json = {"role": "user", "parts": [{"text": "Continue."}]}
 """Where a prompt would begin or end with an answer, which Gemini refuses."""
 _UNNAMEABLE = re.compile(r"[^a-zA-Z0-9_.:-]|^(?![a-zA-Z_])")
@@ -47,17 +48,6 @@ _LONGEST_NAME = 64
 _MOST_STOPS = 5
 _CONTINUATION = "CONTINUATION"
 _NOT_YET = "FINISH_REASON_UNSPECIFIED"
-
-
-@dataclass(frozen=True, slots=True)
-class _Results(Piece):
-    """The result of a call.
-
-    Attributes:
-        after: its files that Gemini does not take inside of it.
-    """
-
-    after: bytes = b""
 
 
 class GeminiWire:
@@ -162,7 +152,7 @@ class GeminiWire:
         }
         if inside:
             response["parts"] = inside
-        return _Results("tool", items({"functionResponse": response}), items(*after))
+        return Piece("tool", items({"functionResponse": response}), following=items(*after))
 
     def _answer(self, message: PromptMessage, files: Sequence[FilePart]) -> list[Json]:
         """Return the parts of an answer: as the model made them, if its data is of this model."""
@@ -353,10 +343,8 @@ def _contents(pieces: Sequence[Piece]) -> list[Json]:
         neighbours = list(run)
         spoken = "model" if role == "model" else "user"
         contents.append({"role": spoken, "parts": join(neighbours)})
-        after = [one.after for one in neighbours if isinstance(one, _Results) and one.after]
-        if after:
-            parts = orjson.Fragment(b"[" + b",".join((_FOLLOWS, *after)) + b"]")
-            contents.append({"role": "user", "parts": parts})
+        if files := [Piece("user", one.following) for one in neighbours if one.following]:
+            contents.append({"role": "user", "parts": join([_FOLLOWS, *files])})
     if not contents or contents[0]["role"] == "model":
         contents.insert(0, _CONTINUE)
     if contents[-1]["role"] == "model":
