@@ -7,54 +7,24 @@ from pathlib import Path
 
 import pytest
 
-from agent_runtime import Agent, NativeModel
+from agent_runtime import LiteLLMModel, NativeModel
 from agent_runtime.models.base import ModelAnswer, ModelEvent, TextDelta, TokenUsage
 from tests.models.conftest import request
-from tests.models.scenario import FIRST, Played, fail, look, play
-from tests.models.wire.gemini_talk import MODEL, NAME, chunk, text_of
+from tests.models.scenario import Played, play
+from tests.models.wire.gemini_talk import NAME, chunk, text_of
 from tests.support.providers.gemini import Gemini
 from tests.support.providers.loopback import Answer, Json, LoopbackServer
-from tests.support.providers.openai import Quirky
-from tests.support.providers.server import StrictServer
 
 KEY = "sk-test-0123456789"
 
 
-class Native(Played):
-    """A provider, and a native model that calls it."""
-
-    def agent(self, server: StrictServer) -> Agent:
-        """Return the agent of the scenario, with the model of this provider."""
-        model = NativeModel(self.model, base_url=server.url + self.path, api_key=KEY, retries=0)
-        return Agent(model, tools=[look, fail], delegation=True, last_messages=4, max_steps=FIRST)
+@pytest.mark.parametrize("model", ["gemini-2.5-flash", "gemini-4-argon"])
+async def test_runs_of_other_generations(tmp_path: Path, model: str) -> None:
+    await play(Played(Gemini(model), f"gemini/{model}"), tmp_path, (NativeModel, NativeModel))
 
 
-class Exact(Gemini):
-    """A Gemini whose own signatures have to come back, also after a change of transport."""
-
-    @property
-    def foreign(self) -> bool:
-        """Never: no placeholder may be sent for its signatures."""
-        return False
-
-    @foreign.setter
-    def foreign(self, foreign: bool) -> None: ...
-
-
-@pytest.mark.parametrize("model", [MODEL, "gemini-2.5-flash", "gemini-4-argon"])
-async def test_a_run(tmp_path: Path, model: str) -> None:
-    await play(Native(Gemini(model), f"gemini/{model}"), tmp_path)
-
-
-async def test_a_run_that_another_model_began(tmp_path: Path) -> None:
-    await play(Native(Quirky(), "openai/test", "/v1"), tmp_path, Native(Gemini(), NAME))
-
-
-@pytest.mark.parametrize("first", [Played, Native])
-async def test_a_run_whose_transport_changes(tmp_path: Path, first: type[Played]) -> None:
-    provider = Exact()
-    then = Native if first is Played else Played
-    await play(first(provider, NAME), tmp_path, then(provider, NAME))
+async def test_a_run_that_litellm_resumes(tmp_path: Path) -> None:
+    await play(Played(Gemini(), NAME), tmp_path, (NativeModel, LiteLLMModel))
 
 
 # Answers in several requests
