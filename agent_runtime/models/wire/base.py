@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import orjson
 
@@ -116,6 +116,22 @@ class Decoder(Protocol):
 
         Raises:
             ModelProtocolError: the stream broke off, or the answer is empty.
+        """
+        ...
+
+
+@runtime_checkable
+class HoppingDecoder(Decoder, Protocol):
+    """A decoder of answers that may be spread over the streams of several requests."""
+
+    def next_request(self, sent: WireRequest) -> WireRequest | None:
+        """Return the request whose stream continues the answer; None if nothing does.
+
+        It is asked for at the end of each stream, also of a broken one.  The deltas of the next
+        stream continue those before.
+
+        Args:
+            sent: the answer's first request.
         """
         ...
 
