@@ -194,7 +194,7 @@ class NativeModel:
             raise AttemptError(self._failed(error, began=began)) from None
         except ValueError as error:
             broken = ModelProtocolError(
-                f"{self._name} sent what is not in its protocol: {error}",
+                f"{self._name} broke its protocol: {error}",
                 cure="Try again; if it persists, check that the base URL is one of this provider.",
             )
             raise AttemptError(AttemptFailure(broken, retry=True, billed=True)) from None

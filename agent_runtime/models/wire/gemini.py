@@ -6,7 +6,7 @@ import base64
 import itertools
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -33,6 +33,8 @@ from agent_runtime.models.wire.base import (
     WireRequest,
     items,
     join,
+    load,
+    merge,
 )
 from agent_runtime.models.wire.gemini_files import TakenFiles, fits_result, split
 from agent_runtime.models.wire.gemini_models import family_of
@@ -92,7 +94,7 @@ class GeminiWire:
         return WireRequest(
             self._url(),
             {**headers, **settings.extra_headers},
-            orjson.dumps(_merge(body, settings.extra_body)),
+            orjson.dumps(merge(body, settings.extra_body)),
             tuple(ignored),
         )
 
@@ -200,7 +202,7 @@ class GeminiDecoder:
             StreamFailedError: the provider reports a failure.
             ValueError: the event is not what the API defines.
         """
-        value = _load(event.data)
+        value = load(event.data)
         # Google's servers wrap some errors, and streams that are no events, into an array.
         chunks = cast("list[Any]", value) if isinstance(value, list) else [value]
         events: list[ModelEvent] = []
@@ -420,30 +422,6 @@ def _unknown(settings: ModelSettings) -> Iterator[str]:
         yield "verbosity"
     if settings.cache_ttl is not None:
         yield "cache_ttl"
-
-
-def _merge(body: Json, extra: Mapping[str, Any]) -> Json:
-    """Return a body in which the values of `extra` win; objects are merged, not replaced."""
-    merged = dict(body)
-    for key, value in extra.items():
-        old = merged.get(key)
-        if isinstance(old, dict) and isinstance(value, Mapping):
-            value = _merge(cast("Json", old), cast("Mapping[str, Any]", value))
-        merged[key] = value
-    return merged
-
-
-def _load(data: bytes) -> Any:
-    try:
-        return orjson.loads(data)
-    except orjson.JSONDecodeError:
-        # A character may be split in its middle, which only this parser takes.
-        if b"\\u" not in data:
-            raise
-    try:
-        return json.loads(data)
-    except RecursionError:
-        raise ValueError("JSON that is nested too deeply") from None
 
 
 def _dumped(arguments: Any) -> str:

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from agent_runtime.models.base import Effort, Json
+from agent_runtime.models.base import Json
+from agent_runtime_config.request_settings import Effort
 
 _VERSION = re.compile(r"gemini-(\d+)(?:\.(\d+))?(?![\d.])")
 _NEWEST: tuple[int, int] = (99, 0)
