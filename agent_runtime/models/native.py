@@ -52,6 +52,8 @@ THREADS = 64
 
 _LONGEST_ERROR = 1_000_000
 """Bytes of an error response that are read."""
+_LONGEST_ANSWER = 64_000_000
+"""Bytes of an answer that is not streamed."""
 _NOTHING: tuple[FilePart, ...] = ()
 
 
@@ -217,8 +219,7 @@ class NativeModel:
         up to a limit.
         """
         if "event-stream" not in response.headers.get("content-type", "event-stream"):
-            with until(start + self._first_byte_timeout):
-                text = await response.text(_LONGEST_ERROR * 64)
+            text = await response.text(_LONGEST_ANSWER, start + self._first_byte_timeout)
             # Servers that do not stream send one JSON object.
             for event in _deltas(decoder, ServerEvent("", text.encode())):
                 yield event
@@ -226,8 +227,7 @@ class NativeModel:
         stream = EventStream()
         deadline = latest = start + self._first_byte_timeout
         while not decoder.finished:
-            with until(min(deadline, latest)):
-                chunk = await response.chunk()
+            chunk = await response.chunk(min(deadline, latest))
             heard = False
             for event in _events_of(stream, chunk):
                 heard = True
