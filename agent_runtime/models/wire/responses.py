@@ -105,9 +105,9 @@ class ResponsesWire:
         made: list[OutputItem] = []
         if order := opaque.get("items"):
             made = _restored(order, opaque, message, said)
-        elif not message.files:
-            # Kept without an order, as litellm does: reasoning first.
-            made = _reasoning(opaque)
+        elif not message.files and len(kept := _reasoning(opaque)) == 1:
+            # litellm keeps no order: of several items it is unknown what each belongs to.
+            made = kept
         if all(item[0] == "reasoning" for item in made):
             made += [["text", said]] if said else []
             made += [["call", number] for number in range(len(message.calls))]

@@ -181,12 +181,13 @@ def _data(order: list[OutputItem], reasoning: list[Json]) -> Json:
     refused.
     """
     texts = [item for item in order if item[0] == "text"]
-    encrypted = all(one["encrypted_content"] for one in reasoning)
-    if not encrypted or any(item[0] == "made" for item in order):
+    whole = all(one["encrypted_content"] for one in reasoning)
+    whole = whole and all(item[0] != "made" for item in order)
+    if not whole:
         reasoning = []
         order = [item for item in order if item[0] in ("text", "call")]
-    known = all(item[2] and ID.fullmatch(str(item[2])) for item in order)
-    whole = known and all(item[1] for item in texts) and (encrypted or not reasoning)
+    whole = whole and all(ID.fullmatch(str(item[2] or "")) for item in order)
+    whole = whole and all(item[1] for item in texts)
     kept: list[OutputItem] = []
     for kind, what, item_id, *about in order:
         if kind == "text" and not what:
@@ -223,8 +224,13 @@ def _loads(data: bytes) -> Json:
     try:
         sent = orjson.loads(data)
     except orjson.JSONDecodeError:
+        if b"\\u" not in data:
+            raise
         # Half of a surrogate pair, which orjson refuses; the other half is in the next event.
-        sent = json.loads(data)
+        try:
+            sent = json.loads(data)
+        except RecursionError:
+            raise ValueError("an event that is nested too deep") from None
     if not isinstance(sent, dict):
         raise ValueError("an event that is no object")
     return cast("Json", sent)
