@@ -52,10 +52,12 @@ class Piece:
     Attributes:
         role: in the wire's terms; a wire may merge neighbours of the same role into one message.
         data: its JSON values, separated by commas.
+        following: values that come after the last of its neighbours of the same role.
     """
 
     role: str
     data: bytes
+    following: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)

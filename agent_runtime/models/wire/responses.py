@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import cast
 
 import orjson
@@ -38,13 +37,6 @@ _FOLLOWS = "The files of the tool results above:"
 _BREAKPOINT: Json = {"mode": "explicit"}
 # OpenAI refuses these at the top of a tool's schema.
 _NO_SCHEMA = ("oneOf", "anyOf", "allOf", "enum", "not")
-
-
-@dataclass(frozen=True, slots=True)
-class _Result(Piece):
-    """A tool's result, and the parts that follow all results of its exchange."""
-
-    files: bytes = b""
 
 
 class ResponsesWire:
@@ -83,7 +75,7 @@ class ResponsesWire:
         self._mark(content, mark)
         return Piece("user", items({"type": "message", "role": "user", "content": content}))
 
-    def _result(self, call: str, text: str, parts: list[Json], *, mark: bool) -> _Result:
+    def _result(self, call: str, text: str, parts: list[Json], *, mark: bool) -> Piece:
         output: str | list[Json] = text
         inside = parts if self._files_in_results else []
         if inside or (self._marks and text):
@@ -91,7 +83,7 @@ class ResponsesWire:
             output = [_text(text), *inside] if text else inside
             self._mark(output, mark)
         item = {"type": "function_call_output", "call_id": call, "output": output}
-        return _Result("tool", items(item), b"" if inside else items(*parts))
+        return Piece("tool", items(item), following=b"" if inside else items(*parts))
 
     def _mark(self, content: list[Json], mark: bool) -> None:
         if mark and self._marks:
@@ -186,12 +178,10 @@ class ResponsesWire:
         return self._target.own_host or self._target.provider == "azure"
 
     def _headers(self) -> dict[str, str]:
-        headers = {"content-type": "application/json", "accept": "text/event-stream"}
-        if not self._target.key:
-            return headers
-        if self._target.provider == "azure":
-            return {**headers, "api-key": self._target.key}
-        return {**headers, "authorization": f"Bearer {self._target.key}"}
+        key = self._target.key
+        if key and self._target.provider == "azure":
+            return {"api-key": key}
+        return {"authorization": f"Bearer {key}"} if key else {}
 
     def _apply(self, settings: ModelSettings, request: ModelRequest, body: Json) -> list[str]:
         """Add the settings to a request; return the names of those that the model does not take."""
@@ -260,8 +250,8 @@ def _split(pieces: Sequence[Piece]) -> tuple[bytes, bytes]:
             parts.append(_developer(piece.data))
         elif piece.data:
             parts.append(piece.data)
-        if isinstance(piece, _Result) and piece.files:
-            following.append(piece.files)
+        if piece.following:
+            following.append(piece.following)
     if following:
         parts.append(_following(following))
     system = pieces[0].data if first else b""

@@ -66,8 +66,12 @@ class ResponsesDecoder:
         if self.finished or event.name in _SKIPPED:
             return iter(())
         sent = _loads(event.data)
+        kind = sent.get("type") or event.name
+        if sent.get("object") == "response":
+            # The answer of a server that does not stream.
+            kind, sent = f"response.{sent.get('status')}", {"response": sent}
         try:
-            return self._read(sent.get("type") or event.name, sent)
+            return self._read(kind, sent)
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"not an event of this API: {error!r}") from None
 

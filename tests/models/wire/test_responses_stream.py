@@ -221,6 +221,16 @@ def test_an_answer_without_events_of_its_items_is_read_from_its_end() -> None:
     assert len(answer.opaque.data["items"]) == 3
 
 
+def test_an_answer_that_is_not_streamed_is_read() -> None:
+    whole = {**end(output=[message("Hi.")["item"]])["response"], "object": "response"}
+    for status, finish in (("completed", "stop"), ("incomplete", "length")):
+        details = {"reason": "max_output_tokens"} if finish == "length" else None
+        sent = orjson.dumps({**whole, "status": status, "incomplete_details": details})
+        decoder = ResponsesDecoder("m")
+        assert list(decoder.feed(ServerEvent("", sent))) == [TextDelta("Hi.")]
+        assert (decoder.finished, decoder.answer().finish) == (True, finish)
+
+
 def test_paragraphs_of_reasoning_are_kept_apart() -> None:
     kind = "response.reasoning_summary"
     parts: list[Json] = []
