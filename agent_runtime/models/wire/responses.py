@@ -167,7 +167,7 @@ class ResponsesWire:
                 body[name] = value
         return WireRequest(
             url=f"{target.base_url}/responses",
-            headers={**self._headers(), **settings.extra_headers},
+            headers=self._headers() | _lower(settings.extra_headers),
             body=orjson.dumps(body),
             ignored=tuple(ignored),
         )
@@ -235,6 +235,10 @@ class ResponsesWire:
     def decoder(self) -> ResponsesDecoder:
         """Return a decoder for one answer."""
         return ResponsesDecoder(self._target.name)
+
+
+def _lower(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name.lower(): value for name, value in headers.items()}
 
 
 def _split(pieces: Sequence[Piece]) -> tuple[bytes, bytes]:

@@ -99,7 +99,7 @@ def test_settings_for_tools_are_not_sent_without_tools() -> None:
 def test_what_the_user_adds_wins() -> None:
     extra = {"text": {"format": {"type": "text"}}, "max_output_tokens": 99, "store": True}
     settings = ModelSettings(
-        verbosity="low", extra_body=extra, extra_headers={"authorization": "Bearer own", "x-a": "b"}
+        verbosity="low", extra_body=extra, extra_headers={"Authorization": "Bearer own", "x-a": "b"}
     )
     wire = ResponsesWire(GPT)
     sent = wire.request(ModelRequest((HELLO,), settings=settings), [], b"[]")
