@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from agent_runtime.models.base import Model, ModelSettings
     from agent_runtime.models.embedding import Embedder, LiteLLMEmbedder, ScriptedEmbedder
     from agent_runtime.models.litellm import LiteLLMModel
+    from agent_runtime.models.native import NativeModel
     from agent_runtime.models.scripted import ScriptedModel
     from agent_runtime.plan.model import Plan, PlanItem
     from agent_runtime.plan.planner import Planner
@@ -66,6 +67,7 @@ __all__ = [
     "MemoryMode",
     "Model",
     "ModelSettings",
+    "NativeModel",
     "NodeFailed",
     "NodeMemory",
     "Outcome",
@@ -115,6 +117,7 @@ _HOMES = {
     "FileRef": ".messages",
     "LiteLLMEmbedder": ".models.embedding",
     "LiteLLMModel": ".models.litellm",
+    "NativeModel": ".models.native",
     "MemoryConfig": ".agent",
     "MemoryMode": ".agent",
     "Model": ".models.base",

@@ -30,6 +30,7 @@ PUBLIC = {
     "FileRef",
     "LiteLLMEmbedder",
     "LiteLLMModel",
+    "NativeModel",
     "MemoryConfig",
     "MemoryMode",
     "Model",

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from agent_runtime.models.base import Price
     from agent_runtime.models.embedding import LiteLLMEmbedder
     from agent_runtime.models.litellm import LiteLLMModel
+    from agent_runtime.models.native import NativeModel
     from agent_runtime_config import Settings
     from agent_runtime_config.model_settings import ModelPlace, Role
 
@@ -23,29 +24,37 @@ OFFLINE = ("", "scripted", "offline")
 
 def model_from_name(
     name: str, settings: Settings | None = None, *, role: Role = "model", **options: Any
-) -> LiteLLMModel:
+) -> NativeModel | LiteLLMModel:
     """Return the language model of a name, without loading or calling anything.
+
+    It is called by a wire of ours where there is one for its provider, else through litellm.
 
     Args:
         name: litellm's name, such as `anthropic/claude-sonnet-4-5`; also `provider:model`.
         settings: for deadlines and retries, and for address, key, limits and prices if they are
             for this model; None for the defaults.
         role: the role that the model is used in.
-        options: more arguments of `LiteLLMModel`, which win over the settings.
+        options: more arguments of the model, such as `retries`, which win over the settings.
 
     Raises:
-        ConfigError: the name means no language model, a price is given only in part, or it is not
-            clear whether the main model's address and key are for this model.
+        ConfigError: the name means no language model, a price is given only in part, it is not
+            clear whether the main model's address and key are for this model, or the transport
+            `native` is demanded and there is none for it.
     """
     if name.strip() in OFFLINE:
         raise ConfigError(
             f"{name!r} names no language model.",
             cure="Leave the model unset to work offline, or name one as provider/model.",
         )
+    known = {} if settings is None else _options(name, settings, role)
+    arguments = known | options
+    if _transport(name, settings, arguments.get("base_url")) == "native":
+        from agent_runtime.models.native import NativeModel
+
+        return NativeModel(name, **arguments)
     from agent_runtime.models.litellm import LiteLLMModel
 
-    known = {} if settings is None else _options(name, settings, role)
-    return LiteLLMModel(name, **(known | options))
+    return LiteLLMModel(name, **arguments)
 
 
 def embedder_from_name(name: str, settings: Settings) -> LiteLLMEmbedder:
@@ -66,6 +75,20 @@ def embedder_from_name(name: str, settings: Settings) -> LiteLLMEmbedder:
         price=None if place.price_input is None else round(place.price_input * 1000),
         local_only=settings.forbid_real_models,
     )
+
+
+def _transport(name: str, settings: Settings | None, base_url: str | None) -> str:
+    """Return the transport for a model, `native` or `litellm`."""
+    chosen = "auto" if settings is None else settings.model_transport
+    if chosen != "auto":
+        return chosen
+    from agent_runtime.models.catalog import full_name
+    from agent_runtime.models.native import can_call
+
+    full = full_name(name)
+    # On a compatible server of the user's, a name without a provider is OpenAI's form.
+    full = f"openai/{full}" if base_url is not None and "/" not in full else full
+    return "native" if can_call(full, base_url) else "litellm"
 
 
 def _options(name: str, settings: Settings, role: Role) -> dict[str, Any]:

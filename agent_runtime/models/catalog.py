@@ -54,7 +54,7 @@ def provider_of(name: str) -> str:
     provider, slash, _ = name.partition("/")
     if slash:
         return provider
-    found = str(_entry(name).get("litellm_provider", ""))
+    found = str(entry_of(name).get("litellm_provider", ""))
     return "vertex_ai" if found.startswith("vertex_ai") else found
 
 
@@ -70,7 +70,7 @@ def model_info(
 
     A model that is not in the table has a window of 128,000 tokens and no price.
     """
-    entry = _entry(name)
+    entry = entry_of(name)
     return ModelInfo(
         name=name,
         window=window or _int(entry.get("max_input_tokens")) or DEFAULT_WINDOW,
@@ -84,7 +84,7 @@ def model_info(
 
 def known_output(name: str) -> int | None:
     """Return the most tokens of a model's answer; None if unknown."""
-    return _int(_entry(name).get("max_output_tokens")) or None
+    return _int(entry_of(name).get("max_output_tokens")) or None
 
 
 def takes_marks(name: str) -> bool:
@@ -94,13 +94,13 @@ def takes_marks(name: str) -> bool:
 
 def takes_files(name: str) -> frozenset[FileKind]:
     """Return the kinds of files that a model takes; documents are PDFs."""
-    entry = _entry(name)
+    entry = entry_of(name)
     return frozenset(kind for kind, flag in _TAKES.items() if entry.get(flag))
 
 
 def is_chat_model(name: str) -> bool:
     """Return whether a model uses the chat-completions API; unknown models do."""
-    return _entry(name).get("mode", "chat") == "chat" and "responses/" not in name
+    return entry_of(name).get("mode", "chat") == "chat" and "responses/" not in name
 
 
 def cost_of(price: Price | None, usage: TokenUsage) -> int | None:
@@ -151,7 +151,7 @@ def _whole_table() -> dict[str, dict[str, Any]]:
 
 
 @functools.lru_cache(maxsize=256)
-def _entry(name: str) -> dict[str, Any]:
+def entry_of(name: str) -> dict[str, Any]:
     """Return the table's entry for a name, by its longest match; empty if there is none.
 
     It tries the whole name, then the name without its provider, then each without the dated or

@@ -18,9 +18,10 @@ import anyio.to_thread
 
 from agent_runtime.errors import ModelError, ModelProtocolError, ModelStalled
 from agent_runtime.models.access import ModelAccess
+from agent_runtime.models.attempts import wait_before
 from agent_runtime.models.catalog import embedding_price
 from agent_runtime.models.error_mapping import AttemptFailure, failure_of
-from agent_runtime.models.litellm import load_litellm, wait_before
+from agent_runtime.models.litellm import load_litellm
 from agent_runtime.models.tokens import count_text
 
 Vector: TypeAlias = Sequence[float]

@@ -14,7 +14,7 @@ import math
 import re
 import time
 from collections.abc import Generator, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, cast
 
 import orjson
@@ -110,8 +110,23 @@ def read_error(error: BaseException) -> ErrorBody:
             status = _int(getattr(response, "status_code", None))
     if body is None:
         body = _parsed(str(getattr(error, "message", "") or error))
+    return _read(status or _int(getattr(error, "status_code", None)), headers, body)
+
+
+def read_response(status: int, headers: Mapping[str, str], text: str) -> ErrorBody:
+    """Return the error body of a response, or of an error in mid-stream.
+
+    Args:
+        headers: by names in lower case.
+        text: the whole body, or the beginning of a long one.
+    """
+    body = _parsed(text)
+    said = _read(status, headers, body)
+    return said if said.message or body is not None else replace(said, message=text.strip())
+
+
+def _read(status: int | None, headers: Mapping[str, str], body: object) -> ErrorBody:
     objects = list(_objects(body))
-    status = status or _int(getattr(error, "status_code", None))
     inner = next((code for one in objects if (code := _http_code(one))), None)
     if inner is not None and (status is None or status in (200, 500)):
         # An error inside a stream that began as a success.

@@ -1,4 +1,4 @@
-"""Map litellm's exceptions to our errors, without secrets in their texts.
+"""Map error responses and litellm's exceptions to our errors, without secrets in their texts.
 
 The status and codes of the provider's response decide, and the few class names that are
 unambiguous: litellm reports both a refused connection and a missing key as an internal server
@@ -8,7 +8,7 @@ error, and some wrong keys as a bad request.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from agent_runtime.errors import (
@@ -42,6 +42,14 @@ _OVERFLOW = re.compile(
 _KEY_TROUBLE = re.compile(
     r"api[ _-]?key|x-api-key|unauthori[sz]ed|authentication|credentials", re.IGNORECASE
 )
+
+# litellm's exceptions that are unambiguous.
+_KINDS = {
+    "AuthenticationError": "key",
+    "ContentPolicyViolationError": "policy",
+    "ContextWindowExceededError": "overflow",
+}
+_POLICY = frozenset({"content_filter", "content_policy_violation", "moderation_blocked"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +87,32 @@ def failure_of(
         secrets: keys that must not appear in the text.
     """
     said = read_error(error)
-    text = _said(said.message or str(getattr(error, "message", "") or error), secrets)
-    refused = _refusal(error, said, text, model)
+    raw = said.message or str(getattr(error, "message", "") or error)
+    kinds = {_KINDS[kind.__name__] for kind in type(error).__mro__ if kind.__name__ in _KINDS}
+    if "LLM Provider NOT provided" in str(error):
+        kinds.add("unknown")
+    return failure_of_body(said, raw, model, kinds=kinds, streaming=streaming, secrets=secrets)
+
+
+def failure_of_body(
+    said: ErrorBody,
+    raw: str,
+    model: str,
+    *,
+    kinds: Collection[str] = (),
+    streaming: bool,
+    secrets: Iterable[str] = (),
+) -> AttemptFailure:
+    """Return the failure that an error response means.
+
+    Args:
+        raw: its text, for people.
+        kinds: what is known of the error otherwise: `overflow`, `policy`, `key` or `unknown`.
+        streaming: whether the answer had begun to arrive, so that it may be charged.
+        secrets: keys that must not appear in the text.
+    """
+    text = _said(raw, secrets)
+    refused = _refusal(said, text, model, kinds)
     if refused is not None:
         return AttemptFailure(refused, retry=False)
     if said.limited and not streaming:
@@ -108,33 +140,33 @@ def failure_of(
     return AttemptFailure(down, retry=True, wait=said.wait)
 
 
-def _refusal(error: Exception, said: ErrorBody, text: str, model: str) -> ModelError | None:
+def _refusal(said: ErrorBody, text: str, model: str, kinds: Collection[str]) -> ModelError | None:
     """Return an error that retries cannot change; None if they may help."""
-    status, kinds = said.status, {kind.__name__ for kind in type(error).__mro__}
+    status = said.status
     asked = f"{model} refuses the request: {text}"
     if said.used_up:
         return ModelAuthError(
             f"The account for {model} has no credit or quota left: {text}",
             cure="Add credit or raise the quota at the provider, or use another key or model.",
         )
-    if "ContextWindowExceededError" in kinds or (
+    if "overflow" in kinds or (
         status in (400, 413, 422) and _OVERFLOW.search(f"{text} {' '.join(said.codes)}")
     ):
         return ModelOverflow(
             f"The prompt is too long for {model}: {text}",
             cure="Set AGENT_RUNTIME_CONTEXT_WINDOW to the model's real window.",
         )
-    if "ContentPolicyViolationError" in kinds:
+    if "policy" in kinds or said.codes & _POLICY:
         return ModelRejected(asked, cure="The provider's content policy refuses it: rephrase it.")
     if said.limited:
         return None
     wrong_key = status in (400, 500) and _KEY_TROUBLE.search(text) is not None
-    if status in (401, 403) or wrong_key or "AuthenticationError" in kinds:
+    if status in (401, 403) or wrong_key or "key" in kinds:
         return ModelAuthError(
             f"{model} does not accept the key: {text}",
             cure="Check the provider's key variable, and that the key may use this model.",
         )
-    if status == 404 or "LLM Provider NOT provided" in str(error):
+    if status == 404 or "unknown" in kinds:
         return ModelNotFound(
             f"The provider does not know {model}: {text}",
             cure="Write it as provider/model, such as anthropic/claude-sonnet-4-5.",

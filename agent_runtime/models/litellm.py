@@ -11,36 +11,28 @@ import functools
 import gc
 import importlib
 import os
-import random
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterable
-from contextlib import AbstractContextManager, aclosing, asynccontextmanager
-from dataclasses import replace
+from contextlib import aclosing, asynccontextmanager
 from typing import Any, cast
 from urllib.parse import urlsplit
 
 import anyio
 import anyio.to_thread
 
-from agent_runtime.errors import ModelProtocolError, ModelStalled
+from agent_runtime.errors import ModelProtocolError
 from agent_runtime.messages import FileKind
 from agent_runtime.models.access import FORBID, ModelAccess, NoLookups
+from agent_runtime.models.attempts import AttemptError, stalled, until, with_retries
 from agent_runtime.models.base import (
-    ModelAnswer,
     ModelEvent,
     ModelInfo,
     ModelRequest,
     Price,
-    Retrying,
 )
-from agent_runtime.models.catalog import cost_of, is_chat_model, model_info, provider_of
+from agent_runtime.models.catalog import is_chat_model, model_info, provider_of
 from agent_runtime.models.error_mapping import AttemptFailure, failure_of
 from agent_runtime.models.finish_reasons import FinishReader
 from agent_runtime.models.openai_format import Collector, Dialect, messages_of, tools_of
-
-FIRST_WAIT = 0.5
-"""Seconds: the first retry waits a random time up to this, each further one up to twice that."""
-LONGEST_WAIT = 60.0
-"""Seconds: no wait before a retry is longer, whatever `retry-after` asks for."""
 
 # They keep litellm's import from reading the project's `.env` and from logging.
 _ENVIRONMENT = {
@@ -161,25 +153,17 @@ class LiteLLMModel:
         await self.check()
         info = await self.info()
         litellm = await load_litellm()
-        lost = 0
-        for attempt in range(1, self._retries + 2):
+
+        def attempt() -> AsyncGenerator[ModelEvent]:
             # Built for each attempt, because litellm modifies its arguments.
             arguments = self._arguments(request, info)
-            collector = Collector(self._name, self._dialect(info).returns)
-            try:
-                async with aclosing(self._attempt(litellm, arguments, collector)) as events:
-                    async for event in events:
-                        yield _priced(event, info, lost)
-                return
-            except _AttemptError as failed:
-                failure = failed.failure
-            lost += failure.billed
-            if not failure.retry or attempt > self._retries:
-                failure.error.lost = lost
-                raise failure.error
-            wait = wait_before(attempt, failure)
-            yield Retrying(failure.error.message, attempt, wait, lost)
-            await anyio.sleep(wait)
+            return self._attempt(
+                litellm, arguments, Collector(self._name, self._dialect(info).returns)
+            )
+
+        async with aclosing(with_retries(attempt, retries=self._retries, info=info)) as events:
+            async for event in events:
+                yield event
 
     async def _attempt(
         self, litellm: Any, arguments: dict[str, Any], collector: Collector
@@ -187,19 +171,19 @@ class LiteLLMModel:
         """Call the model once.
 
         Raises:
-            _AttemptError: with the failure and whether to retry.
+            AttemptError: with the failure and whether to retry.
         """
         ending = FinishReader()
         deadline = anyio.current_time() + self._first_byte_timeout
         stream: Any = None
         began = False
         try:
-            with _until(deadline):
+            with until(deadline):
                 stream = await litellm.acompletion(**arguments)
             ending.listen(stream)
             chunks = aiter(stream)
             while True:
-                with _until(deadline):
+                with until(deadline):
                     chunk = await anext(chunks, None)
                 if chunk is None:
                     break
@@ -210,13 +194,14 @@ class LiteLLMModel:
             word, reported = ending.of(stream), _reported(stream)
             yield collector.answer(word, refusal=ending.refusal, reported=reported)
         except TimeoutError:
-            raise _AttemptError(self._stalled(began=began)) from None
+            late = stalled(self._name, self._first_byte_timeout, self._idle_timeout, began=began)
+            raise AttemptError(late) from None
         except ModelProtocolError as error:
-            raise _AttemptError(AttemptFailure(error, retry=True, billed=True)) from None
+            raise AttemptError(AttemptFailure(error, retry=True, billed=True)) from None
         except Exception as error:
             # Not chained: litellm's text may hold the key, and a traceback would show it.
             failure = failure_of(error, self._name, streaming=began, secrets=self._access.secrets())
-            raise _AttemptError(failure) from None
+            raise AttemptError(failure) from None
         finally:
             if stream is not None:
                 # Only this closes the connection.
@@ -256,24 +241,6 @@ class LiteLLMModel:
             marks=info.cache_marks > 0,
             host=urlsplit(self._access.base_url or "").hostname or "",
         )
-
-    def _stalled(self, *, began: bool) -> AttemptFailure:
-        if began:
-            what = f"{self._name} fell silent for {self._idle_timeout:g} s in mid-answer."
-            variable = "AGENT_RUNTIME_IDLE_TIMEOUT"
-        else:
-            what = f"{self._name} sent nothing for {self._first_byte_timeout:g} s."
-            variable = "AGENT_RUNTIME_FIRST_BYTE_TIMEOUT"
-        stalled = ModelStalled(what, cure=f"Try again, or raise {variable}.")
-        return AttemptFailure(stalled, retry=True, billed=True)
-
-
-class _AttemptError(Exception):
-    """One attempt failed; it never leaves this module."""
-
-    def __init__(self, failure: AttemptFailure) -> None:
-        super().__init__(failure.error.message)
-        self.failure = failure
 
 
 @functools.cache
@@ -319,28 +286,7 @@ def _past_the_sdk(messages: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _until(deadline: float) -> AbstractContextManager[anyio.CancelScope]:
-    return anyio.fail_after(max(0.0, deadline - anyio.current_time()))
-
-
 def _reported(stream: Any) -> bool:
     # If a provider reports no usage, litellm's last chunk has an estimate instead.
     chunks = cast("list[Any]", getattr(stream, "chunks", None) or [])
     return any(getattr(chunk, "usage", None) is not None for chunk in chunks)
-
-
-def _priced(event: ModelEvent, info: ModelInfo, lost: int) -> ModelEvent:
-    if not isinstance(event, ModelAnswer):
-        return event
-    usage = event.usage
-    if usage is None:
-        return replace(event, lost=lost)
-    return replace(event, cost=cost_of(info.price, usage), lost=lost)
-
-
-def wait_before(attempt: int, failure: AttemptFailure) -> float:
-    """Return the seconds before the next attempt: what the provider asks, or a random backoff."""
-    if failure.wait is not None:
-        return min(failure.wait, LONGEST_WAIT)
-    # Full jitter: many runs that failed together do not come back together.
-    return random.uniform(0.0, min(FIRST_WAIT * 2 ** (attempt - 1), LONGEST_WAIT))

@@ -12,15 +12,13 @@ from typing import Any, cast
 
 import orjson
 
-from agent_runtime.errors import ModelProtocolError
 from agent_runtime.messages import (
     FileKind,
-    Opaque,
     PromptMessage,
     ToolCall,
     ToolSpec,
-    encodable,
 )
+from agent_runtime.models.answer import AnswerBuilder
 from agent_runtime.models.base import (
     FilePart,
     Json,
@@ -28,19 +26,16 @@ from agent_runtime.models.base import (
     ModelEvent,
     ModelRequest,
     RawCall,
-    ReasoningDelta,
-    TextDelta,
     TokenUsage,
 )
 from agent_runtime.models.catalog import CACHE_MARKS
 from agent_runtime.models.file_parts import after_results, in_results, part_of
-from agent_runtime.models.finish_reasons import reason_of
 from agent_runtime.models.reasoning_replay import ReasoningReplay, reasoning_replay_of
 from agent_runtime.models.tokens import placeholder
 from agent_runtime.models.tool_call_stream import ToolCallAssembler
 
 _MARK: Json = {"type": "ephemeral"}
-_FOLLOWS: Json = {"type": "text", "text": "The files of the tool results above:"}
+FOLLOWS: Json = {"type": "text", "text": "The files of the tool results above:"}
 _REPLAYED = ("thinking_blocks", "reasoning_items")
 """Fields of a model's reasoning that litellm gives and takes back unchanged."""
 
@@ -80,14 +75,14 @@ def messages_of(request: ModelRequest, dialect: Dialect) -> list[Json]:
     following: list[Json] = []
     for index, message in enumerate(request.messages):
         if message.role != "tool" and following:
-            wire.append({"role": "user", "content": [_FOLLOWS, *following]})
+            wire.append({"role": "user", "content": [FOLLOWS, *following]})
             following = []
         files = request.files.get(index) or [FilePart(file) for file in message.files]
         if message.role == "tool" and after_results(dialect.provider):
-            following += _parts(files, dialect)
+            following += parts_of(files, dialect)
         wire.append(_message(message, files, dialect, mark=index in marked))
     if following:
-        wire.append({"role": "user", "content": [_FOLLOWS, *following]})
+        wire.append({"role": "user", "content": [FOLLOWS, *following]})
     return wire
 
 
@@ -111,11 +106,18 @@ def _message(
     message: PromptMessage, files: Sequence[FilePart], dialect: Dialect, *, mark: bool
 ) -> Json:
     if message.role == "assistant":
-        text = _with_names(message.text, files, dialect, inside=False)
+        text = with_names(message.text, files, dialect, inside=False)
         return _assistant(message, text, dialect, mark=mark)
+    return user_content(message, files, dialect, mark=mark)
+
+
+def user_content(
+    message: PromptMessage, files: Sequence[FilePart], dialect: Dialect, *, mark: bool
+) -> Json:
+    """Return a message that is not the model's, with the files that it can show."""
     inside = message.role != "tool" or in_results(dialect.provider)
-    parts = _parts(files, dialect) if inside else []
-    text = _with_names(message.text, files, dialect, inside=inside)
+    parts = parts_of(files, dialect) if inside else []
+    text = with_names(message.text, files, dialect, inside=inside)
     content: list[Json] = [{"type": "text", "text": text}] if text or not parts else []
     content += parts
     if message.role == "tool":
@@ -128,12 +130,13 @@ def _message(
     return {"role": message.role, "content": text if plain else content}
 
 
-def _parts(files: Iterable[FilePart], dialect: Dialect) -> list[Json]:
+def parts_of(files: Iterable[FilePart], dialect: Dialect) -> list[Json]:
+    """Return the files that the model can be shown, as parts of a message."""
     parts = (part_of(one, dialect.provider, dialect.takes) for one in files)
     return [part for part in parts if part is not None]
 
 
-def _with_names(text: str, files: Iterable[FilePart], dialect: Dialect, *, inside: bool) -> str:
+def with_names(text: str, files: Iterable[FilePart], dialect: Dialect, *, inside: bool) -> str:
     """Return a message's text with the names of files that are not sent as parts.
 
     The content of a text document follows its name.
@@ -212,47 +215,25 @@ def _call(call: ToolCall, signature: str | None) -> Json:
     return wire
 
 
-class _Text:
-    """The text of a stream; joins a character whose two surrogates arrive in different pieces."""
-
-    def __init__(self) -> None:
-        self._pieces: list[str] = []
-        self._half = ""
-
-    def add(self, piece: str) -> str:
-        """Add a piece; return the new text that is complete."""
-        self._pieces.append(piece)
-        text = self._half + piece
-        self._half = text[-1] if "\ud800" <= text[-1] <= "\udbff" else ""
-        return encodable(text.removesuffix(self._half))
-
-    def __str__(self) -> str:
-        return encodable("".join(self._pieces))
-
-
 class Collector:
     """Gathers the chunks of one stream into an answer."""
 
     def __init__(self, model: str, returns: ReasoningReplay | None = None) -> None:
-        self._model = model
         self._returns = returns or ReasoningReplay(reasoning="given", ordered=True)
-        self._text = _Text()
-        self._reasoning = _Text()
+        self._builder = AnswerBuilder(model)
         self._calls = ToolCallAssembler()
         self._blocks: list[Json] = []
         self._order: list[list[Any]] = []
         self._reasons = False
         self._items: list[Json] = []
-        self._images: list[str] = []
-        self._usage: TokenUsage | None = None
-        self._reported_model = ""
 
     def add(self, chunk: Any) -> Iterator[ModelEvent]:
         """Add one chunk of litellm's stream; yield its deltas."""
-        self._reported_model = getattr(chunk, "model", None) or self._reported_model
+        builder = self._builder
+        builder.reported_model = getattr(chunk, "model", None) or builder.reported_model
         usage = getattr(chunk, "usage", None)
         if usage is not None:
-            self._usage = _usage(usage)
+            builder.usage = _usage(usage)
         for choice in _list(chunk, "choices")[:1]:
             if choice.delta is not None:
                 yield from self._delta(choice.delta)
@@ -260,21 +241,19 @@ class Collector:
     def _delta(self, delta: Any) -> Iterator[ModelEvent]:
         reasoning = getattr(delta, "reasoning_content", None)
         self._reasons = self._reasons or reasoning is not None
-        if reasoning and (text := self._reasoning.add(reasoning)):
-            yield ReasoningDelta(text)
+        yield from self._builder.think(reasoning or "")
         for block in _list(delta, "thinking_blocks"):
             if _join(self._blocks, _plain(block)):
                 self._order.append(["thinking", len(self._blocks) - 1])
         if delta.content:
             self._say(delta.content)
-            if text := self._text.add(delta.content):
-                yield TextDelta(text)
+            yield from self._builder.say(delta.content)
         for fragment in _list(delta, "tool_calls"):
             if self._calls.add(fragment):
                 self._order.append(["call", len(self._calls.opened) - 1])
         self._items += map(_plain, _list(delta, "reasoning_items"))
         for image in map(_plain, _list(delta, "images")):
-            self._images.append(str(image["image_url"]["url"]))
+            self._builder.files.append(str(image["image_url"]["url"]))
 
     def _say(self, piece: str) -> None:
         if not self._order or self._order[-1][0] != "text":
@@ -293,37 +272,15 @@ class Collector:
             ModelProtocolError: the stream ended in the middle, or the answer is empty though
                 nothing kept the model from answering.
         """
-        finish = "refusal" if refusal else reason_of(word)
-        if not word or finish == "broken":
-            why = f" ({word})" if word else ""
-            raise ModelProtocolError(
-                f"The answer of {self._model} broke off in the middle{why}.",
-                cure="Try again; if it persists, look at the provider's status.",
-            )
-        text = str(self._text) or encodable(refusal)
-        calls = self._calls.opened
-        said = calls or text.strip() or self._images
-        if not said and finish in ("stop", "tool_calls", "pause"):
-            raise ModelProtocolError(
-                f"{self._model} answered nothing: neither text nor a call.",
-                cure="Try again, or use another model.",
-            )
-        if finish == "tool_calls" and not calls:
-            finish = "malformed"
-        if finish in ("length", "window"):
+        builder, calls = self._builder, self._calls.opened
+        builder.word, builder.refusal = word, refusal
+        builder.calls = [RawCall(call.name, "".join(call.arguments)) for call in calls]
+        if not reported:
+            builder.usage = None
+        if builder.finish in ("length", "window"):
             self._drop_cut_thinking()
-        return ModelAnswer(
-            text=text,
-            calls=tuple(RawCall(call.name, "".join(call.arguments)) for call in calls),
-            finish="tool_calls" if calls and finish in ("stop", "pause") else finish,
-            word=word,
-            model=self._model,
-            usage=self._usage if reported else None,
-            reasoning=str(self._reasoning),
-            opaque=self._opaque([call.signature for call in calls]),
-            extra={"reported_model": self._reported_model},
-            files=tuple(self._images),
-        )
+        builder.data = self._replay_data([call.signature for call in calls])
+        return builder.answer()
 
     def _drop_cut_thinking(self) -> None:
         """Remove thinking that was cut off before its signature; no provider takes it back."""
@@ -332,25 +289,25 @@ class Collector:
             self._blocks.pop()
             self._order.pop()
 
-    def _opaque(self, signatures: list[str | None]) -> Opaque | None:
+    def _replay_data(self, signatures: list[str | None]) -> Json:
         """Return the data to send back; other data would only be counted."""
         data: Json = {}
         returns = self._returns
         if self._blocks and returns.blocks:
             data["thinking_blocks"] = self._blocks
             order = [[kind, "".join(it) if kind == "text" else it] for kind, it in self._order]
-            if returns.ordered and not _is_usual([kind for kind, _ in order]):
+            if returns.ordered and not is_usual([kind for kind, _ in order]):
                 data["order"] = order
         if self._items and returns.blocks:
             data["reasoning_items"] = self._items
         if self._reasons and returns.reasoning != "never":
-            data["reasoning_content"] = str(self._reasoning)
+            data["reasoning_content"] = self._builder.reasoning
         if any(signatures):
             data["signatures"] = signatures
-        return Opaque(self._model, data) if data else None
+        return data
 
 
-def _is_usual(kinds: Sequence[str]) -> bool:
+def is_usual(kinds: Sequence[str]) -> bool:
     """Return whether an answer has its thinking first, then one text, then its calls."""
     usual = ("thinking", "text", "call")
     return list(kinds) == sorted(kinds, key=usual.index) and kinds.count("text") <= 1

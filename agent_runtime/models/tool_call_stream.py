@@ -69,11 +69,20 @@ class ToolCallAssembler:
 
     def add(self, fragment: Any) -> bool:
         """Add a fragment; return whether it begins a call."""
-        index = fragment.index or 0
         identity, _, signature = (fragment.id or "").partition(SIGNATURE)
         function = fragment.function
         name = (function.name or "") if function is not None else ""
-        arguments = _text(function.arguments) if function is not None else ""
+        arguments = arguments_text(function.arguments) if function is not None else ""
+        extra = cast("dict[str, Any]", getattr(fragment, "provider_specific_fields", None) or {})
+        signature = extra.get("thought_signature") or signature
+        return self.add_piece(fragment.index or 0, identity, name, arguments, signature)
+
+    def add_piece(
+        self, index: int, identity: str, name: str, arguments: str, signature: str | None = None
+    ) -> bool:
+        """Add the parts of a fragment, each empty where it has none; return whether it begins a
+        call.
+        """
         call = self._continued(index, identity, name, arguments)
         if begins := call is None:
             if not identity and not name and index in self._at:
@@ -88,8 +97,7 @@ class ToolCallAssembler:
         call.name = call.name or name
         call.arguments.append(arguments)
         call.braces.add(arguments)
-        extra = cast("dict[str, Any]", getattr(fragment, "provider_specific_fields", None) or {})
-        call.signature = extra.get("thought_signature") or signature or call.signature
+        call.signature = signature or call.signature
         return begins
 
     def _continued(
@@ -123,7 +131,7 @@ def _fits(call: PartialCall, name: str, arguments: str) -> bool:
     return name == call.name and not (call.braces.closed and arguments.strip())
 
 
-def _text(arguments: object) -> str:
+def arguments_text(arguments: object) -> str:
     # Some servers send the object itself instead of text.
     if arguments is None or isinstance(arguments, str):
         return arguments or ""

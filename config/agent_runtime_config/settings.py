@@ -236,6 +236,11 @@ class Settings(RoleSettings):
         description="Whether to repeat the system prompt as a user message, for models that "
         "ignore the system role.",
     )
+    model_transport: Annotated[Literal["auto", "native", "litellm"], Lower] = Field(
+        default="auto",
+        description="How models are called: `native` by a wire of our own, `litellm` through that "
+        "library, `auto` by a wire of our own where there is one for the provider.",
+    )
     first_byte_timeout: Seconds = Field(
         default=120.0, description="Seconds to wait for the first byte of a model's answer."
     )

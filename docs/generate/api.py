@@ -54,6 +54,7 @@ GROUPS: Mapping[str, Sequence[str]] = {
         "Model",
         "ModelSettings",
         "LiteLLMModel",
+        "NativeModel",
         "ScriptedModel",
         "model_from_name",
         "Embedder",

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from agent_runtime.messages import PromptMessage, ToolSpec
-from agent_runtime.models import litellm
+from agent_runtime.models import attempts
 from agent_runtime.models.base import ModelAnswer, ModelEvent, ModelRequest
 from agent_runtime.models.litellm import LiteLLMModel
 from agent_runtime.testing.model_server import OpenAIServer, Reply
@@ -57,7 +57,7 @@ def play(monkeypatch: pytest.MonkeyPatch) -> Play:
 
     Retries wait no time, so that only `retry-after` makes a test wait.
     """
-    monkeypatch.setattr(litellm, "FIRST_WAIT", 0.0)
+    monkeypatch.setattr(attempts, "FIRST_WAIT", 0.0)
 
     @asynccontextmanager
     async def serve(replies: Sequence[Reply], **options: Any) -> AsyncGenerator[Talk]:

@@ -20,7 +20,7 @@ from agent_runtime.errors import (
     ModelUnavailable,
     RealModelForbidden,
 )
-from agent_runtime.models import litellm
+from agent_runtime.models import attempts
 from agent_runtime.models.catalog import embedding_price
 from agent_runtime.models.embedding import LiteLLMEmbedder, ScriptedEmbedder
 from agent_runtime.models.tokens import count_text
@@ -40,7 +40,7 @@ Play: TypeAlias = Callable[..., AbstractAsyncContextManager[tuple[LiteLLMEmbedde
 @pytest.fixture
 def play(monkeypatch: pytest.MonkeyPatch) -> Play:
     """Return what serves replies, and an embedder that talks to the server; no retry waits."""
-    monkeypatch.setattr(litellm, "FIRST_WAIT", 0.0)
+    monkeypatch.setattr(attempts, "FIRST_WAIT", 0.0)
 
     @asynccontextmanager
     async def serve(

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from agent_runtime.errors import ModelProtocolError
-from agent_runtime.models import litellm
+from agent_runtime.models import attempts
 from agent_runtime.models.base import FinishReason, ModelAnswer, RawCall, Retrying
 from agent_runtime.models.finish_reasons import FinishReader, reason_of
 from agent_runtime.models.litellm import LiteLLMModel
@@ -75,7 +75,7 @@ BROKEN = {
 async def test_a_stream_that_breaks_off_is_asked_for_again_and_else_an_error(
     monkeypatch: pytest.MonkeyPatch, name: str, half: list[bytes], whole: list[bytes]
 ) -> None:
-    monkeypatch.setattr(litellm, "FIRST_WAIT", 0.0)
+    monkeypatch.setattr(attempts, "FIRST_WAIT", 0.0)
     answer, reasons = await ask(name, [half, whole], retries=1)
     assert (answer.text, answer.lost) == ("Whole.", 1)
     assert "broke off" in reasons[0]

@@ -14,7 +14,7 @@ import orjson
 import pytest
 
 from agent_runtime.errors import ModelAuthError, ModelError, ModelRejected, ModelUnavailable
-from agent_runtime.models import litellm
+from agent_runtime.models import attempts, litellm
 from agent_runtime.models.base import Retrying
 from agent_runtime.models.litellm import LiteLLMModel
 from agent_runtime.testing.model_server import OpenAIServer, Reply
@@ -199,7 +199,7 @@ async def test_what_passes_is_waited_for_as_the_provider_asks(
     async def sleep(seconds: float) -> None:
         slept.append(seconds)
 
-    monkeypatch.setattr(litellm, "FIRST_WAIT", 0.0)
+    monkeypatch.setattr(attempts, "FIRST_WAIT", 0.0)
     await litellm.load_litellm()
     monkeypatch.setattr("agent_runtime.models.litellm.anyio.sleep", sleep)
     for case in LIMITED:

@@ -14,7 +14,7 @@ from agent_runtime.errors import ConfigError, ModelNotFound, RealModelForbidden
 from agent_runtime.messages import PromptMessage
 from agent_runtime.models.access import ModelAccess
 from agent_runtime.models.base import ModelRequest
-from agent_runtime.models.litellm import LiteLLMModel, load_litellm
+from agent_runtime.models.litellm import LiteLLMModel, NativeModel, load_litellm
 from agent_runtime.testing.model_server import OpenAIServer, Reply
 
 MAIN, OWN, CLAUDE = "sk-of-the-main-model", "sk-of-the-observer", "sk-ant-of-claude-only"
@@ -167,5 +167,5 @@ async def test_the_version_stands_once_in_an_address(end: str) -> None:
         assert [one.path for one in server.requests] == ["/v1/messages"]
 
 
-def _access(model: LiteLLMModel) -> ModelAccess:
+def _access(model: LiteLLMModel | NativeModel) -> ModelAccess:
     return model._access  # pyright: ignore[reportPrivateUsage]

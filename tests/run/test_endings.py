@@ -15,7 +15,7 @@ from agent_runtime import Agent, LiteLLMModel, Runtime, Settings
 from agent_runtime.cli.exit_codes import MODEL, code_of_result
 from agent_runtime.log.run_log import Exchange
 from agent_runtime.messages import AssistantMessage, decode_message, encode_message
-from agent_runtime.models import litellm
+from agent_runtime.models import attempts
 from agent_runtime.models.base import ModelAnswer, RawCall
 from agent_runtime.prompt.normalise import normalise_answer
 from agent_runtime.run.tool_calls import partition_calls
@@ -53,7 +53,7 @@ def provide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Provide:
     """Return what opens a runtime whose model answers as its provider streams."""
     path = tmp_path / "runs.db"
     url_of_database = f"file:{path}"
-    monkeypatch.setattr(litellm, "FIRST_WAIT", 0.0)
+    monkeypatch.setattr(attempts, "FIRST_WAIT", 0.0)
     monkeypatch.setenv("AGENT_RUNTIME_FORBID_REAL_MODELS", "1")
 
     @asynccontextmanager

@@ -21,7 +21,7 @@ from agent_runtime import (
     Settings,
     tool,
 )
-from agent_runtime.models import litellm
+from agent_runtime.models import attempts
 from agent_runtime.models.scripted import Scripted, ScriptFunction
 from agent_runtime.testing.model_server import OpenAIServer, Reply, Script
 from agent_runtime_storage import UserStore
@@ -119,7 +119,7 @@ def serve(
 
     Retries wait no time of their own, so that only `retry-after` could make a test wait.
     """
-    monkeypatch.setattr(litellm, "FIRST_WAIT", 0.0)
+    monkeypatch.setattr(attempts, "FIRST_WAIT", 0.0)
     monkeypatch.setenv("AGENT_RUNTIME_FORBID_REAL_MODELS", "1")
 
     @asynccontextmanager

@@ -18,7 +18,7 @@ import pytest
 from agent_runtime import Agent, Event, LiteLLMModel, RunResult, Runtime, Settings, tool
 from agent_runtime.memory.observational.observer import model as model_observer
 from agent_runtime.memory.observational.reflector import model as model_reflector
-from agent_runtime.models import litellm
+from agent_runtime.models import attempts
 from agent_runtime.models.tokens import count_text
 from agent_runtime.testing.model_server import OpenAIServer, Reply
 from agent_runtime.testing.observer import is_for_memory, notes_for
@@ -177,7 +177,7 @@ async def serve(
     **settings: Any,
 ) -> AsyncGenerator[Served]:
     """Open a runtime with memory whose provider is a server; its retries do not wait."""
-    patch.setattr(litellm, "FIRST_WAIT", 0.0)
+    patch.setattr(attempts, "FIRST_WAIT", 0.0)
     patch.setattr(model_observer, "WAIT", 0.0)
     patch.setenv("AGENT_RUNTIME_FORBID_REAL_MODELS", "1")
     provider = Provider(remember, steps)

@@ -17,7 +17,7 @@ from agent_runtime.log.branch import entry_of
 from agent_runtime.memory.recall import indexer as embedding
 from agent_runtime.memory.recall.passages import passages
 from agent_runtime.messages import Note, decode_message
-from agent_runtime.models import litellm
+from agent_runtime.models import attempts
 from agent_runtime.models.base import ModelRequest
 from agent_runtime.models.embedding import ScriptedEmbedder, Vector
 from agent_runtime.models.scripted import Scripted, call, say
@@ -362,7 +362,7 @@ async def test_what_was_recalled_is_not_embedded(database_url: str) -> None:
 async def test_all_of_it_through_litellm_and_http(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(litellm, "FIRST_WAIT", 0.0)
+    monkeypatch.setattr(attempts, "FIRST_WAIT", 0.0)
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test-0123456789abcdef")
     async with OpenAIServer(lambda request, n: Reply()) as server:
         server.embed = lambda request, n: server_error() if n == 1 else Reply()

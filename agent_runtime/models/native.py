@@ -1,0 +1,381 @@
+"""Language models called by a wire of ours, without litellm.
+
+A message of a prompt is encoded once and kept while it stays in the prompt, so that a call costs
+little more than copying its bytes to the socket.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import aclosing, asynccontextmanager
+from urllib.parse import urlsplit
+
+import anyio
+import anyio.to_thread
+import orjson
+
+from agent_runtime.errors import ConfigError, ModelAuthError, ModelProtocolError
+from agent_runtime.messages import FileKind, PromptMessage, ToolSpec
+from agent_runtime.models.access import ModelAccess
+from agent_runtime.models.attempts import AttemptError, stalled, until, with_retries
+from agent_runtime.models.base import (
+    FilePart,
+    ModelEvent,
+    ModelInfo,
+    ModelRequest,
+    Price,
+    SettingIgnored,
+)
+from agent_runtime.models.catalog import entry_of, model_info, provider_of
+from agent_runtime.models.error_bodies import read_response
+from agent_runtime.models.error_mapping import AttemptFailure, failure_of_body
+from agent_runtime.models.wire.base import (
+    Decoder,
+    Piece,
+    ServerEvent,
+    StreamFailedError,
+    Target,
+    Wire,
+    WireRequest,
+)
+from agent_runtime.models.wire.http import StreamedResponse, is_connection_error, post, prepare
+from agent_runtime.models.wire.servers import WireName, key_of, server_of, url_of, wire_of
+from agent_runtime.models.wire.sse import EventStream
+
+PINGS = 600.0
+"""Seconds: the longest time in which a provider may send keep-alives and nothing else."""
+THREADS = 64
+"""The prompts of how many threads are kept encoded."""
+
+_LONGEST_ERROR = 1_000_000
+"""Bytes of an error response that are read."""
+_NOTHING: tuple[FilePart, ...] = ()
+
+
+class NativeModel:
+    """A language model called by a wire of ours; its arguments are those of `LiteLLMModel`.
+
+    Raises:
+        ConfigError: the name is empty, there is no wire for its provider, or its server's address
+            is missing.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        first_byte_timeout: float = 120.0,
+        idle_timeout: float = 60.0,
+        retries: int = 4,
+        price: Price | None = None,
+        window: int | None = None,
+        max_output: int | None = None,
+        takes: Iterable[FileKind] | None = None,
+        local_only: bool = False,
+    ) -> None:
+        self._access = ModelAccess.of(
+            name, base_url=base_url, api_key=api_key, local_only=local_only
+        )
+        self._name = self._access.name
+        if not can_call(self._name, base_url):
+            raise ConfigError(
+                f"There is no native wire for {self._name}, or its server's address is missing.",
+                cure="Use AGENT_RUNTIME_MODEL_TRANSPORT=litellm, or give the model a base URL.",
+            )
+        self._first_byte_timeout = first_byte_timeout
+        self._idle_timeout = idle_timeout
+        self._retries = retries
+        self._known = functools.partial(
+            model_info,
+            self._name,
+            price=price,
+            window=window,
+            max_output=max_output,
+            takes=None if takes is None else tuple(takes),
+        )
+        self._info: ModelInfo | None = None
+        self._wire: Wire | None = None
+        self._encoded: OrderedDict[str, _EncodedPrompt] = OrderedDict()
+
+    @property
+    def name(self) -> str:
+        """litellm's name of the model."""
+        return self._name
+
+    async def info(self) -> ModelInfo:
+        """Return window, output limit and price; reads the table of models on first use."""
+        if self._info is None:
+            self._info = await anyio.to_thread.run_sync(self._known)
+        return self._info
+
+    async def check(self) -> None:
+        """Check that the model can be called, without calling it.
+
+        Raises:
+            RealModelForbidden: it may not be called.
+            ModelAuthError: its key is missing.
+        """
+        self._access.check_allowed()
+        _key(self._access)
+
+    @asynccontextmanager
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[AsyncIterator[ModelEvent]]:
+        """Call the model; retry failures that may pass.
+
+        Raises (from the iterator):
+            RealModelForbidden, ModelAuthError, ModelNotFound, ModelRejected, ModelOverflow: at
+                once.
+            ModelUnavailable, ModelStalled, ModelProtocolError: after all retries.
+        """
+        async with aclosing(self._events(request)) as events:
+            yield events
+
+    async def _events(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
+        await self.check()
+        info = await self.info()
+        if self._wire is None:
+            self._wire = await anyio.to_thread.run_sync(wire_for, self._access, info)
+        wire = self._wire
+        sent = self._prompt(request).request(wire, request)
+        for name in sent.ignored:
+            yield SettingIgnored(name)
+        attempt = functools.partial(self._attempt, wire, sent)
+        async with aclosing(with_retries(attempt, retries=self._retries, info=info)) as events:
+            async for event in events:
+                yield event
+
+    def _prompt(self, request: ModelRequest) -> _EncodedPrompt:
+        """Return what of the thread's last prompt is encoded already."""
+        prompt = self._encoded.pop(request.session, None) or _EncodedPrompt()
+        if request.session:
+            self._encoded[request.session] = prompt
+            if len(self._encoded) > THREADS:
+                self._encoded.popitem(last=False)
+        return prompt
+
+    async def _attempt(self, wire: Wire, sent: WireRequest) -> AsyncGenerator[ModelEvent]:
+        """Call the model once.
+
+        Raises:
+            AttemptError: with the failure and whether to retry.
+        """
+        decoder = wire.decoder()
+        response: StreamedResponse | None = None
+        began = False
+        try:
+            start = anyio.current_time()
+            with until(start + self._first_byte_timeout):
+                response = await post(sent)
+            if response.status != 200:
+                with until(start + self._first_byte_timeout):
+                    text = await response.text(_LONGEST_ERROR)
+                raise AttemptError(self._refused(response, text))
+            async with aclosing(self._read(response, decoder, start)) as events:
+                async for event in events:
+                    began = True
+                    yield event
+            yield decoder.answer()
+        except TimeoutError:
+            late = stalled(self._name, self._first_byte_timeout, self._idle_timeout, began=began)
+            raise AttemptError(late) from None
+        except ModelProtocolError as error:
+            raise AttemptError(AttemptFailure(error, retry=True, billed=True)) from None
+        except StreamFailedError as error:
+            raise AttemptError(self._failed(error, began=began)) from None
+        except ValueError as error:
+            broken = ModelProtocolError(
+                f"{self._name} sent what is not in its protocol: {error}",
+                cure="Try again; if it persists, check that the base URL is one of this provider.",
+            )
+            raise AttemptError(AttemptFailure(broken, retry=True, billed=True)) from None
+        except Exception as error:
+            if not is_connection_error(error):
+                raise
+            # Not chained: a proxy's URL may hold a password, and a traceback would show it.
+            raise AttemptError(self._unreachable(error, began=began)) from None
+        finally:
+            if response is not None:
+                await response.close(whole=decoder.finished)
+
+    async def _read(
+        self, response: StreamedResponse, decoder: Decoder, start: float
+    ) -> AsyncGenerator[ModelEvent]:
+        """Yield the deltas of an answer.
+
+        Until its first event only the deadline for the first byte counts, which keep-alives do not
+        extend.  From then on any byte extends the deadline for silence, but keep-alives alone only
+        up to a limit.
+        """
+        if "event-stream" not in response.headers.get("content-type", "event-stream"):
+            with until(start + self._first_byte_timeout):
+                text = await response.text(_LONGEST_ERROR * 64)
+            # Servers that do not stream send one JSON object.
+            for event in _deltas(decoder, ServerEvent("", text.encode())):
+                yield event
+            return
+        stream = EventStream()
+        deadline = latest = start + self._first_byte_timeout
+        while not decoder.finished:
+            with until(min(deadline, latest)):
+                chunk = await response.chunk()
+            heard = False
+            for event in _events_of(stream, chunk):
+                heard = True
+                for delta in _deltas(decoder, event):
+                    yield delta
+                if decoder.finished:
+                    return
+            if not chunk:
+                return
+            now = anyio.current_time()
+            if heard:
+                latest = now + max(PINGS, self._idle_timeout)
+                deadline = now + self._idle_timeout
+            elif latest > start + self._first_byte_timeout:
+                deadline = now + self._idle_timeout
+
+    def _refused(self, response: StreamedResponse, text: str) -> AttemptFailure:
+        """Return the failure of an error response."""
+        said = read_response(response.status, response.headers, text)
+        raw = said.message or f"HTTP status {response.status}"
+        secrets = self._access.secrets()
+        return failure_of_body(said, raw, self._name, streaming=False, secrets=secrets)
+
+    def _failed(self, error: StreamFailedError, *, began: bool) -> AttemptFailure:
+        """Return the failure of an error in mid-stream."""
+        said = read_response(200, {}, orjson.dumps(error.body).decode())
+        raw = said.message or "no reason given"
+        secrets = self._access.secrets()
+        return failure_of_body(said, raw, self._name, streaming=began, secrets=secrets)
+
+    def _unreachable(self, error: Exception, *, began: bool) -> AttemptFailure:
+        """Return the failure of a connection."""
+        said = read_response(0, {}, "")
+        host = urlsplit(self._access.base_url or "").hostname or "its provider"
+        raw = f"{type(error).__name__} of the connection to {host}: {error}".strip(": ")
+        secrets = self._access.secrets()
+        return failure_of_body(said, raw, self._name, streaming=began, secrets=secrets)
+
+
+class _EncodedPrompt:
+    """The pieces of a thread's last prompt, by the identity of their messages."""
+
+    def __init__(self) -> None:
+        self._pieces: dict[tuple[int, bool], tuple[PromptMessage, Sequence[FilePart], Piece]] = {}
+        self._tools: tuple[ToolSpec, ...] | None = None
+        self._encoded_tools = b""
+
+    def request(self, wire: Wire, request: ModelRequest) -> WireRequest:
+        """Return a request; only messages that are new are encoded."""
+        marks = frozenset(request.marks)
+        pieces: list[Piece] = []
+        held = self._pieces
+        now: dict[tuple[int, bool], tuple[PromptMessage, Sequence[FilePart], Piece]] = {}
+        for index, message in enumerate(request.messages):
+            mark = index in marks
+            files = request.files.get(index, _NOTHING) if message.files else _NOTHING
+            known = held.get((id(message), mark))
+            if known is None or known[0] is not message or known[1] != files:
+                known = (message, files, wire.piece(message, files, mark=mark))
+            now[id(message), mark] = known
+            pieces.append(known[2])
+        # What left the prompt is forgotten.
+        self._pieces = now
+        if self._tools != request.tools:
+            self._tools, self._encoded_tools = request.tools, wire.tools(request)
+        return wire.request(request, pieces, self._encoded_tools)
+
+
+def can_call(name: str, base_url: str | None = None) -> bool:
+    """Return whether there is a wire of ours for a model's full name."""
+    server = server_of(provider_of(name))
+    return server is not None and bool(url_of(server, base_url))
+
+
+def wire_for(access: ModelAccess, info: ModelInfo) -> Wire:
+    """Return the wire for a model; loads its module and the HTTP client."""
+    prepare()
+    target, wire = _target(access, info)
+    match wire:
+        case "chat":
+            from agent_runtime.models.wire.chat import ChatWire
+
+            return ChatWire(target)
+        case "responses":
+            from agent_runtime.models.wire.responses import ResponsesWire
+
+            return ResponsesWire(target)
+        case "messages":
+            from agent_runtime.models.wire.messages import MessagesWire
+
+            return MessagesWire(target)
+        case "gemini":
+            from agent_runtime.models.wire.gemini import GeminiWire
+
+            return GeminiWire(target)
+
+
+def _deltas(decoder: Decoder, event: ServerEvent) -> Iterator[ModelEvent]:
+    """Yield the deltas of an event.
+
+    Raises:
+        ValueError: a field has another type than the provider's API defines.
+    """
+    try:
+        yield from decoder.feed(event)
+    except (AttributeError, LookupError, TypeError) as error:
+        raise ValueError(f"an event of another form ({type(error).__name__})") from error
+
+
+def _events_of(stream: EventStream, chunk: bytes) -> Iterator[ServerEvent]:
+    return stream.feed(chunk) if chunk else stream.close()
+
+
+def _target(access: ModelAccess, info: ModelInfo) -> tuple[Target, WireName]:
+    provider = provider_of(access.name)
+    server = server_of(provider)
+    # A native model is only made for a provider with a server.
+    assert server is not None
+    entry = entry_of(access.name)
+    url, own = url_of(server, access.base_url), url_of(server, None)
+    model = access.name.partition("/")[2] if "/" in access.name else access.name
+    wire = wire_of(model, server, entry, own_host=url == own)
+    target = Target(
+        name=access.name,
+        provider=provider,
+        model=model.removeprefix("responses/"),
+        base_url=url,
+        key=_key(access),
+        own_host=url == own,
+        takes=info.takes,
+        marks=info.cache_marks > 0,
+        max_output=info.max_output,
+        entry=entry,
+    )
+    return target, wire
+
+
+def _key(access: ModelAccess) -> str:
+    """Return the key to send; empty where a server needs none.
+
+    The environment's key goes to the provider's own address only, or to a base URL of the
+    environment's that is meant for it.
+
+    Raises:
+        ModelAuthError: it is missing.
+    """
+    if access.api_key is not None:
+        return access.api_key
+    server = server_of(provider_of(access.name))
+    assert server is not None
+    key = key_of(server)
+    if key or server.keyless or access.base_url is not None:
+        return key
+    names = " or ".join(server.keys[:2])
+    raise ModelAuthError(
+        f"{access.name} needs a key, and {names} is not set.", cure=f"Set {server.keys[0]}."
+    )
