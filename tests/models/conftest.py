@@ -13,6 +13,7 @@ from agent_runtime.messages import PromptMessage, ToolSpec
 from agent_runtime.models import attempts
 from agent_runtime.models.base import ModelAnswer, ModelEvent, ModelRequest
 from agent_runtime.models.litellm import LiteLLMModel
+from agent_runtime.models.native import NativeModel
 from agent_runtime.testing.model_server import OpenAIServer, Reply
 
 KEY = "sk-test-0123456789abcdef"
@@ -33,7 +34,7 @@ def request(*messages: PromptMessage, **options: Any) -> ModelRequest:
 class Talk:
     """A model and the server that plays its provider."""
 
-    model: LiteLLMModel
+    model: LiteLLMModel | NativeModel
     server: OpenAIServer
 
     async def events(self, asked: ModelRequest | None = None) -> list[ModelEvent]:
@@ -51,8 +52,17 @@ class Talk:
 Play: TypeAlias = Callable[..., AbstractAsyncContextManager[Talk]]
 
 
+Transport: TypeAlias = type[LiteLLMModel] | type[NativeModel]
+
+
+@pytest.fixture(params=[NativeModel, LiteLLMModel], ids=["native", "litellm"])
+def transport(request: pytest.FixtureRequest) -> Transport:
+    """Return a model's class: its transport."""
+    return request.param
+
+
 @pytest.fixture
-def play(monkeypatch: pytest.MonkeyPatch) -> Play:
+def play(monkeypatch: pytest.MonkeyPatch, transport: Transport) -> Play:
     """Return a function that serves replies, and a model that talks to the server.
 
     Retries wait no time, so that only `retry-after` makes a test wait.
@@ -64,6 +74,6 @@ def play(monkeypatch: pytest.MonkeyPatch) -> Play:
         factor = options.pop("factor", 1.0)
         async with OpenAIServer(lambda _, n: replies[n], factor=factor) as server:
             options = {"base_url": server.base_url, "api_key": KEY} | options
-            yield Talk(LiteLLMModel(options.pop("name", "openai/test"), **options), server)
+            yield Talk(transport(options.pop("name", "openai/test"), **options), server)
 
     return serve

@@ -5,11 +5,13 @@ from __future__ import annotations
 import gc
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import aiohttp
 
-from agent_runtime import Agent, Event, LiteLLMModel, RunResult, Runtime, Settings, tool
+from agent_runtime import Agent, Event, RunResult, Runtime, Settings, tool
+from agent_runtime.models.litellm import LiteLLMModel
+from agent_runtime.models.native import NativeModel
 from tests.support.providers.server import Call, Part, Provider, Say, StrictServer, Think, Turn
 
 STEPS = 30
@@ -65,6 +67,10 @@ def script(child: bool, n: int) -> Turn:
             return (thought, at)
 
 
+Transport: TypeAlias = type[LiteLLMModel] | type[NativeModel]
+Transports: TypeAlias = tuple[Transport, Transport]
+
+
 @dataclass(frozen=True, slots=True)
 class Played:
     """A provider, and what calls it."""
@@ -73,17 +79,22 @@ class Played:
     model: str
     path: str = ""
 
-    def agent(self, server: StrictServer) -> Agent:
+    def agent(self, server: StrictServer, transport: Transport) -> Agent:
         """Return the agent of the scenario, with the model of this provider."""
         url = server.url + self.path
-        model = LiteLLMModel(self.model, base_url=url, api_key="sk-test-0123456789", retries=0)
+        model = transport(self.model, base_url=url, api_key="sk-test-0123456789", retries=0)
         return Agent(model, tools=[look, fail], delegation=True, last_messages=4, max_steps=FIRST)
 
 
-async def play(one: Played, folder: Path, other: Played | None = None) -> None:
+async def play(
+    one: Played, folder: Path, transports: Transports, other: Played | None = None
+) -> None:
     """Run the scenario, resume it, with another model if there is one, and assert that all is well.
 
     No provider may have anything to refuse.
+
+    Args:
+        transports: that of the first part, and that of the resumed one.
     """
     settings = Settings(database_url=f"file:{folder / 'run.db'}", **SETTINGS)
     events: list[Event] = []
@@ -92,11 +103,11 @@ async def play(one: Played, folder: Path, other: Played | None = None) -> None:
     before = open_sessions()
     async with StrictServer(one.provider, script) as server:
         async with Runtime.open(settings) as runtime:
-            agent = one.agent(server)
+            agent = one.agent(server, transports[0])
             first = await runtime.run(agent, "Look at all parts.", on_event=events.append)
         server.turn_to(then.provider)
         async with Runtime.open(settings) as runtime:
-            agent = then.agent(server)
+            agent = then.agent(server, transports[1])
             result = await runtime.resume(first.run_id, agent, on_event=events.append)
     assert [one for one in open_sessions() if all(one is not old for old in before)] == []
     _assert_well(server, first, result, events)

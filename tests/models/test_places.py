@@ -14,7 +14,8 @@ from agent_runtime.errors import ConfigError, ModelNotFound, RealModelForbidden
 from agent_runtime.messages import PromptMessage
 from agent_runtime.models.access import ModelAccess
 from agent_runtime.models.base import ModelRequest
-from agent_runtime.models.litellm import LiteLLMModel, NativeModel, load_litellm
+from agent_runtime.models.litellm import LiteLLMModel, load_litellm
+from agent_runtime.models.native import NativeModel
 from agent_runtime.testing.model_server import OpenAIServer, Reply
 
 MAIN, OWN, CLAUDE = "sk-of-the-main-model", "sk-of-the-observer", "sk-ant-of-claude-only"

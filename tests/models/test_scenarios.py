@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.models.scenario import Played, play
+from agent_runtime.models.litellm import LiteLLMModel
+from agent_runtime.models.native import NativeModel
+from tests.models.scenario import Played, Transports, play
 from tests.support.providers.anthropic import Anthropic
 from tests.support.providers.gemini import Gemini
 from tests.support.providers.openai import OpenAI, Quirky
@@ -32,28 +34,41 @@ def quirky(name: str = "openai/test") -> Played:
     return Played(Quirky(), name, "/v1")
 
 
+@pytest.fixture(
+    params=[(NativeModel, NativeModel), (LiteLLMModel, LiteLLMModel), (LiteLLMModel, NativeModel)],
+    ids=["native", "litellm", "litellm-native"],
+)
+def transports(request: pytest.FixtureRequest) -> Transports:
+    """Return the transports before and after the resume."""
+    return request.param
+
+
 @pytest.mark.parametrize("thinking", [False, True], ids=["plain", "thinking"])
-async def test_anthropic(tmp_path: Path, thinking: bool) -> None:
-    await play(claude(thinking=thinking), tmp_path)
+async def test_anthropic(tmp_path: Path, thinking: bool, transports: Transports) -> None:
+    await play(claude(thinking=thinking), tmp_path, transports)
 
 
-async def test_anthropic_where_thinking_is_bound_to_what_precedes_it(tmp_path: Path) -> None:
-    await play(bound(), tmp_path)
+async def test_anthropic_where_thinking_is_bound_to_what_precedes_it(
+    tmp_path: Path, transports: Transports
+) -> None:
+    await play(bound(), tmp_path, transports)
 
 
-async def test_openai(tmp_path: Path) -> None:
-    await play(Played(OpenAI(), "openai/gpt-4o", "/v1"), tmp_path)
+async def test_openai(tmp_path: Path, transports: Transports) -> None:
+    await play(Played(OpenAI(), "openai/gpt-4o", "/v1"), tmp_path, transports)
 
 
 @pytest.mark.parametrize(
     "name", ["openai/test", "deepseek/deepseek-chat", "moonshot/kimi-k2-thinking"]
 )
-async def test_compatible_servers_with_quirks(tmp_path: Path, name: str) -> None:
-    await play(quirky(name), tmp_path)
+async def test_compatible_servers_with_quirks(
+    tmp_path: Path, name: str, transports: Transports
+) -> None:
+    await play(quirky(name), tmp_path, transports)
 
 
-async def test_gemini(tmp_path: Path) -> None:
-    await play(gemini(), tmp_path)
+async def test_gemini(tmp_path: Path, transports: Transports) -> None:
+    await play(gemini(), tmp_path, transports)
 
 
 @pytest.mark.parametrize(
@@ -67,6 +82,6 @@ async def test_gemini(tmp_path: Path) -> None:
     ids=["claude-gemini", "gemini-deepseek", "compatible-claude", "claude-claude"],
 )
 async def test_what_one_model_signed_never_goes_to_another(
-    tmp_path: Path, one: Played, other: Played
+    tmp_path: Path, one: Played, other: Played, transports: Transports
 ) -> None:
-    await play(one, tmp_path, other)
+    await play(one, tmp_path, transports, other)
