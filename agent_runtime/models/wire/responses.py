@@ -20,7 +20,7 @@ from agent_runtime.models.base import (
     ModelSettings,
 )
 from agent_runtime.models.file_parts import part_of
-from agent_runtime.models.tokens import placeholder
+from agent_runtime.models.openai_format import FOLLOWS, Dialect, with_names
 from agent_runtime.models.wire.base import (
     Piece,
     Target,
@@ -33,7 +33,6 @@ from agent_runtime.models.wire.responses_stream import ID, OutputItem, Responses
 _LEAST_OUTPUT = 16
 """OpenAI refuses a lower limit of output tokens."""
 _ROUTED = ("openai", "azure", "xai")
-_FOLLOWS = "The files of the tool results above:"
 _BREAKPOINT: Json = {"mode": "explicit"}
 # OpenAI refuses these at the top of a tool's schema.
 _NO_SCHEMA = ("oneOf", "anyOf", "allOf", "enum", "not")
@@ -45,6 +44,7 @@ class ResponsesWire:
     def __init__(self, target: Target) -> None:
         self._target = target
         self._traits = traits_of(target.model, target.entry)
+        self._dialect = Dialect(model=target.name, provider=target.provider, takes=target.takes)
         # xAI documents text only inside of results.
         self._files_in_results = target.provider != "xai"
         self._marks = target.marks and bool(target.entry.get("supports_prompt_cache_breakpoint"))
@@ -57,7 +57,7 @@ class ResponsesWire:
             return Piece("system", orjson.dumps(message.text))
         files = files or [FilePart(file) for file in message.files]
         if message.role == "assistant":
-            return Piece("assistant", items(*self._answer(message, _named(message.text, files))))
+            return Piece("assistant", items(*self._answer(message, self._named(message, files))))
         parts: list[Json] = []
         unsent: list[FilePart] = []
         for one in files:
@@ -66,7 +66,7 @@ class ResponsesWire:
                 unsent.append(one)
             else:
                 parts.append(part)
-        text = _named(message.text, unsent)
+        text = self._named(message, unsent)
         if message.role == "tool":
             return self._result(message.call_id, text, parts, mark=mark)
         content = [_text(text), *parts] if text else parts
@@ -74,6 +74,10 @@ class ResponsesWire:
             return Piece("user", b"")
         self._mark(content, mark)
         return Piece("user", items({"type": "message", "role": "user", "content": content}))
+
+    def _named(self, message: PromptMessage, files: Sequence[FilePart]) -> str:
+        """Return a message's text with the names of files that are not sent."""
+        return with_names(message.text, files, self._dialect, inside=False)
 
     def _result(self, call: str, text: str, parts: list[Json], *, mark: bool) -> Piece:
         output: str | list[Json] = text
@@ -270,7 +274,7 @@ def _developer(text: bytes) -> bytes:
 
 
 def _following(files: Sequence[bytes]) -> bytes:
-    content = b",".join((orjson.dumps(_text(_FOLLOWS)), *files))
+    content = b",".join((orjson.dumps(_text(FOLLOWS["text"])), *files))
     return b'{"type":"message","role":"user","content":[' + content + b"]}"
 
 
@@ -289,16 +293,6 @@ def _part(shown: FilePart, target: Target) -> Json | None:
         return {"type": "input_file", **part["file"]}
     # The API takes no audio and no video.
     return None
-
-
-def _named(text: str, files: Sequence[FilePart]) -> str:
-    """Return a text with the names of files that are not sent; a text document is quoted."""
-    lines = [text] if text else []
-    for one in files:
-        lines.append(placeholder(one.file, one.problem))
-        if one.text and not one.problem:
-            lines += [one.text, "[end of file]"]
-    return "\n".join(lines)
 
 
 def _call(message: PromptMessage, number: int, item_id: str | None) -> Json:
