@@ -116,6 +116,7 @@ class ResponsesDecoder:
             texts = [part["text"] for part in cast("list[Json]", item.get("summary") or [])]
         if index in self._said:
             return iter(())
+        self._said.add(index)
         if item["type"] == "message":
             return self._builder.say("".join(texts))
         return self._builder.think("\n\n".join(texts))
@@ -148,7 +149,7 @@ class ResponsesDecoder:
             kind, item_id = item["type"], item.get("id")
             if kind == "function_call":
                 order.append(["call", len(builder.calls), item_id])
-                builder.calls.append(RawCall(str(item["name"]), self._written(index, item)))
+                builder.calls.append(RawCall(str(item["name"] or ""), self._written(index, item)))
             elif kind == "reasoning":
                 order.append(["reasoning", len(reasoning), item_id])
                 kept = {name: item.get(name) for name in ("id", "encrypted_content")}
@@ -190,7 +191,7 @@ def _data(order: list[OutputItem], reasoning: list[Json]) -> Json:
     if not whole:
         reasoning = []
         order = [item for item in order if item[0] in ("text", "call")]
-    whole = whole and all(ID.fullmatch(str(item[2] or "")) for item in order)
+    whole = whole and all(isinstance(one[2], str) and ID.fullmatch(one[2]) for one in order)
     whole = whole and all(item[1] for item in texts)
     kept: list[OutputItem] = []
     for kind, what, item_id, *about in order:
@@ -241,12 +242,15 @@ def _loads(data: bytes) -> Json:
 
 
 def _usage(given: Json | None) -> TokenUsage | None:
-    if not given:
+    """Return the usage; None if none is reported, or none that can be billed by."""
+    prompt, completion = ((given or {}).get(f"{way}_tokens") for way in ("input", "output"))
+    if not isinstance(prompt, int) or not isinstance(completion, int):
         return None
-    details = cast("Json", given.get("input_tokens_details") or {})
+    details = cast("Json", (given or {}).get("input_tokens_details") or {})
+    cached, written = (details.get(f"{name}_tokens") for name in ("cached", "cache_write"))
     return TokenUsage(
-        prompt=given.get("input_tokens") or 0,
-        completion=given.get("output_tokens") or 0,
-        cached=details.get("cached_tokens") or 0,
-        cache_write=details.get("cache_write_tokens") or 0,
+        prompt=prompt,
+        completion=completion,
+        cached=cached if isinstance(cached, int) else 0,
+        cache_write=written if isinstance(written, int) else 0,
     )

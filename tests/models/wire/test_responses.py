@@ -10,6 +10,7 @@ import pytest
 
 from agent_runtime.messages import FileRef, Opaque, PromptMessage, ToolCall, ToolSpec
 from agent_runtime.models.base import FilePart, Json, ModelAnswer, ModelRequest
+from agent_runtime.models.reasoning_replay import is_bound
 from agent_runtime.models.wire.base import Target
 from agent_runtime.models.wire.responses import ResponsesWire
 from agent_runtime.models.wire.sse import EventStream
@@ -179,6 +180,22 @@ def test_after_an_activation_no_reasoning_and_no_ids_are_sent() -> None:
     sent = talk.sent["input"]
     assert not [one for one in sent if one["type"] == "reasoning" or "id" in one]
     assert [one["phase"] for one in sent if one.get("role") == "assistant"] == ["commentary"]
+
+
+@pytest.mark.parametrize(
+    ("model", "bound"),
+    [
+        ("openai/gpt-5.6", True),
+        ("gpt-5", True),
+        ("openai/responses/o3", True),
+        ("xai/grok-4.7", True),
+        ("openai/gpt-4o", False),
+        ("openai/gpt-oss-120b", False),
+        ("groq/llama-3.3", False),
+    ],
+)
+def test_an_activation_voids_reasoning_that_is_items(model: str, bound: bool) -> None:
+    assert is_bound(model) is bound
 
 
 def test_another_models_reasoning_is_never_sent() -> None:

@@ -211,6 +211,12 @@ def test_an_answer_without_deltas_is_read_from_its_items() -> None:
     assert decoder.answer().text == "Hi."
 
 
+def test_an_item_that_ends_twice_counts_once() -> None:
+    events = [message("Hi."), message("Hi."), call("{}", 1), call("{}", 1), end()]
+    deltas, decoder = read(map(sse, events))
+    assert (deltas, len(decoder.answer().calls)) == ([TextDelta("Hi.")], 1)
+
+
 def test_an_answer_without_events_of_its_items_is_read_from_its_end() -> None:
     output = [reasoning()["item"], message("Hi.")["item"], call("{}")["item"]]
     deltas, decoder = read([sse(end(output=output))])
@@ -302,7 +308,10 @@ def test_an_answer_of_reasoning_alone_is_empty() -> None:
         (None, None),
         ({}, None),
         ({"input_tokens": 5, "output_tokens": 3}, TokenUsage(5, 3)),
-        ({"input_tokens": 5, "input_tokens_details": None}, TokenUsage(5, 0)),
+        ({"input_tokens": 5, "output_tokens": 0, "input_tokens_details": None}, TokenUsage(5, 0)),
+        ({"input_tokens": 5}, None),
+        ({"input_tokens": "5", "output_tokens": 3}, None),
+        ({**USAGE, "input_tokens_details": {"cached_tokens": None}}, TokenUsage(90, 7)),
         (USAGE, TokenUsage(90, 7, 40, 30)),
     ],
 )
@@ -382,7 +391,7 @@ def test_reasoning_that_is_not_encrypted_is_not_kept_and_no_ids_are() -> None:
 
 
 def test_items_without_ids_or_with_odd_ones_have_none() -> None:
-    for odd in (None, "", "x" * 65, "a b"):
+    for odd in (None, "", 7, "x" * 65, "a b"):
         data = kept(reasoning(0), message("Hi.", 1, id=odd, phase="final_answer"))
         assert data["items"] == [["reasoning", 0, None], ["text", "", None, "final_answer"]]
 

@@ -141,6 +141,8 @@ class Responses(Provider):
             "include" in body and not self.efforts,
             "Encrypted content is not supported with this model.",
         )
+        verbosity = body.get("text", {}).get("verbosity", "medium")
+        refuse_if(verbosity not in ("low", "medium", "high"), "Invalid 'text.verbosity'")
         long = len(body.get("prompt_cache_key", "")) > 64
         refuse_if(long, "Invalid 'prompt_cache_key': string too long.")
 
