@@ -32,7 +32,7 @@ from agent_runtime.models.base import (
 from agent_runtime.models.catalog import is_chat_model, model_info, provider_of
 from agent_runtime.models.error_mapping import AttemptFailure, failure_of
 from agent_runtime.models.finish_reasons import FinishReader
-from agent_runtime.models.openai_format import Collector, Dialect, messages_of, tools_of
+from agent_runtime.models.openai_format import Collector, Dialect, cache_key, messages_of, tools_of
 
 # They keep litellm's import from reading the project's `.env` and from logging.
 _ENVIRONMENT = {
@@ -230,7 +230,7 @@ class LiteLLMModel:
             arguments |= _past_the_sdk(arguments["messages"])
         arguments |= self._access.arguments(_import_litellm())
         if request.session and provider in _ROUTING_PROVIDERS and self._access.base_url is None:
-            arguments["prompt_cache_key"] = request.session
+            arguments["prompt_cache_key"] = cache_key(request.session)
         return arguments
 
     def _dialect(self, info: ModelInfo) -> Dialect:

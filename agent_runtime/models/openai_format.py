@@ -6,6 +6,7 @@ Pure: no I/O, and litellm is not imported.
 from __future__ import annotations
 
 import copy
+import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -100,6 +101,14 @@ def tools_of(tools: Sequence[ToolSpec]) -> list[Json]:
         }
         for tool in tools
     ]
+
+
+def cache_key(session: str) -> str:
+    """Return the key by which a provider routes equal prompts to the same cache.
+
+    A hash, because providers show it in their logs, and a thread's id may say who its user is.
+    """
+    return hashlib.sha256(session.encode()).hexdigest()[:32]
 
 
 def _message(

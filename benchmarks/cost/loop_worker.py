@@ -25,7 +25,7 @@ import anyio.to_thread
 import httpx
 import orjson
 
-from agent_runtime import Agent, LiteLLMModel, Runtime, Settings, tool
+from agent_runtime import Agent, Runtime, Settings, model_from_name, tool
 from agent_runtime.models.litellm import load_litellm
 from agent_runtime.testing.model_server import OpenAIServer, Reply, call_then_answer
 
@@ -141,7 +141,7 @@ async def runtime(args: argparse.Namespace) -> Measured:
         clock.mark()
         return page(number)
 
-    model = LiteLLMModel("openai/bench", base_url=args.url, api_key=KEY)
+    model = model_from_name("openai/bench", base_url=args.url, api_key=KEY)
     database = args.folder / "loop.db"
     warm = Settings(database_url=f"file:{args.folder / 'warm.db'}")
     async with Runtime.open(warm, model=model) as engine:

@@ -5,7 +5,6 @@ Reference: https://platform.openai.com/docs/api-reference/chat
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
 from urllib.parse import urlsplit
@@ -28,6 +27,7 @@ from agent_runtime.models.file_parts import after_results
 from agent_runtime.models.openai_format import (
     FOLLOWS,
     Dialect,
+    cache_key,
     parts_of,
     tools_of,
     user_content,
@@ -73,6 +73,8 @@ class ChatWire:
             and target.own_host
             and target.entry.get("supports_reasoning")
         )
+        # Compatible servers know the older name.
+        self._limit_field = server.output_limit if target.own_host else "max_tokens"
         self._url = f"{target.base_url}/chat/completions"
 
     # To the wire
@@ -108,14 +110,13 @@ class ChatWire:
             "messages": join([*_with_following(pieces)]),
             "stream": True,
             "stream_options": {"include_usage": True},
-            server.output_limit: limit,
+            self._limit_field: limit,
         }
         if request.tools:
             body["tools"] = orjson.Fragment(tools)
         ignored = self._set(body, settings, bool(request.tools))
         if request.session and server.routes and target.own_host:
-            # A hash, because the key is shown in the provider's logs.
-            body["prompt_cache_key"] = hashlib.sha256(request.session.encode()).hexdigest()[:32]
+            body["prompt_cache_key"] = cache_key(request.session)
         body |= settings.extra_body
         headers = {**settings.extra_headers}
         if target.key:
