@@ -39,6 +39,17 @@ _SKIPPED = frozenset(
     }
 )
 _ENDS = ("response.completed", "response.incomplete")
+# Failures in a stream have no status; these would come back with every retry.
+_REQUEST_ERRORS = (
+    "context_length_exceeded",
+    "invalid_encrypted_content",
+    "invalid_prompt",
+    "invalid_request_error",
+    "model_not_found",
+    "string_above_max_length",
+    "unsupported_parameter",
+    "unsupported_value",
+)
 
 
 class ResponsesDecoder:
@@ -206,16 +217,18 @@ def _data(order: list[OutputItem], reasoning: list[Json]) -> Json:
 def _check_failed(kind: str, sent: Json) -> None:
     """Raise a failure that an event reports; events of unknown types are ignored."""
     if kind == "response.failed":
-        response = cast("Json", sent["response"])
-        raise StreamFailedError({"error": response.get("error") or {"code": "server_error"}})
-    if kind != "error" and (kind or "error" not in sent):
+        sent = cast("Json", sent["response"])
+    elif kind != "error" and (kind or "error" not in sent):
         return
     # OpenAI's error is flat, or in an object of its own; xAI's is a text next to its code.
     error = sent.get("error")
-    if isinstance(error, dict | str):
-        raise StreamFailedError(sent)
-    names = ("code", "message", "param")
-    raise StreamFailedError({"error": {name: sent.get(name) for name in names}})
+    if isinstance(error, str):
+        raise StreamFailedError({"error": error, "code": sent.get("code")})
+    about = cast("Json", error) if isinstance(error, dict) else sent
+    body = {name: about.get(name) for name in ("code", "message", "param", "type")}
+    if body["code"] in _REQUEST_ERRORS or body["type"] in _REQUEST_ERRORS:
+        body["status"] = 400
+    raise StreamFailedError({"error": body})
 
 
 def _piece(sent: Json) -> str:

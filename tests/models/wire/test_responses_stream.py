@@ -9,7 +9,13 @@ from typing import Any
 import orjson
 import pytest
 
-from agent_runtime.errors import ModelProtocolError
+from agent_runtime.errors import (
+    ModelAuthError,
+    ModelOverflow,
+    ModelProtocolError,
+    ModelRejected,
+    ModelUnavailable,
+)
 from agent_runtime.models.base import (
     Json,
     ModelAnswer,
@@ -19,6 +25,8 @@ from agent_runtime.models.base import (
     TextDelta,
     TokenUsage,
 )
+from agent_runtime.models.error_bodies import read_response
+from agent_runtime.models.error_mapping import AttemptFailure, failure_of_body
 from agent_runtime.models.wire.base import ServerEvent, StreamFailedError
 from agent_runtime.models.wire.responses_stream import ResponsesDecoder
 from agent_runtime.models.wire.sse import EventStream
@@ -322,28 +330,47 @@ def test_usage_is_read_as_far_as_it_is_given(usage: Json | None, read: TokenUsag
 # Failures
 
 
+def failure(event: Json, *, began: bool) -> AttemptFailure:
+    """Return what a failure in a stream means."""
+    with pytest.raises(StreamFailedError) as failed:
+        read([sse(text("Hi")), b"data: " + orjson.dumps(event) + b"\n\n"])
+    said = read_response(200, {}, orjson.dumps(failed.value.body).decode())
+    return failure_of_body(said, said.message, "m", streaming=began)
+
+
+@pytest.mark.parametrize("began", [False, True])
 @pytest.mark.parametrize(
-    ("event", "body"),
+    ("code", "kind"),
     [
-        (
-            {"type": "error", "code": "server_error", "message": "Oh."},
-            {"error": {"code": "server_error", "message": "Oh.", "param": None}},
-        ),
-        (
-            {"type": "error", "error": {"code": "rate_limit_exceeded"}},
-            {"type": "error", "error": {"code": "rate_limit_exceeded"}},
-        ),
-        ({"error": {"message": "Oh."}}, {"error": {"message": "Oh."}}),
-        ({"code": "x", "error": "Oh."}, {"code": "x", "error": "Oh."}),
-        (end("failed", error={"code": "server_error"}), {"error": {"code": "server_error"}}),
-        (end("failed", error=None), {"error": {"code": "server_error"}}),
+        ("context_length_exceeded", ModelOverflow),
+        ("invalid_encrypted_content", ModelRejected),
+        ("insufficient_quota", ModelAuthError),
+        ("credit_balance_exhausted", ModelAuthError),
+        ("project_spend_limit_exceeded", ModelAuthError),
+        ("server_error", None),
+        ("rate_limit_exceeded", None),
     ],
 )
-def test_failures_in_mid_stream_are_reported(event: Json, body: Json) -> None:
-    chunks = [sse(text("Hi")), b"data: " + orjson.dumps(event) + b"\n\n"]
-    with pytest.raises(StreamFailedError) as failed:
-        read(chunks)
-    assert failed.value.body == body
+def test_failures_mean_what_they_would_without_a_stream(
+    code: str, kind: type[Exception] | None, began: bool
+) -> None:
+    error = {"code": code, "message": "Oh."}
+    for event in (
+        end("failed", error=error),
+        {"type": "error", **error, "param": None},
+        {"type": "error", "error": {**error, "type": "x"}},
+        {"error": error},
+    ):
+        failed = failure(event, began=began)
+        usual = ModelProtocolError if began else ModelUnavailable
+        assert isinstance(failed.error, kind or usual)
+        assert failed.retry is (kind is None)
+        assert failed.error.message.endswith("Oh.")
+
+
+def test_a_failure_without_reasons_is_one() -> None:
+    for event in (end("failed", error=None), {"type": "error"}, {"code": "x", "error": "Oh."}):
+        assert failure(event, began=False).retry
 
 
 @pytest.mark.parametrize(
