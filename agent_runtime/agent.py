@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from agent_runtime.files.references import FilePolicy
-    from agent_runtime.models.base import Model, ModelSettings
+    from agent_runtime.models.base import Model
     from agent_runtime.run.results import RunResult
     from agent_runtime.tools.base import StateFunction, Tool
+    from agent_runtime_config.request_settings import ModelSettings
 
 
 MAX_TOKENS = 2000
@@ -149,11 +150,9 @@ class Agent:
     asking: bool = False
     delegation: bool | Delegation = False
 
-    def request_settings(self) -> ModelSettings:
+    def request_settings(self, defaults: ModelSettings) -> ModelSettings:
         """Return what is asked of the model in each call."""
-        from agent_runtime.models.base import NO_SETTINGS
-
-        own = self.model_settings or NO_SETTINGS
+        own = defaults if self.model_settings is None else self.model_settings.over(defaults)
         return own if self.temperature is None else replace(own, temperature=self.temperature)
 
     async def run(self, task: str, *, thread: str | None = None) -> RunResult:

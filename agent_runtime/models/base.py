@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from agent_runtime.files.references import Detail
 from agent_runtime.messages import FileKind, FileRef, Opaque, PromptMessage, ToolSpec
+from agent_runtime_config.request_settings import NO_SETTINGS, ModelSettings
 
 Json: TypeAlias = dict[str, Any]
 FinishReason = Literal[
@@ -79,50 +80,6 @@ class FilePart:
     text: str = ""
     problem: str = ""
     detail: Detail = "auto"
-
-
-Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
-"""How much a model reasons before it answers."""
-
-
-@dataclass(frozen=True, slots=True)
-class ModelSettings:
-    """What a model is asked for in each call; None leaves it to the provider.
-
-    A setting that the model does not take is left out; the event `setting_ignored` names it.
-
-    Attributes:
-        temperature: 0 for the likeliest answer; most models take up to 1 or 2.
-        top_p: sample from the likeliest tokens of this share only.
-        seed: the same seed makes answers more alike, where the provider supports it.
-        stop: texts that end an answer.
-        reasoning: how much to reason, or the most tokens of reasoning; each provider gets its own
-            form of it.
-        tool_choice: `auto`, `required` (some tool), `none`, or the name of the tool to call.
-        parallel_calls: whether an answer may call several tools.
-        verbosity: how long answers are.
-        service_tier: the provider's own word, such as `flex`.
-        cache_ttl: how long the provider keeps a cached prompt.
-        extra_headers: added to the request.
-        extra_body: added to the request's body, in the provider's own form; wins over all else.
-    """
-
-    temperature: float | None = None
-    top_p: float | None = None
-    seed: int | None = None
-    stop: tuple[str, ...] = ()
-    reasoning: Effort | int | None = None
-    tool_choice: str | None = None
-    parallel_calls: bool | None = None
-    verbosity: Literal["low", "medium", "high"] | None = None
-    service_tier: str | None = None
-    cache_ttl: Literal["5m", "1h"] | None = None
-    extra_headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    extra_body: Mapping[str, Any] = field(default_factory=dict[str, Any])
-
-
-NO_SETTINGS = ModelSettings()
-"""Everything as the provider has it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ deadlines, errors and prices are ours, because litellm's differ from provider to
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 import gc
 import importlib
@@ -28,10 +29,12 @@ from agent_runtime.models.base import (
     ModelInfo,
     ModelRequest,
     Price,
+    SettingIgnored,
 )
 from agent_runtime.models.catalog import is_chat_model, model_info, provider_of
 from agent_runtime.models.error_mapping import AttemptFailure, failure_of
 from agent_runtime.models.finish_reasons import FinishReader
+from agent_runtime.models.litellm_settings import settings_arguments
 from agent_runtime.models.openai_format import Collector, Dialect, cache_key, messages_of, tools_of
 
 # They keep litellm's import from reading the project's `.env` and from logging.
@@ -153,10 +156,15 @@ class LiteLLMModel:
         await self.check()
         info = await self.info()
         litellm = await load_litellm()
+        settings, ignored = settings_arguments(
+            litellm, self._name, request.settings, has_tools=bool(request.tools)
+        )
+        for name in ignored:
+            yield SettingIgnored(name)
 
         def attempt() -> AsyncGenerator[ModelEvent]:
             # Built for each attempt, because litellm modifies its arguments.
-            arguments = self._arguments(request, info)
+            arguments = self._arguments(request, info, copy.deepcopy(settings))
             return self._attempt(
                 litellm, arguments, Collector(self._name, self._dialect(info).returns)
             )
@@ -208,7 +216,9 @@ class LiteLLMModel:
                 with anyio.CancelScope(shield=True):
                     await stream.aclose()
 
-    def _arguments(self, request: ModelRequest, info: ModelInfo) -> dict[str, Any]:
+    def _arguments(
+        self, request: ModelRequest, info: ModelInfo, settings: dict[str, Any]
+    ) -> dict[str, Any]:
         dialect = self._dialect(info)
         provider = dialect.provider
         arguments: dict[str, Any] = {
@@ -224,10 +234,9 @@ class LiteLLMModel:
         }
         if request.tools:
             arguments["tools"] = tools_of(request.tools)
-        if request.settings.temperature is not None:
-            arguments["temperature"] = request.settings.temperature
+        arguments |= settings
         if self._access.base_url is not None and provider == "openai" and is_chat_model(self._name):
-            arguments |= _past_the_sdk(arguments["messages"])
+            arguments |= _past_the_sdk(arguments["messages"], arguments.get("extra_body") or {})
         arguments |= self._access.arguments(_import_litellm())
         if request.session and provider in _ROUTING_PROVIDERS and self._access.base_url is None:
             arguments["prompt_cache_key"] = cache_key(request.session)
@@ -273,7 +282,7 @@ async def load_litellm() -> Any:
     return await anyio.to_thread.run_sync(_import_litellm)
 
 
-def _past_the_sdk(messages: list[dict[str, Any]]) -> dict[str, Any]:
+def _past_the_sdk(messages: list[dict[str, Any]], extra: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments that send messages without the openai SDK's conversion.
 
     The SDK walks through every message by its type annotations: 30 ms for 200 KB.  It merges
@@ -282,7 +291,7 @@ def _past_the_sdk(messages: list[dict[str, Any]]) -> dict[str, Any]:
     """
     return {
         "messages": [{"role": "user", "content": "-"}],
-        "extra_body": {"messages": messages},
+        "extra_body": {"messages": messages, **extra},
     }
 
 

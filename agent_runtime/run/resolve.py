@@ -21,6 +21,7 @@ from agent_runtime.run.budget import limits_of
 from agent_runtime.tools import output as outputs
 from agent_runtime.tools.base import StateFunction, Tool, Toolset
 from agent_runtime_config import Settings
+from agent_runtime_config.request_settings import parse_model_settings
 from agent_runtime_storage import UserStore
 from agent_runtime_storage.contract.records.spending import NO_LIMITS, UNLIMITED, Budget, Limits
 
@@ -110,7 +111,7 @@ async def resolve_run(
         output_limit=output_limit,
         output=output,
         repeat_system=settings.repeat_system_prompt if repeat is None else repeat,
-        model_settings=agent.request_settings(),
+        model_settings=agent.request_settings(parse_model_settings(settings.model_settings)),
         memory=memory,
         state_notes=(*_own_notes(tools), *agent.state),
         files=agent.files or EVERY_FILE,

@@ -10,6 +10,7 @@ from pydantic_core import PydanticCustomError
 
 from agent_runtime_config.approvals import approval_rules
 from agent_runtime_config.limits import MAX_DOLLARS, MAX_SECONDS, MAX_TOKENS
+from agent_runtime_config.request_settings import parse_model_settings
 from agent_runtime_config.urls import url_scheme
 
 POSTGRES_SCHEMES = ("postgresql", "postgres")
@@ -57,6 +58,14 @@ def _approvals(text: str) -> str:
     return text
 
 
+def _request_settings(text: str) -> str:
+    try:
+        parse_model_settings(text)
+    except ValueError as error:
+        raise PydanticCustomError("model_settings", "{problem}", {"problem": str(error)}) from None
+    return text
+
+
 def _repeats(limit: int) -> int:
     if limit == 1:
         raise PydanticCustomError("repeats", "must be 0 (never), or 2 or more")
@@ -94,3 +103,6 @@ Approvals = Annotated[str, AfterValidator(_approvals)]
 Phases = Annotated[str, AfterValidator(_phases)]
 RepeatLimit = Annotated[int, Field(ge=0), AfterValidator(_repeats)]
 Natural = Annotated[int, Field(ge=0)]
+
+
+RequestSettings = Annotated[str, AfterValidator(_request_settings)]

@@ -23,6 +23,7 @@ from agent_runtime_config.fields import (
     Phases,
     Price,
     RepeatLimit,
+    RequestSettings,
     Seconds,
     Synchronous,
 )
@@ -240,6 +241,12 @@ class Settings(RoleSettings):
         default="auto",
         description="How models are called: `native` by a wire of our own, `litellm` through that "
         "library, `auto` by a wire of our own where there is one for the provider.",
+    )
+    model_settings: RequestSettings = Field(
+        default="",
+        description="What a run's model is asked for in each call, as a JSON object such as "
+        '`{"temperature": 0.2, "reasoning": "high"}`; the fields are those of `ModelSettings`. An '
+        "agent's own settings win.",
     )
     first_byte_timeout: Seconds = Field(
         default=120.0, description="Seconds to wait for the first byte of a model's answer."

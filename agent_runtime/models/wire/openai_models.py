@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from agent_runtime.models.base import Effort
+from agent_runtime_config.request_settings import Effort
 
 EFFORTS: tuple[Effort, ...] = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 _USUAL: tuple[Effort, ...] = ("low", "medium", "high")
