@@ -33,6 +33,7 @@ from agent_runtime.models.error_bodies import read_response
 from agent_runtime.models.error_mapping import AttemptFailure, failure_of_body
 from agent_runtime.models.wire.base import (
     Decoder,
+    HoppingDecoder,
     Piece,
     ServerEvent,
     StreamFailedError,
@@ -167,17 +168,22 @@ class NativeModel:
         response: StreamedResponse | None = None
         began = False
         try:
-            start = anyio.current_time()
-            with until(start + self._first_byte_timeout):
-                response = await post(sent)
-            if response.status != 200:
+            following: WireRequest | None = sent
+            while following is not None:
+                start = anyio.current_time()
                 with until(start + self._first_byte_timeout):
-                    text = await response.text(_LONGEST_ERROR)
-                raise AttemptError(self._refused(response, text))
-            async with aclosing(self._read(response, decoder, start)) as events:
-                async for event in events:
-                    began = True
-                    yield event
+                    response = await post(following)
+                if response.status != 200:
+                    with until(start + self._first_byte_timeout):
+                        text = await response.text(_LONGEST_ERROR)
+                    raise AttemptError(self._refused(response, text))
+                async with aclosing(self._read(response, decoder, start)) as events:
+                    async for event in events:
+                        began = True
+                        yield event
+                following = _next(decoder, sent)
+                if following is not None:
+                    await response.close()
             yield decoder.answer()
         except TimeoutError:
             late = stalled(self._name, self._first_byte_timeout, self._idle_timeout, began=began)
@@ -188,7 +194,7 @@ class NativeModel:
             raise AttemptError(self._failed(error, began=began)) from None
         except ValueError as error:
             broken = ModelProtocolError(
-                f"{self._name} sent what is not in its protocol: {error}",
+                f"{self._name} broke its protocol: {error}",
                 cure="Try again; if it persists, check that the base URL is one of this provider.",
             )
             raise AttemptError(AttemptFailure(broken, retry=True, billed=True)) from None
@@ -329,6 +335,11 @@ def _deltas(decoder: Decoder, event: ServerEvent) -> Iterator[ModelEvent]:
         yield from decoder.feed(event)
     except (AttributeError, LookupError, TypeError) as error:
         raise ValueError(f"an event of another form ({type(error).__name__})") from error
+
+
+def _next(decoder: Decoder, sent: WireRequest) -> WireRequest | None:
+    """Return the request whose stream continues an answer; None if nothing does."""
+    return decoder.next_request(sent) if isinstance(decoder, HoppingDecoder) else None
 
 
 def _events_of(stream: EventStream, chunk: bytes) -> Iterator[ServerEvent]:
