@@ -26,6 +26,7 @@ from agent_runtime.models.wire.base import (
     Target,
     WireRequest,
     items,
+    merge,
 )
 from agent_runtime.models.wire.openai_models import traits_of
 from agent_runtime.models.wire.responses_stream import ID, OutputItem, ResponsesDecoder
@@ -163,16 +164,10 @@ class ResponsesWire:
             key = hashlib.sha256(request.session.encode()).hexdigest()
             body["prompt_cache_key"] = key[:32]
         ignored = self._apply(settings, request, body)
-        for name, value in settings.extra_body.items():
-            own = body.get(name)
-            if isinstance(own, dict) and isinstance(value, Mapping):
-                body[name] = {**cast("Json", own), **value}
-            else:
-                body[name] = value
         return WireRequest(
             url=f"{target.base_url}/responses",
             headers=self._headers() | _lower(settings.extra_headers),
-            body=orjson.dumps(body),
+            body=orjson.dumps(merge(body, settings.extra_body)),
             ignored=tuple(ignored),
         )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from typing import Any, TypeAlias, cast
@@ -11,7 +10,7 @@ import orjson
 
 from agent_runtime.models.answer import AnswerBuilder
 from agent_runtime.models.base import Json, ModelAnswer, ModelEvent, RawCall, TokenUsage
-from agent_runtime.models.wire.base import ServerEvent, StreamFailedError
+from agent_runtime.models.wire.base import ServerEvent, StreamFailedError, load_object
 
 OutputItem: TypeAlias = list[Any]
 """An item of an answer, as opaque data keeps it: its kind, what it is, and its id.
@@ -76,7 +75,7 @@ class ResponsesDecoder:
         """
         if self.finished or event.name in _SKIPPED:
             return iter(())
-        sent = _loads(event.data)
+        sent = load_object(event.data)
         kind = sent.get("type") or event.name
         if sent.get("object") == "response":
             # The answer of a server that does not stream.
@@ -236,22 +235,6 @@ def _piece(sent: Json) -> str:
     if piece.__class__ is not str and piece is not None:
         raise ValueError("a delta that is no text")
     return piece or ""
-
-
-def _loads(data: bytes) -> Json:
-    try:
-        sent = orjson.loads(data)
-    except orjson.JSONDecodeError:
-        if b"\\u" not in data:
-            raise
-        # Half of a surrogate pair, which orjson refuses; the other half is in the next event.
-        try:
-            sent = json.loads(data)
-        except RecursionError:
-            raise ValueError("an event that is nested too deep") from None
-    if not isinstance(sent, dict):
-        raise ValueError("an event that is no object")
-    return cast("Json", sent)
 
 
 def _usage(given: Json | None) -> TokenUsage | None:
