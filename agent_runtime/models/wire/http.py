@@ -97,8 +97,7 @@ class StreamedResponse:
     def __init__(self, response: Response) -> None:
         self._response = response
         self._stream: AsyncIterator[bytes] = aiter(response.aiter_stream())
-        extensions = cast("dict[str, Any]", response.extensions)
-        self._network: Stream = extensions["network_stream"]
+        self._network = cast("Stream", response.extensions["network_stream"])  # pyright: ignore[reportUnknownMemberType]
         self.status = response.status
         self.headers: Mapping[str, str] = {
             name.decode("latin-1").lower(): value.decode("latin-1")
