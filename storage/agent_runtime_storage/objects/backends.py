@@ -213,10 +213,14 @@ class Folder:
         removed = 0
         for folder, _, names in os.walk(self._room):
             for name in names:
-                path = Path(folder, name)
-                if _HALF_WRITTEN.search(name) and path.lstat().st_mtime < before:
-                    path.unlink(missing_ok=True)
-                    removed += 1
+                if not _HALF_WRITTEN.search(name):
+                    continue
+                # Its writer may rename it, or a deletion remove it, since it was listed.
+                with contextlib.suppress(FileNotFoundError):
+                    path = Path(folder, name)
+                    if path.lstat().st_mtime < before:
+                        path.unlink()
+                        removed += 1
         return removed
 
 
