@@ -67,6 +67,7 @@ def file_path(url: str) -> Path:
             "A database in memory cannot be shared by the store's connections.",
             cure="Use a file in a temporary folder.",
         )
+    # Every call on such a path raises a bare ValueError.
     if "\0" in path:
         raise StoreError("The database's path holds a zero byte.", cure=_USE_FILE)
     return Path(path)
@@ -95,12 +96,13 @@ async def open_driver(
 ) -> Driver:
     """Connect to the database that the URL names; see `open_store`."""
     match backend_of(url):
+        # Imported here, so that a program loads only the client of its own database.
         case "file":
             from agent_runtime_storage.drivers.sqlite.driver import SqliteDriver
 
             path = file_path(url)
             if path.parent == known_state_folder():
-                # Created private, and not its parents, which other programs share.
+                # Only the state folder itself is private; other programs share its parents.
                 path.parent.parent.mkdir(parents=True, exist_ok=True)
                 path.parent.mkdir(mode=0o700, exist_ok=True)
             return await SqliteDriver.open(path, synchronous=synchronous)

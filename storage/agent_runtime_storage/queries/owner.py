@@ -34,6 +34,7 @@ class OwnerScope:
         values = {"user_id": self.user_id, **params}
         rows = await self.driver.read(self.sql[name], values, owner=self.user_id)
         columns = BODIES.get(name)
+        # Nearly always: only the largest bodies are objects.
         if not columns or not (keys := objects_in(rows, columns)):
             return rows
         try:
@@ -65,12 +66,12 @@ class OwnerScope:
         spending: bool = False,
         repeatable: bool = False,
     ) -> list[list[Row]]:
-        """Run a batch, alone among those on the same threads and on the same run tree.
+        """Run a batch; batches on the same threads or the same run tree run one after another.
 
         Args:
             thread, threads: the threads whose rows it writes.
             tree: the root of the runs whose rows it writes.
-            spending: whether it makes a reservation that depends on what all runs have spent.
+            spending: whether it makes a reservation that depends on the spending of all runs.
             repeatable: as for `Driver.batch`.
 
         Raises:

@@ -96,7 +96,7 @@ class _Operation(Generic[_T]):
     """Work that needs a connection.
 
     Attributes:
-        work: what is done with it.
+        work: uses the connection.
         repeatable: whether running it twice has the same effect as once.
         begun: whether it runs, or ran with an unknown outcome.
     """
