@@ -113,7 +113,7 @@ class SqlRuns:
             + ([commit.plan.body] if commit.plan else []),
             commit.finish,
         )
-        # Written to the run's row, so that this commit is known from others if its answer is lost.
+        # Written to the run's row, to recognise this commit there if its answer is lost.
         own = secrets.token_hex(8)
         guard, *batch = self._commit_batch(lease, commit, bodies, own)
         batch += await self._statements.index_new(lease.thread_id, commit.nodes, commit.done)
@@ -141,7 +141,7 @@ class SqlRuns:
         bodies = await self._statements.pack(thread_id, (), None, [observation.body])
         plain = Commit(observation=observation, usage=commit.usage, events=commit.events)
         # The run is over, so the claim on the job guards this commit, not the lease.  The job ends
-        # first: a void claim is then the reason for the miss, not the observation of who took it.
+        # first, so that a void claim is reported, and not the observation of the new claimant.
         batch = [
             self._statements.count(lease, plain),
             *self._statements.append_observation(lease, None, commit.job, bodies),
