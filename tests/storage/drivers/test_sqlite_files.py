@@ -33,6 +33,9 @@ async def test_a_folder_and_a_missing_folder_are_refused(tmp_path: Path) -> None
     with pytest.raises(StoreUnavailable, match="Create the folder"):
         await SqliteDriver.open(tmp_path / "missing" / "a.db")
     assert not (tmp_path / "missing").exists()
+    # The operating system refuses to look at such a path, which is no missing file to it.
+    with pytest.raises(StoreUnavailable, match="Create the folder"):
+        await SqliteDriver.open(tmp_path / ("a" * 300) / "a.db")
 
 
 @pytest.mark.parametrize(

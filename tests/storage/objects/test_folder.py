@@ -288,6 +288,26 @@ async def test_a_folder_removed_under_way_is_made_again(tmp_path: Path) -> None:
     assert await objects.get(KEY) == b"y"
 
 
+async def test_cleaning_passes_over_a_file_that_its_writer_completes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    objects = Objects.open(str(tmp_path / "objects"), room="room")
+    await objects.put(KEY, b"x")
+    folder = (tmp_path / "objects" / "room" / KEY).parent
+    half = folder / "body.raw#1"
+    half.write_bytes(b"half")
+    os.utime(half, (1000, 1000))
+    walk = os.walk
+
+    def listed_before_the_rename(top: Path) -> list[tuple[str, list[str], list[str]]]:
+        return [(at, below, [*names, "body.raw#0"]) for at, below, names in walk(top)]
+
+    monkeypatch.setattr(os, "walk", listed_before_the_rename)
+
+    assert await objects.clean(before=2000) == 1
+    assert not half.exists()
+
+
 async def test_what_a_killed_writer_left_goes(tmp_path: Path) -> None:
     room = tmp_path / "objects" / "room"
     objects = Objects.open(str(tmp_path / "objects"), room="room")
