@@ -135,11 +135,13 @@ def pieces(
     waiting: list[tuple[TranscriptMessage, str, int]] = []
     size = 0
     for one in messages:
+        # Checked again, because a fence that a message can close lets it speak for the user.
         if nonce in one.text or nonce in one.speaker:
             raise ValueError(f"the mark {nonce!r} occurs in node {one.node}")
         header = count_text(_header(one, nonce)) + _PART_TOKENS
         for part in _parts(one, max(LEAST // 4, room - header)):
             shown = _shown(part, nonce)
+            # One for the blank line between messages.
             tokens = count_text(shown) + 1
             if waiting and size + tokens > room:
                 packed.append(_piece(waiting, nonce))
@@ -190,6 +192,7 @@ def _split(text: str, room: int) -> Iterator[str]:
         end = _end(text, start, start + size)
         tokens = count_text(text[start:end])
         while tokens > room and end - start > 1:
+            # A little less than in proportion, so that few rounds are needed.
             end = _end(text, start, start + max(1, (end - start) * room * 9 // (tokens * 10)))
             tokens = count_text(text[start:end])
         yield text[start:end]
@@ -240,6 +243,7 @@ def _exchange(
         if index < len(entry.results):
             result = entry.results[index]
             text = _clean(_result(result, call.id, limit))
+            # A cancelled call says that the run was stopped, not that something is wrong.
             failed = result.outcome not in ("ok", "cancelled")
             speaker = f"tool {name} ({result.outcome})"
             yield TranscriptMessage(entry.seq, at, speaker, text, noteworthy=failed)
@@ -247,6 +251,7 @@ def _exchange(
 
 def _arguments(call: ToolCall, limit: int) -> str:
     """Return a call's arguments, one a line, with texts unescaped."""
+    # The arguments were no JSON object; what the model wrote shows why the call failed.
     if call.raw is not None:
         return _truncated(call.raw, limit)
     return "\n".join(
@@ -289,6 +294,7 @@ def _count(text: str) -> int:
 
 def _with_identifiers(shown: str, whole: str, chars: int) -> str:
     """Append the identifiers that occur only in the truncated part of a result."""
+    # Approximate: names that the head or the tail shows are skipped below.
     middle = whole[chars // 2 : len(whole) - chars // 4]
     if len(middle) > SCANNED:
         middle = f"{middle[: SCANNED // 2]}\n{middle[-SCANNED // 2 :]}"

@@ -51,6 +51,7 @@ async def stored_memories(store: UserStore) -> list[StoredNodeMemory]:
             for info in chunk:
                 path = info.key.removesuffix(COMPRESSED).removesuffix(PLAIN)
                 parts = path.split("/")
+                # Not one of ours: people put other files into buckets.
                 if path == info.key or len(parts) != 4:
                     continue
                 before = memories.get(path)

@@ -90,6 +90,7 @@ class EmbedderClient:
         Raises like `embed`.
         """
         owner, digest = log.store.user_id, text_digest(query)
+        # Also waits for an equal query in progress, so that no two runs pay for the same text.
         known = await self.recent(owner, [digest])
         if not known:
             key, done = (owner, digest), anyio.Event()
@@ -100,6 +101,8 @@ class EmbedderClient:
                     known = {digest: (await self.embed(log, [query], seconds=seconds))[0]}
                 self._queries[key] = known[digest]
             finally:
+                # Also after a failure, or the others would wait forever; one of them then tries
+                # itself.
                 del self._in_progress[key]
                 done.set()
             if len(self._queries) > CACHED_QUERIES:
@@ -145,13 +148,18 @@ class EmbedderClient:
         except ModelError as error:
             lost = error.lost
             if seconds is not None and isinstance(error, ModelStalled):
+                # A turn waits much less long than background work may; that can still use the
+                # embedder.
                 self._slow_until = anyio.current_time() + BACKOFF_SECONDS
             else:
                 self.back_off(error)
             raise
         finally:
+            # The call may be billed although it was cancelled or failed: its cost is recorded in
+            # any case.
             with anyio.CancelScope(shield=True):
                 await self._record(log, made, counted, held, lost)
+        # A failure of the store is not mended by the embedder's answer.
         if isinstance(self._failure, ModelError):
             self._failure, self._reported = None, False
         return vectors

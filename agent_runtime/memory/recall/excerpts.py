@@ -48,5 +48,6 @@ def _densest(text: str, words: Sequence[str], size: int) -> int:
             within[places[first][1]] -= 1
             first += 1
         if (distinct := len(+within)) > most:
+            # Distinct words, not matches: one word in a list of repetitions would win otherwise.
             best, most = places[first][0], distinct
     return best

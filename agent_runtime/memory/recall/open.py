@@ -82,10 +82,12 @@ class NodeLocator:
 
     async def has(self, node: int) -> bool:
         """Return whether the branch has this node."""
+        # The lineage begins with the first node of the branch from this number on.
         return node in (await self.lineage(node))[:1]
 
     async def elsewhere(self, node: Node) -> str | None:
         """Return where a node is if not on the branch; None if it is there."""
+        # The exchange in progress follows the head, which moves to it only when it closes.
         if await self.has(node.seq) or (node.status == "open" and node.parent_id == self.head):
             return None
         return ELSEWHERE
@@ -214,6 +216,7 @@ async def open_observation(where: NodeLocator, number: int, cure: str) -> Opened
     here = await where.has(found.last)
     about = f"Observation {describe_observation(found)}{'' if here else f', {ELSEWHERE}'}"
     if not found.parts:
+        # From its own last node, which may lie on another branch than the head.
         seqs = await store.log.lineage(thread_id, found.last, first=found.first)
         return replace(await _interval(where, seqs, None if here else ELSEWHERE), about=about)
     parts = [

@@ -127,6 +127,7 @@ class Retriever:
         newest = _user_message(self.log.view) if self.automatic else None
         if newest is None or newest[0] <= self._recalled_for:
             return False
+        # Set before the search, so that a failing one is not repeated at each step.
         self._recalled_for, query = newest[0], newest[1][:QUERY]
         self._problems.clear()
         matches: list[_Match] = []
@@ -226,6 +227,7 @@ class Retriever:
         """Return the best matches outside of the prompt, with the nodes around them."""
         view, own = self.log.view, self.log.lease.thread_id
         hidden = {NodeAddress(own, entry.seq) for entry in view.entries}
+        # Notes of earlier turns still show these.
         hidden.update(_recalled(view, own))
         if view.task is not None:
             hidden.add(NodeAddress(own, view.task.seq))
@@ -256,6 +258,8 @@ class Retriever:
             around[NodeAddress(thread_id, node)] = tuple(
                 entry
                 for entry in entries[max(0, place - policy.before) : place + policy.after + 1]
+                # After the choice of neighbours: what the prompt shows is left out, not replaced by
+                # others.
                 if (thread_id, entry.seq) not in hidden
             )
         return around
@@ -290,7 +294,10 @@ class _Neighbourhood:
 
 
 def _user_message(view: View) -> tuple[int, str] | None:
-    """Return the node and text of the user's newest message, if only recall notes follow it."""
+    """Return the node and text of the user's newest message.
+
+    None if the agent has answered since, or a recall note for it is logged already.
+    """
     for entry in reversed(view.entries):
         message = entry.message
         if isinstance(message, UserMessage):
@@ -354,6 +361,7 @@ class _Page:
     def add(self, match: _Match) -> None:
         """Show a match with the nodes around it, or alone, or not at all, as there is room."""
         hit = match.hit
+        # Too large with its neighbours: alone it may fit, and a smaller match after it may too.
         alone = tuple(entry for entry in match.entries if entry.seq == hit.node)
         for entries in (match.entries, alone):
             new = {
@@ -393,6 +401,7 @@ class _Page:
                 header.append(f"handle {call_id(node, index)}")
                 if matches := index in calls:
                     text = encodable(entry.results[index].text)
+            # Reasoning is not searchable, so it never matches, and would only take room.
             elif one.speaker == "agent, thinking":
                 continue
             size = min(HIT if matches else NEIGHBOUR, max(self.left, NEIGHBOUR))

@@ -56,6 +56,7 @@ async def recall(
         offset: how many characters to skip.
         limit: how many characters to show.
     """
+    # Models copy handles with the quotes or brackets around them.
     handle, query = handle.strip(" \t\n\"'<>"), query.strip()
     if bool(handle) == bool(query):
         raise ToolError("Give either a handle or a query.", cure=HANDLES)
@@ -97,6 +98,7 @@ async def _locator(context: ToolContext, thread_id: str) -> NodeLocator:
     if thread_id == context.thread_id:
         return await NodeLocator.of(context.store, thread_id)
     retriever = context.service(Retriever)
+    # Only this scope may show other threads, even to a model that guesses an id.
     if retriever is None or retriever.policy.scope != "user":
         raise ToolError("You can open only what is in your own thread.", cure=HANDLES)
     try:
@@ -131,6 +133,7 @@ async def _search(context: ToolContext, query: str) -> Opened:
         node = await where.store.log.node(hit.thread_id, hit.node)
         if _by_recall(node, hit):
             continue
+        # More hits are read than shown, so it is known whether there are more.
         if len(parts) == HITS:
             more = " More places have such words; rarer words find fewer."
             break

@@ -101,6 +101,7 @@ def validate_notes(
         return wrong
     if parsed.nothing:
         return None
+    # After the other checks: a loop is cut off too, and asking for fewer lines would not end it.
     if cut_off:
         return NotesRejected(
             "cut off", "It was cut at its length limit. Write fewer, shorter lines."
@@ -109,6 +110,7 @@ def validate_notes(
     notes = _tidied(written, source.latest)
     if (wrong := _repeats(written.lines) or _echoes(notes, source.instructions)) is not None:
         return wrong
+    # As prompts show them, which is shorter than what the model wrote.
     tokens = count_text(render_notes(notes))
     return _too_long(tokens, most) if tokens > most else _unfounded(notes, source) or notes
 
@@ -158,7 +160,9 @@ def _shape(parsed: ParsedNotes) -> NotesRejected | None:
 def _tidied(notes: ObservationNotes, latest: str) -> ObservationNotes:
     """Remove repeated lines, and times later than `latest`."""
     lines = dict.fromkeys(
-        replace(line, at="") if latest and line.at[:16] > latest else line for line in notes.lines
+        # A time after the newest message is invented; the note itself may be right.
+        replace(line, at="") if latest and line.at[:16] > latest else line
+        for line in notes.lines
     )
     return replace(notes, lines=tuple(lines))
 
