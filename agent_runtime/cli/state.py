@@ -59,6 +59,7 @@ def readable_by_others(settings: Settings) -> Iterator[StateProblem]:
     if database is not None:
         paths += [database.with_name(database.name + end) for end in _ENDINGS]
         folder = known_state_folder()
+        # Only our own folder: that of a database elsewhere may be shared on purpose.
         if folder is not None and database.parent == folder.resolve():
             paths.append(database.parent)
         if objects is None:

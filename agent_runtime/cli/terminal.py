@@ -53,6 +53,7 @@ def time_text(seconds: float) -> str:
 
 def write_output(text: str) -> None:
     """Write a result to stdout: unchanged to a pipe or file, printable on a terminal."""
+    # A model's text may hold escape sequences, which act on a terminal only.
     click.echo(printable(text) if sys.stdout.isatty() else text)
 
 

@@ -27,6 +27,7 @@ def is_other_folder(workspace: str) -> bool:
     if not workspace:
         return False
     here, there = Path.cwd(), Path(workspace)
+    # Both ways: people start a run in a repository and resume it from a folder in it, or above.
     return not (here.is_relative_to(there) or there.is_relative_to(here))
 
 

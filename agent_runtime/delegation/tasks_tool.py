@@ -57,6 +57,7 @@ async def tasks(
 async def _wait(context: ToolContext) -> str:
     store, thread_id = context.store, context.thread_id
     quiet = 0
+    # Waiting is not this tool's own work, so its timeout does not apply.
     with context.timer.paused():
         while quiet < QUIET_POLLS:
             known = await tasks_of(store, thread_id)

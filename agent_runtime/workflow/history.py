@@ -36,9 +36,11 @@ async def said_before(
     kept: list[HistoryMessage] = []
     for message, size in newest[:messages]:
         tokens -= size
+        # The first that does not fit ends it: a gap would change what the rest means.
         if tokens < 0:
             break
         kept.append(message)
+    # Newest first, so the last one is the oldest.
     while kept and not isinstance(kept[-1], UserMessage):
         kept.pop()
     return kept[::-1]

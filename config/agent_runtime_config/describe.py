@@ -66,6 +66,7 @@ def settings_table(fields: Iterable[str] | None = None) -> str:
 
 def _shown(field: str, value: object) -> str:
     text = value_text(value)
+    # URLs may hold passwords; secrets of other kinds are of a type that `value_text` hides.
     return redact_url(text) if field.endswith("_url") else text
 
 

@@ -25,6 +25,7 @@ def redact_url(url: str) -> str:
     address, _, fragment = rest.partition("#")
     location, _, query = address.partition("?")
     authority, slash, path = location.partition("/")
+    # An `@` after the host may be the real end of a password.
     if separator and "@" in f"{path}{query}{fragment}":
         return f"{scheme}://***"
     _, at, host = authority.rpartition("@")

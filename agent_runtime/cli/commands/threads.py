@@ -102,6 +102,7 @@ async def _nodes(store: UserStore, thread_id: str, limit: int) -> list[Node]:
         if RunSpec.of(run).upkeep:
             continue
         if run.open_node is not None:
+            # The head does not include an exchange in progress.
             nodes.append(await store.log.node(thread_id, run.open_node))
         break
     return nodes[-limit:]
