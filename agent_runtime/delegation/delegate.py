@@ -14,6 +14,7 @@ from agent_runtime.delegation.outcome import (
     failed_outcome,
     outcome_of_run,
     refused_outcome,
+    summary_of,
 )
 from agent_runtime.delegation.request import (
     DelegationRequest,
@@ -188,7 +189,7 @@ async def _mark(
         return
     text = ""
     if outcome is not None:
-        text = "; ".join(outcome.blockers) or str(outcome.result)
+        text = "; ".join(outcome.blockers) or summary_of(outcome.result)
     try:
         await planner.mark(request.record.key, status, text)
     except (ConfigError, CorruptThread) as error:

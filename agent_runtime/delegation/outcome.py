@@ -124,6 +124,14 @@ def safe_error_text(error: Exception) -> str:
     return encodable(str(error)) if ours else f"Unexpected {type(error).__name__}"
 
 
+def summary_of(result: Any) -> str:
+    """Return what a plan shows of a result: its first paragraph that is not a heading."""
+    if not isinstance(result, str):
+        return orjson.dumps(result).decode()
+    paragraphs = (paragraph.strip() for paragraph in result.split("\n\n"))
+    return next((one for one in paragraphs if one and not one.startswith("#")), result)
+
+
 async def outcome_of_run(
     store: UserStore, run: Run, *, key: str = "", attempt: int = 0, failure: Exception | None = None
 ) -> Outcome:
