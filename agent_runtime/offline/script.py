@@ -158,7 +158,7 @@ def next_answer(request: ModelRequest) -> ModelAnswer:
     last = max((i for i, one in enumerate(messages) if one.role == "assistant"), default=-1)
     survey = read_state(messages[last].text, Survey) if last > place else None
     if survey is None:
-        return _begin(task, request.tools)
+        return _begin(task, request.tools, again=last > place)
     calls = [call for call in messages[last].calls if call.name != PLAN]
     results = [one for one in results_of(messages[last + 1 :]) if one.name != PLAN]
     turn = LastTurn(calls, results)
@@ -175,7 +175,7 @@ def next_answer(request: ModelRequest) -> ModelAnswer:
 # Phase by phase: each function takes the results of the phase's calls
 
 
-def _begin(task: str, tools: Sequence[ToolSpec]) -> ModelAnswer:
+def _begin(task: str, tools: Sequence[ToolSpec], *, again: bool) -> ModelAnswer:
     wanted = read_task(task)
     if wanted is None:
         raise UnsupportedTask(
@@ -192,6 +192,9 @@ def _begin(task: str, tools: Sequence[ToolSpec]) -> ModelAnswer:
     survey = Survey("begin", wanted.folder, wanted.report, sure=wanted.sure)
     survey.planned, survey.delegated = PLAN in names, {"delegate", "recall"} <= names
     words = f"I survey {survey.folder} and write {survey.report}. First I check that it exists."
+    if again:
+        # Its state has another form.  Starting over costs nothing, and the report stays true.
+        words = f"Another version began this survey, so I start it over. {words}"
     return _ask(survey, "begin", words, list_call(survey.folder, 0, 1))
 
 
@@ -223,6 +226,8 @@ def _looked(survey: Survey, turn: LastTurn) -> ModelAnswer:
     if listing is None:
         return say(f"The folder {survey.folder} cannot be listed any more: {turn.text}")
     survey.total, survey.listing = listing.total, turn.calls[0].id
+    # An empty folder holds at most the report itself: there is nothing to hand over.
+    survey.delegated = survey.delegated and listing.total > 1
     listed = min(listing.total, MOST_ENTRIES)
     stride = math.ceil(listed / MOST_READ) or 1
     count = max(1, min(MOST_PARTS, listed // LEAST_ENTRIES)) if survey.delegated else 1
@@ -256,7 +261,7 @@ def _read_on(survey: Survey, turn: LastTurn) -> ModelAnswer:
     if left:
         return _read_here(survey, left[0])
     if not survey.delegated:
-        return _end(survey, *_update_plan(survey, "part-1"))
+        return _end(survey, *_update_plan(survey, *(part.id for part in survey.parts)))
     opened = raw_call("recall", handle=survey.listing, limit=FIRST_CHARS)
     done = _update_plan(survey, follows="recall")
     return _ask(survey, "recall", "All parts are read. I recall the first list.", opened, *done)
