@@ -137,16 +137,19 @@ class EmbedderClient:
         counted = sum(map(count_text, texts))
         tokens = TOKEN_RATIO * counted + len(texts)
         held = await self._reserve(log, Amount(tokens, tokens * (self._embedder.price or 0)))
-        made, lost = Embeddings(()), 1
+        unanswered = made = Embeddings(())
+        # What holds if the call is cancelled: it may be billed.
+        lost = 1
         try:
             made = await self._call(texts, self.seconds if seconds is None else seconds)
             lost = made.lost + (made.tokens is None)
             vectors = vectors_of(made.vectors, len(texts), self.name)
-        except (ModelRejected, ModelOverflow) as error:
-            lost = error.lost
-            raise
         except ModelError as error:
-            lost = error.lost
+            if made is unanswered:
+                lost = error.lost
+            # Otherwise the vectors are unusable, but the answer has said what was lost.
+            if isinstance(error, ModelRejected | ModelOverflow):
+                raise
             if seconds is not None and isinstance(error, ModelStalled):
                 # A turn waits much less long than background work may; that can still use the
                 # embedder.
