@@ -55,7 +55,7 @@ def given_of(tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def concerned(tool: Tool, rules: Sequence[ApprovalRule]) -> bool:
+def may_need_approval(tool: Tool, rules: Sequence[ApprovalRule]) -> bool:
     """Return whether any call of a tool may need an approval."""
     # A subclass may decide by itself, call by call.
     own = tool.needs_approval is not False or type(tool).approval is not Tool.approval

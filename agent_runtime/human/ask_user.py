@@ -60,8 +60,8 @@ class AskUser(Tool):
 ask_user = AskUser()
 
 
-def asked(arguments: Mapping[str, Any]) -> tuple[str, AskedKind, list[str]]:
-    """Return question, kind and choices of a call.
+def parse_question(arguments: Mapping[str, Any]) -> tuple[str, AskedKind, list[str]]:
+    """Return the question, kind and choices of a call.
 
     Raises:
         ToolError: they are not valid.

@@ -9,11 +9,11 @@ from typing import Any
 from agent_runtime.errors import ToolError
 from agent_runtime.human.approval_rules import (
     call_digest,
-    concerned,
     given_of,
+    may_need_approval,
     pattern_of,
 )
-from agent_runtime.human.ask_user import NOBODY, AskUser, asked
+from agent_runtime.human.ask_user import NOBODY, AskUser, parse_question
 from agent_runtime.human.display import known_secrets
 from agent_runtime.human.pause import PAUSED
 from agent_runtime.human.questions import Question, allows, refusal_of, result_of_question
@@ -116,7 +116,7 @@ class Gate:
             # A setting that changed while the run was suspended must not let a call pass that a
             # person was asked about.
             asked = isinstance(one.tool, AskUser) or one.index in known
-            if not asked and not concerned(one.tool, self.rules):
+            if not asked and not may_need_approval(one.tool, self.rules):
                 gated.ready.append(one)
                 continue
             given = given_of(one.tool, one.call.arguments)
@@ -209,7 +209,7 @@ class Gate:
             gated.done[one.index] = result_of_question(question)
             return
         try:
-            text, kind, choices = asked(one.call.arguments)
+            text, kind, choices = parse_question(one.call.arguments)
         except ToolError as error:
             gated.done[one.index] = ToolResult(str(error), outcome="error")
             return

@@ -84,11 +84,11 @@ class TranscriptPart:
     noteworthy: bool
 
 
-def said(
+def transcript_messages(
     entries: Iterable[Entry], *, result_limit: int = RESULT_TOKENS
 ) -> tuple[TranscriptMessage, ...]:
     """Return the messages and results of nodes, oldest first, long results truncated."""
-    return tuple(one for entry in entries for one in _of(entry, result_limit))
+    return tuple(one for entry in entries for one in _messages_of(entry, result_limit))
 
 
 def characters(entries: Iterable[Entry]) -> int:
@@ -212,7 +212,7 @@ def _end(text: str, start: int, end: int) -> int:
 # From nodes to messages
 
 
-def _of(entry: Entry, result_limit: int) -> Iterator[TranscriptMessage]:
+def _messages_of(entry: Entry, result_limit: int) -> Iterator[TranscriptMessage]:
     message, at = entry.message, time_of(entry.at)
     if isinstance(message, UserMessage):
         files = [placeholder(file) for file in message.files]
@@ -232,9 +232,9 @@ def _exchange(
     if message.reasoning.strip():
         thought = _clean(_truncated(message.reasoning, REASONING_TOKENS))
         yield TranscriptMessage(entry.seq, at, "agent, thinking", thought)
-    said = "\n".join([message.text, *map(placeholder, message.files)])
-    if said.strip():
-        yield TranscriptMessage(entry.seq, at, "agent", _clean(said))
+    text = "\n".join([message.text, *map(placeholder, message.files)])
+    if text.strip():
+        yield TranscriptMessage(entry.seq, at, "agent", _clean(text))
     for index, call in enumerate(message.calls):
         name = _name(call.name)
         yield TranscriptMessage(

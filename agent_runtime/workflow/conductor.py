@@ -41,7 +41,7 @@ from agent_runtime.messages import (
 from agent_runtime.run.state import RunState
 from agent_runtime.run.tool_calls import abandoned_results, run_calls
 from agent_runtime.tools.base import Toolset
-from agent_runtime.workflow.history import HistoryMessage, said_before
+from agent_runtime.workflow.history import HistoryMessage, read_history
 from agent_runtime.workflow.steps import (
     Key,
     NodeIteration,
@@ -185,7 +185,9 @@ class WorkflowLoop:
         task = decode_message(first.body)
         assert isinstance(task, UserMessage)
         messages, tokens = self._history_limits
-        before = await said_before(store, thread, first.parent_id, messages=messages, tokens=tokens)
+        before = await read_history(
+            store, thread, first.parent_id, messages=messages, tokens=tokens
+        )
         self.task, self.history, self.messages = task, tuple(before), [*before, task]
         for node in nodes:
             self._remember(node)

@@ -204,8 +204,8 @@ def read_constraints(
         if node <= known.read:
             continue
         last = node
-        said = [_constraint(node, text) for text in required(_words_of(message))]
-        for one in (*said, *by_node.get(node, ())):
+        stated = [_constraint(node, text) for text in required(_words_of(message))]
+        for one in (*stated, *by_node.get(node, ())):
             # Comparing every pair would take quadratic time, and few sentences end anything.
             if _ENDS_SOMETHING.search(one.text):
                 items = [each for each in items if not supersedes(one.text, each.text)]
@@ -257,11 +257,13 @@ def required(text: str) -> Iterator[str]:
             lead, plain = [], one_line(_ITEM.sub("", line)).lstrip("#> ")
             if _HEADING.match(line):
                 ruled = True
-            elif plain.endswith((":", "：")) and _is(plain):
+            elif plain.endswith((":", "：")) and _is_constraint(plain):
                 lead = [plain]
             else:
                 yield from (
-                    one for one in _sentences(plain) if one and ((ruled and item) or _is(one))
+                    one
+                    for one in _sentences(plain)
+                    if one and ((ruled and item) or _is_constraint(one))
                 )
         yield from _joined(lead)
 
@@ -334,7 +336,7 @@ def _ends(text: str) -> Iterator[int]:
             yield begin
 
 
-def _is(sentence: str) -> bool:
+def _is_constraint(sentence: str) -> bool:
     """Return whether a sentence requires, forbids or corrects something."""
     sentence = sentence[:SENTENCE]
     if not any(map(str.isalpha, sentence)):

@@ -148,7 +148,7 @@ async def stretch_to_observe(
     return measured()
 
 
-def in_a_row(observations: Sequence[Observation]) -> list[list[Observation]]:
+def unbroken_rows(observations: Sequence[Observation]) -> list[list[Observation]]:
     """Group observations into rows without a gap."""
     rows: list[list[Observation]] = []
     for one in observations:

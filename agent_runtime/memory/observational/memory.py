@@ -16,10 +16,10 @@ from agent_runtime.log.run_log import RunLog
 from agent_runtime.memory import accounting
 from agent_runtime.memory.observational.gaps import (
     PastNodes,
-    in_a_row,
     observed_throughout,
     read_past,
     stretch_to_observe,
+    unbroken_rows,
 )
 from agent_runtime.memory.observational.observer.base import (
     MemoryCall,
@@ -254,7 +254,7 @@ class ObservationalMemory:
         Args:
             limit: R, in our tokens, for all observations together.
         """
-        stated, rows = self.stated(view), in_a_row(present)
+        stated, rows = self.stated(view), unbroken_rows(present)
         if len(rows) < 2:
             return plan_reflection(present, limit, stated=stated)
         total = sum(map(size_of, present))

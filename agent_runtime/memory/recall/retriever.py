@@ -30,10 +30,10 @@ from agent_runtime.errors import (
 from agent_runtime.log.run_log import RunLog
 from agent_runtime.memory.recall.excerpts import excerpt, words_of
 from agent_runtime.memory.recall.indexer import VectorIndexer
-from agent_runtime.memory.recall.open import OpenedPart, marked
+from agent_runtime.memory.recall.open import OpenedPart, with_headers
 from agent_runtime.memory.recall.passages import split
 from agent_runtime.memory.recall.search import NodeAddress, SearchHit, SearchMode, retrieve
-from agent_runtime.memory.transcript import characters, said
+from agent_runtime.memory.transcript import characters, transcript_messages
 from agent_runtime.messages import Note, UserMessage, call_id, encodable, repeats
 from agent_runtime.models.embedding import Vector
 from agent_runtime.models.tokens import count_text
@@ -54,7 +54,7 @@ OFF_LOOP = 200_000
 """Characters above which the note is made in a worker thread."""
 
 _INTRO = "Earlier messages that may bear on what the user says now, found by search."
-# Reads what `marked` writes, in notes of earlier versions too.
+# Reads what `with_headers` writes, in notes of earlier versions too.
 _MARK = re.compile(r"Only lines that begin with \[(\w+) say")
 _log = logging.getLogger(__name__)
 
@@ -174,14 +174,14 @@ class Retriever:
         if policy.mode == "vectors" and vector is None:
             return []
         with anyio.move_on_after(seconds):
-            for given in (vector, None) if vector is not None else (None,):
+            for tried in (vector, None) if vector is not None else (None,):
                 try:
                     return await retrieve(
                         store,
                         query,
-                        vector=given,
+                        vector=tried,
                         model=self.indexer.model if self.indexer else None,
-                        mode=policy.mode if given is not None else "text",
+                        mode=policy.mode if tried is not None else "text",
                         thread_id=self.log.lease.thread_id if policy.scope == "thread" else None,
                         limit=limit,
                         wanted=lambda address: address not in hidden,
@@ -333,7 +333,7 @@ def _note(
         page.add(match)
     if not page.hits:
         return [], ""
-    hint, text = marked(page.parts())
+    hint, text = with_headers(page.parts())
     return page.hits, f"{_INTRO} {hint}\n\n{text}"
 
 
@@ -393,7 +393,7 @@ class _Page:
         calls = self.calls.get(address, set())
         parts: list[OpenedPart] = []
         results = itertools.count()
-        for one in said([entry], result_limit=RESULT_TOKENS):
+        for one in transcript_messages([entry], result_limit=RESULT_TOKENS):
             header = [f"node {name}", f"{one.at} UTC", one.speaker]
             text, matches = one.text, None in calls
             if one.speaker.startswith("tool "):

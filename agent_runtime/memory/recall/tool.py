@@ -14,10 +14,10 @@ from agent_runtime.memory.recall.open import (
     NodeLocator,
     Opened,
     OpenedPart,
-    marked,
     open_nodes,
     open_observation,
     open_result,
+    with_headers,
     written_when,
 )
 from agent_runtime.memory.recall.retriever import Retriever
@@ -143,7 +143,7 @@ async def _search(context: ToolContext, query: str) -> Opened:
     if not parts:
         hint = "Try other words: names, paths, numbers or error texts as they were written."
         return Opened(f"Nothing on this branch holds {kind} {shown}", "", hint)
-    hint, text = marked(parts)
+    hint, text = with_headers(parts)
     count = f"{len(parts)} place{'s' if len(parts) > 1 else ''}"
     hint = f"{hint} What each line names first is the handle that opens the place.{more}"
     return Opened(f"{count} with {kind} {shown}, the best first", text, hint)

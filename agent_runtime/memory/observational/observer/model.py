@@ -29,7 +29,7 @@ from agent_runtime.memory.transcript import (
     characters,
     nonce_for,
     pieces,
-    said,
+    transcript_messages,
 )
 from agent_runtime.messages import repeats
 from agent_runtime.models.base import Model, ModelInfo
@@ -211,7 +211,7 @@ class ModelObserver:
         """Return a mark that occurs in none of the texts, and the transcript in pieces."""
         # Recalled messages happened before and have been observed.
         entries = [one for one in interval.entries if not repeats(one.message)]
-        messages = said(entries, result_limit=self.result_limit)
+        messages = transcript_messages(entries, result_limit=self.result_limit)
         texts = [text for one in messages for text in (one.text, one.speaker)]
         nonce = nonce_for([*texts, *(format_notes(one.notes) for one in interval.earlier)])
         return nonce, pieces(messages, limit=self.limit, nonce=nonce)
