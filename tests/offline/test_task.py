@@ -11,7 +11,8 @@ from agent_runtime.messages import PromptMessage
 from agent_runtime.models.base import ModelAnswer, ModelRequest
 from agent_runtime.offline import offline_model
 from agent_runtime.offline.answers import read_state
-from agent_runtime.offline.script import Survey, next_answer
+from agent_runtime.offline.script import next_answer
+from agent_runtime.offline.survey import Survey
 from agent_runtime.offline.task import SurveyTask, read_task
 from agent_runtime.tools.base import Toolset
 from agent_runtime.tools.workspace.files import workspace_tools
