@@ -1,4 +1,4 @@
-"""Asks the questions of runs in the terminal."""
+"""Ask the questions of runs in the terminal."""
 
 from __future__ import annotations
 

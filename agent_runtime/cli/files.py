@@ -1,4 +1,4 @@
-"""Writes results to files."""
+"""Write results to files."""
 
 from __future__ import annotations
 

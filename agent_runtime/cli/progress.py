@@ -1,4 +1,4 @@
-"""Shows on stderr what a run does.
+"""Show on stderr what a run does.
 
 `Tally` turns events into lines and a status; `PlainProgress` writes the lines, `LiveProgress`
 shows the status below them on a terminal.

@@ -1,4 +1,4 @@
-"""Opens the runtime for the one call that a command makes."""
+"""Open the runtime for the one call that a command makes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Follows one run from the command line: progress, signals, and the report at its end."""
+"""Follow one run from the command line: progress, signals, and the report at its end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks the place of the database file, and who may read it."""
+"""Check the place of the database file, and who may read it."""
 
 from __future__ import annotations
 

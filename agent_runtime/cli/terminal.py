@@ -1,4 +1,4 @@
-"""Writes text of models and tools to the terminal safely, and short forms of values."""
+"""Write texts of models and tools to the terminal safely, and shorten values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tells which threads and runs belong to the current folder."""
+"""Find the threads and runs that belong to the current folder."""
 
 from __future__ import annotations
 

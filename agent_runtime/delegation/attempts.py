@@ -21,9 +21,9 @@ from agent_runtime_storage.contract.records.log import ACTIVE, Run
 from agent_runtime_storage.contract.store import UserStore
 
 TOKENS = 2000
-"""How much of a sub-agent's task the log may take, in our count."""
+"""Tokens of a sub-agent's task that the log may take, by our count."""
 MOST = 20
-"""How many attempts the log has; older ones are left out."""
+"""Attempts in the log; older ones are left out."""
 RESULT_CHARS = 2000
 SHORT_CHARS = 100
 

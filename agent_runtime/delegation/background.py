@@ -36,13 +36,13 @@ from agent_runtime_storage.contract.records.log import Job, Run
 from agent_runtime_storage.contract.store import UserStore
 
 MOST_RUNNING = 5
-"""How many background tasks of a thread may run at once."""
+"""Background tasks of a thread that may run at once."""
 JOB = "background"
 """The kind of the jobs and of the inbox messages."""
 TASKS = "tasks"
 """The tool that manages background tasks; an agent without it has none."""
 CLAIM_SECONDS = 5.0
-"""How long a process may take to send a message before another process may send it."""
+"""Seconds that a process has to send a message; then another process may send it."""
 TRIES = 20
 """How often a process tries to claim its own job while another process holds it."""
 
@@ -158,7 +158,7 @@ class _BackgroundRun:
 
     Attributes:
         begun: set once the run has begun, or could not begin.
-        answered: set once the call that began it knows.
+        answered: set once the call that began it can return.
         job_key: the key of the job for its message.
         failure: the error it failed with, if any.
     """

@@ -78,8 +78,8 @@ async def commit_observation(
 
     Args:
         held: what `reserve_for_memory` reserved for it.
-        lost: whether attempts may be billed whose usage nobody reported; the whole reservation
-            then counts as spent.
+        lost: whether attempts without reported usage may be billed; then the whole reservation
+            counts as spent.
 
     Raises:
         Conflict: somebody else has the job or ended it; nothing was written.

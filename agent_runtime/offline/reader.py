@@ -1,4 +1,4 @@
-"""Reads one part of a folder: for the survey itself, or as its sub-agent.
+"""Read one part of a folder: for the survey itself, or as its sub-agent.
 
 A sub-agent repeats in each answer everything that it found and what is left to do.  If it runs out
 of steps, the next attempt begins where its last answer ends.

@@ -39,7 +39,7 @@ class Survey:
         listing: the handle of the listing that says so.
         steps: steps of a first attempt.
         before, size: bytes of the report before and after the last write.
-        verify: whether it is being checked if an interrupted write was done.
+        verify: whether the last call checks if an interrupted write was done.
         outcomes: parts whose outcomes are not noted yet, and the handles to recall these.
         recalled, recalled_from: the listing as `recall` opened it at the end.
     """

@@ -1,4 +1,4 @@
-"""Reads from a task's words which folder to survey, and into which file."""
+"""Read from a task's words which folder to survey, and into which file."""
 
 from __future__ import annotations
 

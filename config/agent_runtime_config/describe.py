@@ -16,7 +16,7 @@ Origin = Literal["default", "environment", "DATABASE_URL", "code"]
 
 @dataclass(frozen=True, slots=True)
 class SettingRow:
-    """One setting, fit to be shown.
+    """One setting, for display.
 
     Attributes:
         default: its default, `none` for unset.

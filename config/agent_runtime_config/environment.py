@@ -97,7 +97,7 @@ def _contradictions(settings: Settings) -> list[_Problem]:
 
 
 def _without_models(settings: Settings) -> list[_Problem]:
-    """Return what is set for a role that has no model of its own to apply it to."""
+    """Return what is set for roles that have no model of their own."""
     problems: list[_Problem] = []
     roles: tuple[Role, ...] = ("sub_agent", "observer", "reflector")
     for role in roles:

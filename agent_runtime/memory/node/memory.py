@@ -114,7 +114,7 @@ class _Part:
 
 @dataclass(frozen=True, slots=True)
 class _Stored:
-    """A memory as it was read, from its place and from where it was before compression changed."""
+    """A memory as it was read, from its place and from the one of the other form."""
 
     content: NodeDocument
     own: _Part

@@ -71,7 +71,7 @@ class EmbedderClient:
 
     @property
     def slow(self) -> bool:
-        """Whether the embedder failed, or exceeded a turn's timeout, of late."""
+        """Whether the embedder recently failed, or exceeded a turn's timeout."""
         return self.down or anyio.current_time() < self._slow_until
 
     def back_off(self, failure: Exception) -> None:

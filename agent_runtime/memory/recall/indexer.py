@@ -45,9 +45,9 @@ NODES = 32
 CLAIM_SECONDS = 30.0
 """How much longer than the embedder's timeout a claim lasts; after a kill others wait that long."""
 ROUND_SECONDS = 20.0
-"""After how long a claim is released and taken again."""
+"""Seconds after which a claim is released and taken again."""
 RETRY_SECONDS = 5.0
-"""How long to wait when the store is unavailable or another process has the claim."""
+"""Pause when the store is unavailable or another process has the claim."""
 CLOSE_SECONDS = 2.0
 """How long closing the runtime waits for embedding to finish."""
 SHORTEST = 200
@@ -111,7 +111,7 @@ class VectorIndexer:
         await self._background.close()
 
     async def _run(self, key: tuple[str, str], work: _ThreadWork) -> None:
-        """Embed a thread until nothing is left; raises no `Exception`."""
+        """Embed a thread until nothing is left; never raises an `Exception`."""
         try:
             while work.again and not self.client.down:
                 work.again = False

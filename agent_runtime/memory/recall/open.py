@@ -1,4 +1,4 @@
-"""What `recall` opens: results, nodes and observations, each with where the prompt has it."""
+"""Open results, nodes and observations for `recall`; say in what form the prompt has each."""
 
 from __future__ import annotations
 
@@ -86,14 +86,14 @@ class NodeLocator:
         return node in (await self.lineage(node))[:1]
 
     async def elsewhere(self, node: Node) -> str | None:
-        """Return where a node is if not on the branch; None if it is there."""
+        """Return where a node is if it is not on the branch; else None."""
         # The exchange in progress follows the head, which moves to it only when it closes.
         if await self.has(node.seq) or (node.status == "open" and node.parent_id == self.head):
             return None
         return ELSEWHERE
 
     def of_node(self, node: int) -> str:
-        """Return in what form the prompt has a node of the branch, as text."""
+        """Describe in what form the prompt has a node of the branch."""
         if self.start.first is None or node >= self.start.first or node == self.start.task:
             return "in the prompt"
         for observation in self.observations:

@@ -26,7 +26,7 @@ CALLS = 1296
 MOST_OF_MESSAGE = 100_000
 """How many characters of a message are embedded: as many as full-text search reads."""
 MOST_OF_RESULT = 8_000
-"""How many characters of a result are embedded; results are long and mostly off the point."""
+"""How many characters of a result are embedded; results are long and mostly irrelevant."""
 
 _ENDS = tuple(re.compile(end) for end in (r"\n+", r"(?<=[.!?:;])\s", r"\s"))
 _LEAST = 0.6

@@ -163,7 +163,7 @@ class Retriever:
     ) -> list[SearchHit]:
         """Search the thread, or the user's threads; return the best hits first.
 
-        Where the embedder fails, full text alone is searched, or nothing in the mode `vectors`.
+        If the embedder fails, only full text is searched, or nothing in the mode `vectors`.
 
         Args:
             hidden: nodes to leave out.

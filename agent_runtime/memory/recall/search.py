@@ -35,7 +35,7 @@ VECTORS_WEIGHT = 0.5
 FROM_BEFORE, FROM_AFTER = (0.3, 0.15), (0.15, 0.07)
 """Shares of the neighbours' scores, the nearest neighbour first."""
 SHORT = 300
-"""A message of this many tokens gets nothing from its neighbours; the shorter, the more."""
+"""Messages of this many tokens get nothing from their neighbours; shorter ones get more."""
 SESSION_GAP = 3600.0
 """A pause of this many seconds ends a conversation; messages across it are not neighbours."""
 OWN_WORDS = 1.5

@@ -51,7 +51,7 @@ _DATE = re.compile(r"[\d:./+-]+")
 
 @dataclass(frozen=True, slots=True)
 class NotesSource:
-    """What the notes were written of.
+    """What the notes were written from.
 
     Attributes:
         text: everything that the model read except its instructions.
@@ -223,7 +223,7 @@ def _echoes(notes: ObservationNotes, instructions: str) -> NotesRejected | None:
 
 
 def _unfounded(notes: ObservationNotes, source: NotesSource) -> NotesRejected | None:
-    """Reject notes most of whose identifiers do not occur in the source."""
+    """Reject notes if most of their identifiers do not occur in the source."""
     named = {name for text in _texts(notes) for name in identifiers(text)}
     named = {name for name in named if not _DATE.fullmatch(name)}
     missing = sum(name not in source.text for name in named)

@@ -101,7 +101,7 @@ def _joined(archives: Sequence[Archive]) -> Archive:
 
 
 def pointing(notes: ObservationNotes, archive: Archive | None) -> ObservationNotes:
-    """Return notes whose first line, and no other, points to an archive."""
+    """Return notes with exactly one line that points to an archive, the first."""
     lines = tuple(line for line in notes.lines if not is_pointer(line))
     if archive is None:
         return replace(notes, lines=lines)

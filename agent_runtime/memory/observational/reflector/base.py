@@ -218,8 +218,8 @@ def apply_reflections(
 ) -> tuple[Observation, ...]:
     """Replace observations by the reflections whose parts are all among them.
 
-    Parts may be reflections.  Of several for the same parts, one that is not provisional counts,
-    then the newest.
+    Parts may be reflections.  Of several for the same parts, the final one wins over provisional
+    ones, then the newest.
     """
     standing = list(observations)
     # Lower levels first: what they make may be parts of higher ones.
