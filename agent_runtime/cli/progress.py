@@ -314,6 +314,7 @@ class LiveProgress:
 
     def __exit__(self, *_: object) -> None:
         self._live.stop()
+        # The live display erases itself when it stops; this is what remains of the plan.
         for line in self.tally.plan.shown():
             self._print(line, "dim")
 

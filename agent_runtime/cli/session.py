@@ -174,12 +174,15 @@ async def _consume(
                 # The first event is of the run itself; later ones may be of its sub-agents.
                 outcome.run_id = outcome.run_id or event.run_id
                 progress.show(event)
+                # An earlier run may have left the plan, and steps that were in progress end with
+                # the run.
                 if event.run_id == outcome.run_id and event.kind in PLANNED:
                     # A plan that cannot be read must not end the run.
                     with suppress(AgentRuntimeError):
                         progress.plan(await runtime.plans.current(event.thread_id))
             outcome.result = stream.result
     except AgentRuntimeError as error:
+        # Any other error is a bug: it ends the command, and `main` reports it as internal.
         outcome.error = error
 
 

@@ -81,6 +81,7 @@ async def _checks() -> list[Check]:
     except ConfigError as error:
         # All further checks need the settings.
         return [*checks, Check("settings", "fail", error.message, error.cure)]
+    # The rest is checked independently, so that one report names everything that is wrong.
     checks.append(Check("settings", "ok", "all names are known, all values are valid"))
     if url_scheme(settings.database_url) in POSTGRES_SCHEMES:
         checks.append(check_postgres())

@@ -82,6 +82,7 @@ def answer(question_id: str, text: str | None, as_json: bool) -> None:
             show(question)
             raise click.UsageError(f"Give the ANSWER: {hint(question)}.")
         await ask_all(runtime, [question])
+        # The person may have left some open.
         return root, not await runtime.questions(run_id=root)
 
     run_id, ready = with_runtime(give)

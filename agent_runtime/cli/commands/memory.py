@@ -147,6 +147,7 @@ async def _export(runtime: Runtime, thread: str, model: str | None, form: str) -
     records = [{"type": "memory", "version": 1, **head}]
     for row in rows:
         activation = {"id": row.id, "cause": row.cause, "anchor": row.anchor, "run_id": row.run_id}
+        # Exported as it is stored: later versions of the body need no change here.
         begins = orjson.loads(row.body)
         records.append(
             {"type": "activation", **activation, "created_at": row.created_at, "start": begins}
