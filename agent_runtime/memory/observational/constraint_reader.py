@@ -204,7 +204,7 @@ def read_constraints(
         if node <= known.read:
             continue
         last = node
-        stated = [_constraint(node, text) for text in required(_words_of(message))]
+        stated = [_constraint(node, text) for text in required(user_words(message))]
         for one in (*stated, *by_node.get(node, ())):
             # Comparing every pair would take quadratic time, and few sentences end anything.
             if _ENDS_SOMETHING.search(one.text):
@@ -213,7 +213,7 @@ def read_constraints(
     return merge_constraints(known, items, last)
 
 
-def _words_of(message: LoggedMessage) -> str:
+def user_words(message: LoggedMessage) -> str:
     """Return the user's own words in a message; empty if it has none."""
     if isinstance(message, UserMessage):
         return message.text

@@ -28,6 +28,7 @@ from agent_runtime.errors import (
     StoreUnavailable,
 )
 from agent_runtime.log.run_log import RunLog
+from agent_runtime.memory.observational.constraint_reader import user_words
 from agent_runtime.memory.recall.excerpts import excerpt, words_of
 from agent_runtime.memory.recall.indexer import VectorIndexer
 from agent_runtime.memory.recall.open import OpenedPart, with_headers
@@ -124,7 +125,7 @@ class Retriever:
         Raises:
             LeaseLost, StoreUnavailable: as every write of the run.
         """
-        newest = _user_message(self.log.view) if self.automatic else None
+        newest = newest_user_message(self.log.view) if self.automatic else None
         if newest is None or newest[0] <= self._recalled_for:
             return False
         # Set before the search, so that a failing one is not repeated at each step.
@@ -293,7 +294,7 @@ class _Neighbourhood:
         return chain
 
 
-def _user_message(view: View) -> tuple[int, str] | None:
+def newest_user_message(view: View) -> tuple[int, str] | None:
     """Return the node and text of the user's newest message.
 
     None if the agent has answered since, or a recall note for it is logged already.
@@ -305,7 +306,9 @@ def _user_message(view: View) -> tuple[int, str] | None:
         if not isinstance(message, Note) or message.source == "recall":
             return None
         if message.source == "steer":
-            return entry.seq, message.text.partition(": ")[2]
+            # Empty if the user only let a stopped run continue.
+            words = user_words(message)
+            return (entry.seq, words) if words.strip() else None
     return None
 
 
