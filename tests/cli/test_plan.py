@@ -127,7 +127,8 @@ def test_the_offline_survey_keeps_its_plan_true(tmp_path: Path, machine: Machine
         assert plan["phase"] == ("look" if phases else "plan")
         results = {one["id"]: one["result"] for one in plan["items"]}
         assert results["look"].startswith("4 entries in . and below: 4 files of ")
-        assert results["part-1"].startswith("3 files read in this attempt.")
+        # What the sub-agent's answer carries for the survey is not for people.
+        assert results["part-1"] == "3 files read in this attempt."
 
 
 def test_a_checklist_follows_calls_whichever_end_first() -> None:

@@ -18,7 +18,11 @@ pytestmark = pytest.mark.backends("file")
 
 @pytest.mark.parametrize(
     ("answer", "status", "result"),
-    [("It is read.", "completed", "It is read."), ("", "failed", "empty")],
+    [
+        ("It is read.", "completed", "It is read."),
+        ("# Result\n\nIt is read.\n\nstate: {}", "completed", "It is read."),
+        ("", "failed", "empty"),
+    ],
 )
 async def test_the_item_has_the_status_of_the_task_that_carries_it_out(
     play: Play, answer: str, status: str, result: str

@@ -11,7 +11,8 @@ from agent_runtime.messages import PromptMessage
 from agent_runtime.models.base import ModelAnswer, ModelRequest
 from agent_runtime.offline import offline_model
 from agent_runtime.offline.answers import read_state
-from agent_runtime.offline.script import Survey, next_answer
+from agent_runtime.offline.script import next_answer
+from agent_runtime.offline.survey import Survey
 from agent_runtime.offline.task import SurveyTask, read_task
 from agent_runtime.tools.base import Toolset
 from agent_runtime.tools.workspace.files import workspace_tools
@@ -95,6 +96,13 @@ def test_a_new_task_on_a_thread_begins_a_new_survey(tmp_path: Path) -> None:
     state = read_state(answer.text, Survey)
     assert state is not None
     assert (state.phase, state.folder, state.report) == ("begin", "b", "B.md")
+
+
+def test_a_survey_of_another_version_is_started_over_and_the_answer_says_so(tmp_path: Path) -> None:
+    task = PromptMessage("user", "Survey this folder")
+    answer = first(tmp_path, task, PromptMessage("assistant", 'I survey.\nstate: {"stage": 1}'))
+    assert answer.text.startswith("Another version began this survey, so I start it over. I survey")
+    assert read_state(answer.text, Survey) is not None
 
 
 def test_the_model_has_a_name_and_runs_the_script() -> None:

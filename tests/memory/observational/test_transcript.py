@@ -16,8 +16,8 @@ from agent_runtime.memory.transcript import (
     TranscriptPart,
     nonce_for,
     pieces,
-    said,
     time_of,
+    transcript_messages,
 )
 from agent_runtime.messages import (
     AssistantMessage,
@@ -51,7 +51,7 @@ def exchange(seq: int, *results: ToolResult, text: str = "", **arguments: Any) -
 
 
 def transcript(entries: Sequence[Entry], limit: int, **options: Any) -> tuple[TranscriptPart, ...]:
-    return pieces(said(entries, **options), limit=limit, nonce=NONCE)
+    return pieces(transcript_messages(entries, **options), limit=limit, nonce=NONCE)
 
 
 def read(*entries: Entry, limit: int = 30_000, **options: Any) -> str:
@@ -269,6 +269,6 @@ def test_any_text_can_be_read_and_sent(text: str, where: str) -> None:
             text if where == "text" else "", (made,), text if where == "reasoning" else ""
         )
         results = (ToolResult(text if where == "result" else ""),)
-    shown = said([node(1, message, *results)])
+    shown = transcript_messages([node(1, message, *results)])
     for piece in pieces(shown, limit=1000, nonce=nonce_for(one.text for one in shown)):
         piece.text.encode()

@@ -19,8 +19,9 @@ from agent_runtime.memory.recall.passages import passages
 from agent_runtime.messages import Note, decode_message
 from agent_runtime.models import attempts
 from agent_runtime.models.base import ModelRequest
-from agent_runtime.models.embedding import ScriptedEmbedder, Vector
+from agent_runtime.models.embedding import Embeddings, ScriptedEmbedder, Vector
 from agent_runtime.models.scripted import Scripted, call, say
+from agent_runtime.run.budget import spending_of_tree
 from agent_runtime.testing.model_server import OpenAIServer, Reply, server_error
 from agent_runtime_storage import UserStore
 
@@ -322,6 +323,18 @@ async def test_an_embedder_that_refuses_everything_is_left_in_peace(database_url
             await tell(runtime)
         assert not await runtime.store.of("local").vectors.models()
         assert len(refusing.requests) < 40
+
+
+async def test_vectors_that_are_unusable_are_paid_for_all_the_same(database_url: str) -> None:
+    class Unusable(ScriptedEmbedder):
+        async def embed(self, texts: Sequence[str]) -> Embeddings:
+            return Embeddings([[0.0, 0.0] for _ in texts])
+
+    async with opened(database_url, Unusable(price=1)) as runtime:
+        result = await runtime.run(Agent(), SAID[0], thread="t")
+        spent = await spending_of_tree(runtime.store.of(runtime.settings.user), result.run_id)
+    # The provider reported no usage, so all that was reserved may have been billed.
+    assert result.ok and spent.spending.unsettled.tokens > 0
 
 
 async def test_a_thread_that_is_deleted_meanwhile_ends_its_embedding(database_url: str) -> None:

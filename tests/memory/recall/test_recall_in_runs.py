@@ -16,10 +16,14 @@ from agent_runtime import Agent, Event, RunResult, Runtime, ScriptedModel, Setti
 from agent_runtime.errors import ModelAuthError
 from agent_runtime.log import branches
 from agent_runtime.memory.recall import indexer as embedding
+from agent_runtime.memory.recall.retriever import newest_user_message
 from agent_runtime.messages import Note, PromptMessage, decode_message
 from agent_runtime.models.base import ModelRequest
 from agent_runtime.models.embedding import ScriptedEmbedder, Vector
 from agent_runtime.models.scripted import Scripted, call, say
+from agent_runtime.prompt.build import view_of
+from agent_runtime.prompt.view import ActivationContent, Entry, PromptPrefix
+from agent_runtime.run.guard.repeats import GO_ON
 from agent_runtime.tools.base import ToolContext
 from agent_runtime_storage import UserStore
 
@@ -352,6 +356,20 @@ async def test_a_steer_is_recalled_for_too(world: Open) -> None:
             steered.set()
         assert one.found() == [("t", 1)]
         assert "40,000 kroner" in one.note()
+
+
+@pytest.mark.parametrize(
+    ("note", "words"),
+    [
+        ("The user says, while you work: Use port 8443: it is free.", "Use port 8443: it is free."),
+        (f"{GO_ON['plan']} Ask Ada.", " Ask Ada."),
+        (GO_ON["repeats"], None),
+    ],
+)
+def test_only_the_users_own_words_in_a_steer_are_searched_for(note: str, words: str | None) -> None:
+    entry = Entry(seq=3, parent_id=2, message=Note(note, source="steer"))
+    view = view_of(0, None, ActivationContent(nonce="abc"), PromptPrefix(""), None, [entry])
+    assert newest_user_message(view) == (words and (3, words))
 
 
 @pytest.mark.backends("file")
