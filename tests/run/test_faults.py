@@ -1,4 +1,4 @@
-"""What goes wrong at the model, through litellm's whole path: how each run ends, and goes on."""
+"""Faults of the model, through litellm's whole path: how each run ends, and its resume."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from agent_runtime.testing.model_server import (
 )
 from tests.support.worlds import KEY, Serve, double, in_turn
 
-# What a provider does wrong is the same over every database.
+# Faults of a provider are the same over every database.
 pytestmark = pytest.mark.backends("file", "postgres")
 
 CALL = Reply(calls=(("double", {"number": 21}),))
 OK = Reply(text="It is 42.")
 AGENT = Agent(tools=[double], instructions="Be exact.")
 
-# What comes once the first call of a tool is done, again at each attempt.
+# The reply to every attempt after the first tool call, the error, and the number of attempts.
 FAULTS = {
     "429": (rate_limited("0"), ModelUnavailable, 3),
     "429 without a wait": (rate_limited(), ModelUnavailable, 3),
@@ -62,10 +62,10 @@ FAULTS = {
 
 
 @pytest.mark.parametrize(("fault", "error", "attempts"), FAULTS.values(), ids=FAULTS)
-async def test_a_fault_ends_the_run_with_its_cure_and_resuming_goes_on_from_there(
+async def test_a_fault_ends_the_run_with_a_cure_and_a_resume_continues_it(
     serve: Serve, fault: Reply, error: type[ModelError], attempts: int
 ) -> None:
-    # What is silent for ever is given up once, after a time that no live answer takes here.
+    # A silent provider is given up once, after longer than any live answer takes here.
     options: dict[str, Any] = {}
     if error is ModelStalled:
         options = {"first_byte_timeout": 3.0, "idle_timeout": 3.0, "retries": 0}
@@ -101,7 +101,7 @@ async def test_a_fault_ends_the_run_with_its_cure_and_resuming_goes_on_from_ther
     [rate_limited("0"), server_error(), Reply(text="Half", cut_after=2), Reply()],
     ids=["429", "500", "a broken stream", "an empty answer"],
 )
-async def test_what_passes_is_told_and_leaves_no_trace_in_the_log(
+async def test_a_passing_fault_is_a_live_event_and_leaves_no_trace_in_the_log(
     serve: Serve, fault: Reply
 ) -> None:
     async with serve([fault, CALL, fault, OK]) as world:
@@ -110,8 +110,8 @@ async def test_what_passes_is_told_and_leaves_no_trace_in_the_log(
         retries = [one for one in world.events if one.kind == "model-retry"]
         assert [one.data["attempt"] for one in retries] == [1, 1]
         assert all(one.id == 0 and one.data["reason"] for one in retries)
-        kept = await world.store.events.list(result.thread_id)
-    assert "model-retry" not in {one.kind for one in kept}
+        recorded = await world.store.events.list(result.thread_id)
+    assert "model-retry" not in {one.kind for one in recorded}
     assert [message["role"] for message in world.sent()[-1]] == [
         "system",
         "user",
@@ -120,7 +120,7 @@ async def test_what_passes_is_told_and_leaves_no_trace_in_the_log(
     ]
 
 
-async def test_a_refused_connection_fails_the_run_and_another_model_goes_on_with_it(
+async def test_a_refused_connection_fails_the_run_and_another_model_resumes_it(
     serve: Serve,
 ) -> None:
     async with serve([OK]) as closed:
@@ -144,10 +144,10 @@ async def test_a_forbidden_call_is_not_made(serve: Serve) -> None:
 
 
 @pytest.mark.parametrize("memory", [True, False], ids=["memory", "window"])
-async def test_an_overflow_is_met_by_a_shorter_prompt_once(serve: Serve, memory: bool) -> None:
+async def test_an_overflow_shortens_the_prompt_once(serve: Serve, memory: bool) -> None:
     replies = [CALL] * 30
     replies[15] = overflow()
-    # Where the model observed too, its requests would take replies of the script.
+    # A model as observer would take replies of the script.
     settings = {"observational_memory": memory, "observer_model": "extractive"}
     async with serve([*replies, OK], settings=settings) as world:
         result = await world.run(AGENT)
@@ -169,7 +169,7 @@ async def test_a_second_overflow_in_a_row_fails_the_run(serve: Serve) -> None:
         assert (await world.resume(AGENT)).output == "It is 42."
 
 
-async def test_an_overflow_of_what_cannot_be_shortened_is_told_as_the_provider_told_it(
+async def test_an_overflow_that_cannot_be_shortened_has_the_providers_message(
     serve: Serve,
 ) -> None:
     async with serve([overflow()]) as world:

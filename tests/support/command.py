@@ -1,4 +1,4 @@
-"""Runs the command line in its own process, in an environment without our settings."""
+"""Run the command line in its own process, without this process's settings."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ ROOT = Path(__file__).parents[2]
 
 
 def clean_environ(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return this process's environment without settings, with the given variables.
+    """Return this process's environment without settings, plus `extra`.
 
-    The database is in the folder of the command, and real model calls are forbidden.
+    The database is in the command's working directory, and real model calls are forbidden.
     """
     environ = {
         name: value
@@ -32,7 +32,7 @@ def clean_environ(extra: Mapping[str, str] | None = None) -> dict[str, str]:
 def run_command(
     *arguments: str, cwd: Path, environ: Mapping[str, str] | None = None, stdin: str = ""
 ) -> subprocess.CompletedProcess[str]:
-    """Run one command to its end; stdin is a pipe."""
+    """Run one command until it exits; its stdin is a pipe."""
     return subprocess.run(
         [*COMMAND, *arguments],
         cwd=cwd,

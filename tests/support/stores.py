@@ -1,4 +1,4 @@
-"""What is behind an open store: tests read rows past it, and hold its calls back."""
+"""Reach behind an open store: read rows past it, and wrap its driver."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def over(store: Store, driver: Any) -> Store:
 async def expire(store: Store, owner: str, *, claims: bool = True) -> None:
     """End every lease of an owner's runs and every claim of a job.
 
-    The leases become another machine's: a process that is seen to be alive keeps its runs.
+    The leases become another machine's, because a process that is seen to be alive keeps its runs.
     """
     statements = [
         "UPDATE runs SET lease_until = 0, lease_host = 'elsewhere', lease_machine = 'another', "
