@@ -1,4 +1,4 @@
-"""Migrations: applied once, checked ever after, safe when two processes start at once."""
+"""Migrations: applied once, verified at each opening, and safe with concurrent processes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def test_migrations_are_applied_in_order_and_once(path: Path) -> None:
     await driver.close()
 
 
-async def test_a_migration_that_fails_leaves_nothing_behind(path: Path) -> None:
+async def test_a_failed_migration_leaves_no_change(path: Path) -> None:
     driver = await SqliteDriver.open(path)
     await apply_migrations(driver, [FIRST])
 
@@ -87,7 +87,7 @@ async def test_another_programs_database_is_left_alone(path: Path) -> None:
     assert run_raw(path, "SELECT name FROM sqlite_schema") == [("photos",)]
 
 
-async def test_processes_that_start_at_once_all_open_the_store(path: Path) -> None:
+async def test_processes_that_start_concurrently_all_open_the_store(path: Path) -> None:
     code = (
         "import sys, anyio\n"
         "from agent_runtime_storage import open_store\n"
@@ -126,7 +126,7 @@ async def test_every_query_fits_the_schema(path: Path) -> None:
     assert len(queries) > 40
 
 
-def test_blocks_are_named_and_lose_their_comments() -> None:
+def test_blocks_are_parsed_without_their_comments() -> None:
     text = "-- About.\n\n-- name: one\n-- Why.\nSELECT 1;\n\n-- name: two\nSELECT\n  2;\n"
 
     assert parse_blocks(text) == {"one": "SELECT 1", "two": "SELECT\n  2"}
