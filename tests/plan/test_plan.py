@@ -63,7 +63,7 @@ def refusal(plan: Plan, *steps: Step, **options: Any) -> str:
 
 def statuses(plan: Plan) -> list[str]:
     """Return the status of each item."""
-    return [one.status for one in plan.items]
+    return [item.status for item in plan.items]
 
 
 # Creating
@@ -72,17 +72,17 @@ def statuses(plan: Plan) -> list[str]:
 def test_a_new_plan_begins_in_its_first_phase_and_iteration() -> None:
     plan = new_plan()
     assert (plan.goal, plan.phase, plan.iteration) == ("Ship it", "plan", 1)
-    assert [(one.id, one.phase, one.status) for one in plan.items] == [
+    assert [(item.id, item.phase, item.status) for item in plan.items] == [
         ("a", "plan", "pending"),
         ("b", "plan", "pending"),
         ("c", "plan", "pending"),
     ]
-    assert [one.id for one in plan.ready] == ["a"]
+    assert [item.id for item in plan.ready] == ["a"]
 
 
 def test_steps_without_an_id_are_numbered_among_those_that_have_one() -> None:
     steps = [step(description="x"), step(id=2, description="y"), step(description="z")]
-    assert [one.id for one in new_plan(*steps).items] == ["1", "2", "3"]
+    assert [item.id for item in new_plan(*steps).items] == ["1", "2", "3"]
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_an_invalid_plan_is_refused_with_the_reason(
     steps: list[dict[str, Any]], message: str
 ) -> None:
     with pytest.raises(InvalidPlan) as caught:
-        create_plan("g", [step(**one) for one in steps], phase=None, phases=PHASES)
+        create_plan("g", [step(**fields) for fields in steps], phase=None, phases=PHASES)
     assert message in str(caught.value)
 
 
@@ -135,12 +135,12 @@ def test_an_update_changes_only_the_fields_that_it_names() -> None:
     assert (plan.items[0].status, plan.items[0].result) == ("completed", "seen")
     assert plan.items[0].description == "Look" and plan.items[1:] == new_plan().items[1:]
     assert plan.goal == "Ship two"
-    assert [one.id for one in plan.ready] == ["b"]
+    assert [item.id for item in plan.ready] == ["b"]
 
 
 def test_new_steps_are_added_at_the_end() -> None:
     plan = change(new_plan(), add=[step(description="Tell", depends_on=["c"])], phase="execute")
-    assert [(one.id, one.phase) for one in plan.items[2:]] == [("c", "plan"), ("4", "execute")]
+    assert [(item.id, item.phase) for item in plan.items[2:]] == [("c", "plan"), ("4", "execute")]
 
 
 def test_a_refused_change_changes_nothing() -> None:
@@ -164,7 +164,7 @@ def test_a_refused_change_changes_nothing() -> None:
     ],
 )
 def test_an_invalid_change_is_refused(steps: list[dict[str, Any]], message: str) -> None:
-    assert message in refusal(new_plan(), *(step(**one) for one in steps))
+    assert message in refusal(new_plan(), *(step(**fields) for fields in steps))
 
 
 def test_a_dependency_may_be_skipped_or_completed_in_the_same_change() -> None:
@@ -195,7 +195,7 @@ def test_phases_of_an_earlier_agent_do_not_prevent_a_change() -> None:
     plan = update_plan(
         new_plan(), steps=[step(id="a", result="x", phase="draft")], phases=("draft", "polish")
     )
-    assert [one.phase for one in plan.items] == ["draft", "plan", "plan"]
+    assert [item.phase for item in plan.items] == ["draft", "plan", "plan"]
 
 
 # Following calls
@@ -216,7 +216,9 @@ def test_a_step_has_the_status_of_the_calls_that_it_follows(
     outcomes: list[str | None], status: str, result: str
 ) -> None:
     plan = change(new_plan(), step(id="a", follow=True), others=2)
-    seen = update_following(plan, [Followed("read_file", one, "no such\nfile") for one in outcomes])
+    seen = update_following(
+        plan, [Followed("read_file", outcome, "no such\nfile") for outcome in outcomes]
+    )
     assert (seen.items[0].status, seen.items[0].result) == (status, result)
     assert statuses(seen)[1:] == ["pending", "pending"]
     # The next version keeps the observed status as its own.

@@ -62,7 +62,7 @@ async def current_plan(world: World, thread: str = "t") -> Plan:
 
 def statuses(plan: Plan) -> list[str]:
     """Return the status of each item."""
-    return [one.status for one in plan.items]
+    return [item.status for item in plan.items]
 
 
 async def play_on(world: World, *script: Scripted, agent: Agent = AGENT) -> list[str]:
@@ -70,7 +70,7 @@ async def play_on(world: World, *script: Scripted, agent: Agent = AGENT) -> list
     model = ScriptedModel([*script, say("Done.")])
     agent_with_script = Agent(model, tools=agent.tools, planning=agent.planning)
     await world.run(agent_with_script, thread="t")
-    return [one.text for one in model.requests[-1].messages if one.role == "tool"]
+    return [message.text for message in model.requests[-1].messages if message.role == "tool"]
 
 
 async def test_a_plan_survives_its_process(play: Play) -> None:
@@ -82,7 +82,11 @@ async def test_a_plan_survives_its_process(play: Play) -> None:
         results = await play_on(world, calls(done("a")), call("plan", action="review"))
         assert "[x] a (plan) Look" in results[-1]
         versions = await world.runtime.plans.versions("t")
-        assert [(one.version, one.settled) for one in versions] == [(3, 1), (2, 0), (1, 0)]
+        assert [(version.version, version.settled) for version in versions] == [
+            (3, 1),
+            (2, 0),
+            (1, 0),
+        ]
         assert versions[0] == await current_plan(world)
 
 
@@ -116,7 +120,12 @@ async def test_changes_in_one_message_are_applied_in_order(play: Play) -> None:
             calls(done("a"), done("b"), raw_call("double", number=1)),
         )
         versions = await world.runtime.plans.versions("t")
-        assert [one.items[0].result for one in versions[::-1]] == ["", *"012345678", "8", "8"]
+        assert [version.items[0].result for version in versions[::-1]] == [
+            "",
+            *"012345678",
+            "8",
+            "8",
+        ]
         assert statuses(versions[0]) == ["completed", "completed"]
 
 
@@ -214,7 +223,7 @@ async def test_each_branch_has_its_own_plan(play: Play) -> None:
         assert statuses(await current_plan(world)) == ["pending", "pending"]
         await play_on(world, done("b"))
         assert statuses(await current_plan(world)) == ["pending", "completed"]
-        assert [one.version for one in await world.runtime.plans.versions("t")] == [3, 1]
+        assert [version.version for version in await world.runtime.plans.versions("t")] == [3, 1]
         await branches.fork(world.store, "t", first_head)
         assert statuses(await current_plan(world)) == ["completed", "pending"]
         await branches.fork(world.store, "t", None)
@@ -317,18 +326,18 @@ async def test_the_plan_is_always_in_the_prompt(play: Play, remembering: bool) -
     async with play(script, settings=settings) as world:
         agent = Agent(tools=[look], planning=True, last_messages=6)
         assert (await world.run(agent, thread="t")).ok
-    causes = [one.data["cause"] for one in world.events if one.kind == "activation"]
+    causes = [event.data["cause"] for event in world.events if event.kind == "activation"]
     assert len(causes) > 2
     for request in script.requests[1:]:
         text = "\n".join(
-            [one.text for one in request.messages[1:]]
-            + [str(one.arguments) for message in request.messages for one in message.calls]
+            [message.text for message in request.messages[1:]]
+            + [str(call.arguments) for message in request.messages for call in message.calls]
         )
         assert "Ship it" in text and "Do part 0 with care" in text
     # The call has left by now, so the state note restates the plan, bounded and fenced.
     last = script.requests[-1]
-    assert not any(one.name == "plan" for message in last.messages for one in message.calls)
-    note = "\n".join(one.text for one in last.messages[1:] if one.role == "user")
+    assert not any(call.name == "plan" for message in last.messages for call in message.calls)
+    note = "\n".join(message.text for message in last.messages[1:] if message.role == "user")
     before, _, restated = note.partition("Plan version 1: ")
     assert "<runtime-note " in before
     assert count_text(restated.partition("</runtime-note")[0]) <= NOTE_TOKENS
@@ -353,14 +362,16 @@ async def test_without_planning_there_is_no_plan_tool(play: Play) -> None:
     async with play([say("Done.")]) as world:
         await world.run(Agent(tools=[double]), thread="t")
         assert isinstance(world.model, ScriptedModel)
-        assert "plan" not in [one.name for one in world.model.requests[-1].tools]
+        assert "plan" not in [request.name for request in world.model.requests[-1].tools]
 
 
 @FILE
 async def test_the_event_of_a_version_has_counts_but_no_content(play: Play) -> None:
     async with play() as world:
         await play_on(world, create(), calls(done("a")))
-        [first, second] = [one for one in await world.store.events.list("t") if one.kind == "plan"]
+        [first, second] = [
+            event for event in await world.store.events.list("t") if event.kind == "plan"
+        ]
         assert dict(second.data) == {
             "version": 2,
             "phase": "plan",
@@ -375,8 +386,8 @@ async def test_the_event_of_a_version_has_counts_but_no_content(play: Play) -> N
             second.node_id == (await current_plan(world)).node_id
             and first.node_id != second.node_id
         )
-        live = [one for one in world.events if one.kind == "plan"]
-        assert [one.id for one in live] == [first.id, second.id]
+        live = [event for event in world.events if event.kind == "plan"]
+        assert [event.id for event in live] == [first.id, second.id]
         assert live[-1].data["plan"].items == (await current_plan(world)).items
 
 

@@ -43,7 +43,7 @@ def _requests(world: World) -> list[ModelRequest]:
 
 
 def _shown(request: ModelRequest) -> list[int]:
-    return [count_text(one.text) for one in request.messages if one.role == "tool"]
+    return [count_text(message.text) for message in request.messages if message.role == "tool"]
 
 
 @pytest.mark.parametrize("window", [128_000, 200_000, 1_000_000])
@@ -64,7 +64,7 @@ async def test_the_cap_is_a_setting_and_recall_opens_the_rest(play: Play) -> Non
     settings = {"max_result_tokens": 1_000}
 
     def answer(request: ModelRequest) -> Scripted:
-        results = [one for one in request.messages if one.role == "tool"]
+        results = [message for message in request.messages if message.role == "tool"]
         if not results:
             return call("noisy")
         if len(results) == 1:
@@ -74,7 +74,9 @@ async def test_the_cap_is_a_setting_and_recall_opens_the_rest(play: Play) -> Non
 
     async with play(answer, window=1_000_000, settings=settings) as world:
         assert (await world.run(Agent(tools=[noisy]))).ok
-        first, opened = [one.text for one in _requests(world)[-1].messages if one.role == "tool"]
+        first, opened = [
+            message.text for message in _requests(world)[-1].messages if message.role == "tool"
+        ]
     assert 800 < count_text(first) <= 1_000
     assert noisy()[PLACE : PLACE + 500] in opened
     assert count_text(opened) <= 1_000
@@ -97,7 +99,7 @@ async def test_an_exchange_above_half_of_the_threshold_leaves_the_prompt_soon(pl
     steps = 16
 
     async def answer(request: ModelRequest) -> Scripted:
-        done = sum(one.role == "assistant" for one in request.messages)
+        done = sum(message.role == "assistant" for message in request.messages)
         if steps_made() == 8:
             with anyio.fail_after(60):
                 await observed.wait()
@@ -122,7 +124,7 @@ async def test_an_exchange_above_half_of_the_threshold_leaves_the_prompt_soon(pl
     async with play(answer, window=400_000, settings=settings) as world:
         agent = Agent(tools=[noisy, small])
         assert (await world.runtime.run(agent, "Work.", on_event=listen)).ok
-        carried = [max(_shown(one), default=0) > 5_000 for one in _requests(world)]
+        carried = [max(_shown(request), default=0) > 5_000 for request in _requests(world)]
     # It is observed in the background; the eighth step waits for that.
     assert carried[1]
     assert not any(carried[10:])

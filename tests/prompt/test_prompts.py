@@ -62,7 +62,9 @@ async def test_each_prompt_extends_the_one_before_byte_for_byte(serve: Serve) ->
         activated = await long_run(world, Agent(tools=[read], instructions="Be thorough."))
         prompts = [messages_in(request.body) for request in world.server.requests]
         tools = {json.dumps(request.json["tools"]) for request in world.server.requests}
-        cached = sum(one["prompt_tokens_details"]["cached_tokens"] for one in world.server.billed)
+        cached = sum(
+            usage["prompt_tokens_details"]["cached_tokens"] for usage in world.server.billed
+        )
         share = cached / world.billed("prompt_tokens")
     assert len(prompts) == STEPS + 1
     assert len(tools) == 1
@@ -81,8 +83,12 @@ async def test_the_task_and_the_last_messages_are_in_every_prompt(serve: Serve) 
         await long_run(world, Agent(tools=[read]))
     for number, messages in enumerate(world.sent()):
         assert messages[0]["role"] == "system"
-        assert any("Read all pages." in one["content"] for one in messages if one["role"] == "user")
-        shown = [one["content"] for one in messages if one["role"] == "tool"]
+        assert any(
+            "Read all pages." in message["content"]
+            for message in messages
+            if message["role"] == "user"
+        )
+        shown = [message["content"] for message in messages if message["role"] == "tool"]
         guaranteed = range(max(0, number - 5), number)
         assert shown[-5:] == [read(page) for page in guaranteed][-5:]
         assert len(messages) <= 2 + 2 * 10 + 2
@@ -98,7 +104,7 @@ async def test_last_messages_may_change_between_runs(play: Play, before: int, af
         assert (await world.run(second, "Read on.", thread=thread)).ok
         assert isinstance(world.model, ScriptedModel)
         last = world.model.requests[-1].messages
-    shown = [one.text for one in last if one.role == "tool"]
+    shown = [message.text for message in last if message.role == "tool"]
     guaranteed = after // 2
     assert shown[-guaranteed:] == [read(page) for page in range(30)][-guaranteed:]
     assert len(shown) <= after
@@ -112,7 +118,7 @@ async def test_no_prompt_exceeds_the_window_as_the_server_counts(
     settings = {"context_window": window, "response_reserve": reserve, "last_messages": 20}
     async with serve(pages(STEPS), factor=factor, settings=settings) as world:
         activated = await long_run(world, Agent(tools=[read]))
-        counts = [one["prompt_tokens"] for one in world.server.billed]
+        counts = [usage["prompt_tokens"] for usage in world.server.billed]
     assert len(activated) > 2
     assert max(counts) <= window - reserve
     # Prompts also use the room that they have.
@@ -129,7 +135,7 @@ async def test_huge_results_are_cut_before_they_are_sent(serve: Serve) -> None:
     settings = {"context_window": 10_000}
     async with serve([both] * 8 + [Reply(text="Done.")], settings=settings) as world:
         result = await world.run(Agent(tools=[flood]))
-        counts = [one["prompt_tokens"] for one in world.server.billed]
+        counts = [usage["prompt_tokens"] for usage in world.server.billed]
         whole = await world.results(result.thread_id)
     assert result.ok
     assert max(counts) <= 10_000 - 2_500
@@ -176,7 +182,13 @@ async def test_steering_reaches_the_next_prompt_in_the_last_result(serve: Serve)
     assert result.ok
     assert called == [1, 2]
     first, second, third = world.sent()
-    assert [one["role"] for one in second] == ["system", "user", "assistant", "tool", "tool"]
+    assert [message["role"] for message in second] == [
+        "system",
+        "user",
+        "assistant",
+        "tool",
+        "tool",
+    ]
     assert second[:2] == first
     (note,) = fenced(second[-1]["content"], second[0]["content"])
     assert note == "The user says, while you work: Also look at number 0."
@@ -184,7 +196,7 @@ async def test_steering_reaches_the_next_prompt_in_the_last_result(serve: Serve)
     assert second[-2]["content"] == "2"
     # Later prompts leave it there.
     assert third[: len(second)] == second
-    assert [one.data["source"] for one in world.events if one.kind == "note"] == ["steer"]
+    assert [event.data["source"] for event in world.events if event.kind == "note"] == ["steer"]
 
 
 async def test_a_message_at_the_last_answer_is_answered_too(play: Play) -> None:
@@ -202,7 +214,7 @@ async def test_a_message_at_the_last_answer_is_answered_too(play: Play) -> None:
     assert (result.output, result.steps) == ("Fini.", 2)
     assert isinstance(world.model, ScriptedModel)
     last = world.model.requests[-1].messages
-    assert [one.role for one in last] == ["system", "user", "assistant", "user"]
+    assert [message.role for message in last] == ["system", "user", "assistant", "user"]
     assert fenced(last[-1].text, last[0].text) == [
         "The user says, while you work: Wait, in French."
     ]
@@ -232,7 +244,7 @@ async def test_an_agent_can_override_the_repeated_system_prompt(play: Play) -> N
     async with play([say("Hi.")], settings={"repeat_system_prompt": True}) as world:
         await world.run(Agent(instructions="Be brief.", repeat_system_prompt=False))
         assert isinstance(world.model, ScriptedModel)
-        assert [one.role for one in world.model.requests[0].messages] == ["system", "user"]
+        assert [message.role for message in world.model.requests[0].messages] == ["system", "user"]
 
 
 async def test_another_system_prompt_or_model_causes_an_activation(play: Play) -> None:
@@ -242,12 +254,12 @@ async def test_another_system_prompt_or_model_causes_an_activation(play: Play) -
         second = ScriptedModel([call("double", number=1), say("Two.")], name="second")
         agent = Agent(second, instructions="Be long.", tools=[double])
         await world.run(agent, "Go on.", thread=result.thread_id)
-    causes = [one.data["cause"] for one in world.events if one.kind == "activation"]
+    causes = [event.data["cause"] for event in world.events if event.kind == "activation"]
     assert causes == ["start", "agent"]
     sent = second.requests[0].messages
     assert "Be long." in sent[0].text
     assert "Be brief." not in sent[0].text
-    assert [one.text for one in sent[1:]] == ["Begin.", "One.", "Go on."]
+    assert [message.text for message in sent[1:]] == ["Begin.", "One.", "Go on."]
 
 
 async def test_a_thread_continues_after_a_failed_run(serve: Serve) -> None:
@@ -258,6 +270,6 @@ async def test_a_thread_continues_after_a_failed_run(serve: Serve) -> None:
         result = await world.run(Agent(tools=[double]), "Second.", thread="t")
     assert result.ok
     # Several providers refuse a user message right after a tool result.
-    roles = [one["role"] for one in world.sent()[-1]]
+    roles = [message["role"] for message in world.sent()[-1]]
     assert roles == ["system", "user", "assistant", "tool", "assistant", "user"]
     assert KEY not in repr(world.sent())

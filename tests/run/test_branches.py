@@ -94,7 +94,7 @@ async def test_each_branch_has_its_own_activations(play: Play) -> None:
     settings = {"last_messages": 4, "observational_memory": False}
     async with play(script, settings=settings) as world:
         thread = await talk(world, "Begin.")
-        causes = [one.data["cause"] for one in world.events if one.kind == "activation"]
+        causes = [event.data["cause"] for event in world.events if event.kind == "activation"]
         assert causes.count("messages") >= 2
         first = (await world.store.log.branch(thread, (await world.row()).task_id or 0))[0]
         await branches.fork(world.store, thread, first.seq)

@@ -264,7 +264,7 @@ async def test_results_that_leave_no_room_for_the_last_answer_are_cut(play: Play
             world, 4, "a long tale that nobody asked for. " * 1_000
         )
         results = await world.results(result.thread_id)
-        finishes = [one for one in world.events if one.kind == "tool-finish"]
+        finishes = [event for event in world.events if event.kind == "tool-finish"]
     assert (result.status, result.output) == ("succeeded", "All is told.")
     assert all(len(text) > 30_000 for _, text in results)
     assert finishes[-1].data["cut"]
@@ -280,7 +280,9 @@ async def test_results_are_cut_for_a_budget_only(play: Play) -> None:
         agent = Agent(ScriptedModel([call("read"), say("Done.")], max_output=300), tools=[read])
         async with play(settings=settings) as world:
             assert (await world.run(agent)).output == "Done."
-            assert [one.data["cut"] for one in world.events if one.kind == "tool-finish"] == [cut]
+            assert [event.data["cut"] for event in world.events if event.kind == "tool-finish"] == [
+                cut
+            ]
 
 
 @pytest.mark.parametrize(
@@ -313,7 +315,7 @@ async def test_cut_results_leave_room_for_a_useful_answer(
     async with play(settings=limit) as world:
         result = await world.run(Agent(model, tools=[read]))
     assert result.output == "Done."
-    assert [one.data["cut"] for one in world.events if one.kind == "tool-finish"] == [True]
+    assert [event.data["cut"] for event in world.events if event.kind == "tool-finish"] == [True]
     assert model.requests[-1].max_output >= 800
 
 
@@ -402,7 +404,7 @@ async def test_a_background_task_ends_with_the_time_of_its_tree(play: Play) -> N
     def respond(request: ModelRequest) -> Scripted:
         if request.messages[0].text.startswith("You are a sub-agent"):
             return call("hang")
-        begun = any(one.role == "tool" for one in request.messages)
+        begun = any(message.role == "tool" for message in request.messages)
         task = {"role": "reader", "instructions": "Hang.", "task_key": "k", "background": True}
         return say("Begun.") if begun else call("delegate", **task)
 

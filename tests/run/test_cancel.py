@@ -95,9 +95,9 @@ async def assert_ended(runtime: Runtime, run_id: str) -> None:
     assert thread.active_run is None and thread.head is not None
     node = await store.log.node(thread.id, thread.head)
     assert node.status == "closed"
-    assert all(one.status == "done" for one in node.calls)
+    assert all(call.status == "done" for call in node.calls)
     events = await store.events.list(thread.id)
-    assert [one.kind for one in events].count("run-finish") == 1
+    assert [event.kind for event in events].count("run-finish") == 1
     assert events[-1].kind == "run-finish"
 
 
@@ -311,7 +311,7 @@ async def test_a_cancel_at_the_last_commit_changes_nothing(runtime: Runtime) -> 
     store = runtime.store.of("local")
     [run] = await store.runs.list(thread_id="t")
     assert (run.status, orjson.loads(run.output)) == ("succeeded", "done")
-    assert [one.kind for one in await store.events.list("t")].count("run-finish") == 1
+    assert [event.kind for event in await store.events.list("t")].count("run-finish") == 1
 
 
 async def test_cancelling_twice_is_harmless(runtime: Runtime) -> None:

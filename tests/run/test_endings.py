@@ -398,4 +398,8 @@ async def answered(world: World, thread_id: str) -> list[str]:
     assert thread.head is not None
     nodes = await world.store.log.branch(thread_id, thread.head)
     messages = [decode_message(node.body) for node in nodes]
-    return [one.text for one in messages if isinstance(one, AssistantMessage) and one.text]
+    return [
+        message.text
+        for message in messages
+        if isinstance(message, AssistantMessage) and message.text
+    ]

@@ -84,7 +84,7 @@ async def test_a_fault_ends_the_run_with_a_cure_and_a_resume_continues_it(
         assert spent <= world.billed("total_tokens") <= spent + in_doubt
         last = world.events[-1]
         assert (last.kind, last.data["status"]) == ("run-finish", "failed")
-        retries = [one for one in world.events if one.kind == "model-retry"]
+        retries = [event for event in world.events if event.kind == "model-retry"]
         assert len(retries) == attempts - 1
 
         world.server.script = in_turn([OK])
@@ -107,11 +107,11 @@ async def test_a_passing_fault_is_a_live_event_and_leaves_no_trace_in_the_log(
     async with serve([fault, CALL, fault, OK]) as world:
         result = await world.run(AGENT)
         assert (result.output, result.steps) == ("It is 42.", 2)
-        retries = [one for one in world.events if one.kind == "model-retry"]
-        assert [one.data["attempt"] for one in retries] == [1, 1]
-        assert all(one.id == 0 and one.data["reason"] for one in retries)
+        retries = [event for event in world.events if event.kind == "model-retry"]
+        assert [retry.data["attempt"] for retry in retries] == [1, 1]
+        assert all(retry.id == 0 and retry.data["reason"] for retry in retries)
         recorded = await world.store.events.list(result.thread_id)
-    assert "model-retry" not in {one.kind for one in recorded}
+    assert "model-retry" not in {event.kind for event in recorded}
     assert [message["role"] for message in world.sent()[-1]] == [
         "system",
         "user",
@@ -152,7 +152,7 @@ async def test_an_overflow_shortens_the_prompt_once(serve: Serve, memory: bool) 
     async with serve([*replies, OK], settings=settings) as world:
         result = await world.run(AGENT)
         assert (result.ok, result.steps) == (True, 30)
-    causes = [one.data["cause"] for one in world.events if one.kind == "activation"]
+    causes = [event.data["cause"] for event in world.events if event.kind == "activation"]
     assert causes[:2] == ["start", "overflow"]
     bodies = [len(request.body) for request in world.server.requests]
     assert bodies[16] < bodies[15]

@@ -50,7 +50,7 @@ async def check_valid(store: UserStore, thread_id: str) -> None:
     assert thread.head is not None
     for node in await store.log.branch(thread_id, thread.head):
         assert node.status == "closed"
-        assert all(one.status == "done" for one in node.calls)
+        assert all(call.status == "done" for call in node.calls)
     events = await store.events.list(thread_id)
     assert [event.id for event in events] == list(range(1, len(events) + 1))
     assert all(run.status not in ("running", "queued") for run in await store.runs.list())

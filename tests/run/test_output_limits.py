@@ -177,8 +177,8 @@ async def test_a_refused_output_limit_is_replaced_by_a_usual_one(
         result = await world.run(AGENT)
         first, again, *later = world.server.requests
         assert first.json["messages"] == again.json["messages"]
-        assert [one.json["max_tokens"] for one in (again, *later)] == [8_192] * 3
-        causes = [one.data["cause"] for one in world.events if one.kind == "activation"]
+        assert [sent.json["max_tokens"] for sent in (again, *later)] == [8_192] * 3
+        causes = [event.data["cause"] for event in world.events if event.kind == "activation"]
     assert result.ok
     assert "overflow" not in causes
 

@@ -47,7 +47,7 @@ def test_names_of_the_runtimes_tools_are_reserved(
 
 
 def test_recall_is_added_once_and_only_to_other_tools() -> None:
-    assert [one.name for one in toolset(Agent(tools=[work]), None)] == ["work", "recall"]
+    assert [tool.name for tool in toolset(Agent(tools=[work]), None)] == ["work", "recall"]
     tools = toolset(Agent(tools=[the_runtimes, work]), None)
-    assert [one.name for one in tools] == ["recall", "work"]
-    assert [one.name for one in toolset(Agent(), output_type(int))] == [FINAL]
+    assert [tool.name for tool in tools] == ["recall", "work"]
+    assert [tool.name for tool in toolset(Agent(), output_type(int))] == [FINAL]

@@ -199,7 +199,7 @@ async def test_a_call_that_a_crash_interrupted_does_not_run_again(
     assert (call_.status, call_.outcome) == ("done", "interrupted")
     ids = [event.id for event in await runtime.store.of("local").events.list("t")]
     assert ids == list(range(1, len(ids) + 1))
-    assert [one.data["resumed"] for one in events if one.kind == "run-start"] == [True]
+    assert [event.data["resumed"] for event in events if event.kind == "run-start"] == [True]
 
 
 async def test_a_call_of_an_idempotent_tool_runs_again_after_a_crash(

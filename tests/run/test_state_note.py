@@ -74,7 +74,7 @@ async def _run(runtime: Runtime, script: Script, *state: Any) -> list[Event]:
 def _notes(script: Script) -> list[str]:
     """Return the user messages of each prompt, which begin with the state note."""
     return [
-        "".join(one.text for one in request.messages[1:] if one.role == "user")
+        "".join(message.text for message in request.messages[1:] if message.role == "user")
         for request in script.requests
     ]
 
@@ -83,7 +83,7 @@ async def test_each_activation_states_the_current_state(runtime: Runtime) -> Non
     script = Script()
     events = await _run(runtime, script, seen, open_questions)
     notes = _notes(script)
-    causes = [one.data["cause"] for one in events if one.kind == "activation"]
+    causes = [event.data["cause"] for event in events if event.kind == "activation"]
     assert len(causes) > 2
     counts = {note.partition("Parts seen: ")[2].partition(" ")[0] for note in notes}
     # None before the second activation; then the state at each activation.

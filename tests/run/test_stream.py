@@ -54,12 +54,12 @@ async def test_the_store_returns_the_events_after_any_cursor(play: Play) -> None
     async with play(SCRIPT * 2) as world:
         first = await world.run(AGENT, thread="t")
         await world.run(AGENT, thread="t")
-        live = [one for one in world.events if one.id]
+        live = [event for event in world.events if event.id]
         assert all(before.id < after.id for before, after in pairwise(live))
-        for cursor in (0, *(one.id for one in live)):
+        for cursor in (0, *(event.id for event in live)):
             stored = await world.store.events.list(first.thread_id, after=cursor)
-            assert [as_stored(one) for one in stored] == [
-                as_stored(one) for one in live if one.id > cursor
+            assert [as_stored(event) for event in stored] == [
+                as_stored(event) for event in live if event.id > cursor
             ]
 
 

@@ -31,7 +31,7 @@ FILE = pytest.mark.backends("file")
 
 async def kinds(store: UserStore, thread: str) -> list[str]:
     """Return the kinds of a thread's events."""
-    return [one.kind for one in await store.events.list(thread)]
+    return [event.kind for event in await store.events.list(thread)]
 
 
 async def test_a_killed_run_is_suspended_once_and_its_call_is_interrupted(

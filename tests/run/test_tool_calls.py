@@ -80,8 +80,10 @@ async def test_parallel_calls_run_at_once_and_their_results_go_back_in_call_orde
         result = await world.runtime.run(agent, "Work.", on_event=watch)
     assert result.ok
     answer, *results = world.sent()[1][2:]
-    assert [one["id"] for one in answer["tool_calls"]] == [one["tool_call_id"] for one in results]
-    assert [one["content"] for one in results] == ["one", "two", "three, False"]
+    assert [call["id"] for call in answer["tool_calls"]] == [
+        result["tool_call_id"] for result in results
+    ]
+    assert [result["content"] for result in results] == ["one", "two", "three, False"]
 
 
 @tool
@@ -130,10 +132,10 @@ async def test_a_bad_call_becomes_a_result_and_the_next_prompt_is_valid(
     assert says in recorded[0][1]
     assert recorded[1] == ("ok", "4")
     answer, *results = world.sent()[1][2:]
-    assert [one["content"] for one in results] == [text for _, text in recorded]
-    for one in answer["tool_calls"]:
-        assert isinstance(orjson.loads(one["function"]["arguments"]), dict)
-        assert one["function"]["name"].replace("_", "").isalnum()
+    assert [result["content"] for result in results] == [text for _, text in recorded]
+    for made in answer["tool_calls"]:
+        assert isinstance(orjson.loads(made["function"]["arguments"]), dict)
+        assert made["function"]["name"].replace("_", "").isalnum()
 
 
 async def test_the_error_quotes_arguments_that_are_no_json(play: Play) -> None:
@@ -169,7 +171,7 @@ async def test_an_empty_answer_is_asked_for_again_and_not_logged(
         result = await world.run(Agent())
         run = await world.row()
     assert (result.output, result.steps) == ("Here.", 1)
-    assert [one["role"] for one in world.sent()[1]] == ["system", "user"]
+    assert [message["role"] for message in world.sent()[1]] == ["system", "user"]
     # The provider may or may not charge for it, so it counts separately as an upper bound.
     assert run.unsettled.tokens > 0
 
@@ -229,4 +231,4 @@ async def test_a_second_run_on_a_busy_thread_is_refused_without_harm(play: Play)
         assert raised.value.run_id == world.run_id
         assert raised.value.cure
         release.set()
-    assert [one.kind for one in world.events if one.kind == "run-start"] == ["run-start"]
+    assert [event.kind for event in world.events if event.kind == "run-start"] == ["run-start"]

@@ -130,9 +130,9 @@ class Service(ABC):
             family = [*parent.children(recursive=True), parent]
         except psutil.NoSuchProcess:
             pass
-        for one in family:
-            if one.is_running():
-                one.send_signal(signal.SIGKILL)
+        for member in family:
+            if member.is_running():
+                member.send_signal(signal.SIGKILL)
         self._ended()
         psutil.wait_procs(family, timeout=STOP_SECONDS)
 

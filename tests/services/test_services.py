@@ -17,14 +17,14 @@ from tests.services.libsql import PROGRAM, Libsql, LibsqlServer
 from tests.services.postgres import Logins, Postgres
 from tests.support.command import ROOT
 
-PYTHONPATH = os.pathsep.join(str(ROOT / one) for one in (".", "storage", "config"))
+PYTHONPATH = os.pathsep.join(str(ROOT / package) for package in (".", "storage", "config"))
 
 
 def test_a_killed_postgres_retains_committed_data(start_postgres: StartPostgres) -> None:
     server = start_postgres()
     with psycopg.connect(server.admin_url, autocommit=True) as connection:
         connection.execute("CREATE TABLE kept AS SELECT 7 AS number")
-        backends = [one.pid for one in psutil.Process(server.pid).children(recursive=True)]
+        backends = [process.pid for process in psutil.Process(server.pid).children(recursive=True)]
 
         server.kill()
 

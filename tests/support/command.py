@@ -22,7 +22,9 @@ def clean_environ(extra: Mapping[str, str] | None = None) -> dict[str, str]:
         for name, value in os.environ.items()
         if not name.startswith("AGENT_RUNTIME_") and name != "DATABASE_URL"
     }
-    environ["PYTHONPATH"] = os.pathsep.join(str(ROOT / one) for one in (".", "storage", "config"))
+    environ["PYTHONPATH"] = os.pathsep.join(
+        str(ROOT / package) for package in (".", "storage", "config")
+    )
     environ["AGENT_RUNTIME_FORBID_REAL_MODELS"] = "1"
     if "DATABASE_URL" not in (extra or {}):
         environ["AGENT_RUNTIME_DATABASE_URL"] = "file:agent_runtime.db"

@@ -89,7 +89,7 @@ class Gate:
     def kill(self, process: Process) -> None:
         """End a process: its waiting calls fail, and so does every later one."""
         process.dead = True
-        for ticket in [one for one in self.waiting if one.process is process]:
+        for ticket in [ticket for ticket in self.waiting if ticket.process is process]:
             self.let_through(ticket)
 
     async def still(self) -> None:

@@ -179,12 +179,12 @@ class Judge:
     def _activations(self) -> None:
         for identity, anchor, body in self.left.activations:
             start: dict[str, Any] = orjson.loads(bytes(body))
-            seen = [self.left.observations[one] for one in start["observed"]]
+            seen = [self.left.observations[number] for number in start["observed"]]
             branch = self.branch(anchor)
-            ends = [None, *(one.last for one in seen)]
-            if [one.parent_id for one in seen] != ends[:-1]:
+            ends = [None, *(row.last for row in seen)]
+            if [row.parent_id for row in seen] != ends[:-1]:
                 self._add(f"the observations of activation {identity} do not follow each other")
-            if any(one.last not in branch for one in seen):
+            if any(row.last not in branch for row in seen):
                 self._add(f"activation {identity} has observations of another branch")
             first = start["first"]
             if first is not None and self._parent(first) != ends[-1]:

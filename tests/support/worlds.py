@@ -60,7 +60,7 @@ class World:
     @property
     def run_id(self) -> str:
         """The id of the run that began last."""
-        return [one for one in self.events if one.kind == "run-start"][-1].run_id
+        return [event for event in self.events if event.kind == "run-start"][-1].run_id
 
     async def run(self, agent: Agent, task: str = "Work.", **options: Any) -> RunResult:
         """Run a task and record its events."""
@@ -93,7 +93,7 @@ class Served(World):
 
     def billed(self, kind: str) -> int:
         """Return the server's own sum of a field of usage, such as `prompt_tokens`."""
-        return sum(one[kind] for one in self.server.billed)
+        return sum(usage[kind] for usage in self.server.billed)
 
     def sent(self) -> list[list[dict[str, Any]]]:
         """Return the messages of every request."""

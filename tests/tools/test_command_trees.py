@@ -29,7 +29,7 @@ while [ $(cat pids 2>/dev/null | wc -l) -lt 4 ]; do sleep 0.01; done
 
 def runner(root: Path, timeout: float = 60) -> Tool:
     tools = workspace_tools(root, shell=True, shell_timeout=timeout)
-    return next(one for one in tools if one.name == "run_command")
+    return next(tool for tool in tools if tool.name == "run_command")
 
 
 async def all_ended(root: Path) -> None:

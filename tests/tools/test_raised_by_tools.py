@@ -179,7 +179,7 @@ async def test_a_call_whose_approval_check_fails_asks_for_approval(play: Play) -
     script = [calls(raw_call("by_function"), raw_call("by_pattern", value=1)), say("Done.")]
     async with play(script) as world:
         result = await world.run(Agent(tools=[by_function, by_pattern]), thread="t")
-        assert [one.tool for one in result.questions] == ["by_function", "by_pattern"]
+        assert [question.tool for question in result.questions] == ["by_function", "by_pattern"]
 
 
 async def _check_over(world: World, *, status: str = "failed") -> None:

@@ -25,7 +25,7 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def find(root: Path) -> Tool:
-    return next(one for one in workspace_tools(root) if one.name == "search_files")
+    return next(tool for tool in workspace_tools(root) if tool.name == "search_files")
 
 
 async def test_matches_have_file_and_line_and_are_counted(find: Tool) -> None:

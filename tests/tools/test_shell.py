@@ -17,7 +17,7 @@ from tests.tools.calling import call, error, text
 
 def runner(root: Path, *, timeout: float = 60, environment: dict[str, str] | None = None) -> Tool:
     tools = workspace_tools(root, shell=True, shell_timeout=timeout, environment=environment)
-    return next(one for one in tools if one.name == "run_command")
+    return next(tool for tool in tools if tool.name == "run_command")
 
 
 async def ended(pid: int) -> None:

@@ -39,7 +39,7 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def tools(root: Path) -> Tools:
-    return {one.name: one for one in workspace_tools(root)}
+    return {tool.name: tool for tool in workspace_tools(root)}
 
 
 def test_reading_is_idempotent_and_writing_is_not(tools: Tools) -> None:
@@ -52,7 +52,7 @@ def test_reading_is_idempotent_and_writing_is_not(tools: Tools) -> None:
 
 def test_there_is_no_shell_by_default(root: Path, tools: Tools) -> None:
     assert "run_command" not in tools
-    assert "run_command" in {one.name for one in workspace_tools(root, shell=True)}
+    assert "run_command" in {tool.name for tool in workspace_tools(root, shell=True)}
 
 
 def test_a_workspace_must_be_a_folder(root: Path) -> None:
@@ -311,7 +311,7 @@ async def test_writing_creates_folders_and_reports_the_former_size(
         "Appended 2 bytes to a/b/c.txt; it has 3 bytes now."
     )
     assert (root / "a" / "b" / "c.txt").read_text() == "xyz"
-    assert [one.name for one in (root / "a" / "b").iterdir()] == ["c.txt"]
+    assert [path.name for path in (root / "a" / "b").iterdir()] == ["c.txt"]
 
 
 async def test_replacing_a_file_preserves_its_permissions(root: Path, tools: Tools) -> None:
@@ -352,7 +352,7 @@ async def test_a_failed_write_leaves_the_old_file_and_nothing_else(
     reply = await error(tools["write_file"], path="README.md", content="new")
     assert reply == "README.md: No space left on device."
     assert (root / "README.md").read_text() == "# Title\n\nText\n"
-    assert sorted(one.name for one in (root / ".").iterdir()) == ["README.md", "src"]
+    assert sorted(path.name for path in (root / ".").iterdir()) == ["README.md", "src"]
 
 
 async def test_text_that_is_no_utf8_is_not_written(tools: Tools) -> None:
@@ -422,7 +422,7 @@ async def test_the_runtimes_database_is_never_opened_by_a_tool(root: Path) -> No
         await store.of("local").threads.ensure("needle")
         (root / "by").symlink_to("own.db")
         (root / "hard").hardlink_to(root / "own.db")
-        tools = {one.name: one for one in workspace_tools(root)}
+        tools = {tool.name: tool for tool in workspace_tools(root)}
         listing = await text(tools["list_files"], recursive=True)
         assert "Left out: hard, own.db, own.db-shm, own.db-wal." in listing
         matches = await text(tools["search_files"], pattern="needle", glob="*")

@@ -49,7 +49,7 @@ def different_calls(number: int, first: int = 100) -> list[Scripted]:
 async def count_notes(world: World, source: str = "plan") -> int:
     """Return how many notes of this source the thread has."""
     events = await world.store.events.list("t", limit=10_000)
-    return sum(one.kind == "note" and one.data["source"] == source for one in events)
+    return sum(event.kind == "note" and event.data["source"] == source for event in events)
 
 
 def stall_notes(world: World) -> list[str]:
@@ -68,7 +68,7 @@ async def test_the_model_is_warned_first_and_then_the_run_stops(play: Play) -> N
         [text] = stall_notes(world)
         assert "last 4 answers" in text and "In progress: dig (Dig deep)" in text
         assert await count_notes(world) == 1
-        kinds = [one.kind for one in await world.store.events.list("t")]
+        kinds = [event.kind for event in await world.store.events.list("t")]
         assert kinds.count("run-finish") == 1
 
 

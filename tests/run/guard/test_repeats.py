@@ -21,13 +21,13 @@ GUARD: dict[str, Any] = {"loop_limit": 3}
 async def note_sources(world: World) -> list[str]:
     """Return the sources of the thread's notes."""
     events = await world.store.events.list("t")
-    return [str(one.data["source"]) for one in events if one.kind == "note"]
+    return [str(event.data["source"]) for event in events if event.kind == "note"]
 
 
 def count_warned_requests(world: World) -> int:
     """Return how many requests hold the guard's note."""
     model: Any = world.model
-    return sum(NUDGE.format(count=3)[:40] in str(one.messages) for one in model.requests)
+    return sum(NUDGE.format(count=3)[:40] in str(request.messages) for request in model.requests)
 
 
 async def test_the_model_is_warned_first_and_then_the_run_stops(play: Play) -> None:
@@ -39,7 +39,7 @@ async def test_the_model_is_warned_first_and_then_the_run_stops(play: Play) -> N
         assert await note_sources(world) == ["guard"]
         # The fourth, fifth and sixth request hold it.
         assert count_warned_requests(world) == 3
-        kinds = [one.kind for one in await world.store.events.list("t")]
+        kinds = [event.kind for event in await world.store.events.list("t")]
         assert kinds.count("run-finish") == 1
 
 
