@@ -16,7 +16,7 @@ EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.py"))
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_an_example_prints_what_its_docstring_states(path: Path, tmp_path: Path) -> None:
-    expected = textwrap.dedent(stated(path))
+    expected = textwrap.dedent(stated_output(path))
     assert expected.strip(), "the docstring must end with the output, after `Prints:`"
     completed = subprocess.run(
         [sys.executable, "-W", "error", str(path)],
@@ -30,7 +30,7 @@ def test_an_example_prints_what_its_docstring_states(path: Path, tmp_path: Path)
     assert completed.stdout.strip() == expected.strip()
 
 
-def stated(path: Path) -> str:
+def stated_output(path: Path) -> str:
     """Return the output that the docstring states."""
     text = ast.get_docstring(ast.parse(path.read_text()), clean=True) or ""
     return text.partition("Prints:\n")[2]

@@ -56,8 +56,8 @@ class Runner:
 
     def run(self, block: Block) -> None:
         """Run one block; an error names the block's place."""
-        if "not run" in block.says:
-            assert len(block.says["not run"].split()) >= 3, f"{block.where}: no reason"
+        if "not run" in block.comments:
+            assert len(block.comments["not run"].split()) >= 3, f"{block.where}: no reason"
             self.counts["not run"] += 1
             return
         runs: dict[str, Callable[[Block], None]] = {
@@ -71,17 +71,17 @@ class Runner:
             f"{block.where}: a block of {block.language or 'no language'}"
         )
         self.counts[block.language] += 1
-        if answers := block.says.get("model"):
+        if answers := block.comments.get("model"):
             self.provider.script(eval(answers.strip(), {**self.names, **_HERE}))
         try:
-            if setup := block.says.get("setup"):
+            if setup := block.comments.get("setup"):
                 self._execute(textwrap.dedent(setup).strip())
             runs[block.language](block)
         except Exception as error:
             error.add_note(f"in the block at {block.where}")
             raise
-        left = list(self.provider.answers)
-        assert not left, f"{block.where}: answers that the model did not use: {left}"
+        unused = list(self.provider.answers)
+        assert not unused, f"{block.where}: answers that the model did not use: {unused}"
 
     def python(self, block: Block) -> None:
         """Run Python; its awaits run on the event loop of the page's runtime."""
@@ -114,7 +114,7 @@ class Runner:
 
     def text(self, block: Block) -> None:
         """Compare the block with the output of the Python above, if its comment is `prints`."""
-        if "prints" in block.says:
+        if "prints" in block.comments:
             printed = self._printed.strip()
             assert printed == block.text.strip(), f"{block.where} prints:\n{printed}"
 
@@ -133,7 +133,7 @@ class Runner:
 
     def shell(self, block: Block) -> None:
         """Run commands in this process, and the few shell words that pages need."""
-        codes = [int(code) for code in block.says.get("exit", "").split(",") if code.strip()]
+        codes = [int(code) for code in block.comments.get("exit", "").split(",") if code.strip()]
         for line in block.text.replace("\\\n", " ").splitlines():
             words = shlex.split(line, comments=True)
             with self.patch.context() as context:

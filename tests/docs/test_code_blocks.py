@@ -63,7 +63,7 @@ def test_the_blocks_of_a_page_run(
 
 
 def test_few_blocks_are_not_run() -> None:
-    skipped = [block for page in pages() for block in blocks(page) if "not run" in block.says]
+    skipped = [block for page in pages() for block in blocks(page) if "not run" in block.comments]
     assert len(skipped) <= MOST_NOT_RUN, [block.where for block in skipped]
 
 

@@ -301,19 +301,19 @@ async def test_a_reference_is_completed_from_the_store(store: UserStore) -> None
 async def test_a_broken_file_does_not_affect_the_others(store: UserStore) -> None:
     good = await store_file(store, "t1", File(PNG, "cat.png"))
     url = FileRef("image", "https://example.com/a.png")
-    gone = FileRef("image", "upload:00000000-0000-7000-8000-000000000000")
-    resolved = await resolve_files(store, [gone, good, FileRef("custom", ""), url])
+    missing = FileRef("image", "upload:00000000-0000-7000-8000-000000000000")
+    resolved = await resolve_files(store, [missing, good, FileRef("custom", ""), url])
     assert [file.problem for file in resolved] == [NOT_THERE, "", BROKEN, ""]
 
 
 async def test_a_file_of_another_owner_is_not_found(runtime: Runtime, store: UserStore) -> None:
     theirs = await runtime.files.upload("t1", PNG, name="secret.png", user="stranger")
-    gone = FileRef("image", "upload:00000000-0000-7000-8000-000000000000")
+    missing = FileRef("image", "upload:00000000-0000-7000-8000-000000000000")
     bare = FileRef("image", theirs.uri)
     prompted = Prompted(store)
-    foreign, missing = await prompted.parts(bare, gone)
+    foreign, missing_part = await prompted.parts(bare, missing)
     assert (foreign.file, foreign.data, foreign.problem) == (bare, "", NOT_THERE)
-    assert missing.problem == foreign.problem
+    assert missing_part.problem == foreign.problem
     assert "secret" not in placeholder(foreign.file, foreign.problem)
     assert prompted.reasons == [NOT_THERE, NOT_THERE]
 

@@ -81,7 +81,7 @@ async def test_a_killed_process_is_dead_and_one_out_of_sight_is_not(
     assert is_dead(replace(run, owner=reused))
     # Another machine of that name, another container, a clone, an earlier boot: state unknown.
     boot = owner.boot.partition(":")[0]
-    for unseen in (
+    for elsewhere_owner in (
         replace(owner, machine="another"),
         replace(owner, host="another"),
         replace(owner, boot="another:1"),
@@ -89,8 +89,8 @@ async def test_a_killed_process_is_dead_and_one_out_of_sight_is_not(
         replace(owner, instance="0" * 32),
         replace(owner, instance="", machine=""),
     ):
-        assert not is_dead(replace(run, owner=unseen)), unseen
-        assert is_dead(replace(run, owner=unseen, lease_live=False)), unseen
+        assert not is_dead(replace(run, owner=elsewhere_owner)), elsewhere_owner
+        assert is_dead(replace(run, owner=elsewhere_owner, lease_live=False)), elsewhere_owner
 
 
 async def test_a_process_whose_markers_are_out_of_sight_is_known_by_its_pid(

@@ -85,8 +85,8 @@ async def test_a_fork_continues_from_any_node(play: Play) -> None:
         await world.run(AGENT, "Go on.", thread=thread)
         assert sent(world) == ["First.", "One.", "Second.", "Two.", "Go on."]
         await branches.fork(world.store, thread, None)
-        await world.run(AGENT, "Anew.", thread=thread)
-        assert sent(world) == ["Anew."]
+        await world.run(AGENT, "From scratch.", thread=thread)
+        assert sent(world) == ["From scratch."]
 
 
 async def test_each_branch_has_its_own_activations(play: Play) -> None:

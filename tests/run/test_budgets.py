@@ -225,7 +225,7 @@ async def _run_with_spending_children(world: World, children: int, answer: str =
 
     def respond(request: ModelRequest) -> Scripted:
         if any(message.role == "tool" for message in request.messages):
-            return say("All is told.")
+            return say("All is done.")
         return calls(*(raw_call("delegate", task=f"Task {n}.") for n in range(children)))
 
     model = ScriptedModel(respond, price=PRICE, max_output=300)
@@ -249,7 +249,7 @@ async def test_a_root_still_answers_after_its_children_spent_all_they_can(
         result = await _run_with_spending_children(world, 5)
         runs = await world.store.runs.list(parent_run_id=result.run_id)
         root = await world.store.runs.get(result.run_id)
-    assert (result.status, result.output) == ("succeeded", "All is told.")
+    assert (result.status, result.output) == ("succeeded", "All is done.")
     assert {run.stop_reason for run in runs} == {"budget"}
     assert all("kept for the run itself" in run.detail for run in runs)
     spent = root.settled.tokens, root.settled.cost
@@ -265,7 +265,7 @@ async def test_results_that_leave_no_room_for_the_last_answer_are_cut(play: Play
         )
         results = await world.results(result.thread_id)
         finishes = [event for event in world.events if event.kind == "tool-finish"]
-    assert (result.status, result.output) == ("succeeded", "All is told.")
+    assert (result.status, result.output) == ("succeeded", "All is done.")
     assert all(len(text) > 30_000 for _, text in results)
     assert finishes[-1].data["cut"]
 

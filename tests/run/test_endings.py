@@ -167,7 +167,7 @@ def always(pieces: list[bytes]) -> Answers:
     return lambda request, n: pieces
 
 
-def each(make: Callable[[int], list[bytes]]) -> Answers:
+def numbered(make: Callable[[int], list[bytes]]) -> Answers:
     """Return answers that are made from their number."""
     return lambda request, n: make(n)
 
@@ -204,7 +204,7 @@ async def test_a_cut_text_is_continued_and_joined(provide: Provide, name: str) -
 
 @EACH
 async def test_an_endless_text_ends_the_run(provide: Provide, name: str) -> None:
-    async with provide(name, each(lambda n: ending(name, f"{n}, "))) as world:
+    async with provide(name, numbered(lambda n: ending(name, f"{n}, "))) as world:
         result = await world.run(AGENT)
         assert (result.status, result.stop_reason, result.steps) == ("failed", "length", 4)
         assert "cut 4 times" in result.detail
@@ -327,7 +327,7 @@ async def test_malformed_calls_are_asked_for_again_a_few_times(provide: Provide)
         assert (result.ok, result.output, result.steps) == (True, "It is 42.", 5)
         assert await world.results(result.thread_id) == [("ok", "42")]
         assert "MALFORMED_FUNCTION_CALL" in orjson.dumps(world.server.requests[1]).decode()
-    async with provide(GEMINI, each(lambda n: empty if n % 2 else bad)) as world:
+    async with provide(GEMINI, numbered(lambda n: empty if n % 2 else bad)) as world:
         result = await world.run(AGENT)
     assert (result.status, result.stop_reason, result.steps) == ("failed", "error", 4)
     assert "MALFORMED_FUNCTION_CALL" in result.detail

@@ -91,8 +91,8 @@ async def test_a_fault_ends_the_run_with_a_cure_and_a_resume_continues_it(
         result = await world.resume(AGENT)
         assert (result.ok, result.output, result.steps) == (True, "It is 42.", 2)
         assert await world.results(result.thread_id) == [("ok", "42")]
-        everything = repr(world.events) + "".join(traceback.format_exception(raised.value))
-    assert KEY not in everything
+        shown = repr(world.events) + "".join(traceback.format_exception(raised.value))
+    assert KEY not in shown
     assert KEY.encode() not in world.contents()
 
 
@@ -126,9 +126,9 @@ async def test_a_refused_connection_fails_the_run_and_another_model_resumes_it(
     async with serve([OK]) as closed:
         url = closed.server.base_url
     async with serve([OK]) as world:
-        gone = LiteLLMModel("openai/test", base_url=url, api_key=KEY, retries=1)
+        unreachable = LiteLLMModel("openai/test", base_url=url, api_key=KEY, retries=1)
         with pytest.raises(ModelUnavailable, match="cannot be reached") as raised:
-            await world.run(Agent(gone))
+            await world.run(Agent(unreachable))
         assert "base URL" in raised.value.cure
         assert (await world.row()).status == "failed"
         assert (await world.resume(Agent())).output == "It is 42."

@@ -46,12 +46,12 @@ VALUES: dict[str, tuple[Any, dict[str, Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize(("wanted", "arguments", "value"), VALUES.values(), ids=VALUES)
+@pytest.mark.parametrize(("output_type", "arguments", "value"), VALUES.values(), ids=VALUES)
 async def test_the_output_is_a_value_of_the_output_type(
-    serve: Serve, wanted: Any, arguments: dict[str, Any], value: Any
+    serve: Serve, output_type: Any, arguments: dict[str, Any], value: Any
 ) -> None:
     async with serve([Reply(calls=((FINAL, arguments),))]) as world:
-        result = await world.run(Agent(output_type=wanted))
+        result = await world.run(Agent(output_type=output_type))
         run = await world.row()
     assert result.ok
     assert result.output == value
@@ -62,7 +62,7 @@ async def test_the_output_is_a_value_of_the_output_type(
 
 
 @pytest.mark.parametrize(
-    ("wanted", "text", "value"),
+    ("output_type", "text", "value"),
     [
         (City, '{"name": "Oslo", "people": 717710}', CITY),
         (City, '```json\n{"name": "Oslo", "people": 717710}\n```', CITY),
@@ -72,10 +72,10 @@ async def test_the_output_is_a_value_of_the_output_type(
     ids=["object", "in a code fence", "number", "list"],
 )
 async def test_text_that_is_a_valid_value_is_accepted(
-    play: Play, wanted: Any, text: str, value: Any
+    play: Play, output_type: Any, text: str, value: Any
 ) -> None:
     async with play([text]) as world:
-        result = await world.run(Agent(output_type=wanted))
+        result = await world.run(Agent(output_type=output_type))
     assert (result.ok, result.output, result.steps) == (True, value, 1)
 
 

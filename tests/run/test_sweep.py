@@ -72,13 +72,13 @@ async def test_a_working_run_is_left_alone(play: Play) -> None:
         return "seen"
 
     @tool
-    async def below(context: ToolContext) -> str:
+    async def sweep_below(context: ToolContext) -> str:
         """Sweep inside a sub-agent's run."""
         child = Agent(ScriptedModel([call("look"), say("ok")]), tools=[look])
         return str((await context.run_agent(child, "Look.")).output)
 
-    async with play([call("below"), say("Done.")]) as world:
-        result = await world.run(Agent(tools=[below]), deps=world.database_url)
+    async with play([call("sweep_below"), say("Done.")]) as world:
+        result = await world.run(Agent(tools=[sweep_below]), deps=world.database_url)
 
         assert result.ok and sweeps == [NOTHING, NOTHING]
 
@@ -129,8 +129,8 @@ async def test_sub_agents_continue_when_their_root_is_resumed(play: Play, tmp_pa
         for run in runs:
             assert (await kinds(store, run.thread_id)).count("run-finish") == 1
     # Each looked once; of the killed ones only the interrupted step was requested again.
-    asked = path.read_text().splitlines()
-    assert sorted(asked) == sorted(
+    requested = path.read_text().splitlines()
+    assert sorted(requested) == sorted(
         ["one 0", "one 1", "two 0", "two 1", "two 1", "three 0", "three 1", "three 1"]
     )
 

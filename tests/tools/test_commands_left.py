@@ -37,9 +37,9 @@ async def resume_run(database_url: str, folder: Path) -> str:
 
 
 def test_a_supervisor_that_was_gone_when_recorded_is_not_waited_for() -> None:
-    gone = subprocess.Popen([sys.executable, "-c", ""])
-    gone.wait()
-    command = commands.SupervisedCommand.of("call", "0" * 32, gone.pid)
+    ended_process = subprocess.Popen([sys.executable, "-c", ""])
+    ended_process.wait()
+    command = commands.SupervisedCommand.of("call", "0" * 32, ended_process.pid)
     assert not command.started
     assert commands.end_command(command) == []
 

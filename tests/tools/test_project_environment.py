@@ -92,8 +92,8 @@ def test_the_runtimes_environment_is_used_if_it_is_the_projects(ours: Path) -> N
 
 def test_an_environment_activated_for_the_project_stays(tmp_path: Path) -> None:
     other = tmp_path / "other"
-    given = {"PATH": f"{other}/bin:/usr/bin", "VIRTUAL_ENV": str(other), "UV_CACHE_DIR": "/c"}
-    assert project_environment(given, tmp_path, own=[tmp_path / "ours"]) == given
+    environ = {"PATH": f"{other}/bin:/usr/bin", "VIRTUAL_ENV": str(other), "UV_CACHE_DIR": "/c"}
+    assert project_environment(environ, tmp_path, own=[tmp_path / "ours"]) == environ
 
 
 def test_every_spelling_of_the_runtimes_folder_leaves_the_path(tmp_path: Path) -> None:
@@ -106,14 +106,14 @@ def test_every_spelling_of_the_runtimes_folder_leaves_the_path(tmp_path: Path) -
 
 
 def test_a_conda_environment_of_the_runtime_is_replaced_by_its_base(tmp_path: Path) -> None:
-    given = {
+    environ = {
         "PATH": f"{sys.prefix}/bin:/opt/conda/condabin:/usr/bin",
         "CONDA_PREFIX": sys.prefix,
         "CONDA_PREFIX_1": "/opt/conda",
         "CONDA_SHLVL": "2",
         "CONDA_EXE": "/opt/conda/bin/conda",
     }
-    assert project_environment(given, tmp_path, own=[]) == {
+    assert project_environment(environ, tmp_path, own=[]) == {
         "PATH": "/opt/conda/bin:/opt/conda/condabin:/usr/bin",
         "CONDA_EXE": "/opt/conda/bin/conda",
     }
@@ -122,5 +122,5 @@ def test_a_conda_environment_of_the_runtime_is_replaced_by_its_base(tmp_path: Pa
 def test_paths_that_cannot_be_resolved_are_unchanged(tmp_path: Path) -> None:
     loop = tmp_path / "loop"
     loop.symlink_to(loop)
-    given = {"PATH": f"{loop}:{loop / 'bin'}:/usr/bin", "VIRTUAL_ENV": str(loop)}
-    assert project_environment(given, tmp_path) == given
+    environ = {"PATH": f"{loop}:{loop / 'bin'}:/usr/bin", "VIRTUAL_ENV": str(loop)}
+    assert project_environment(environ, tmp_path) == environ

@@ -197,9 +197,9 @@ async def main():
     documents = ObjectDocuments(Objects.open(sys.argv[1]), "ann")
     for _ in range(int(sys.argv[2])):
         while True:
-            found = await documents.read("node_memory/a/b/count.json")
-            number = int(found.data) if found else 0
-            version = found.version if found else None
+            current = await documents.read("node_memory/a/b/count.json")
+            number = int(current.data) if current else 0
+            version = current.version if current else None
             data = str(number + 1).encode()
             if await documents.write("node_memory/a/b/count.json", data, replaces=version):
                 break

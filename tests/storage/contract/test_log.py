@@ -43,7 +43,7 @@ async def test_outlines_are_of_nodes_on_the_heads_branch_and_their_neighbours(
 ) -> None:
     lease = await begin(user)
     await append(user, lease, 3)
-    await user.runs.commit(lease, Commit(nodes=(message(5, 2, b"beside"),), head=5))
+    await user.runs.commit(lease, Commit(nodes=(message(5, 2, b"sibling"),), head=5))
     await user.runs.commit(
         lease, Commit(nodes=(message(6, 5, b"after"), message(7, 4, b"x")), head=6)
     )
@@ -71,7 +71,7 @@ async def test_outlines_are_of_nodes_on_the_heads_branch_and_their_neighbours(
 async def test_a_lineage_is_a_branch_without_bodies(user: UserStore) -> None:
     lease = await begin(user)
     await append(user, lease, 3)
-    await user.runs.commit(lease, Commit(nodes=(message(5, 2, b"beside"),), head=5))
+    await user.runs.commit(lease, Commit(nodes=(message(5, 2, b"sibling"),), head=5))
 
     assert await user.log.lineage("t1", 4) == [1, 2, 3, 4]
     assert await user.log.lineage("t1", 5) == [1, 2, 5]

@@ -218,10 +218,10 @@ async def test_all_fields_of_a_lease_owner_are_stored(user: UserStore) -> None:
 
 async def test_a_cancel_reaches_the_active_runs_of_the_subtree_only(user: UserStore) -> None:
     lease = await begin(user)
-    over = await begin_child(user, "r1", "r2", "t2")
+    finished = await begin_child(user, "r1", "r2", "t2")
     await begin_child(user, "r2", "r3", "t3")
     await begin(user, "r4", "t4")
-    await user.runs.commit(over, Commit(finish=Finish("succeeded", "completed")))
+    await user.runs.commit(finished, Commit(finish=Finish("succeeded", "completed")))
 
     assert sorted(await user.runs.cancel("r1")) == ["r1", "r3"]
     assert sorted(await user.runs.cancel("r1")) == ["r1", "r3"]

@@ -89,12 +89,12 @@ async def test_a_failed_batch_does_not_affect_its_neighbours(driver: SqliteDrive
 
 async def test_rows_are_counted_for_queries_changes_and_returning(driver: SqliteDriver) -> None:
     await driver.batch([insert(1), insert(2)])
-    everything = "SELECT id FROM items"
+    all_ids = "SELECT id FROM items"
 
     rows = await driver.batch(
         [
             Statement("UPDATE items SET body = x'01'", {}, rows=2),
-            Statement(everything, {}, rows=2),
+            Statement(all_ids, {}, rows=2),
             Statement("SELECT id FROM items WHERE id > 5", {}, rows=0),
             Statement("DELETE FROM items WHERE id = 1 RETURNING id", {}, rows=1),
             Statement("DELETE FROM items WHERE id = 1", {}, rows=0),

@@ -47,8 +47,8 @@ async def test_the_check_reports_missing_objects(
     nodes = [message(seq, seq - 1 or None, noise(seq)) for seq in range(1, 6)]
     await begin(user, nodes=tuple(nodes))
     infos = sorted(await list_objects(objects), key=lambda info: info.key)
-    gone, cut = infos[1].key, infos[4].key
-    await objects.delete([gone])
+    deleted, cut = infos[1].key, infos[4].key
+    await objects.delete([deleted])
     await objects.put(cut, b"short")
 
     missing = [
@@ -56,7 +56,7 @@ async def test_the_check_reports_missing_objects(
     ]
 
     assert [(lost_object.key, lost_object.found) for lost_object in missing] == [
-        (gone, None),
+        (deleted, None),
         (cut, 5),
     ]
     assert {

@@ -40,8 +40,10 @@ async def test_deleted_texts_are_not_found_and_do_not_affect_ranks(
     ]
     await begin(other, nodes=tuple(texts))
     await begin(user, "r1", "t1", nodes=tuple(texts))
-    gone = tuple(indexed_message(seq, "a heron, a pelican, a crane " * seq) for seq in range(1, 60))
-    await begin(user, "r2", "t2", nodes=gone, lease_seconds=-1.0)
+    deleted = tuple(
+        indexed_message(seq, "a heron, a pelican, a crane " * seq) for seq in range(1, 60)
+    )
+    await begin(user, "r2", "t2", nodes=deleted, lease_seconds=-1.0)
     assert len(await user.search.find("crane", limit=100)) == 59
     await user.upkeep.delete_thread("t2")
     assert await user.search.find("crane") == []
