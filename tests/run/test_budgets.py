@@ -19,11 +19,10 @@ from agent_runtime.run.budget import BudgetState, limits_of, root_reserve, time_
 from agent_runtime.testing.model_server import Reply
 from agent_runtime_storage.contract.records.log import Amount, Lease, NewRun
 from agent_runtime_storage.contract.records.spending import Budget, Spending
-from agent_runtime_storage.drivers.protocol import Statement
-from agent_runtime_storage.urls import open_driver
 from tests.delegation.test_children import delegating
 from tests.run.test_limits import BROKEN, CALL
 from tests.run.test_wrap_up import notes, works_until_warned
+from tests.support.stores import execute
 from tests.support.worlds import Play, Serve, World, double, in_turn
 
 pytestmark = pytest.mark.backends("file")
@@ -34,15 +33,6 @@ PRICE = Price(input=1000, output=2000, cache_read=500, cache_write=1000)
 def endless(request: ModelRequest) -> Scripted:
     """Call a tool without end."""
     return call("double", number=len(request.messages))
-
-
-async def execute(world: World, sql: str) -> None:
-    """Change rows directly, past the store."""
-    driver = await open_driver(world.database_url)
-    try:
-        await driver.batch([Statement(sql, {})], owner=world.runtime.settings.user)
-    finally:
-        await driver.close()
 
 
 # Threads and days
@@ -375,7 +365,11 @@ async def test_a_resume_continues_the_time_of_a_tree_which_bounds_its_children(
     async def look(context: ToolContext) -> str:
         """Record how long a child run may take."""
         store, root = context.store, context.run_id
-        await execute(world, "UPDATE runs SET worked_seconds = worked_seconds + 900")
+        await execute(
+            world.database_url,
+            "UPDATE runs SET worked_seconds = worked_seconds + 900",
+            owner=world.runtime.settings.user,
+        )
         child = Lease("any child", "its thread", root or "", 1)
         limit = await time_limit(store, child, world.runtime.settings)
         assert limit is not None and limit.of == 1000

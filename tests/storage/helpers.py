@@ -18,6 +18,16 @@ from agent_runtime_storage import (
 
 OWNER = LeaseOwner(host="here", boot="b1", pid=100, started="s1")
 OTHER = LeaseOwner(host="there", boot="b2", pid=200, started="s2")
+CREATE_A_THREAD = """
+import sys, anyio
+from agent_runtime_storage import open_store
+async def main():
+    store = await open_store(sys.argv[1])
+    await store.of("ann").threads.ensure(sys.argv[2])
+    await store.close()
+anyio.run(main)
+"""
+"""A program that opens the store of a URL, and creates a thread with a given id."""
 LARGE = b"a line that repeats itself, as tool results do\n" * 400
 
 

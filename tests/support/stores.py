@@ -1,4 +1,4 @@
-"""Reach behind an open store: read rows past it, and wrap its driver."""
+"""Reach behind a store: read and change rows past it, and wrap its driver."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import copy
 from typing import Any, cast
 
 from agent_runtime_storage import Store
-from agent_runtime_storage.drivers.protocol import Driver, Statement
+from agent_runtime_storage.drivers.protocol import Driver, Statement, Value
+from agent_runtime_storage.urls import open_driver
 
 
 def driver_of(store: Store) -> Driver:
@@ -20,6 +21,15 @@ def over(store: Store, driver: Any) -> Store:
     view: Any = copy.copy(store)
     view._driver = driver
     return cast("Store", view)
+
+
+async def execute(url: str, sql: str, *, owner: str | None = None, **values: Value) -> None:
+    """Run a statement on a database, past any store."""
+    driver = await open_driver(url)
+    try:
+        await driver.batch([Statement(sql, values)], owner=owner)
+    finally:
+        await driver.close()
 
 
 async def expire(store: Store, owner: str, *, claims: bool = True) -> None:

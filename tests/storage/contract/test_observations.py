@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -20,12 +19,8 @@ from agent_runtime_storage import (
     Usage,
     UserStore,
 )
+from tests.storage.families import exported, stream
 from tests.storage.helpers import LARGE, OTHER, append, begin
-
-
-async def _stream(records: Sequence[Mapping[str, Any]]) -> AsyncIterator[Mapping[str, Any]]:
-    for record in records:
-        yield record
 
 
 def observation(identity: int, first: int, last: int, **changes: Any) -> NewObservation:
@@ -157,9 +152,9 @@ async def test_observations_are_exported_and_deleted_with_their_thread(user: Use
     await user.runs.commit(lease, Commit(observation=observation(1, 1, 2, body=LARGE)))
     await user.runs.commit(lease, Commit(observation=observation(2, 1, 2, level=1, parts=(1,))))
     await user.runs.commit(lease, Commit(finish=Finish("succeeded", "completed")))
-    records = [record async for record in user.upkeep.export_thread("t1")]
+    records = await exported(user, "t1")
 
-    await user.upkeep.import_thread(_stream(records), rename="t2")
+    await user.upkeep.import_thread(stream(records), rename="t2")
 
     assert [row.body for row in await user.log.observations("t2", ids=[1, 2])] == [LARGE, b"seen"]
     await user.upkeep.delete_thread("t1")

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any
-
 import pytest
 
 from agent_runtime_storage import (
@@ -19,12 +16,8 @@ from agent_runtime_storage import (
     NotFound,
     UserStore,
 )
+from tests.storage.families import exported, stream
 from tests.storage.helpers import LARGE, OTHER, append, begin, exchange
-
-
-async def _stream(records: Sequence[Mapping[str, Any]]) -> AsyncIterator[Mapping[str, Any]]:
-    for record in records:
-        yield record
 
 
 async def append_plans(
@@ -147,9 +140,9 @@ async def test_plans_are_exported_and_deleted_with_their_thread(user: UserStore)
     lease = await begin(user)
     seq, _ = await append_plans(user, lease, b"one", LARGE)
     await user.runs.commit(lease, Commit(finish=Finish("succeeded", "completed")))
-    records = [record async for record in user.upkeep.export_thread("t1")]
+    records = await exported(user, "t1")
 
-    await user.upkeep.import_thread(_stream(records), rename="t2")
+    await user.upkeep.import_thread(stream(records), rename="t2")
 
     [newest, oldest] = await user.log.plans("t2", seq)
     assert (newest.body, oldest.body, newest.call_id) == (LARGE, b"one", f"call-{seq}")

@@ -19,12 +19,12 @@ from agent_runtime_storage import (
     UserStore,
     open_store,
 )
-from agent_runtime_storage.drivers.protocol import Statement
 from agent_runtime_storage.sql.loader import load_queries
 from agent_runtime_storage.urls import open_driver
 from tests.storage import families
 from tests.storage.families import CHILD, PARENT, fill
 from tests.storage.helpers import OTHER, append, begin, begin_child, message
+from tests.support.stores import execute
 
 MARK = "zanzibar-4711"
 
@@ -213,7 +213,7 @@ async def test_an_interrupted_deletion_is_hidden_and_completed(
     await fill(user, MARK)
     await begin(user, "r1", "t1")
     hide = "UPDATE threads SET hidden = :token, updated_at = 1 WHERE id IN ('parent', 'child')"
-    await _run(database_url, hide, token="delete 1")
+    await execute(database_url, hide, token="delete 1")
 
     assert [thread.id for thread in await user.threads.list()] == ["t1"]
     for attempt in (
@@ -236,19 +236,12 @@ async def test_only_threads_without_recent_use_are_idle(user: UserStore, databas
     await begin(user, "r1", "working")
     await begin(user, "r2", "dead", lease_seconds=-1.0)
     await user.threads.ensure("new")
-    await _run(database_url, "UPDATE threads SET updated_at = updated_at - 100 WHERE id <> 'new'")
+    await execute(
+        database_url, "UPDATE threads SET updated_at = updated_at - 100 WHERE id <> 'new'"
+    )
 
     idle = await user.upkeep.idle_threads(seconds=50)
 
     assert [thread.id for thread in idle] == [PARENT, "dead"]
     assert await user.upkeep.idle_threads(seconds=1000) == []
     assert len(await user.upkeep.idle_threads(seconds=50, limit=1)) == 1
-
-
-async def _run(url: str, sql: str, **values: str) -> None:
-    """Change rows past the store."""
-    driver = await open_driver(url)
-    try:
-        await driver.batch([Statement(sql, values)], owner=None)
-    finally:
-        await driver.close()

@@ -24,10 +24,9 @@ from agent_runtime_storage import (
     UserStore,
     open_store,
 )
-from agent_runtime_storage.drivers.protocol import Statement
-from agent_runtime_storage.urls import open_driver
 from tests.storage.families import PARENT, exported, fill, stream
 from tests.storage.helpers import OTHER, begin, begin_child
+from tests.support.stores import execute
 
 DAY = Limits(day=Budget(tokens=1000, cost=5000))
 THREAD = Limits(thread=Budget(tokens=1000))
@@ -44,13 +43,9 @@ async def settle(user: UserStore, lease: Lease, used: Amount = USED, held: Amoun
     await user.runs.commit(lease, Commit(release=held, settle=used))
 
 
-async def execute(url: str, sql: str) -> None:
-    """Change rows past the store."""
-    driver = await open_driver(url)
-    try:
-        await driver.batch([Statement(sql, {"user_id": "ann"})], owner="ann")
-    finally:
-        await driver.close()
+async def execute_as_owner(url: str, sql: str) -> None:
+    """Run a statement with the owner's id, past the store."""
+    await execute(url, sql, owner="ann", user_id="ann")
 
 
 async def test_a_day_is_the_sum_of_all_runs_of_the_owner(
@@ -194,7 +189,9 @@ async def test_only_open_reservations_carry_over_to_the_next_day(
     with pytest.raises(BudgetExceeded):
         await reserve(user, other, DAY)
 
-    await execute(database_url, "UPDATE spending SET day = day - 1 WHERE user_id = :user_id")
+    await execute_as_owner(
+        database_url, "UPDATE spending SET day = day - 1 WHERE user_id = :user_id"
+    )
 
     await reserve(user, other, DAY, Amount(600, 0))
     with pytest.raises(BudgetExceeded, match=r"0 tokens .* spent and 1,000 tokens .* reserved"):
@@ -330,7 +327,7 @@ async def test_waiting_does_not_count_as_active_time(user: UserStore, database_u
         "lease_until = lease_until - 40 WHERE user_id = :user_id"
     )
     lease = await begin(user)
-    await execute(database_url, earlier)
+    await execute_as_owner(database_url, earlier)
     assert 100 <= await user.runs.active_seconds("r1") < 160
     await user.runs.commit(lease, Commit(finish=Finish("suspended", "awaiting_user")))
     waited = await user.runs.active_seconds("r1")
@@ -339,7 +336,7 @@ async def test_waiting_does_not_count_as_active_time(user: UserStore, database_u
     await user.runs.take_lease("r1", OTHER, seconds=60, replaces=1)
     assert waited <= await user.runs.active_seconds("r1") < waited + 60
     # Its process dies, and 40 seconds later it is taken over.
-    await execute(database_url, ago)
+    await execute_as_owner(database_url, ago)
     await user.runs.take_lease("r1", OTHER, seconds=60, replaces=2)
     assert 60 <= await user.runs.active_seconds("r1") - waited < 100
     assert await user.runs.active_seconds("none") == 0

@@ -29,6 +29,7 @@ from agent_runtime_storage.sql.loader import load_migrations, load_queries
 from tests.services.fixtures import StartLibsql
 from tests.services.libsql import Libsql
 from tests.storage.drivers.libsql_drivers import KINDS, Kind, connected, ids, url_of
+from tests.storage.helpers import CREATE_A_THREAD
 from tests.storage.items import CREATE, insert
 from tests.storage.sql_blocks import whole_queries
 
@@ -413,19 +414,12 @@ async def test_every_query_runs_on_the_server(remote: RemoteDriver, libsql: Libs
 async def test_processes_that_start_concurrently_all_open_the_store(
     kind: Kind, libsql: Libsql
 ) -> None:
-    code = (
-        "import sys, anyio\n"
-        "from agent_runtime_storage import open_store\n"
-        "async def main():\n"
-        "    store = await open_store(sys.argv[1])\n"
-        "    await store.of('ann').threads.ensure(sys.argv[2])\n"
-        "    await store.close()\n"
-        "anyio.run(main)\n"
-    )
     url = url_of(kind, libsql.http_url)
     async with anyio.create_task_group() as group:
         for number in range(4):
-            group.start_soon(anyio.run_process, [sys.executable, "-c", code, url, f"t{number}"])
+            group.start_soon(
+                anyio.run_process, [sys.executable, "-c", CREATE_A_THREAD, url, f"t{number}"]
+            )
 
     store = await open_store(url)
     threads = await store.of("ann").threads.list()

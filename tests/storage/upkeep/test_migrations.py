@@ -14,6 +14,7 @@ from agent_runtime_storage.contract.errors import StoreError
 from agent_runtime_storage.drivers.sqlite.driver import SqliteDriver
 from agent_runtime_storage.queries.migrations import apply_migrations
 from agent_runtime_storage.sql.loader import Migration, load_migrations, load_queries, parse_blocks
+from tests.storage.helpers import CREATE_A_THREAD
 from tests.storage.items import run_raw
 from tests.storage.sql_blocks import whole_queries
 
@@ -88,18 +89,9 @@ async def test_another_programs_database_is_left_alone(path: Path) -> None:
 
 
 async def test_processes_that_start_concurrently_all_open_the_store(path: Path) -> None:
-    code = (
-        "import sys, anyio\n"
-        "from agent_runtime_storage import open_store\n"
-        "async def main():\n"
-        "    store = await open_store(sys.argv[1])\n"
-        "    await store.of('ann').threads.ensure(sys.argv[2])\n"
-        "    await store.close()\n"
-        "anyio.run(main)\n"
-    )
     async with anyio.create_task_group() as group:
         for number in range(4):
-            command = [sys.executable, "-c", code, str(path), f"t{number}"]
+            command = [sys.executable, "-c", CREATE_A_THREAD, str(path), f"t{number}"]
             group.start_soon(anyio.run_process, command)
 
     store = await open_store(str(path))
