@@ -42,6 +42,8 @@ class Blocker:
     """Holds the file's write lock in another process, so that writers wait."""
 
     def __init__(self, path: Path) -> None:
+        # In this process, the driver's SQLite would not see the lock: apsw and sqlite3 have
+        # separate libraries, and POSIX locks of one process do not exclude each other.
         code = (
             "import sys, sqlite3\n"
             "c = sqlite3.connect(sys.argv[1], isolation_level=None)\n"

@@ -235,6 +235,7 @@ class Judge:
         ]
 
     def _raw(self, messages: list[Message], nodes: list[int], *, stated: bool) -> str:
+        # After observations, the state note precedes the raw nodes as a message of the user.
         place = int(stated and bool(messages) and messages[0][0] == "user")
         for node in nodes:
             message = self.left.nodes[node][1]

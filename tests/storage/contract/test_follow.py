@@ -51,6 +51,7 @@ async def test_new_events_arrive_in_order_without_gaps(user: UserStore) -> None:
             group.start_soon(listen)
             for number in range(20):
                 await user.runs.commit(lease, Commit(events=(NewEvent("a"), NewEvent("b"))))
+                # The follower catches up now and then, so it gets events singly and in groups.
                 if number % 5 == 0:
                     await anyio.sleep(0.01)
 
@@ -69,6 +70,7 @@ async def test_events_of_another_store_arrive_too(user: UserStore, database_url:
         with anyio.fail_after(30):
             async with anyio.create_task_group() as group:
                 group.start_soon(listen)
+                # The listener should find no events at first, so that it has to notice new ones.
                 await anyio.sleep(0.05)
                 await user.runs.commit(lease, Commit(events=(NewEvent("a"),)))
                 await user.runs.commit(lease, Commit(events=(NewEvent("b"),)))

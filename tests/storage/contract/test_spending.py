@@ -272,6 +272,8 @@ async def test_memory_cannot_use_the_roots_reserve(user: UserStore, limits: Limi
 
 @pytest.mark.backends("postgres")
 async def test_uncommitted_reservations_are_waited_for(user: UserStore, database_url: str) -> None:
+    # Commits linger after they have written: another reservation must wait for the new sum instead
+    # of using the old one.
     slow = (
         "CREATE FUNCTION linger() RETURNS trigger LANGUAGE plpgsql AS"
         " $$ BEGIN PERFORM pg_sleep(0.05); RETURN NULL; END $$",
