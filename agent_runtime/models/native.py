@@ -176,8 +176,7 @@ class NativeModel:
                 with until(start + self._first_byte_timeout):
                     response = await post(following)
                 if response.status != 200:
-                    with until(start + self._first_byte_timeout):
-                        text = await response.text(_LONGEST_ERROR)
+                    text = await response.text(_LONGEST_ERROR, start + self._first_byte_timeout)
                     raise AttemptError(self._refused(response, text))
                 async with aclosing(self._read(response, decoder, start)) as events:
                     async for event in events:
