@@ -18,7 +18,7 @@ from tests.delegation.helpers import is_child, step
 
 
 async def respond(request: ModelRequest) -> Scripted:
-    """Delegate a task that does not end."""
+    """Delegate a task that never ends."""
     if is_child(request):
         await anyio.sleep_forever()
     order = {"role": "a reader", "instructions": "Read.", "task_key": "k", "background": True}
@@ -26,9 +26,9 @@ async def respond(request: ModelRequest) -> Scripted:
 
 
 class Machine:
-    """A database with a task in the background, which its process works on.
+    """A database with a background task that this process works on.
 
-    Commands run beside it in threads, since each opens the database by itself.
+    Commands run in threads, since each opens the database itself.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -66,7 +66,7 @@ async def test_a_task_is_listed_steered_and_cancelled_from_another_process(
 
 
 @pytest.mark.parametrize("thread", ["t", "no-such-thread"])
-async def test_a_thread_without_tasks_and_one_that_is_not_there(
+async def test_a_thread_without_tasks_and_an_unknown_thread_are_reported(
     tmp_path: Path, thread: str
 ) -> None:
     machine = Machine(tmp_path)

@@ -1,4 +1,4 @@
-"""`agent-runtime usage` and `budget`, and a run that the budget of the day refuses."""
+"""`agent-runtime usage` and `budget`, and a run that today's budget refuses."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PRICES = {
 }
 
 
-def test_what_is_spent_and_left_is_shown_of_the_day_and_the_thread(machine: Machine) -> None:
+def test_spent_and_remaining_amounts_are_shown_by_day_and_thread(machine: Machine) -> None:
     nothing = machine.invoke("usage")
     assert nothing.exit_code == 0 and nothing.stdout.endswith(
         "0 tokens ($0.0000) spent, no limit.\n"
@@ -40,12 +40,12 @@ def test_what_is_spent_and_left_is_shown_of_the_day_and_the_thread(machine: Mach
     assert found["thread"]["limit"] == {"tokens": None, "cost_usd": None}
 
 
-def test_a_thread_that_is_not_there_is_named(machine: Machine) -> None:
+def test_an_unknown_thread_is_reported(machine: Machine) -> None:
     result = machine.invoke("usage", "--thread", "nobody")
     assert result.exit_code == exits.NOTHING and "nobody" in result.stderr
 
 
-def test_a_run_for_which_nothing_is_left_says_so_and_what_to_do(machine: Machine) -> None:
+def test_a_run_without_remaining_budget_says_so_and_names_the_cure(machine: Machine) -> None:
     assert machine.invoke("run", "Say hello.").exit_code == 0
     asked = len(machine.server.requests)
     refused = machine.invoke("run", "Again.", AGENT_RUNTIME_DAY_BUDGET_TOKENS="10")
@@ -55,7 +55,7 @@ def test_a_run_for_which_nothing_is_left_says_so_and_what_to_do(machine: Machine
     assert len(machine.server.requests) == asked
 
 
-def test_a_run_that_its_budget_ended_is_given_more(machine: Machine) -> None:
+def test_a_run_that_exhausted_its_budget_gets_a_larger_one(machine: Machine) -> None:
     machine.script = lambda request, n: HELLO
     prices = {name: PRICES[name] for name in list(PRICES)[:2]}
     ended = machine.invoke("run", "Say hello.", "--budget-usd", "0.0001", **prices)
@@ -83,7 +83,7 @@ def test_a_run_that_its_budget_ended_is_given_more(machine: Machine) -> None:
     assert late.exit_code == exits.NOTHING and "is over: succeeded" in late.stderr
 
 
-def test_budgets_that_are_none_are_refused(machine: Machine) -> None:
+def test_invalid_budgets_are_refused(machine: Machine) -> None:
     for arguments in (
         ("budget", "r"),
         ("budget", "r", "--usd", "nan"),
