@@ -1,4 +1,4 @@
-"""Many writers of one node memory: nothing is lost, nothing is there twice, whatever interferes."""
+"""Concurrent writers of one node memory: no turn is lost or duplicated."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ZST = f"{KEY}.zst"
 
 
 class Interfering(Documents):
-    """Documents between whose read and write something else happens."""
+    """Documents with another writer's step between read and write."""
 
     def __init__(self, inner: Documents, meanwhile: Callable[[], Any]) -> None:
         self._inner, self._meanwhile = inner, meanwhile
@@ -55,7 +55,7 @@ class Interfering(Documents):
 
 
 class Interfered:
-    """An owner's store whose documents are interfered with."""
+    """An owner's store with interfering documents."""
 
     def __init__(self, store: UserStore, meanwhile: Callable[[], Any]) -> None:
         self._store, self._meanwhile = store, meanwhile
@@ -69,14 +69,14 @@ class Interfered:
 
 
 def interfered(store: UserStore, meanwhile: Callable[[], Any]) -> UserStore:
-    """Return the store, where something happens before each write of a document."""
-    # Everything but the documents is handed on.
+    """Return the store with an action run before each write of a document."""
+    # All other attributes are the wrapped store's.
     interfered: Any = Interfered(store, meanwhile)
     return interfered
 
 
 def once(*steps: Callable[[], Any]) -> Callable[[], Any]:
-    """Return what does these things, one each time that it is called, then nothing."""
+    """Return a function that runs these actions, one per call, and afterwards does nothing."""
     left = list(steps)
 
     async def step() -> None:
@@ -86,10 +86,10 @@ def once(*steps: Callable[[], Any]) -> Callable[[], Any]:
     return step
 
 
-# At the same time
+# Concurrent writes
 
 
-async def test_two_objects_that_read_the_same_lose_no_turn(ann: UserStore) -> None:
+async def test_two_writers_of_the_same_version_lose_no_turn(ann: UserStore) -> None:
     slow = node(interfered(ann, once(lambda: say(node(ann), "a"), lambda: say(node(ann), "b"))))
     await say(slow, "c")
     assert sorted(texts(await node(ann).history("a"))) == ["a.", "a?"]
@@ -97,7 +97,7 @@ async def test_two_objects_that_read_the_same_lose_no_turn(ann: UserStore) -> No
     assert len(await node(ann).messages()) == 6
 
 
-async def test_turns_written_at_once_follow_each_other(ann: UserStore) -> None:
+async def test_concurrent_turns_form_a_chain(ann: UserStore) -> None:
     async def write(name: str) -> None:
         memory = node(ann)
         for number in range(4):
@@ -136,7 +136,7 @@ anyio.run(main, sys.argv[1], sys.argv[2], int(sys.argv[3]))
 
 
 @in_a_folder
-async def test_two_processes_lose_no_turn_and_one_that_is_killed_only_its_last(
+async def test_two_processes_lose_no_turn_and_a_killed_one_only_its_last(
     ann: UserStore, tmp_path: Path
 ) -> None:
     command = [sys.executable, "-c", WRITE, str(tmp_path)]
@@ -155,7 +155,7 @@ async def test_two_processes_lose_no_turn_and_one_that_is_killed_only_its_last(
 
     assert len(set(kept)) == len(kept) and set(written) <= set(kept)
     assert len(set(kept) - set(written)) <= 1
-    # They follow each other, whoever wrote them; and the memory can be written to.
+    # The turns form a chain, whoever wrote them, and the memory is still writable.
     await say(node(ann), "after")
     assert [one.message_id for one in messages] == [
         one.removesuffix(":user")
@@ -163,7 +163,7 @@ async def test_two_processes_lose_no_turn_and_one_that_is_killed_only_its_last(
     ]
 
 
-async def test_what_was_cleared_meanwhile_does_not_come_back(ann: UserStore) -> None:
+async def test_a_memory_cleared_meanwhile_stays_cleared(ann: UserStore) -> None:
     await say(node(ann), "a")
     slow = node(interfered(ann, once(node(ann).clear)))
     await say(slow, "b")
@@ -171,7 +171,7 @@ async def test_what_was_cleared_meanwhile_does_not_come_back(ann: UserStore) -> 
 
 
 @in_a_folder
-async def test_a_writer_that_is_always_late_fails_and_keeps_its_buffer(
+async def test_a_writer_that_always_conflicts_fails_and_keeps_its_buffer(
     ann: UserStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(node_module, "TRIES", 3)
@@ -187,7 +187,7 @@ async def test_a_writer_that_is_always_late_fails_and_keeps_its_buffer(
 
 
 @in_a_folder
-async def test_a_store_that_fails_loses_nothing_of_the_buffer(ann: UserStore) -> None:
+async def test_a_failing_store_loses_nothing_of_the_buffer(ann: UserStore) -> None:
     async def fail() -> None:
         raise ObjectsUnavailable("The store is away.")
 
@@ -199,7 +199,7 @@ async def test_a_store_that_fails_loses_nothing_of_the_buffer(ann: UserStore) ->
 
 
 @in_a_folder
-async def test_a_write_whose_answer_was_lost_is_there_once(ann: UserStore) -> None:
+async def test_a_write_with_a_lost_response_is_stored_once(ann: UserStore) -> None:
     class Lossy(Interfering):
         async def write(self, key: str, data: bytes, *, replaces: Any) -> bool:
             await self._inner.write(key, data, replaces=replaces)
@@ -217,10 +217,10 @@ async def test_a_write_whose_answer_was_lost_is_there_once(ann: UserStore) -> No
     assert len(await node(ann).messages()) == 2
 
 
-# Compressed
+# Compression
 
 
-async def test_a_compressed_memory_is_one_document_that_either_reads(
+async def test_a_compressed_memory_is_one_document_readable_by_both_settings(
     ann: UserStore, documents: Documents
 ) -> None:
     await say(node(ann, compressed=True), "a")
@@ -241,7 +241,7 @@ async def test_switching_compression_forks_no_memory(
 
     for memory in (node(ann, compressed=first), node(ann, compressed=not first)):
         assert texts(await memory.history("c")) == ["a?", "a.", "b?", "b.", "c?", "c."]
-    # All of it lies in one of the two, and the other is empty.
+    # One of the two holds all turns, and the other is empty.
     old = await documents.read(ZST if first else KEY)
     new = await documents.read(KEY if first else ZST)
     assert old is not None and new is not None
@@ -249,7 +249,7 @@ async def test_switching_compression_forks_no_memory(
     assert len(await node(ann).messages()) == 6
 
 
-async def test_who_writes_plain_while_another_compresses_loses_nothing(ann: UserStore) -> None:
+async def test_writers_with_different_compression_lose_nothing(ann: UserStore) -> None:
     await say(node(ann), "a")
     meanwhile = once(lambda: say(node(ann), "b"), lambda: say(node(ann), "c"))
     await say(node(interfered(ann, meanwhile), compressed=True), "d")
@@ -260,7 +260,7 @@ async def test_who_writes_plain_while_another_compresses_loses_nothing(ann: User
 
 
 @in_a_folder
-async def test_who_reads_while_the_memory_moves_sees_all_of_it(
+async def test_a_reader_sees_everything_while_the_memory_moves(
     ann: UserStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await say(node(ann, compressed=True), "a")
@@ -271,7 +271,7 @@ async def test_who_reads_while_the_memory_moves_sees_all_of_it(
         nonlocal moved
         found = await read(self, key)
         if key == KEY and not moved:
-            # Between the reader's two readings it moves from one place to the other.
+            # It moves between the reader's two reads.
             moved = True
             await say(node(ann), "b")
         return found
@@ -305,12 +305,12 @@ async def test_a_truncated_compressed_document_is_reported(
         await node(ann).messages()
 
 
-# Cleaning up
+# Pruning
 
 
 @pytest.fixture
 async def three(ann: UserStore, documents: Documents) -> AsyncGenerator[list[str]]:
-    """Three memories, one of them compressed and one moved."""
+    """Three memories: one compressed, one moved."""
     await say(node(ann, "one"), "a")
     await say(node(ann, "two", compressed=True), "a")
     await say(node(ann, "three"), "a")
@@ -318,7 +318,7 @@ async def three(ann: UserStore, documents: Documents) -> AsyncGenerator[list[str
     yield await keys(documents)
 
 
-async def test_old_memories_are_pruned_and_those_of_others_stay(
+async def test_old_memories_are_pruned_and_other_owners_stay(
     ann: UserStore, opened: Store, documents: Documents, three: list[str]
 ) -> None:
     await say(node(opened.of("bob")), "a")
@@ -326,7 +326,7 @@ async def test_old_memories_are_pruned_and_those_of_others_stay(
     assert await prune(ann, seconds=3600) == []
     assert await keys(documents) == three
 
-    # A bucket counts its times in whole seconds.
+    # A bucket stores times in whole seconds.
     gone = await prune(ann, seconds=-2)
 
     assert sorted(one.node_id for one in gone) == ["one", "three", "two"]
@@ -335,7 +335,7 @@ async def test_old_memories_are_pruned_and_those_of_others_stay(
 
 
 @in_a_folder
-async def test_a_memory_that_is_used_meanwhile_is_not_pruned(
+async def test_a_memory_used_meanwhile_is_not_pruned(
     ann: UserStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await say(node(ann), "a")
@@ -352,7 +352,7 @@ async def test_a_memory_that_is_used_meanwhile_is_not_pruned(
     assert len(await node(ann).messages()) == 4
 
 
-async def test_old_memories_are_pruned_once_a_day_and_after_a_crash_by_the_next(
+async def test_pruning_runs_daily_and_resumes_after_a_crash(
     ann: UserStore, documents: Documents, three: list[str]
 ) -> None:
     crashed = await ann.jobs.claim_periodic(PRUNE, seconds=-1)

@@ -1,7 +1,7 @@
-"""What the tests of whole runs with memory share: a provider on loopback that plays both models.
+"""Runs with memory whose provider is a server on loopback that plays both models.
 
-It answers as the agent's model, and otherwise as the Observer or the Reflector, which are the
-run's own model: all of it goes through litellm and HTTP.
+It answers as the agent's model, and also as the Observer and the Reflector, which use the run's own
+model: all of it through litellm and HTTP.
 """
 
 from __future__ import annotations
@@ -41,22 +41,22 @@ Remember = Callable[[dict[str, Any]], Reply]
 
 
 def well(request: dict[str, Any]) -> Reply:
-    """Answer as a good Observer does."""
+    """Answer as a good Observer would."""
     return Reply(text=notes_for(request))
 
 
 def text_of(message: dict[str, Any]) -> str:
-    """Return the text of a message as it was sent."""
+    """Return the text of a message as sent."""
     content: Any = message.get("content")
     return content if isinstance(content, str) else ""
 
 
 @dataclass
 class Provider:
-    """What answers, and what it was asked.
+    """The script of the server, and the requests it received.
 
     Attributes:
-        act: gives the text of an answer's tool result by the number of the step.
+        act: returns the text of a tool result by the number of the step.
         asked: the agent's requests; `memory`: those of the Observer and the Reflector.
     """
 
@@ -77,7 +77,7 @@ class Provider:
         return Reply(calls=(("look", {"number": done}),))
 
     def observed(self) -> list[tuple[str, str]]:
-        """Return what every prompt showed of observations, in order: nodes, and text."""
+        """Return the observations shown in each prompt, in order: their nodes and text."""
         return [
             (found[1], found[2])
             for request in self.asked
@@ -90,7 +90,7 @@ _OBSERVED = re.compile(r"<observed \w+ nodes (\d+ to \d+)>\n(.*)\n</observed \w+
 
 
 def seen(number: int) -> str:
-    """Return what is seen at a place."""
+    """Return what is visible at a place."""
     if number % 17 == 0:
         raise ValueError(f"cannot open src/part_{number}.py")
     return f"src/part_{number}.py:\n" + "what was seen there, in a few words\n" * 20
@@ -98,7 +98,7 @@ def seen(number: int) -> str:
 
 @dataclass
 class Served:
-    """A runtime whose provider is a server, and what happened in it."""
+    """A runtime whose provider is a server, and the events of its run."""
 
     runtime: Runtime
     provider: Provider
@@ -130,7 +130,7 @@ class Served:
         self.changed = anyio.Event()
 
     async def until(self, found: Callable[[], bool]) -> None:
-        """Wait until the run's events make this true."""
+        """Wait until the run's events satisfy a condition."""
         while not found():
             await self.changed.wait()
 
@@ -139,11 +139,11 @@ class Served:
         return [event for event in self.events if event.kind == kind]
 
     def observations(self, level: int = 0) -> list[Event]:
-        """Return the events of observations of a level."""
+        """Return the observation events of a level."""
         return [one for one in self.of("observation") if one.data["level"] == level]
 
     async def wrong(self) -> list[str]:
-        """Return what is wrong with the coverage of any prompt, judged by the rows alone."""
+        """Return the coverage errors of all prompts, computed from the rows alone."""
         store, user = self.runtime.store, self.runtime.settings.user
         left = await read_left(store, driver_of(store), user)
         judge = Judge(left, [], frozenset())
@@ -161,7 +161,7 @@ def _sent(request: dict[str, Any]) -> Sent:
 
 
 def longest(requests: list[dict[str, Any]]) -> int:
-    """Return the tokens of the longest prompt's texts."""
+    """Return the token count of the longest prompt."""
     return max(sum(count_text(text_of(one)) for one in r["messages"]) for r in requests)
 
 
@@ -176,7 +176,7 @@ async def serve(
     patch: pytest.MonkeyPatch,
     **settings: Any,
 ) -> AsyncGenerator[Served]:
-    """Open a runtime with memory whose provider is a server; its retries do not wait."""
+    """Open a runtime with memory and a server as its provider; retries do not wait."""
     patch.setattr(litellm, "FIRST_WAIT", 0.0)
     patch.setattr(model_observer, "WAIT", 0.0)
     patch.setenv("AGENT_RUNTIME_FORBID_REAL_MODELS", "1")
@@ -189,5 +189,5 @@ async def serve(
 
 
 def reflects(request: dict[str, Any]) -> bool:
-    """Return whether a request of the memory is the Reflector's."""
+    """Return whether a memory request is the Reflector's."""
     return text_of(request["messages"][0]) == model_reflector.INSTRUCTIONS

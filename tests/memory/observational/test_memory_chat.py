@@ -1,4 +1,4 @@
-"""Memory in a conversation of short runs: an observation may outlast the run it began in."""
+"""Memory in a conversation of short runs: an observation may outlast the run that started it."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ async def runtime(settings: Settings) -> AsyncIterator[Runtime]:
 
 
 async def _talk(runtime: Runtime, times: int) -> list[Event]:
-    """Say something `times` times, each in another run."""
+    """Send `times` messages, each in a run of its own."""
     events: list[Event] = []
     for _ in range(times):
         result = await runtime.run(AGENT, WORDS, thread="t", on_event=events.append)
@@ -98,7 +98,7 @@ async def _observed(runtime: Runtime, count: int) -> None:
                     return
 
 
-async def test_an_observation_goes_on_when_its_run_is_over(
+async def test_an_observation_continues_after_its_run_has_ended(
     runtime: Runtime, observer: Slow
 ) -> None:
     heard = await _talk(runtime, 8)
@@ -112,11 +112,11 @@ async def test_an_observation_goes_on_when_its_run_is_over(
     assert (await store.spending.usage_by_purpose(thread_id="t"))["observe"].calls >= 1
     kept = [one for one in await store.events.list("t") if one.kind == "observation"]
     assert kept[0].data["first"] == row.first
-    # Only while the run went on could its listener hear of it.
+    # A listener hears of it only while its run lasts.
     assert len([one for one in heard if one.kind == "observation"]) == 0
 
 
-async def test_the_runs_after_it_do_not_pay_for_it_again_and_use_it(
+async def test_later_runs_use_it_and_do_not_pay_for_it_again(
     runtime: Runtime, observer: Slow
 ) -> None:
     await _talk(runtime, 10)
@@ -131,7 +131,7 @@ async def test_the_runs_after_it_do_not_pay_for_it_again_and_use_it(
     assert "observed" in causes
 
 
-async def test_what_is_under_way_when_the_runtime_closes_is_given_back(
+async def test_closing_the_runtime_releases_an_observation_in_progress(
     settings: Settings, observer: Slow
 ) -> None:
     async with Runtime.open(settings) as runtime:
@@ -144,7 +144,7 @@ async def test_what_is_under_way_when_the_runtime_closes_is_given_back(
     assert observer.intervals[0] == observer.intervals[1]
 
 
-async def test_what_it_may_have_cost_counts_as_spent_when_the_run_ends(
+async def test_its_possible_cost_counts_as_spent_when_the_run_ends(
     runtime: Runtime, observer: Slow
 ) -> None:
     result = await runtime.run(AGENT, WORDS, thread="t")
@@ -155,7 +155,7 @@ async def test_what_it_may_have_cost_counts_as_spent_when_the_run_ends(
     assert run.unsettled.tokens == 200
 
 
-async def test_a_failing_store_at_that_time_ends_nothing(
+async def test_a_store_failure_after_the_run_fails_nothing(
     runtime: Runtime, observer: Slow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = type(runtime.store.of("local").runs)

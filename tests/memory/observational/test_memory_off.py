@@ -1,4 +1,4 @@
-"""Observational memory turned off for a while: nothing is lost, and prompts name what they lack."""
+"""Observational memory turned off for a while: nothing is lost, and prompts name their gaps."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def look(number: int) -> str:
 
 @dataclass
 class Talk:
-    """A conversation in short runs, of which each may have observational memory or not."""
+    """A conversation in short runs, each with observational memory or without."""
 
     url: str
     last_messages: int = 2
@@ -58,7 +58,7 @@ class Talk:
             yield opened
 
     def agent(self, script: Any = None) -> Agent:
-        """The agent, which answers at once unless a script says what it does."""
+        """The agent, which answers at once unless a script is passed."""
 
         def answer(request: ModelRequest) -> Scripted:
             self.sent.append(request)
@@ -68,7 +68,7 @@ class Talk:
         return Agent(model, tools=[look], last_messages=self.last_messages)
 
     async def say(self, times: int = 1, *, on: bool = True, first: str = "") -> None:
-        """Say something in `times` runs."""
+        """Send messages in `times` runs."""
         async with self.runtime(on=on) as runtime:
             for number in range(times):
                 self.said += 1
@@ -77,12 +77,12 @@ class Talk:
                 assert result.ok
 
     async def observe(self) -> None:
-        """Have all observed that may leave."""
+        """Observe everything that may leave."""
         async with self.runtime() as runtime:
             await runtime.memory.observe(self.agent(), "t")
 
     def hear(self, event: Event) -> None:
-        """Keep an event."""
+        """Record an event."""
         self.events.append(event)
         self.changed.set()
         self.changed = anyio.Event()
@@ -93,9 +93,9 @@ class Talk:
         return text_of(self.sent[-1])
 
     async def gaps(self) -> tuple[Gap, ...]:
-        """Return what the newest prompt leaves out, after a look at how it says so.
+        """Return the gaps of the newest prompt, after checking that it names them.
 
-        The nodes of the branch before its raw ones are each in one observation or in one gap.
+        Each node of the branch before the raw ones is in exactly one observation or gap.
         """
         async with self.runtime() as runtime:
             store = runtime.store.of("local")
@@ -114,18 +114,18 @@ class Talk:
 
 
 def text_of(request: ModelRequest) -> str:
-    """Return all that a prompt says."""
+    """Return the whole text of a prompt."""
     return "\n".join(message.text for message in request.messages)
 
 
 @pytest.fixture
 def talk(tmp_path: Path) -> Talk:
-    """A conversation about nothing yet."""
+    """An empty conversation."""
     return Talk(f"file:{tmp_path / 'run.db'}")
 
 
 async def _begun(talk: Talk) -> None:
-    """Say a rule and more, all of which is observed."""
+    """Send a rule and more messages, and observe them all."""
     await talk.say(3, first=FACT)
     await talk.observe()
     await talk.say()
@@ -143,7 +143,7 @@ async def test_a_thread_remembers_again_after_a_run_without_memory(talk: Talk) -
         await talk.gaps()
 
 
-async def test_what_left_meanwhile_is_named_until_it_is_observed(talk: Talk) -> None:
+async def test_messages_that_left_without_memory_are_named_until_observed(talk: Talk) -> None:
     await _begun(talk)
     await talk.say(3, on=False)
     await talk.say()
@@ -157,7 +157,7 @@ async def test_what_left_meanwhile_is_named_until_it_is_observed(talk: Talk) -> 
     assert "stand for all but" not in talk.text and FACT in talk.text
 
 
-async def test_a_run_observes_while_it_works_what_left_before_it(talk: Talk) -> None:
+async def test_a_run_observes_while_it_works_messages_that_left_before_it(talk: Talk) -> None:
     await talk.say(8, on=False, first=FACT)
     steps = last = 0
 
@@ -166,7 +166,7 @@ async def test_a_run_observes_while_it_works_what_left_before_it(talk: Talk) -> 
         talk.sent.append(request)
         steps += 1
         if steps == 1:
-            # Nothing stands for what left, and the prompt says no other thing.
+            # No observation covers them, and the prompt does not claim otherwise.
             (gap,) = await talk.gaps()
             assert f"nothing stands for {gap.size} of them yet" in talk.text
             assert "observations above" not in talk.text
@@ -187,7 +187,7 @@ async def test_a_run_observes_while_it_works_what_left_before_it(talk: Talk) -> 
     assert steps < 10
 
 
-async def test_a_gap_larger_than_an_observation_is_observed_in_chunks(talk: Talk) -> None:
+async def test_a_large_gap_is_observed_in_chunks(talk: Talk) -> None:
     await talk.say(30, on=False, first=FACT)
     await talk.observe()
 
@@ -200,7 +200,7 @@ async def test_a_gap_larger_than_an_observation_is_observed_in_chunks(talk: Talk
     assert FACT in talk.text
 
 
-async def test_memory_may_be_switched_as_often_as_one_likes(talk: Talk) -> None:
+async def test_memory_can_be_switched_any_number_of_times(talk: Talk) -> None:
     await _begun(talk)
     for _ in range(3):
         await talk.say(3, on=False)
@@ -212,14 +212,14 @@ async def test_memory_may_be_switched_as_often_as_one_likes(talk: Talk) -> None:
     await talk.observe()
     await talk.say()
     assert await talk.gaps() == ()
-    # What was written once is not written again.
+    # Observations are not written twice.
     async with talk.runtime() as runtime:
         rows = await runtime.store.of("local").log.observations("t", ending_from=0)
     base = sorted((row.first, row.last) for row in rows if not row.level)
     assert all(before[1] < after[0] for before, after in pairwise(base))
 
 
-async def test_what_is_condensed_never_reaches_over_a_gap(talk: Talk) -> None:
+async def test_a_reflection_never_spans_a_gap(talk: Talk) -> None:
     await _begun(talk)
     await talk.say(3, on=False)
     await talk.say(3)
@@ -236,7 +236,7 @@ async def test_what_is_condensed_never_reaches_over_a_gap(talk: Talk) -> None:
     await talk.gaps()
 
 
-async def test_a_branch_shows_only_what_was_observed_of_it(talk: Talk) -> None:
+async def test_a_branch_shows_only_its_own_observations(talk: Talk) -> None:
     await talk.say(6, first=FACT)
     await talk.observe()
     await talk.say(4, on=False)
@@ -254,7 +254,7 @@ async def test_a_branch_shows_only_what_was_observed_of_it(talk: Talk) -> None:
     assert await talk.gaps() == ()
 
 
-async def test_a_run_that_ends_in_between_leaves_what_it_observed(talk: Talk) -> None:
+async def test_an_interrupted_run_keeps_its_observations(talk: Talk) -> None:
     await talk.say(20, on=False, first=FACT)
 
     async def script(request: ModelRequest) -> Scripted:
@@ -277,10 +277,10 @@ def _always(view: View) -> bool:
     return True
 
 
-async def test_a_prompt_that_claims_more_than_is_observed_begins_anew(
+async def test_a_prompt_that_claims_more_than_is_observed_is_rebuilt(
     talk: Talk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Threads have such activations from before prompts said what they leave out."""
+    """Activations from before prompts named their gaps look like this."""
     await _begun(talk)
     await talk.say(3, on=False)
     with monkeypatch.context() as patch:
@@ -294,7 +294,7 @@ async def test_a_prompt_that_claims_more_than_is_observed_begins_anew(
     assert len(await talk.gaps()) == 1
 
 
-async def test_no_prompt_is_sent_that_hides_what_it_leaves_out(
+async def test_a_prompt_that_hides_a_gap_is_never_sent(
     talk: Talk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await _begun(talk)

@@ -1,4 +1,4 @@
-"""The report of a thread's memory, on threads that real runs made."""
+"""The report of a thread's memory, on threads made by real runs."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def runtime(tmp_path: Path) -> AsyncIterator[Runtime]:
         yield opened
 
 
-async def test_it_tells_where_each_observation_stands(runtime: Runtime) -> None:
+async def test_it_shows_where_each_observation_is_used(runtime: Runtime) -> None:
     store = runtime.store.of("local")
     view = await load_view(store, "t", (await store.threads.get("t")).head)
 
@@ -63,7 +63,7 @@ async def test_it_tells_where_each_observation_stands(runtime: Runtime) -> None:
     assert not report.at("elsewhere")
 
 
-async def test_its_figures_are_those_of_the_log(runtime: Runtime) -> None:
+async def test_its_figures_match_the_log(runtime: Runtime) -> None:
     store = runtime.store.of("local")
     view = await load_view(store, "t", (await store.threads.get("t")).head)
 
@@ -75,12 +75,12 @@ async def test_its_figures_are_those_of_the_log(runtime: Runtime) -> None:
         nodes = await store.log.branch("t", seen.last, first=seen.first)
         assert one.of == round(sum(node.tokens for node in nodes) * report.ratio)
         assert one.tokens == round(seen.tokens * report.ratio)
-    # The window is large enough for the thresholds of the settings.
+    # The window is large enough for the configured thresholds.
     assert (report.observe_at, report.reflect_at, report.on) == (3000, 600, True)
     assert report.activation is not None and report.activation.id == view.activation_id
 
 
-async def test_observations_of_another_branch_are_elsewhere(runtime: Runtime) -> None:
+async def test_observations_of_another_branch_are_listed_as_elsewhere(runtime: Runtime) -> None:
     await branches.edit(runtime.store.of("local"), "t", 1)
     assert (await runtime.run(_agent(1), "Find the walrus.", thread="t")).ok
 
@@ -90,12 +90,12 @@ async def test_observations_of_another_branch_are_elsewhere(runtime: Runtime) ->
     assert (report.task, report.ledger, report.tokens.observations) == ("", (), 0)
 
 
-async def test_what_is_not_there_has_no_report(runtime: Runtime) -> None:
+async def test_an_unknown_thread_has_no_report(runtime: Runtime) -> None:
     with pytest.raises(NotFound):
         await runtime.memory.report(_agent(0), "nowhere")
     await runtime.store.of("local").threads.ensure("empty")
     report = await runtime.memory.report(_agent(0), "empty")
     assert (report.activation, report.held, report.tokens.raw) == (None, (), 0)
-    # Nothing to do is no error.
+    # Having nothing to do is not an error.
     assert (await runtime.memory.observe(_agent(0), "empty")).written == ()
     assert (await runtime.memory.reflect(_agent(0), "empty")).written == ()
