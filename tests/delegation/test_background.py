@@ -1,4 +1,4 @@
-"""Tasks that nobody waits for: they outlast their run, and their outcomes come as messages."""
+"""Background tasks: they outlast their run, and their outcomes arrive as messages."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def begin(key: str = "k", **more: Any) -> ModelAnswer:
 
 
 async def until(condition: Callable[[], Awaitable[object]]) -> None:
-    """Wait for what another task does."""
+    """Wait for the result of another asyncio task."""
     for _ in range(2000):
         if await condition():
             return
@@ -39,13 +39,13 @@ async def until(condition: Callable[[], Awaitable[object]]) -> None:
 
 @tool
 async def hold(context: ToolContext) -> str:
-    """Wait until something is in the inbox."""
+    """Wait until the inbox has a message."""
     await until(lambda: context.store.inbox.pending(context.thread_id))
     return "held"
 
 
 class Script:
-    """A parent by script, and sub-agents that wait until they are let go."""
+    """A scripted parent, and sub-agents that wait until they are released."""
 
     def __init__(self, *parent: Scripted) -> None:
         self.parent = parent
@@ -60,7 +60,7 @@ class Script:
             await self.go.wait()
             return say("It is done.")
         self.requests.append(request)
-        # Of a prompt that began again, or of a later run, one of them is too small.
+        # Either count may be too small: the step in a rebuilt prompt, the requests in a later run.
         return self.parent[max(step(request), len(self.requests) - 1)]
 
     def agent(self) -> Agent:
@@ -69,16 +69,16 @@ class Script:
 
 
 async def statuses(store: UserStore, thread: str = "t") -> dict[str, str]:
-    """Return how the tasks of a thread stand."""
+    """Return the status of each task of a thread."""
     return {one.key: one.status for one in await tasks_of(store, thread)}
 
 
-async def test_a_task_begins_at_once_and_its_outcome_comes_at_the_next_step(play: Play) -> None:
+async def test_a_task_starts_at_once_and_its_outcome_arrives_at_the_next_step(play: Play) -> None:
     two = Script()
 
     @tool
     async def let_go() -> str:
-        """Let the sub-agent go on."""
+        """Release the sub-agent."""
         two.go.set()
         return "gone"
 
@@ -92,14 +92,14 @@ async def test_a_task_begins_at_once_and_its_outcome_comes_at_the_next_step(play
         tree = await tree_of(world.store, result.run_id)
     assert '"status": "running"' in begun
     assert [run.status for run in tree] == ["succeeded", "succeeded"]
-    # The message stands behind the results of the step in which it came.
+    # The message follows the results of the step in which it arrived.
     last = two.requests[-1].messages[-1].text
     assert last.startswith("held") and "It is done." in last and '"status": "succeeded"' in last
     assert [one.data["source"] for one in world.events if one.kind == "note"] == ["background"]
     assert sum(one.kind == "run-finish" for one in world.events) == 2
 
 
-async def test_a_task_outlasts_its_run_and_the_next_one_is_told(play: Play) -> None:
+async def test_a_task_outlasts_its_run_and_the_next_run_gets_its_outcome(play: Play) -> None:
     two = Script(begin(), say("Meanwhile."), say("I have read it."))
     async with play() as world:
         assert (await world.run(two.agent(), thread="t")).output == "Meanwhile."
@@ -112,9 +112,9 @@ async def test_a_task_outlasts_its_run_and_the_next_one_is_told(play: Play) -> N
     assert any("It is done." in one.text for one in two.requests[-1].messages)
 
 
-async def test_the_same_task_twice_and_one_too_many_are_refused(play: Play) -> None:
+async def test_a_duplicate_task_and_one_over_the_limit_are_refused(play: Play) -> None:
     order = {"role": "worker", "instructions": "Work.", "background": True}
-    # Which of those that begin at the same time comes too late is not decided.
+    # Which of two tasks that start at the same time is over the limit is not determined.
     many = calls(*(raw_call("delegate", **order, task_key=f"k{n}") for n in range(MOST_RUNNING)))
     two = Script(begin("first"), begin("first"), many, say("Done."))
     async with play() as world:
@@ -160,7 +160,7 @@ async def test_running_tasks_are_in_the_state_note(play: Play) -> None:
 
     @tool
     async def look(context: ToolContext) -> str:
-        """Look at what the state note says."""
+        """Look at the state note."""
         seen.append(await tasks_note(context))
         return "seen"
 
@@ -172,10 +172,10 @@ async def test_running_tasks_are_in_the_state_note(play: Play) -> None:
     assert "k: running" in seen[1] and "worker: Work." in seen[1]
 
 
-async def test_prompts_that_begin_anew_restate_running_tasks(play: Play) -> None:
+async def test_rebuilt_prompts_restate_running_tasks(play: Play) -> None:
     @tool
     async def fill() -> str:
-        """Give much text."""
+        """Return a long text."""
         return "word " * 3000
 
     two = Script(begin(), *[call("fill")] * 12, say("Done."))
@@ -189,7 +189,7 @@ async def test_prompts_that_begin_anew_restate_running_tasks(play: Play) -> None
     assert len(notes) == 1 and "- k: running" in notes[0]
 
 
-async def test_closing_the_runtime_leaves_a_task_to_be_gone_on_with(database_url: str) -> None:
+async def test_closing_the_runtime_leaves_a_task_resumable(database_url: str) -> None:
     first = Script(begin(), say("Bye."))
     before = asyncio.all_tasks()
     async with Runtime.open(Settings(database_url=database_url)) as runtime:
@@ -209,18 +209,18 @@ async def test_closing_the_runtime_leaves_a_task_to_be_gone_on_with(database_url
     assert result.output == "All read."
     assert any("was interrupted" in one.text for one in second.requests[0].messages)
     assert any("It is done." in one.text for one in second.requests[-1].messages)
-    # The same run went on; each of its executions ended once.
+    # The same run continued; each of its executions ended once.
     assert [(run.id, run.status) for run in runs] == [(task.run_id, "succeeded")]
     assert [one.kind for one in events].count("run-finish") == 2
 
 
-async def test_a_message_whose_sender_died_while_it_sent_it_comes_all_the_same(
+async def test_a_message_arrives_although_its_sender_died_while_sending(
     play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sending = anyio.Event()
 
     async def die(work: Any) -> None:
-        """Claim the job of the message, and do no more, as a process does that is killed then."""
+        """Claim the message's job and do nothing more, like a process that is killed then."""
         context: ToolContext = work.context
         thread = context.thread_id
         assert await context.store.jobs.claim(JOB, seconds=0.5, thread_id=thread, key=work.job_key)
@@ -254,7 +254,7 @@ async def ended(store: UserStore) -> bool:
 
 
 async def ends(store: UserStore) -> list[int]:
-    """Return how many ends each run has."""
+    """Return the number of end events of each run."""
     found: list[int] = []
     for run in await store.runs.list():
         events = await store.events.list(run.thread_id)
@@ -262,7 +262,7 @@ async def ends(store: UserStore) -> list[int]:
     return found
 
 
-async def test_a_task_that_cannot_begin_says_so_at_once(play: Play) -> None:
+async def test_a_task_that_cannot_start_reports_it_at_once(play: Play) -> None:
     two = Script(begin(output_schema={"type": "text"}), begin("x", tools=["fly"]), say("Done."))
     async with play() as world:
         await world.run(two.agent(), thread="t")

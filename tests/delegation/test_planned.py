@@ -1,4 +1,4 @@
-"""A task whose key is an item of the plan: the plan says how it goes."""
+"""A task whose key is a plan item: the plan shows its status."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.backends("file")
     ("answer", "status", "result"),
     [("It is read.", "completed", "It is read."), ("", "failed", "empty")],
 )
-async def test_the_item_has_the_status_of_the_task_that_carries_it_out(
+async def test_the_item_has_the_status_of_its_task(
     play: Play, answer: str, status: str, result: str
 ) -> None:
     steps: list[dict[str, Any]] = [
@@ -54,7 +54,7 @@ async def test_the_item_has_the_status_of_the_task_that_carries_it_out(
     assert result in str(plan.items[0].result)
 
 
-async def test_a_task_whose_key_is_no_item_leaves_the_plan_as_it_is(play: Play) -> None:
+async def test_a_task_whose_key_is_not_an_item_leaves_the_plan_unchanged(play: Play) -> None:
     steps = [{"id": "write", "description": "Write.", "phase": "execute"}]
     parent = [
         call("plan", action="create", goal="Write.", steps=steps),

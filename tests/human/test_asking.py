@@ -1,4 +1,4 @@
-"""Questions of the model to the user: asked, waited for, answered from anywhere."""
+"""The model's questions to the user: asked, waited for, and answered from any process."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def test_a_question_suspends_the_run_and_its_answer_is_the_calls_result(pl
         [question] = asked.questions
         assert (question.kind, question.text) == ("single", "Which colour?")
         assert (question.choices, question.why) == (("red", "blue"), "I need to know.")
-        # What needs no person has run; the exchange stays open, and nobody holds the lease.
+        # Calls without a question have run; the exchange stays open, and the lease is free.
         row = await world.row()
         assert row.open_node is not None and row.owner is None
         node = await world.store.log.node("t", row.open_node)
@@ -81,7 +81,7 @@ BAD_ANSWERS: dict[str, tuple[Any, str]] = {
 
 @pytest.mark.backends("file")
 @pytest.mark.parametrize(("answer", "cure"), BAD_ANSWERS.values(), ids=BAD_ANSWERS)
-async def test_an_answer_that_does_not_fit_leaves_the_question_open(
+async def test_an_invalid_answer_leaves_the_question_open(
     play: Play, answer: Any, cure: str
 ) -> None:
     async with play(ASK) as world:
@@ -94,7 +94,7 @@ async def test_an_answer_that_does_not_fit_leaves_the_question_open(
         assert [one.id for one in await world.runtime.questions()] == [question.id]
 
 
-async def test_a_question_is_answered_once_and_by_its_owner(play: Play) -> None:
+async def test_a_question_is_answered_once_and_only_by_its_owner(play: Play) -> None:
     async with play(ASK) as world:
         [question] = (await world.run(ASKING)).questions
         with pytest.raises(NotFound):
@@ -128,7 +128,7 @@ async def test_a_late_answer_is_refused_and_counts_as_a_refusal(play: Play) -> N
 
 
 @pytest.mark.backends("file")
-async def test_a_suspended_run_keeps_its_thread_and_names_its_question(play: Play) -> None:
+async def test_a_suspended_run_holds_its_thread_and_names_its_question(play: Play) -> None:
     async with play(ASK) as world:
         [question] = (await world.run(ASKING, thread="t")).questions
 
@@ -138,7 +138,7 @@ async def test_a_suspended_run_keeps_its_thread_and_names_its_question(play: Pla
         assert (await world.row()).status == "suspended"
 
 
-async def test_a_cancel_withdraws_the_questions_and_no_answer_reaches_a_newer_run(
+async def test_a_cancel_withdraws_the_questions_and_late_answers_reach_no_newer_run(
     play: Play,
 ) -> None:
     async with play([*ASK[:1], *ASK]) as world:
@@ -161,7 +161,7 @@ async def test_a_cancel_withdraws_the_questions_and_no_answer_reaches_a_newer_ru
 
 
 @pytest.mark.backends("file")
-async def test_a_callback_is_asked_while_the_run_is_suspended(play: Play) -> None:
+async def test_a_callback_is_called_while_the_run_is_suspended(play: Play) -> None:
     seen: list[str] = []
     async with play([*ASK[:1], *ASK]) as world:
 
@@ -177,7 +177,7 @@ async def test_a_callback_is_asked_while_the_run_is_suspended(play: Play) -> Non
 
 
 @pytest.mark.backends("file")
-async def test_a_callback_that_gives_nothing_leaves_the_run_suspended(play: Play) -> None:
+async def test_a_callback_that_returns_none_leaves_the_run_suspended(play: Play) -> None:
     async def leave(question: Question) -> None:
         del question
 
@@ -188,7 +188,7 @@ async def test_a_callback_that_gives_nothing_leaves_the_run_suspended(play: Play
 
 
 @pytest.mark.backends("file")
-async def test_a_stream_goes_on_over_the_answer(play: Play) -> None:
+async def test_a_stream_continues_after_the_answer(play: Play) -> None:
     events: list[Event] = []
 
     async def answer(question: Question) -> str:
@@ -219,7 +219,7 @@ BAD_QUESTIONS: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.backends("file")
 @pytest.mark.parametrize(("arguments", "says"), BAD_QUESTIONS.values(), ids=BAD_QUESTIONS)
-async def test_a_question_that_cannot_be_asked_goes_back_to_the_model(
+async def test_an_invalid_question_is_an_error_for_the_model(
     play: Play, arguments: dict[str, Any], says: str
 ) -> None:
     async with play([call("ask_user", **arguments), say("Done.")]) as world:
@@ -232,7 +232,7 @@ async def test_a_question_that_cannot_be_asked_goes_back_to_the_model(
 
 
 @pytest.mark.backends("file")
-async def test_a_sub_agent_cannot_ask_and_is_told_so(play: Play) -> None:
+async def test_a_sub_agent_cannot_ask_and_gets_an_error(play: Play) -> None:
     @tool
     async def child(context: ToolContext) -> str:
         """Run a sub-agent that asks."""
@@ -250,7 +250,7 @@ async def test_a_sub_agent_cannot_ask_and_is_told_so(play: Play) -> None:
 
 
 @pytest.mark.backends("file")
-async def test_a_message_to_a_suspended_run_is_read_when_it_goes_on(play: Play) -> None:
+async def test_a_message_to_a_suspended_run_is_read_after_it_resumes(play: Play) -> None:
     async with play(ASK) as world:
         [question] = (await world.run(ASKING)).questions
         await world.runtime.steer(world.run_id, "Hurry up.")
@@ -263,7 +263,7 @@ async def test_a_message_to_a_suspended_run_is_read_when_it_goes_on(play: Play) 
 
 
 @pytest.mark.backends("file")
-async def test_another_runtime_on_the_same_store_goes_on(play: Play) -> None:
+async def test_another_runtime_on_the_same_store_resumes(play: Play) -> None:
     async with play(ASK) as world:
         [question] = (await world.run(ASKING)).questions
         run_id, settings = world.run_id, world.runtime.settings

@@ -1,4 +1,4 @@
-"""Counts a folder by other means than the tools, to compare a report with."""
+"""Counts a folder without the tools, to check the figures of a report."""
 
 from __future__ import annotations
 
@@ -61,19 +61,19 @@ def matching(paths: list[Path], pattern: str) -> tuple[int, int]:
 
 
 class Report:
-    """A report, taken apart."""
+    """A parsed report."""
 
     def __init__(self, text: str) -> None:
         self.text = text
 
     def number(self, label: str) -> int:
-        """Return the figure of a line `- label: figure`."""
+        """Return the figure in a line `- label: figure`."""
         found = re.search(rf"^- {re.escape(label)}: ([\d,]+)", self.text, re.MULTILINE)
         assert found is not None, f"the report has no figure for {label!r}:\n{self.text}"
         return int(found[1].replace(",", ""))
 
     def search(self, label: str) -> tuple[int, int]:
-        """Return matches, and files with matches, of a search."""
+        """Return the matches and the files with matches of a search."""
         found = re.search(
             rf"^- {re.escape(label)}: ([\d,]+) in ([\d,]+) files?", self.text, re.MULTILINE
         )
@@ -96,7 +96,7 @@ class Report:
 
     @property
     def biggest(self) -> list[tuple[str, int]]:
-        """The biggest files."""
+        """The largest files."""
         found = re.findall(r"^- `(.+)`: ([\d,]+) bytes$", self._joined("Biggest files"), re.M)
         return [(path, int(size.replace(",", ""))) for path, size in found]
 
@@ -115,7 +115,7 @@ class Report:
 
     @property
     def unread(self) -> dict[str, str]:
-        """Reasons by path, of the files that could not be read."""
+        """The files that could not be read, with reasons."""
         return dict(re.findall(r"^- `(.+)`: not read: (.+)$", self._joined("Files read"), re.M))
 
     def _joined(self, title: str) -> str:

@@ -1,4 +1,4 @@
-"""The one thread of a user and a workflow, and what is loaded of it."""
+"""The one thread of a user and a workflow, and how much of it is loaded."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.workflow.helpers import answering, local, texts
 pytestmark = pytest.mark.backends("file")
 
 
-async def test_a_user_and_a_workflow_have_one_thread_whose_turns_are_kept_once(
+async def test_a_user_and_a_workflow_have_one_thread_with_each_turn_once(
     runtime: Runtime,
 ) -> None:
     histories: list[list[str]] = []
@@ -61,7 +61,7 @@ async def test_a_user_and_a_workflow_have_one_thread_whose_turns_are_kept_once(
     assert all(node.tokens > 0 for node in nodes)
 
 
-async def test_the_thread_is_found_by_all_who_look_at_once(database_url: str) -> None:
+async def test_concurrent_lookups_find_the_same_thread(database_url: str) -> None:
     @Workflow
     async def chat(w: WorkflowContext) -> str:
         return w.thread_id
@@ -91,7 +91,7 @@ async def test_the_thread_is_found_by_all_who_look_at_once(database_url: str) ->
         assert [one.id for one in await local(runtime).threads.list()] == [found[0]]
 
 
-async def test_the_history_that_is_loaded_has_limits(runtime: Runtime) -> None:
+async def test_the_loaded_history_has_limits(runtime: Runtime) -> None:
     histories: list[list[str]] = []
 
     async def chat(w: WorkflowContext) -> str:
@@ -106,7 +106,7 @@ async def test_the_history_that_is_loaded_has_limits(runtime: Runtime) -> None:
 
     for number in range(12):
         await turn(f"{number}")
-    # 20 messages are ten turns; with an odd limit, it begins at a message of the user.
+    # 20 messages are ten turns; with an odd limit, it starts at a user message.
     assert [one for one in await turn("Long.") if one != "Yes."] == [
         str(number) for number in range(2, 12)
     ]
@@ -116,7 +116,7 @@ async def test_the_history_that_is_loaded_has_limits(runtime: Runtime) -> None:
     assert await turn("?", history_messages=0) == []
 
 
-async def test_the_history_that_an_agent_sees_is_cut_to_its_window_before_each_call(
+async def test_an_agents_history_is_cut_to_its_window_before_each_call(
     runtime: Runtime,
 ) -> None:
     model = ScriptedModel([say("Short.")], window=8_000)
@@ -138,7 +138,7 @@ async def test_the_history_that_an_agent_sees_is_cut_to_its_window_before_each_c
     assert "Question 7." in "".join(one.text for one in request.messages)
 
 
-async def test_an_agent_can_go_on_with_a_workflows_thread(database_url: str) -> None:
+async def test_an_agent_can_continue_a_workflows_thread(database_url: str) -> None:
     @Workflow
     async def flow(w: WorkflowContext) -> str:
         await w.call("work", str, "what it gave")
@@ -151,6 +151,6 @@ async def test_an_agent_can_go_on_with_a_workflows_thread(database_url: str) -> 
         assert (await runtime.run(Agent(model), "Then?", thread="t")).output == "Gone on."
         events = await local(runtime).events.list("t")
     assert [one.text for one in model.requests[0].messages][-2:] == ["Answer.", "Then?"]
-    # A run does not read all that came before: what prompts begin with moves on with the turns.
+    # A run does not read the whole history: the start of its prompts moves with the turns.
     assert [one.data["cause"] for one in events if one.kind == "activation"].count("messages") >= 1
     assert len(model.requests[0].messages) < 6 * 4

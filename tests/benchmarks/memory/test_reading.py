@@ -1,4 +1,4 @@
-"""The benchmarks' files are read, official or line by line, and become what is said in a thread."""
+"""The benchmarks' files, official or as JSON lines, are read into conversations."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def real_data(name: str) -> Path:
     return folder
 
 
-def test_longmemeval_as_its_makers_publish_it(tmp_path: Path) -> None:
+def test_longmemeval_in_its_published_format(tmp_path: Path) -> None:
     made.write(tmp_path / "longmemeval_s_cleaned.json", made.longmemeval(3))
 
     found = longmemeval.read(tmp_path)
@@ -50,7 +50,7 @@ def test_longmemeval_as_its_makers_publish_it(tmp_path: Path) -> None:
     )
 
 
-def test_locomo_as_its_makers_publish_it(tmp_path: Path) -> None:
+def test_locomo_in_its_published_format(tmp_path: Path) -> None:
     made.write(tmp_path / "locomo10.json", made.locomo())
 
     [found] = locomo.read(tmp_path)
@@ -66,7 +66,7 @@ def test_locomo_as_its_makers_publish_it(tmp_path: Path) -> None:
     ]
 
 
-def test_beam_as_its_makers_publish_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_beam_in_its_published_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made.beam(tmp_path)
     monkeypatch.setitem(beam.CHATS, "100K", 1)
 
@@ -85,7 +85,7 @@ def test_beam_as_its_makers_publish_it(tmp_path: Path, monkeypatch: pytest.Monke
     ]
 
 
-def test_a_file_of_another_form_is_named(tmp_path: Path) -> None:
+def test_an_unknown_format_is_reported_by_file(tmp_path: Path) -> None:
     made.write(tmp_path / "longmemeval_s_cleaned.json", [{"question": "What?"}])
     with pytest.raises(ConfigError, match="another form") as raised:
         longmemeval.read(tmp_path)
@@ -139,7 +139,7 @@ def _lines(path: Path, *rows: object) -> None:
     path.write_bytes(zstandard.ZstdCompressor().compress(lines))
 
 
-def test_a_sample_is_taken_at_even_distances() -> None:
+def test_a_sample_is_evenly_spaced() -> None:
     def conversation(name: str, count: int) -> Conversation:
         asked = tuple(Question(f"{name}{number}", "k", "?") for number in range(count))
         return Conversation(name, (Session("", (Turn("1", "user", "Hi."),)),), asked)
@@ -151,7 +151,7 @@ def test_a_sample_is_taken_at_even_distances() -> None:
     assert [one.id for one in sample(everything, 1)] == ["a"]
 
 
-def test_the_recorded_conversations_are_read_whole() -> None:
+def test_the_recorded_conversations_are_read_completely() -> None:
     histories = longmemeval.planted(
         longmemeval.read(real_data("longmemeval")), real_data("longmemeval")
     )

@@ -1,4 +1,4 @@
-"""Agents with sub-agents that are killed or cancelled, on a small scale; checks find faults."""
+"""Agents with sub-agents are killed or cancelled on a small scale; the checks detect faults."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Facts = list[dict[str, Any]]
 
 
 @pytest.mark.slow
-def test_an_agent_that_is_killed_again_and_again_has_each_item_done_once() -> None:
+def test_a_repeatedly_killed_agent_does_each_item_once() -> None:
     came = kill_again_and_again(steps=30, items=8, at_once=4, kills=3, seed=1, backend="file")
 
     assert came.violations == ()
@@ -30,7 +30,7 @@ def test_an_agent_that_is_killed_again_and_again_has_each_item_done_once() -> No
 
 
 @pytest.mark.slow
-def test_an_agent_that_is_cancelled_leaves_nothing_at_work_in_any_process() -> None:
+def test_a_cancelled_agent_leaves_no_process_at_work() -> None:
     found: list[Cancelled] = []
     with empty_databases() as make:
         anyio.run(cancel_often, 1, 1, lambda: make("file"), found.append)
@@ -42,7 +42,7 @@ def test_an_agent_that_is_cancelled_leaves_nothing_at_work_in_any_process() -> N
 
 @pytest.fixture(scope="module")
 def calm(tmp_path_factory: pytest.TempPathFactory) -> Course:
-    """A run that nobody killed."""
+    """An undisturbed run."""
     folder = tmp_path_factory.mktemp("calm")
     course = Course(str(folder), f"file:{folder / 'run.db'}", steps=10, items=2, at_once=2)
     anyio.run(live, course)
@@ -51,7 +51,7 @@ def calm(tmp_path_factory: pytest.TempPathFactory) -> Course:
 
 @pytest.fixture
 def course(calm: Course, tmp_path: Path) -> Course:
-    """A copy of it to tamper with."""
+    """A copy of the undisturbed run, to tamper with."""
     folder = shutil.copytree(calm.folder, tmp_path / "run")
     return replace(calm, folder=str(folder), url=f"file:{folder / 'run.db'}")
 
@@ -81,7 +81,7 @@ def _bill_less(facts: Facts) -> None:
         (_bill_less, "tokens were billed"),
     ],
 )
-async def test_the_check_finds_what_is_wrong(
+async def test_the_check_detects_wrong_facts(
     course: Course, tamper: Callable[[Facts], None], found: str
 ) -> None:
     path = path_of(course.folder)
@@ -102,7 +102,7 @@ async def test_the_check_finds_what_is_wrong(
         ({"items": 3}, "2 sub-agents ran for 3 items"),
     ],
 )
-async def test_the_check_finds_what_is_missing(
+async def test_the_check_detects_missing_facts(
     course: Course, change: dict[str, Any], found: str
 ) -> None:
     violations = (await judge(replace(course, **change), 0, 1, 0.0)).violations

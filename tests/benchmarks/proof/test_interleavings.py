@@ -1,4 +1,4 @@
-"""Two stores on one thread, in many orders: only the holder writes, without gaps."""
+"""Two stores on one thread, in many orders: only the lease holder writes, and without gaps."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ACTIONS = ("step", "take", "stale", "repeat", "post", "drain", "renew")
 
 @dataclass
 class Holder:
-    """One process's view of the run: the lease it believes to hold, its last commit."""
+    """One process's view of the run: the lease that it believes it holds, and its last commit."""
 
     lease: Lease
     last: Commit | None = None
@@ -57,7 +57,7 @@ async def step(user: UserStore, holder: Holder, body: bytes) -> None:
 
 
 async def act(user: UserStore, holders: list[Holder], who: int, action: str) -> None:
-    """Let one of the two act, and check that it is allowed exactly if it holds the lease."""
+    """Let one of the two act, and check that the action succeeds exactly if it holds the lease."""
     holder = holders[who]
     run = await user.runs.get("r1")
     holds = run.epoch == holder.lease.epoch
@@ -97,7 +97,7 @@ async def act(user: UserStore, holders: list[Holder], who: int, action: str) -> 
 
 
 async def check(user: UserStore, holders: list[Holder]) -> None:
-    """Nothing is missing, nothing is there twice, and everything is the holders'."""
+    """Check that each node is there once and was written by a lease holder."""
     thread = await user.threads.get("t1")
     branch = await user.log.branch("t1", thread.head or 0)
     written = sorted([1, *holders[0].written, *holders[1].written])
@@ -184,15 +184,15 @@ async def test_two_stores_on_one_thread_in_the_order_of_many_seeds(database_url:
 
 
 def assert_much_was_tried(verdicts: list[Verdict]) -> None:
-    """Of many seeds: every action was both done and, where it can be, refused."""
+    """Over many seeds every action was both done and, where possible, refused."""
     acted = {op.what for one in verdicts for op in one.history if op.outcome == "ok"}
     assert acted >= set(ALL) - {"repeat", "wrong"}
     refused = {op.what for one in verdicts for op in one.history if op.outcome == "refused"}
     assert refused >= {*COMMITS, "repeat", "wrong", "take", "move"} - {"result", "start"}
 
 
-async def test_a_seed_gives_the_same_interleaving_again(database_url: str) -> None:
-    """Where no two calls are let through at once and none is cancelled under way, all is alike."""
+async def test_a_seed_repeats_its_interleaving(database_url: str) -> None:
+    """Runs are identical if no two calls overlap and none is cancelled in progress."""
     verdicts: list[Verdict] = []
 
     for _ in range(2):

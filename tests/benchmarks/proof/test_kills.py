@@ -1,4 +1,4 @@
-"""Runs that are killed with SIGKILL at every boundary, and at random instants."""
+"""Runs killed with SIGKILL at every boundary and at random instants."""
 
 from __future__ import annotations
 
@@ -16,9 +16,7 @@ KILLS_ON_SERVERS = 16
 
 
 @pytest.mark.timeout(600)
-def test_killed_anywhere_a_run_loses_nothing_and_repeats_nothing(
-    tmp_path: Path, database_url: str
-) -> None:
+def test_a_run_killed_anywhere_loses_and_repeats_nothing(tmp_path: Path, database_url: str) -> None:
     outcomes: list[Outcome] = []
     on_file = database_url.startswith("file:")
     kills = KILLS if on_file else KILLS_ON_SERVERS
@@ -37,14 +35,14 @@ def test_killed_anywhere_a_run_loses_nothing_and_repeats_nothing(
     assert sum(one.kills for one in outcomes) >= kills
     killed_at = {one.trial.boundary for one in outcomes if one.kills}
     assert killed_at >= set(course.boundaries) if on_file else len(killed_at) > kills / 4
-    # The kills did leave calls uncertain, and did make idempotent ones run again.
+    # The kills left some calls uncertain, and made some idempotent ones run again.
     assert sum(one.verdict.interrupted for one in outcomes) > 0
     assert sum(one.verdict.repeated for one in outcomes) > 0 or not on_file
 
 
 @pytest.mark.timeout(600)
 @pytest.mark.backends("file")
-def test_killed_anywhere_a_run_with_memory_stands_for_each_message_once(
+def test_a_run_with_memory_killed_anywhere_covers_each_message_once(
     tmp_path: Path, database_url: str
 ) -> None:
     outcomes: list[Outcome] = []

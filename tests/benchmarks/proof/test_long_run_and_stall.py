@@ -1,4 +1,4 @@
-"""The benchmarks `long_run` and `stall`, on a small scale: what they promise but for time."""
+"""The benchmarks `long_run` and `stall` on a small scale, without their time limits."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def test_a_long_run_has_a_bounded_prompt_and_all_of_its_observations(tmp_p
     assert len(tenths) == TENTHS
     assert sum(one.steps for one in tenths) == STEPS + 1
     assert [row["steps"] for row in rows(tenths)][-1] == STEPS + 1
-    # Ten exchanges always stay, which are more than half of T: T is put off by them.
+    # Ten exchanges always stay. They are over half of T, so T is raised.
     promised = {one.name: one for one in targets(tenths, STEPS, 20_000)}
     assert promised["tokens of the longest prompt"].met, promised
     assert promised["longest prompt of the last tenth, against the second"].met, promised
@@ -35,7 +35,7 @@ async def test_a_long_run_has_a_bounded_prompt_and_all_of_its_observations(tmp_p
 
 
 @pytest.mark.timeout(600)
-async def test_a_run_that_is_measured_observes_through_its_own_model() -> None:
+async def test_a_measured_run_observes_through_its_own_model() -> None:
     # In a thread: it starts processes and waits for them.
     measure = partial(stall.measure, 0.02, 0.05, 40)
     without = await anyio.to_thread.run_sync(measure, None)

@@ -1,4 +1,4 @@
-"""Two processes on one thread, one of them killed at a random instant; the other one goes on."""
+"""Two processes on one thread: one is killed at a random instant, the other continues."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KILLS = {"file": 6}
 """How many the tests try; `python -m benchmarks interleavings.store --processes` tries more."""
 
 
-async def test_what_a_killed_process_leaves_is_whole_and_the_other_one_goes_on(
+async def test_a_killed_process_leaves_a_consistent_thread_and_the_other_continues(
     database_url: str, tmp_path: Path
 ) -> None:
     verdicts: list[Verdict] = []

@@ -1,6 +1,6 @@
 """Recorded runs of real agents through the real loop and store; skipped where they are absent.
 
-Each second at 32K and each ninth at 8K and at 128K, which take about a minute and a half on two
+Every second one runs at 32K and every ninth at 8K and at 128K, about a minute and a half on two
 cores; `python -m benchmarks traces` runs all of them at every window.
 """
 
@@ -31,7 +31,7 @@ def folder() -> Path:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(("source", "window"), CASES)
 @pytest.mark.slow
-async def test_every_prompt_is_whole_and_nothing_is_lost(source: str, window: int) -> None:
+async def test_every_prompt_is_complete_and_nothing_is_lost(source: str, window: int) -> None:
     traces = list(islice(read_traces(folder(), source), 0, None, EVERY[window]))
     steps = {trace.id: trace.steps for trace in traces}
     outcomes = await replay_all(traces, window)
@@ -45,7 +45,7 @@ async def test_every_prompt_is_whole_and_nothing_is_lost(source: str, window: in
 
 
 def check_reports(outcome: Outcome) -> None:
-    """Check that an activation mentions what left the prompt."""
+    """Check that each activation reports the messages that left the prompt."""
     moved = sum(outcome.activations.values()) - outcome.activations["start"]
     if not moved:
         assert (outcome.hidden, outcome.cut, outcome.shrunk) == (0, 0, 0)

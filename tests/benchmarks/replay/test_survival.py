@@ -1,4 +1,4 @@
-"""What the survival benchmark measures, shown on a run that is small enough to see through."""
+"""The survival benchmark's measurements, on a run small enough to verify by hand."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def filled(count: int) -> list[Step]:
 
 
 def keep(*ledger: str) -> tuple[int, int, int]:
-    """Return how much is needed and kept of a run that needs three things, and what verbatim."""
+    """Return, for a run that needs three identifiers, the counts needed, preserved and verbatim."""
     steps = [step("/srv/shop/cart.py", "def cart_total")]
     ends = [step("/srv/shop/cart.py cart_total tax_rate", "")]
     made = live(trace(*steps, *filled(12), *ends), BANDS)
@@ -42,22 +42,22 @@ def keep(*ledger: str) -> tuple[int, int, int]:
     return sum(found.needed), sum(found.kept), found.verbatim
 
 
-def test_what_left_and_is_used_again_is_needed_at_each_activation() -> None:
+def test_identifiers_that_left_and_are_used_again_are_needed_at_each_activation() -> None:
     needed, kept, _ = keep()
-    # `tax_rate` was never seen before its use.
+    # `tax_rate` did not occur before its use.
     assert needed > 0
     assert needed % 2 == 0
     assert kept == 0
 
 
-def test_what_is_listed_is_kept() -> None:
+def test_listed_identifiers_are_preserved() -> None:
     needed, kept, verbatim = keep("/srv/shop/cart.py", "cart_total")
     assert kept == verbatim == needed
     needed, kept, verbatim = keep("cart_total_sum", "/srv/shop/cart.py")
     assert kept == verbatim == needed // 2
 
 
-def test_a_path_that_is_stated_by_its_folder_is_kept_but_not_verbatim() -> None:
+def test_a_path_listed_by_its_folder_is_preserved_but_not_verbatim() -> None:
     needed, kept, verbatim = keep("$=/srv/shop", "$/cart.py", "cart_total")
     assert kept == needed
     assert verbatim == needed // 2
@@ -65,7 +65,7 @@ def test_a_path_that_is_stated_by_its_folder_is_kept_but_not_verbatim() -> None:
     assert kept == 0
 
 
-def test_the_ledger_keeps_what_the_run_needs() -> None:
+def test_the_ledger_preserves_the_identifiers_that_the_run_needs() -> None:
     steps = [step("/srv/shop/cart.py", "def cart_total"), *filled(12)]
     made = live(trace(*steps, step("/srv/shop/cart.py", "")), BANDS)
     found = measure([made], with_ledger(25))
@@ -75,7 +75,7 @@ def test_the_ledger_keeps_what_the_run_needs() -> None:
 
 
 @pytest.mark.parametrize("where", ["again", "system", "task"])
-def test_what_is_shown_meanwhile_or_always_is_not_lost(where: str) -> None:
+def test_identifiers_shown_meanwhile_or_always_are_not_lost(where: str) -> None:
     name = "/srv/shop/cart.py"
     middle = [step("1", name)] if where == "again" else []
     steps = [step(name, ""), *filled(12), *middle, step(name, "")]
@@ -85,7 +85,7 @@ def test_what_is_shown_meanwhile_or_always_is_not_lost(where: str) -> None:
     assert found.needed == found.kept
 
 
-def test_what_ledgers_list_twice_is_counted() -> None:
+def test_identifiers_listed_by_two_ledgers_are_counted() -> None:
     steps = [step("/srv/shop/cart.py", ""), *filled(20)]
     made = live(trace(*steps), BANDS)
 

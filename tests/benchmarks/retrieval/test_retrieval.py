@@ -1,4 +1,4 @@
-"""The benchmark `retrieval`, small: what its figures say, and whose answers they judge."""
+"""The benchmark `retrieval` on a small scale: its figures and the systems it compares."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SUBJECTS = ("gardening", "sailing", "woodwork", "astronomy", "cooking", "cycling
 
 @dataclass(frozen=True)
 class Trigrams:
-    """An embedder that finds words by their parts."""
+    """An embedder of letter trigrams."""
 
     name: str = "trigrams"
 
@@ -27,7 +27,7 @@ class Trigrams:
 
 
 def conversation(name: str, subjects: Sequence[str]) -> Conversation:
-    """A conversation of one session a subject, with a question on each."""
+    """Return a conversation of one session per subject, with a question on each."""
     sessions: list[Session] = []
     questions: list[Question] = []
     for number, subject in enumerate(subjects):
@@ -51,7 +51,7 @@ def conversation(name: str, subjects: Sequence[str]) -> Conversation:
 
 
 @pytest.mark.backends("file", "postgres")
-async def test_every_system_is_asked_and_each_conversation_is_its_own(database_url: str) -> None:
+async def test_every_system_is_asked_and_conversations_are_separate(database_url: str) -> None:
     talks = [
         talk_of(conversation("one", SUBJECTS[:3])),
         talk_of(conversation("two", SUBJECTS[3:])),
@@ -72,7 +72,7 @@ async def test_every_system_is_asked_and_each_conversation_is_its_own(database_u
     ("found", "first", "range_"),
     [([5], 1.0, 1.0), ([7], 0.0, 1.0), ([4], 0.0, 1.0), ([3], 0.0, 0.0), ([8], 0.0, 0.0)],
 )
-def test_what_is_near_a_hit_counts_for_the_range(
+def test_messages_near_a_hit_count_for_the_range(
     found: list[int], first: float, range_: float
 ) -> None:
     talk = talk_of(conversation("one", SUBJECTS[:2]))
@@ -80,7 +80,7 @@ def test_what_is_near_a_hit_counts_for_the_range(
     assert (figures["R@5"], figures["R@10"], figures["range"]) == (first, first, range_)
 
 
-def test_the_gain_of_a_hit_falls_with_its_rank_and_what_is_past_the_tenth_counts_nothing() -> None:
+def test_a_hits_gain_falls_with_its_rank_and_is_zero_past_the_tenth() -> None:
     talk: Talk = talk_of(conversation("one", SUBJECTS))
     asked = Asked("?", frozenset({1, 30}))
 
