@@ -1,7 +1,7 @@
-"""Judges the rows that an interleaving left, against the history of all who wrote them.
+"""Judges the rows of an interleaving against the history of everyone who wrote them.
 
-Rows are read by plain SQL, past the store's own methods.  Every event says in its data what its
-action did, so the events, in their order, are the thread's history as the database knows it.
+Rows are read by plain SQL, not by the store's own methods. Every event states in its data what its
+action did, so the ordered events are the thread's history as the database knows it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _TABLES = {
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """An action as the events tell it."""
+    """An action as its events describe it."""
 
     op: str
     what: str
@@ -65,7 +65,7 @@ class Judge:
     """The rows and the history of one interleaving.
 
     Args:
-        history: what all sides did, in any order; of one that was killed, up to its last word.
+        history: the actions of all sides, in any order; a killed side's up to its last line.
         sides: those that followed the events to the end.
     """
 
@@ -80,7 +80,7 @@ class Judge:
         self.written = self._written()
 
     def judge(self) -> list[str]:
-        """Return what is wrong, a sentence each."""
+        """Return the faults, one sentence each."""
         for part in (
             self._outcomes,
             self._ids,
@@ -301,7 +301,7 @@ class Judge:
         for move in self._of("move"):
             for one in self._in_order(MAIN):
                 op = self.ops.get(one.op)
-                # Between a run's beginning and its first possible end nobody else moves the head.
+                # From a run's beginning to its first possible end nobody else moves the head.
                 if one.what != "begin" or op is None or op.end is None or move.outcome != "ok":
                     continue
                 ends = [e.start for e in self._of("end") if e.facts.get("run") == one.data["run"]]
@@ -358,7 +358,7 @@ class Judge:
             root = runs[one.data["run"]][3]
             for name in ("reserve", "release", "settle"):
                 trees[root][name] += one.data.get(name) or 0
-            # Who takes a run over starts with nothing reserved.
+            # After a takeover a run starts with nothing reserved.
             place = (one.data["run"], one.data["epoch"])
             held[place] += (one.data.get("reserve") or 0) - (one.data.get("release") or 0)
             if "limit" in one.data:
@@ -393,7 +393,7 @@ class Judge:
                 continue
             reached = set[str](cancel.facts["reached"])
             for identity, _, parent, *_ in runs.values():
-                # A child of a run that was reached, and is not resumed since, has not escaped.
+                # A child of a cancelled run that was not resumed since has not escaped.
                 if parent not in reached or identity in reached:
                     continue
                 op = begun.get(identity)
@@ -435,7 +435,7 @@ class Judge:
                 self._say(f"who followed on {side.name} saw {side.followed}, not {there}")
 
     def _refusals(self) -> None:
-        """A refusal has a cause: somebody did what it speaks of."""
+        """Check that each refusal has a cause in the history."""
         for op in self.history:
             before = [one for one in self.history if one is not op and one.start < (op.end or 0)]
             if op.error in _CAUSES:
@@ -458,9 +458,9 @@ _CAUSES = {
 
 
 def _voids(one: Op, lost: Op) -> bool:
-    """Return whether an action may have taken the lease that another one names."""
+    """Return whether an action may have invalidated the lease that another one used."""
     if one.facts.get("run") != lost.facts["run"]:
         return False
-    # Who takes a lease names the epoch that it is to get.
+    # A takeover records the epoch that it is about to get.
     least = lost.facts["epoch"] + (lost.what != "take")
     return one.what == "end" or (one.what == "take" and one.facts["epoch"] >= least)

@@ -30,7 +30,7 @@ from agent_runtime.prompt.view import Entry, View
 from agent_runtime_storage import open_store
 from agent_runtime_storage.queries.owner import OwnerScope
 from agent_runtime_storage.urls import backend_of
-from benchmarks.proof.interleavings.harness import Verdict, run_seeds
+from benchmarks.proof.interleavings.harness import Action, Verdict, run_seeds
 from benchmarks.proof.interleavings.history import Op
 from benchmarks.proof.interleavings.memory import MemoryWorld
 from benchmarks.proof.interleavings.processes import run_kills
@@ -123,20 +123,20 @@ async def test_two_runtimes_never_observe_the_same_and_a_late_writer_writes_noth
         written = 0
         first, second, third = Op("1", "run", "slow"), Op("2", "tidy", "b"), Op("3", "tidy", "b")
         async with anyio.create_task_group() as group:
-            act = partial(slow.act, first, stores[0], random.Random(17), pause=hold)
+            act = partial(slow.act, Action(first, stores[0], random.Random(17), hold))
             group.start_soon(act)
             with anyio.fail_after(30):
                 await observing.wait()
             # The run's lease has expired; the job's claim has not.
             await expire(stores[0], "ann", claims=False)
-            await other.act(second, stores[1], random.Random(4))
+            await other.act(Action(second, stores[1], random.Random(4)))
             written = len(await user.log.observations(MAIN, ending_from=0))
             release.set()
             group.cancel_scope.cancel()
         assert second.outcome == "ok"
         assert len(await user.log.observations(MAIN, ending_from=0)) == written
         await expire(stores[0], "ann")
-        await other.act(third, stores[1], random.Random(5))
+        await other.act(Action(third, stores[1], random.Random(5)))
         assert third.outcome == "ok"
         rows = await user.log.observations(MAIN, ending_from=0)
         intervals = [(one.first, one.last) for one in rows if not one.level and not one.provisional]
