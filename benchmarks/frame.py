@@ -1,11 +1,11 @@
-"""Find, load and print benchmarks; the parts that all of them share.
+"""Find, load and print benchmarks; the parts that all benchmarks share.
 
 A benchmark is a module in a room of this package with two functions:
 
     def add_arguments(parser: argparse.ArgumentParser) -> None: ...
     def run(args: argparse.Namespace) -> Report: ...
 
-`args.data` is the folder of recorded runs or None (`data_folder` insists on it).  The first line
+`args.data` is the folder of recorded runs or None (`data_folder` requires it).  The first line
 of the module's docstring is what `python -m benchmarks` lists.
 """
 
@@ -36,7 +36,7 @@ PACKAGES = ("agent-runtime-om", "anyio", "apsw", "litellm", "pydantic")
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What a measurement was made on; memory in bytes."""
+    """The machine of a measurement; memory in bytes."""
 
     cores: int
     cpu: str
@@ -56,7 +56,7 @@ class Target:
 
 
 def machine() -> Machine:
-    """Return what this machine is; the cores are those that this process may use."""
+    """Return this machine; its cores are those that this process may use."""
     usable = getattr(os, "sched_getaffinity", None)
     return Machine(
         cores=len(usable(0)) if usable else os.cpu_count() or 1,
@@ -89,11 +89,11 @@ def versions(packages: Sequence[str] = PACKAGES) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a benchmark found.
+    """The result of a benchmark.
 
     Attributes:
         rows: the measurements; rows may have different columns.
-        targets: what is promised of them.
+        targets: the promised figures.
     """
 
     benchmark: str
@@ -108,12 +108,12 @@ class Report:
 
 
 def at_most(name: str, value: float, limit: float, unit: str = "") -> Target:
-    """Return the target that a figure is not above a limit."""
+    """Return the target that a figure does not exceed a limit."""
     return Target(name, value, f"at most {limit:g} {unit}".rstrip(), value <= limit)
 
 
 def at_least(name: str, value: float, limit: float, unit: str = "") -> Target:
-    """Return the target that a figure is not below a limit."""
+    """Return the target that a figure reaches a limit."""
     return Target(name, value, f"at least {limit:g} {unit}".rstrip(), value >= limit)
 
 
@@ -121,7 +121,7 @@ def data_folder(args: argparse.Namespace) -> Path:
     """Return the folder given as `--data`.
 
     Raises:
-        ConfigError: none was given, or it is no folder.
+        ConfigError: none was given, or it is not a folder.
     """
     folder = cast("Path | None", args.data)
     if folder is None:
@@ -129,7 +129,7 @@ def data_folder(args: argparse.Namespace) -> Path:
             "This benchmark works on recorded runs.", cure="Name their folder: --data DIR."
         )
     if not folder.is_dir():
-        raise ConfigError(f"{folder} is no folder.", cure="Name the folder of recorded runs.")
+        raise ConfigError(f"{folder} is not a folder.", cure="Name the folder of recorded runs.")
     return folder
 
 
@@ -141,7 +141,7 @@ class Benchmark(Protocol):
         ...
 
     def run(self, args: argparse.Namespace) -> Report:
-        """Measure. Blocks until it is done."""
+        """Measure.  Blocks until it is done."""
         ...
 
 
@@ -159,14 +159,14 @@ class Entry:
 
     @property
     def room(self) -> str:
-        """The folder that holds it."""
+        """The folder of its module."""
         return self.module.split(".")[1]
 
 
 def benchmarks() -> dict[str, Entry]:
     """Return the benchmarks by name (the module's name below its room), ordered by room.
 
-    The modules are read but not imported: some need packages that others do not.
+    The modules are parsed and not imported: some need packages that others do not.
     """
     top = Path(__file__).parent
     found: dict[str, Entry] = {}
@@ -187,7 +187,7 @@ def load(name: str) -> Benchmark:
     """Import a benchmark.
 
     Raises:
-        ConfigError: there is none of this name.
+        ConfigError: there is no benchmark of this name.
     """
     known = benchmarks()
     if name not in known:

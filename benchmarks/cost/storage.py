@@ -1,12 +1,12 @@
 """Measure the store on each backend, against the plain driver that runs the same statements.
 
-Appends of a message of 1.1 KB with its event, by 1 and by 64 tasks, each to a thread of its own
-and acknowledged before the next; the last 20 messages of a short and of a very long thread; and
-steps of an agent on both.  Every measurement is a process of its own, appends go to a new
-database, the store and the plain driver take turns, and medians are reported.
+Appends of a message of 1.1 KB with its event, by 1 and by 64 tasks, each to its own thread and
+acknowledged before the next; reads of the last 20 messages of a short and of a very long thread;
+and steps of an agent on both.  Every measurement is its own process, appends go to a new database,
+the store and the plain driver alternate, and medians are reported.
 
-The plain drivers check nothing and know no owner's wall: aiosqlite on one connection, psycopg
-with a pool and one pipeline a batch, httpx with one request a batch.
+The plain drivers check nothing and have no row-level security: aiosqlite on one connection, psycopg
+with a pool and one pipeline per batch, httpx with one request per batch.
 """
 
 from __future__ import annotations

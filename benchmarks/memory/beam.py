@@ -1,8 +1,8 @@
 """BEAM: what a reader knows of chats of 100K to 1M tokens, with memory, without, and with all.
 
-`--data DIR` names the folder of the official files (`chats/SIZE/NUMBER/...`, fetched into it where
-they are missing) or of the chats of a size, one a line (`beam/beam_100k.jsonl.zst`).  See
-`benchmarks.memory.measure` for what is measured and how.
+`--data DIR` names the folder of the official files (`chats/SIZE/NUMBER/...`, downloaded if missing)
+or of the chats of a size as JSON lines (`beam/beam_100k.jsonl.zst`).  See
+`benchmarks.memory.measure` for the method.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from benchmarks.memory.fetch import fetch
 
 HOME = "https://raw.githubusercontent.com/mohammadtavakoli78/BEAM/main/chats"
 CHATS = {"100K": 20, "500K": 35, "1M": 35}
-"""How many chats the official set has of each size."""
+"""The number of chats of each size in the official set."""
 FULL, SHORT, ASKED = (
     "chat.json",
     "chat_trunecated.json",
     "probing_questions/probing_questions.json",
 )
-"""The files of a chat; where there is a shortened one (so spelt), it is what was asked about."""
+"""The files of a chat.  If there is a shortened one (so spelt), the questions are about that."""
 
 _MARK = re.compile(r"\s*->->\s*[\d,. ]+\s*$")
-"""What the makers' own plan left at the end of messages."""
+"""A leftover of the makers' own plan at the end of messages."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -56,7 +56,7 @@ def read(folder: Path, size: str = "100K") -> list[Conversation]:
     """Return the chats of a size.
 
     Raises:
-        ConfigError: a file is not there and cannot be fetched, or has another form.
+        ConfigError: a file is missing and cannot be downloaded, or has another format.
     """
     name = f"beam_{size.lower()}.jsonl.zst"
     path = find_file(folder, f"beam/{name}", name)
@@ -94,7 +94,7 @@ def _official(folder: Path, name: str) -> Conversation:
 
 
 def _flat(ids: Any) -> Iterator[int]:
-    """Yield the numbers that are anywhere in nested lists and objects."""
+    """Yield the numbers anywhere in nested lists and objects."""
     match ids:
         case dict():
             for one in cast("dict[str, Any]", ids).values():

@@ -1,11 +1,11 @@
-"""Kill a long run with a plan and sub-agents again and again, and judge what is left.
+"""Kill a long run with a plan and sub-agents again and again, and judge the result.
 
-The agent has a plan, hands its items over to sub-agents, many at a time, and works on by itself in
-between; its memory compresses what it did.  SIGKILL hits it at random instants all along its way,
-and each time another process resumes it.  Work and bills are counted outside of the processes
-that die.  Every item has to be done once, every sub-agent to have ended once and reported its
-outcome once, and what was billed has to lie within what the books say.  The rows are the runs
-for which more was billed than is settled: those that were at a model call when they were killed.
+The agent has a plan, delegates its items to many sub-agents at a time, and works by itself in
+between; its memory compresses the log. SIGKILL hits it at random instants throughout, and each time
+another process resumes it. Work and bills are counted outside of the killed processes. Every item
+must be done once, every sub-agent must end once and report its outcome once, and the billed amount
+must be within the bounds of the books. The rows are the runs with more billed than settled: those
+that were in a model call when they were killed.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ from benchmarks.proof.autonomy_world import (
 )
 
 LATEST = 0.05
-"""Seconds: a kill comes at most so long after the moment that was drawn for it."""
+"""Seconds: the most by which a kill follows its drawn moment."""
 MOST_LIVES = 3
-"""Processes per kill after which the run is given up."""
+"""Processes per kill after which the run is abandoned."""
 _ALL = 100_000
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What was billed for a run of the tree, and what is known of it.
+    """What was billed for a run of the tree, and what its books say.
 
     Attributes:
         lost: how many answers were billed and never recorded.
@@ -69,12 +69,12 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What the long run left.
+    """The result of the long run.
 
     Attributes:
-        violations: what should not be.
-        differences: of each run of the tree for which more was billed than is settled.
-        unsettled: what may have been billed beyond that, at most, by the books.
+        violations: the faults.
+        differences: the runs of the tree with more billed than settled.
+        unsettled: what may have been billed in addition, at most, by the books.
     """
 
     kills: int
@@ -150,7 +150,7 @@ def _killed(life: ForkServerProcess, course: Course, moment: int, later: float) 
 
 
 async def judge(course: Course, kills: int, lives: int, seconds: float) -> Outcome:
-    """Read what all the lives left, and judge it."""
+    """Read the state after all lives, and judge it."""
     facts = read(path_of(course.folder))
     async with Runtime.open(settings_of(course)) as runtime:
         store = runtime.store.of(USER)
@@ -246,7 +246,7 @@ async def _check_run(store: UserStore, run: Run) -> list[str]:
 
 
 def record_key(run: Run) -> str:
-    """Return the key of the task that a run carries out; empty for the root."""
+    """Return the key of a run's task; empty for the root."""
     record = delegation_record(run)
     return record.key if record else ""
 
@@ -254,7 +254,7 @@ def record_key(run: Run) -> str:
 def differences(
     runs: Sequence[Run], usage: dict[str, UsageTotal], facts: Sequence[dict[str, Any]]
 ) -> list[Difference]:
-    """Return what was billed and what is settled for each run of the tree."""
+    """Return what was billed and settled for each run of the tree."""
     billed: defaultdict[str, list[int]] = defaultdict(list)
     for fact in facts:
         if fact["what"] == "billed":

@@ -1,12 +1,12 @@
-"""Spend budgets where many sub-agents work at once, and compare with what the model billed.
+"""Spend budgets with many sub-agents at work, and compare with what the model billed.
 
-`--runs N` runs N agents that each hand tasks over to twenty sub-agents, with calls of random
-sizes and times, until a budget for all together is spent: in turn one of tokens and one of dollars
-of the run tree, and one of tokens of the user's day.  The model bills what it is sent and what it
-answers, by a count of its own that is not the runtime's, and now and then a call that then breaks.
-Reported are the largest share of a budget that was billed, the smallest (what is left over is not
-enough for another call, or was billed to nobody's knowledge), how many sub-agents were at work at
-once, and whether the agent itself could still give its last answer.
+`--runs N` runs N agents that each delegate to twenty sub-agents, with calls of random sizes and
+times, until a shared budget is spent: in turn one in tokens and one in dollars of the run tree, and
+one in tokens of the user's day. The model bills its input and output by its own count, which
+differs from the runtime's, and bills some calls that then break. The report has the largest and the
+smallest share of a budget that was billed (the rest was too small for another call, or was billed
+for broken calls), how many sub-agents worked at once, and whether the agent could still give its
+last answer.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ LEAST, MOST = 250_000, 500_000
 DOLLARS = 0.6, 1.1
 PRICE = Price(input=3000, output=15_000, cache_read=1500, cache_write=3000)
 FACTORS = 0.8, 1.38
-"""Tokens that the model bills for each token that the runtime counts."""
+"""Tokens that the model bills per token that the runtime counts."""
 LONGEST = 0.02
 """Seconds of the longest answer."""
 BREAKS = 300
-"""One in this many calls of sub-agents breaks, and is billed."""
+"""One in this many calls of sub-agents breaks after it was billed."""
 USABLE, AT_ONCE = 0.9, 10
 DAY_SECONDS = 86_400
 _WORD = "word "
@@ -62,13 +62,13 @@ _WORD = "word "
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What was spent of a budget, in tokens or nanodollars.
+    """The spending of one run, in tokens or nanodollars.
 
     Attributes:
-        billed: what the model has answered for, and what broke.
-        settled, unsettled: what the run's root knows of, and the same of the day.
-        at_once: how many sub-agents were at work at the same time, at most.
-        finished: how many of them ended.
+        billed: by the model, for answers and broken calls.
+        settled, unsettled: on the run's root, and the same on the day.
+        at_once: the most sub-agents at work at the same time.
+        finished: how many sub-agents ended.
         answered: whether the agent itself could give its last answer.
     """
 
@@ -84,12 +84,12 @@ class Spent:
 
     @property
     def share(self) -> float:
-        """How much of the budget was billed."""
+        """The share of the budget that was billed."""
         return self.billed / self.budget
 
 
 class Billing:
-    """A model that bills: it sums what all calls of it cost, by a count of its own."""
+    """A model that bills: it sums the cost of its calls by its own count."""
 
     def __init__(self, model: ScriptedModel, chance: random.Random) -> None:
         self._model = model
@@ -99,11 +99,11 @@ class Billing:
 
     @property
     def name(self) -> str:
-        """The model's."""
+        """The model's name."""
         return self._model.name
 
     async def info(self) -> ModelInfo:
-        """Return the model's, with the ratio that is safe while none is known."""
+        """Return the model's info, with a ratio that is safe until usage is known."""
         return replace(await self._model.info(), start_ratio=1.6)
 
     def stream(
@@ -148,9 +148,9 @@ def of_sub_agent(request: ModelRequest) -> bool:
 
 
 def script(chance: random.Random) -> Any:
-    """Return what the agent answers, and its sub-agents, who never end by themselves.
+    """Return the script of the agent and of its sub-agents, which never end by themselves.
 
-    Each reads much first, so that all its calls are large, and then in small pieces.
+    Each sub-agent reads a lot first, so that all its calls are large, and then small pieces.
     """
 
     async def respond(request: ModelRequest) -> Scripted:
@@ -172,7 +172,7 @@ def script(chance: random.Random) -> Any:
 
 
 async def spend(seed: int, folder: Path) -> Spent:
-    """Run an agent with a budget until it is spent."""
+    """Run an agent until its budget is spent."""
     chance = random.Random(seed)
     kind = KINDS[seed % len(KINDS)]
     tokens, dollars = chance.randrange(LEAST, MOST), round(chance.uniform(*DOLLARS), 6)
@@ -233,7 +233,7 @@ def _cost(amount: Amount) -> int:
 
 
 def spend_alone(seed: int) -> Spent:
-    """Run `spend` in an event loop and a folder of its own."""
+    """Run `spend` in its own event loop and folder."""
     with tempfile.TemporaryDirectory() as folder:
         return anyio.run(spend, seed, Path(folder))
 

@@ -1,11 +1,11 @@
 """Cancel an agent whose sub-agents are at work in two processes, at random instants.
 
-An agent hands items over to ten sub-agents, and its process is killed.  One process
-continues the five that work in the background, another the agent and the five that it waits for;
-their model calls (by litellm, from a server on loopback) hang or stop in the middle, their tools
-hang, or they continue to work.  A third process cancels the agent.  Measured is the time until the
-last run has ended; judged is what is left: tasks, model calls, occupied threads, runs whose end
-is not reported exactly once.
+An agent delegates to ten sub-agents, and its process is killed. One process resumes the five in the
+background, another the agent and the five that it waits for. Their model calls (by litellm, to a
+server on loopback) hang or stop in the middle, their tools hang, or they keep working. A third
+process cancels the agent. The benchmark measures the time until the last run has ended, and judges
+the result: leftover tasks and model calls, occupied threads, and runs whose end is not reported
+exactly once.
 """
 
 from __future__ import annotations
@@ -46,21 +46,21 @@ from benchmarks.proof.cancels_worker import (
 )
 
 WITHIN = 1.0
-"""Seconds in which all has to end."""
+"""Seconds within which every run has to end."""
 LATEST = 1.0
-"""Seconds: the cancel comes at most so long after both processes are at work."""
+"""Seconds: the most by which the cancel follows the start of work in both processes."""
 PATIENCE = 120.0
-"""Seconds after which what was cancelled will never end."""
+"""Seconds after which a cancelled run counts as never ending."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:
-    """What a cancel left.
+    """The result of a cancel.
 
     Attributes:
-        seconds: from asking for it until the last run had ended, in whatever process.
-        runs: how many of the tree were at work.
-        violations: what should not be.
+        seconds: from the cancel until the last run had ended, in any process.
+        runs: the runs of the tree.
+        violations: the faults.
     """
 
     seconds: float
@@ -69,7 +69,7 @@ class Cancelled:
 
 
 class Processes:
-    """Starts processes that import what they need once for all."""
+    """Starts processes that share their imports."""
 
     def __init__(self) -> None:
         self._context: ForkServerContext = multiprocessing.get_context("forkserver")
@@ -95,10 +95,10 @@ class Processes:
 async def cancel_often(
     times: int, seed: int, make: Callable[[], str], on_cancelled: Callable[[Cancelled], None]
 ) -> None:
-    """Cancel `count` trees, one after the other.
+    """Cancel `times` trees, one after the other.
 
     Args:
-        make: gives the URL of a new database.
+        make: returns the URL of a new database.
     """
     processes = Processes()
     async with OpenAIServer(script) as server:
@@ -119,7 +119,7 @@ async def _trial(
         [root] = await store.runs.list(thread_id=THREAD)
         below = await store.runs.list(parent_run_id=root.id)
         apart = [run.id for run in below if _record(run).background]
-        # Before anybody takes the agent over, or it would end those that work for it no more.
+        # This precedes the takeover of the agent, which would otherwise end its background runs.
         async with processes.start(go_on, place, apart, False) as one:
             await _hear(one)
             async with processes.start(go_on, place, [root.id], True) as other:
@@ -145,7 +145,7 @@ def _begin(place: Place, pipe: Connection) -> None:
 
 
 async def _all_at_work(server: OpenAIServer, first: int) -> None:
-    """Wait until each sub-agent has asked for its second step."""
+    """Wait until each sub-agent is at its second step."""
     with anyio.fail_after(PATIENCE):
         while True:
             asked = {
@@ -220,7 +220,7 @@ def run(args: argparse.Namespace) -> Report:
 
 
 def _record(run: Run) -> DelegationRecord:
-    """Return what a sub-agent's run keeps of the call that began it."""
+    """Return the call that started a sub-agent, as its run stores it."""
     record = delegation_record(run)
     assert record is not None
     return record

@@ -23,13 +23,13 @@ WAITED_FOR, BACKGROUND = 5, 5
 """How many sub-agents the agent waits for, and how many work in the background."""
 KEY = "sk-benchmark"
 TRAILING = 0.4
-"""Seconds that the open store has to tell other processes of the last commits."""
+"""Seconds for the open store to notify other processes of the last commits."""
 LONGEST_LIFE = 300
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a trial takes place: its database, and the model's server."""
+    """The database of a trial, and the model's server."""
 
     database_url: str
     model_url: str
@@ -37,12 +37,12 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """What a process tells once all that it runs has ended.
+    """The report of a process once all its runs have ended.
 
     Attributes:
-        at: when that was, by the machine's monotonic clock.
-        statuses: how each run that it resumed ended.
-        tasks: those of the event loop that are left, without those of the open runtime.
+        at: the time of that, by the machine's monotonic clock.
+        statuses: how each resumed run ended.
+        tasks: leftover tasks of the event loop, without those of the open runtime.
     """
 
     at: float
@@ -65,7 +65,7 @@ async def nap() -> str:
 
 
 def script(request: dict[str, Any], n: int) -> Reply:
-    """Answer for the agent, which hands all items over, and for sub-agents, which never end."""
+    """Answer for the agent, which delegates all items, and for sub-agents, which never end."""
     del n
     messages = request["messages"]
     asked = sum(message["role"] == "assistant" for message in messages)
@@ -116,7 +116,7 @@ def settings_of(place: Place) -> Settings:
 
 
 def begin(place: Place) -> None:
-    """Run the agent, until this process is killed."""
+    """Run the agent until this process is killed."""
     signal.alarm(LONGEST_LIFE)
 
     async def live() -> None:
@@ -127,9 +127,9 @@ def begin(place: Place) -> None:
 
 
 def go_on(place: Place, run_ids: Sequence[str], delegation: bool, pipe: Connection) -> None:
-    """Resume runs, tell through the pipe that they are at work, and later what is left of them.
+    """Resume runs, report through the pipe when they are at work, and later what they left.
 
-    Afterwards the runtime stays open until anything comes through the pipe.
+    Afterwards the runtime stays open until anything arrives through the pipe.
     """
     signal.alarm(LONGEST_LIFE)
     anyio.run(_go_on, place, run_ids, delegation, pipe)

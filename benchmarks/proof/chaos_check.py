@@ -1,4 +1,4 @@
-"""What must be true of a run after any number of kills, read from its database and journal."""
+"""What must hold for a run after any number of kills, from its database and journal."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Fact = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a run came to: what is wrong with it, and how many calls were left uncertain."""
+    """The verdict on a run: its violations, and how many calls were left uncertain."""
 
     violations: tuple[str, ...]
     interrupted: int
@@ -37,12 +37,12 @@ class Verdict:
 
 
 def journal(folder: Path) -> list[Fact]:
-    """Return the lines of a journal, in the order in which they were written."""
+    """Return the lines of a journal in the order written."""
     return [orjson.loads(line) for line in (folder / "journal").read_bytes().splitlines()]
 
 
 async def check(life: Life) -> Verdict:
-    """Read what the lives of a run left behind, and judge it.
+    """Read what the lives of a run left, and judge it.
 
     Args:
         life: any of them; it names the journal, the database and the owner.
@@ -87,7 +87,7 @@ class Effects:
                 done.add((fact["thread"], call_id(fact["node"], fact["index"])))
 
     def judge(self, thread: str, handle: str, tool: str, result: ToolResult) -> Iterator[str]:
-        """Compare one call's result with what it did."""
+        """Compare one call's result with its effects."""
         call = thread, handle
         self._in_log.add(call)
         times = self._runs[call]
@@ -103,7 +103,7 @@ class Effects:
             yield f"{tool} {call} is idempotent and was not run again"
 
     def unknown(self) -> Iterator[str]:
-        """Tell of effects that no call of the log stands for, or that came too late."""
+        """Yield effects that belong to no call of the log, or that came too late."""
         yield from self._late
         for call in self._runs.keys() - self._in_log:
             yield f"an effect of {call}, which is no call of the log"
@@ -189,7 +189,7 @@ async def _check_prompts(store: UserStore, facts: Iterable[Fact]) -> list[str]:
     found: list[str] = []
     for thread, times in rebuilt.items():
         events = await store.events.list(thread, limit=10_000)
-        # The first activation comes before the first prompt.
+        # The first activation precedes the first prompt.
         activations = sum(event.kind == "activation" for event in events) - 1
         if times > activations:
             found.append(
@@ -200,7 +200,7 @@ async def _check_prompts(store: UserStore, facts: Iterable[Fact]) -> list[str]:
 
 
 async def _check_memory(store: Store, own: UserStore, facts: Iterable[Fact]) -> list[str]:
-    """Judge what is observed, and that every prompt shows each node once, by the rows alone."""
+    """Judge the observations, and that every prompt shows each node once, by the rows alone."""
     driver = driver_of(store)
     await expire(store, own.user_id)
     sent: defaultdict[str, list[Sent]] = defaultdict(list)

@@ -1,8 +1,8 @@
 """Measure how long a run waits for its memory: its time with a slow Observer, and without one.
 
-A server process speaks OpenAI's protocol on loopback; it takes its time for each answer, and more
-for the notes of the Observer, which is the run's own model.  The runs go through litellm, the loop
-and a database file, with and without observational memory, in turn; medians are reported.  The
+A server process speaks OpenAI's protocol on loopback. It delays each answer, and delays the notes
+of the Observer, which is the run's own model, even longer. The runs go through litellm, the loop
+and a database file, alternately with and without observational memory; medians are reported. The
 threshold is so low that observations take effect many times, or would if they came in time.
 """
 
@@ -36,11 +36,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Report:
-    """Measure each case with and without memory, in turn."""
+    """Measure each case alternately with and without memory."""
     found: dict[tuple[float, float, bool], list[Measured]] = {}
     for number in range(args.rounds):
         for step, observer in CASES:
-            # Which of the two comes first changes from round to round.
+            # The order alternates from round to round.
             for memory in (False, True) if number % 2 else (True, False):
                 print(f"round {number + 1}: {step} s, memory {memory}", file=sys.stderr)
                 measured = measure(step, observer, args.steps, args.observe if memory else None)

@@ -1,8 +1,8 @@
-"""Recorded runs under observational memory and under other policies: prompts, cache and dollars.
+"""Recorded runs with observational memory and with other policies: prompts, cache and dollars.
 
-The memory is the product's own, in the real loop over the real store; only the models answer by
-the recording, and the time is the recording's.  The other policies are arithmetic over the same
-tokens.  Prices: claude-sonnet-4-5 for the agent, gemini-2.5-flash for the scripted observer.
+The memory is the product's own, in the real loop over the real store; only the models' answers and
+the time are the recording's.  The other policies are computed from the same tokens.
+Prices: claude-sonnet-4-5 for the agent, gemini-2.5-flash for the scripted observer.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ POLICIES = (
     Policy("memory by rules, price", "price"),
     Policy("memory 1:10, price", "price", 10),
 )
-# In dollars for prompts and observer, of the full history's.
+# The most dollars for prompts and observer, as a share of the full history's.
 WANTED = {
     ("claude_code_traces", "memory 1:10"): 0.58,
     ("claude_code_traces", "memory 1:10, price"): 0.51,
@@ -46,7 +46,7 @@ LONGEST = 10
 """One in this many runs counts as long."""
 LEAST_ACTIVATIONS = 5
 AT_ONCE = 4
-"""How many runs a process replays at a time: one waits for the disk while another works."""
+"""Runs that a process replays at a time: one waits for the disk while another works."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -59,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Report:
-    """Replay what the options name; all of it takes a quarter of an hour on two cores."""
+    """Replay what the options name; everything takes a quarter of an hour on two cores."""
     folder = data_folder(args)
     policies = [one for one in POLICIES if args.memory is None or one.name in args.memory]
     rows: list[Row] = []
@@ -84,7 +84,7 @@ def run(args: argparse.Namespace) -> Report:
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """What one process replays: every n-th trace, from `start` on."""
+    """The part of one process: every n-th trace, from `start` on."""
 
     folder: Path
     source: str
@@ -95,12 +95,12 @@ class Shard:
 
 @dataclass(slots=True)
 class Found:
-    """What became of recorded runs under a policy.
+    """The sums over recorded runs with a policy.
 
     Attributes:
         lengths: of each run, its tokens and its activations.
-        by_rules: observations by rules because the observer's notes were of no use.
-        faults: violations of what always holds of prompts and of the log.
+        by_rules: observations by rules because the observer's notes were unusable.
+        faults: violations of the invariants of prompts and log.
     """
 
     bill: Bill = field(default_factory=Bill)
@@ -115,7 +115,7 @@ class Found:
     memory: bool = False
 
     def lived(self, one: Lived, tokens: int) -> None:
-        """Take in a run under a memory."""
+        """Add a run with a memory."""
         self.memory = True
         self.bill.add(one.bill)
         self.activations.update(one.outcome.activations)
@@ -130,7 +130,7 @@ class Found:
         self.waited += one.waited
 
     def add(self, other: Found) -> None:
-        """Take in what another process found."""
+        """Add the sums of another process."""
         self.bill.add(other.bill)
         self.activations.update(other.activations)
         self.lengths += other.lengths
@@ -143,11 +143,11 @@ class Found:
         self.memory = other.memory
 
     def row(self, full: Bill) -> Row:
-        """Return it as a row of the report.
+        """Return a row of the report.
 
-        `$` is for prompts and the observer; `of full`, its share of the full history's, is also
-        given with the answers, which are the same under every policy, and with what the recorded
-        agent sent in front: its own system prompt and tools, which the recording lacks.
+        `$` is for prompts and the observer.  `of full`, its share of the full history's, is also
+        shown with the answers, which are the same under every policy, and with the recorded agent's
+        own prefix: its system prompt and tools, which the recording lacks.
         """
         bill = self.bill
         row: dict[str, object] = {
@@ -176,19 +176,19 @@ class Found:
 
 
 def share(bill: Bill, full: Bill, *, answers: bool = False, front: bool = False) -> float:
-    """Return what a bill is of the full history's."""
+    """Return a bill's share of the full history's."""
     return round(
         bill.dollars(answers=answers, front=front) / full.dollars(answers=answers, front=front), 3
     )
 
 
 def _activations(causes: Counter[str]) -> int:
-    """Return how many activations there were, without the first one of each thread."""
+    """Return the number of activations without the first one of each thread."""
     return sum(causes.values()) - causes["start"]
 
 
 def targets_of(source: str, found: dict[str, Found]) -> Iterator[Target]:
-    """Yield what is promised of the memory on a source."""
+    """Yield the targets of the memory on a source."""
     for name, one in found.items():
         if not one.memory:
             continue
@@ -214,13 +214,13 @@ def _in_processes(shards: Sequence[Shard]) -> Iterator[dict[str, Found]]:
         return
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(len(shards), mp_context=context) as pool:
-        # As they end: what fails in one is not to wait for the others.
+        # In order of completion: a failure is raised without waiting for the others.
         for done in as_completed([pool.submit(replay_shard, shard) for shard in shards]):
             yield done.result()
 
 
 def replay_shard(shard: Shard) -> dict[str, Found]:
-    """Replay a shard under all policies."""
+    """Replay a shard with all policies."""
     traces = list(islice(read_traces(shard.folder, shard.source), shard.start, None, shard.every))
     found: dict[str, Found] = {}
     recordings = [recording_of(trace) for trace in traces]
@@ -234,18 +234,18 @@ def replay_shard(shard: Shard) -> dict[str, Found]:
 
 
 async def live_all(policy: Policy, traces: Sequence[Trace], tokens: Sequence[int]) -> Found:
-    """Replay runs under a memory, over a database file of their own."""
+    """Replay runs with a memory, over a new database file."""
     found = Found(memory=True)
     limiter = anyio.CapacityLimiter(AT_ONCE)
     with tempfile.TemporaryDirectory() as folder, recorded_time():
         settings = settings_for(policy, f"file:{folder}/replay.db")
         async with ReplayRuntime.open(settings) as runtime, anyio.create_task_group() as group:
 
-            async def one(index: int) -> None:
+            async def replay(index: int) -> None:
                 async with limiter:
                     lived = await live(runtime, traces[index], policy, thread=f"trace-{index}")
                 found.lived(lived, tokens[index])
 
             for index in range(len(traces)):
-                group.start_soon(one, index)
+                group.start_soon(replay, index)
     return found

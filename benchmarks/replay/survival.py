@@ -1,7 +1,7 @@
-"""What of the identifiers that an agent needs again survives when its messages leave the prompt.
+"""How many identifiers that an agent needs again survive when their messages leave the prompt.
 
-At each activation under the default bands: the paths, symbols and hashes that a later tool call
-uses before the agent is shown them again, and the share of them that is still in its context.
+At each activation with the default thresholds: the paths, symbols and hashes that a later tool call
+uses before they are shown again, and the share of them that is still in the context.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ NOTES = "extractive notes"
 BOTH = f"{NOTES}, {LEDGER}"
 NAMES = ", names in cut results"
 PRODUCT = f"{BOTH}{NAMES}"
-"""What the runtime does where no model observes."""
+"""What the runtime does if no model observes."""
 
 _ROOT = re.compile(r"\$=(\S+)")
 _UNDER_ROOT = re.compile(r"(?<!\S)\$(?=/)")
 
 Policy = Callable[[tuple[Entry, ...], Sequence[Observation]], Observation]
-"""Makes the observation of a chunk, after those before it."""
+"""Makes the observation of a chunk, after the earlier ones."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Report:
-    """Measure what the options name; all of it takes a few minutes."""
+    """Measure what the options name; everything takes a few minutes."""
     folder = data_folder(args)
     bands = MemoryThresholds(args.threshold, DEFAULTS.reflect, DEFAULTS.last_messages)
     rows: list[Row] = []
@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> Report:
 
 
 def policies() -> dict[str, Policy]:
-    """Return what stands for the messages that leave."""
+    """Return the observations to compare, by name."""
     ledgers = {f"ledger of {budget} per 1,000": with_ledger(budget) for budget in BUDGETS}
     both = with_ledger(TOKENS_PER_THOUSAND, extractive)
     return {
@@ -84,7 +84,7 @@ def policies() -> dict[str, Policy]:
 
 
 def extractive(entries: tuple[Entry, ...]) -> ObservationNotes:
-    """Return what the Observer without a model notes of a chunk."""
+    """Return the rule Observer's notes of a chunk."""
     seen = anyio.run(RuleObserver().observe, ObserverInput(entries))
     return seen.notes or ObservationNotes(())
 
@@ -92,7 +92,7 @@ def extractive(entries: tuple[Entry, ...]) -> ObservationNotes:
 def with_ledger(
     budget: int, notes: Callable[[tuple[Entry, ...]], ObservationNotes] | None = None
 ) -> Policy:
-    """Return the policy of a ledger, given its tokens per thousand that leave the prompt."""
+    """Return the policy of a ledger with this many tokens per thousand that leave the prompt."""
 
     def policy(entries: tuple[Entry, ...], before: Sequence[Observation]) -> Observation:
         listed = "\n".join(name for one in before for name in one.ledger)
@@ -112,12 +112,12 @@ def _observation(
 
 @dataclass(slots=True)
 class Found:
-    """What a policy kept.
+    """The result of a policy.
 
     Attributes:
-        needed: of the traces in even places, and in odd ones.
-        kept: of these.
-        verbatim: what is kept without putting a path together from its folder and its rest.
+        needed: identifiers, of the traces in even places and of those in odd ones.
+        kept: how many of these are still in the context.
+        verbatim: of the kept ones, those not split into a folder and a rest.
         ledger: tokens of the ledgers.
         notes: tokens of the notes.
         left: tokens that left the prompt.
@@ -135,16 +135,16 @@ class Found:
 
     @property
     def share(self) -> float:
-        """What part of what is needed is kept."""
+        """The kept share of the needed identifiers."""
         return sum(self.kept) / max(1, sum(self.needed))
 
     @property
     def per_thousand(self) -> float:
-        """Tokens of ledgers for a thousand that left."""
+        """Tokens of ledgers per thousand tokens that left."""
         return 1000 * self.ledger / max(1, self.left)
 
     def row(self) -> Row:
-        """Return it as a row of the report."""
+        """Return a row of the report."""
         halves = [kept / max(1, of) for kept, of in zip(self.kept, self.needed, strict=True)]
         return {
             "activations": self.activations,
@@ -160,10 +160,10 @@ class Found:
 
 
 def measure(lives: Sequence[Life], policy: Policy, *, names: bool = False) -> Found:
-    """Return what a policy keeps over all activations of runs.
+    """Return what a policy preserves over all activations of runs.
 
     Args:
-        names: whether the names count that a result which was cut leaves behind.
+        names: whether the names count that a truncated result lists.
     """
     found = Found()
     for place, life in enumerate(lives):
@@ -188,7 +188,7 @@ def measure(lives: Sequence[Life], policy: Policy, *, names: bool = False) -> Fo
 
 
 def whole(text: str) -> str:
-    """Return an observation's text with each path that is stated by its folder put together."""
+    """Return an observation's text with each path joined to its separately listed folder."""
     root = _ROOT.search(text)
     if root is None:
         return text

@@ -1,7 +1,7 @@
 """Recorded runs of real agents through the real runtime, at small and large context windows.
 
-Every prompt is judged apart from the runtime's own checks (no torn pairs, nothing hidden
-without a mention, no rewriting between activations), and every log is compared with its recording.
+Every prompt is judged without the runtime's own checks (no torn pairs, no unmentioned gap, no
+rewriting between activations), and every log is compared with its recording.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from benchmarks.replay.recordings import SOURCES, Trace, read_traces
 
 WINDOWS = (8_192, 32_768, 131_072)
 AT_ONCE = 4
-"""How many traces run at a time: one waits for the disk while another counts tokens."""
+"""Traces replayed at a time: one waits for the disk while another counts tokens."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Report:
-    """Replay what the options name; all of it takes some minutes."""
+    """Replay what the options name; everything takes some minutes."""
     return anyio.run(_measure, data_folder(args), args)
 
 
@@ -51,7 +51,7 @@ async def _measure(folder: Path, args: argparse.Namespace) -> Report:
 
 
 async def replay_all(traces: Sequence[Trace], window: int) -> list[Outcome]:
-    """Replay traces through one runtime over a database file of its own."""
+    """Replay traces through one runtime over a new database file."""
     outcomes: list[Outcome] = []
     limiter = anyio.CapacityLimiter(AT_ONCE)
 
@@ -64,13 +64,13 @@ async def replay_all(traces: Sequence[Trace], window: int) -> list[Outcome]:
         )
         async with Runtime.open(settings) as runtime, anyio.create_task_group() as group:
 
-            async def one(index: int, trace: Trace) -> None:
+            async def replay(index: int, trace: Trace) -> None:
                 async with limiter:
                     player = Player(trace, window)
                     outcomes.append(await play(runtime, player, thread=f"trace-{index}"))
 
             for index, trace in enumerate(traces):
-                group.start_soon(one, index, trace)
+                group.start_soon(replay, index, trace)
     return outcomes
 
 
@@ -104,7 +104,7 @@ def row(source: str, window: int, outcomes: Sequence[Outcome], seconds: float) -
 
 
 def targets(outcomes: Sequence[Outcome]) -> list[Target]:
-    """Return what is promised of every trace at every window."""
+    """Return the targets of every trace at every window."""
     faults = [fault for one in outcomes for fault in one.faults]
     refused = sum(one.refused for one in outcomes)
     return [

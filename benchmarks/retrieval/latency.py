@@ -1,7 +1,7 @@
-"""Measure how long retrieval takes among very many messages, apart from the embedder's time.
+"""Measure the time of retrieval among very many messages, without the embedder's time.
 
-The messages are sentences of made-up words, some rare and most common (Zipf), in ten threads, of
-which one has half of them; vectors are of 384 dimensions, around a few hundred topics.
+The messages are sentences of made-up words with Zipf-distributed frequencies, in ten threads; one
+thread has half of them.  Vectors have 384 dimensions and lie around a few hundred topics.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _BATCH = 500
 
 
 class World:
-    """Texts and vectors, the same for the same seed."""
+    """Texts and vectors, determined by the seed."""
 
     def __init__(self, seed: int) -> None:
         self._chance = random.Random(seed)

@@ -1,12 +1,12 @@
-"""Retrieval: what full text, vectors and both together find of the evidence, and how fast.
+"""Retrieval: the evidence found by full text, by vectors and by both, and the search times.
 
 `--data DIR` names the recorded conversations (`locomo`, `longmemeval`, `beam`) with questions and
-the messages that answer them; each belongs to an owner of its own, and everything goes through the
-store.  The embedder is the real MiniLM (see `benchmarks.minilm`).  Of a question's evidence R@5 and
-R@10 are the shares among the first five and ten messages found, `range` that within two before and
-one after of these ten, `tokens` what those have together.  `rank fusion` adds reciprocal ranks
-(k = 60) of full text and vectors; `hybrid` is the product's.  `--latency N` instead times searches
-of a user with N messages.
+the messages that answer them; each belongs to its own owner, and everything goes through the store.
+The embedder is the real MiniLM (see `benchmarks.retrieval.minilm`).  R@5 and R@10 are the shares of
+a question's evidence among the first five and ten messages found, `range` is the share within two
+before and one after these ten, and `tokens` is the size of that range.  `rank fusion` adds
+reciprocal ranks (k = 60) of full text and vectors; `hybrid` is the product's.  `--latency N`
+instead times searches of a user with N messages.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _SETS: Mapping[str, Callable[[Path], list[Conversation]]] = {
 
 
 class Embedder(Protocol):
-    """Something that embeds texts; it may block."""
+    """A function that embeds texts, with its name; it may block."""
 
     @property
     def name(self) -> str: ...
@@ -72,7 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Report:
-    """Ask every question in every way. Blocks until it is done."""
+    """Ask every question of every system.  Blocks until it is done."""
     if args.latency:
         times = anyio.run(measure_latency, args.backends, args.latency, MiniLM())
         return Report("retrieval", times)
@@ -90,10 +90,10 @@ def run(args: argparse.Namespace) -> Report:
 
 
 async def measure(url: str, talks: Sequence[Talk], model: Embedder) -> list[dict[str, Any]]:
-    """Write talks into an empty database, each for an owner of its own, and ask its questions.
+    """Write talks into an empty database, each for its own owner, and ask their questions.
 
     Returns:
-        For each system the means of its figures.
+        The mean figures of each system.
     """
     scores: dict[str, list[Mapping[str, float]]] = {system: [] for system in SYSTEMS}
     store = await open_store(url, synchronous="normal")
@@ -141,7 +141,7 @@ def _by_ranks(*lists: Sequence[int]) -> list[int]:
 
 
 def score(talk: Talk, asked: Asked, nodes: Sequence[int]) -> dict[str, float]:
-    """Return the figures of one question for the nodes that were found, the best first."""
+    """Return the figures of one question for the nodes found, best first."""
     best = list(nodes[:FIRST])
     wanted = asked.evidence
     near = {node for one in best for node in range(one - BEFORE, one + AFTER + 1)}

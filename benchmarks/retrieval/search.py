@@ -1,9 +1,9 @@
-"""Full text search: what it finds of the evidence, how fast, and what indexing costs a commit.
+"""Full text search: the share of evidence found, the search times, and the cost per commit.
 
 `--data DIR` names the recorded conversations (`locomo`, `beam`) with questions and the turns that
-answer them.  Each conversation belongs to an owner of its own.  R@10 is the mean share of a
-question's evidence among the ten best hits, for the store on each backend, for FTS5's own `bm25`
-and for Postgres' own `ts_rank`, all asked for any of the question's words.
+answer them.  Each conversation belongs to its own owner.  R@10 is the mean share of a question's
+evidence among the ten best hits, for the store on each backend, for FTS5's own `bm25` and for
+Postgres' own `ts_rank`; all of them match any of the question's words.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Report:
-    """Measure what is found, how fast, and the cost of a commit. Blocks until it is done."""
+    """Measure results, times and the cost of a commit.  Blocks until it is done."""
     sets = {name: list(read(data_folder(args))) for name, read in _SETS.items()}
     rows: list[dict[str, Any]] = []
     for backend in args.backends:
@@ -90,7 +90,7 @@ def _targets(rows: Sequence[Mapping[str, Any]]) -> list[Target]:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question, and which of the conversation's turns (from 1) answer it."""
+    """A question, and the numbers (from 1) of the turns that answer it."""
 
     text: str
     evidence: frozenset[int]
@@ -98,7 +98,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """What was said, and what is asked about it."""
+    """The turns of a conversation, and the questions about it."""
 
     turns: tuple[str, ...]
     questions: tuple[Question, ...]
@@ -145,7 +145,7 @@ _SETS = {"locomo": _read_locomo, "beam-100k": _read_beam}
 
 
 class World:
-    """Many texts, made of the sentences of recorded ones, and questions about them."""
+    """Many texts made of recorded sentences, and questions about them."""
 
     def __init__(self, conversations: Sequence[Conversation], count: int, queries: int) -> None:
         self._draw = random.Random(count)
@@ -240,7 +240,7 @@ async def _time(backend: Backend, url: str, world: World) -> dict[str, Any]:
 
 
 async def _commits(plain: str, indexed: str, texts: Sequence[str]) -> list[dict[str, Any]]:
-    """Time commits of one message, in turn without and with its text."""
+    """Time commits of one message, alternately without and with its text."""
     took: dict[bool, list[float]] = {False: [], True: []}
     stores = {
         with_text: await open_store(url) for with_text, url in ((False, plain), (True, indexed))
@@ -268,7 +268,7 @@ async def _commits(plain: str, indexed: str, texts: Sequence[str]) -> list[dict[
     ]
 
 
-# What the databases bring themselves
+# The databases' own search
 
 
 def _words(query: str) -> list[str]:

@@ -34,7 +34,7 @@ Embed = Callable[[Sequence[str]], Sequence[Sequence[float]]]
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A question, and the nodes that answer it."""
+    """A question, and the nodes with its answer."""
 
     text: str
     evidence: frozenset[int]
@@ -42,7 +42,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Talk:
-    """A conversation: its messages with their times, of which the first is node 1."""
+    """A conversation with the time of each message; its first message is node 1."""
 
     name: str
     turns: tuple[Turn, ...]
@@ -52,7 +52,7 @@ class Talk:
 
 
 def talk_of(conversation: Conversation) -> Talk:
-    """Return a conversation as it is written into a thread, with what can be asked of it."""
+    """Return a conversation as it is written into a thread, with its answerable questions."""
     turns: list[Turn] = []
     times: list[float] = []
     for session in conversation.sessions:
@@ -79,16 +79,16 @@ def _seconds(date: str, otherwise: float) -> float:
 
 
 async def write(talk: Talk, scratch: UserStore, store: UserStore) -> None:
-    """Write a talk into `store`, by way of `scratch`: a log keeps the times at which it is written.
+    """Write a talk into `store` by way of `scratch`: a log stamps its nodes with the current time.
 
-    What is imported keeps the times that it says it has.
+    An import preserves the times in the records, so the talk is exported, dated and imported.
     """
     await _log(talk, scratch)
     await store.upkeep.import_thread(_dated(talk, scratch), texts=_text_of)
 
 
 async def embed(store: UserStore, model: str, embed: Embed) -> int:
-    """Embed a talk's messages; return how many passages they have."""
+    """Embed a talk's messages; return the number of passages."""
     head = (await store.threads.get(THREAD)).head or 0
     nodes = await store.log.branch(THREAD, head)
     made = passages([entry_of(node) for node in nodes])

@@ -1,11 +1,12 @@
 """Measure the recall and speed of vector search on each backend, and of the plain drivers.
 
-Texts are about topics, threads about a few topics each: one thread holds a tenth of the vectors,
-ninety hold a hundredth each.  Half of the queries are about topics of the thread that is searched,
-half about any.  The truth is an exact comparison with all, made apart from every backend.
+Texts are about topics, and each thread is about a few: one thread has a tenth of the vectors,
+ninety have a hundredth each.  Half of the queries are about topics of the searched thread, half
+about any.  The truth is an exact comparison with all vectors, outside of every backend.
 
-`store` is the store's search.  `plain` is the same SQL by the plain driver, which knows no owner's
-wall.  `pgvector alone` is the index as it comes: its default settings, and the filter after it.
+`store` is the store's search.  `plain` is the same SQL by the plain driver, without row-level
+security of owners.  `pgvector alone` is the index as installed: its default settings, with the
+filter applied afterwards.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ def run(args: argparse.Namespace) -> Report:
         print(f"{count} vectors: making them, and the truth", file=sys.stderr)
         world = World(count, args.dimensions, args.queries)
         for backend in args.backends:
-            # One at a time: a server that waits with its vectors would take memory from the next.
+            # One at a time: an idle server with its vectors would take memory from the next.
             with empty_databases() as make:
                 rows += anyio.run(_measure, backend, make(backend), world)
     return Report("vectors", rows, _targets(rows))
@@ -99,7 +100,7 @@ class Item:
 
 
 class World:
-    """Vectors, queries, and what each query ought to find."""
+    """Vectors, queries, and the correct results of each query."""
 
     def __init__(self, count: int, dimensions: int, queries: int) -> None:
         self._draw = random.Random(count)
@@ -110,7 +111,7 @@ class World:
         self.dimensions = dimensions
         self.items: list[Item] = []
         for number in range(count):
-            # Ten of a hundred belong to the first thread, one to each of the others.
+            # Of a hundred, ten belong to the first thread and one to each of the others.
             thread = f"t{max(number % 100 - 9, 0)}"
             values = self._about(self._draw.choice(mine[thread]))
             self.items.append(Item(thread, number, values))
@@ -210,7 +211,7 @@ async def _fill(user: UserStore, world: World) -> float:
 
 
 async def _analyze(url: str) -> None:
-    """Do at once what the server does by itself within a minute."""
+    """Do at once what autovacuum does within a minute."""
     plain = await Psycopg.open(url)
     await plain.write([Statement("ANALYZE vectors", {})])
     await plain.close()
@@ -244,7 +245,7 @@ async def _by_store(user: UserStore, query: Sequence[float], thread: str | None)
 
 
 class Capture:
-    """A driver that asks no database: it keeps the search that the store would send."""
+    """A driver without a database: it records the search that the store would send."""
 
     def __init__(self, dialect: SqlDialect, function: str, dimensions: int) -> None:
         self.dialect: SqlDialect = dialect
@@ -257,7 +258,7 @@ class Capture:
         if "similarity" in sql:
             self.search = Statement(sql, params)
             return []
-        # It then looks why it found nothing.
+        # After an empty result the store looks up the dimensions.
         return [(self._dimensions,)]
 
     async def batch(
@@ -271,7 +272,7 @@ class Capture:
         raise AssertionError("a search writes nothing")
 
     async def close(self) -> None:
-        """It holds nothing."""
+        """Do nothing."""
 
 
 class Statements:
@@ -293,7 +294,7 @@ Run = Callable[[str, Mapping[str, Value]], Awaitable[list[Any]]]
 async def _close_and_add_plain(
     backend: Backend, url: str, store: Store, add: Callable[[str, Search], Awaitable[None]]
 ) -> None:
-    """Measure the plain driver of the backend; the store is closed before."""
+    """Measure the backend's plain driver, after closing the store."""
     await store.close()
     if backend == "postgres":
         plain = await Psycopg.open(url)
@@ -330,7 +331,7 @@ async def _by_plain(
 
 
 def _key(row: Sequence[Any]) -> Key:
-    # Hrana's values are objects.
+    # Hrana returns values as objects.
     thread, number = (_plain(row[place]) for place in (0, 2))
     return str(thread), int(number)
 
